@@ -1,4 +1,4 @@
-// Copies the field or the text that a button names. Without this script both can be selected and copied by hand.
+// Copies the field or text that a button names. Without this script people can select and copy it themselves.
 (() => {
   "use strict";
   const select = (source) => {
@@ -19,7 +19,7 @@
         await navigator.clipboard.writeText("value" in source ? source.value : source.textContent);
         said.textContent = "Copied.";
       } catch {
-        // Browsers offer the clipboard over HTTPS only.
+        // Browsers allow the clipboard over HTTPS only.
         source.closest("details")?.setAttribute("open", "");
         select(source);
         said.textContent = "Selected: press Ctrl+C or ⌘C to copy.";

@@ -1,8 +1,8 @@
-// Draws each chart from the table that stands behind it, and keeps it up to date with the table.
+// Draws each chart from the table behind it, and redraws it when the table changes.
 (() => {
   "use strict";
 
-  // Okabe and Ito's colours: told apart by colour-blind readers; dashes tell the rest.
+  // Okabe and Ito's colours, which colour-blind readers can tell apart. Dashes distinguish further lines.
   const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f"];
   const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
   const charts = new Map();
@@ -114,14 +114,14 @@
     }
   }
 
-  // Keep open sections and scroll positions when the part is swapped.
+  // Keep open sections and scroll positions when htmx swaps a part of the page.
   let open = [];
   let scrolled = [];
   document.addEventListener("htmx:beforeSwap", () => {
     open = [...document.querySelectorAll("details[open]")].map((details) => details.id);
     scrolled = [...document.querySelectorAll(".scroll")].map((box) => [box.getAttribute("aria-label"), box.scrollLeft, box.scrollTop]);
   });
-  // At once: before it has settled, another part may be swapped and would find everything closed.
+  // Restore them immediately: before htmx settles, another part may be swapped, and would find everything closed.
   document.addEventListener("htmx:afterSwap", () => {
     for (const id of open) {
       const details = document.getElementById(id);
@@ -135,9 +135,9 @@
   document.addEventListener("htmx:afterSettle", (event) => {
     if (event.target.id === "charts") draw();
   });
-  document.addEventListener("DOMContentLoaded", draw);
-  // Folded on a phone, where the ranking before them is long.
   document.addEventListener("DOMContentLoaded", () => {
+    draw();
+    // On a phone these sections stay closed, because the ranking above them is long.
     if (!matchMedia("(min-width: 60rem)").matches) return;
     for (const details of document.querySelectorAll("details[data-wide]")) details.open = true;
   });

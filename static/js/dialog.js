@@ -1,8 +1,8 @@
-// Opens a dialog that the page holds. Without this script its link leads to a page on which it is open.
+// Opens a dialog of the page. Without this script, its link leads to a page on which the dialog is open.
 (() => {
   "use strict";
   for (const dialog of document.querySelectorAll("dialog[open]")) {
-    // Over the page, with the focus in it.
+    // Reopen it as a modal dialog, which covers the page and takes the focus.
     dialog.close();
     dialog.showModal();
   }

@@ -1,5 +1,5 @@
-// The annotator's page. The next pairs are fetched while this one is read, more of them where the server is far.
-// Answers wait in a queue and are sent in order; one is shown as saved only when the server has said so.
+// The annotator's page. It fetches the next pairs while the annotator reads this one, and more of them if the server
+// is slow. Answers wait in a queue and are sent in order; an answer counts as saved only when the server says so.
 (() => {
   "use strict";
 
@@ -7,7 +7,7 @@
   const SETTLE_MS = 200;
   // Nobody has read a pair that was on show for less than this.
   const READ_MS = 1500;
-  const BELOW_TEXT = 24; // pixels: the end of a response's card, and a gap
+  const BELOW_TEXT = 24; // pixels: the bottom edge of a response's card, and a gap
   const RETRY_MS = [1000, 2000, 4000, 8000];
   // Without a limit, a connection that is dead but open holds a request for minutes.
   const TIMEOUT_MS = 15000;
@@ -17,7 +17,7 @@
   };
   const FIELDS = { comment: "comment", report: "reason" };
   const ARROWS = { ArrowLeft: "left", ArrowRight: "right", ArrowDown: "tie" };
-  const actionOf = new Map(Object.entries(ARROWS)); // by key; each person's own keys come with the page
+  const actionOf = new Map(Object.entries(ARROWS)); // by key; the page adds each person's own keys
 
   const narrow = matchMedia("(max-width: 46rem)");
   const byId = (id) => document.getElementById(id);
@@ -29,14 +29,14 @@
   const LETTERS = "llmpo-letter-keys";
   const lettersOff = () => localStorage.getItem(LETTERS) === "off";
 
-  const answered = new Set(); // tokens of pairs that were answered or let go here, whether or not the server knows
-  const queue = []; // {token, at, url, fields, stage}: answers that the server has not confirmed, the first one first
-  // A goal is one's own: it stays in this browser, and nobody else is told.
+  const answered = new Set(); // tokens of pairs answered or handed back on this page, known to the server or not
+  const queue = []; // {token, at, url, fields, stage}: answers that the server has not confirmed, oldest first
+  // A personal goal stays in this browser; nobody else sees it.
   const GOAL = "llmpo-goal";
   const goal = () => Number(localStorage.getItem(GOAL)) || 0;
   const ANSWERS_BEFORE_A_BREAK = 50;
   const BREAK_MS = 5 * 60 * 1000;
-  let inARow = 0; // answers without such a break
+  let inARow = 0; // answers since the last break
   let savedAt = 0;
 
   let held = []; // pairs that wait behind the one on show
@@ -48,7 +48,7 @@
   let retry = 0;
   let shownAt = 0;
   let fetching = false;
-  let roundTrip = 0; // milliseconds that the last request took
+  let roundTrip = 0; // duration of the last request, in milliseconds
 
   // ---------------------------------------------------------------- showing
 
@@ -73,16 +73,16 @@
     byId("of-goal").textContent = goal() ? `${words().of} ${goal()}` : "";
   }
 
-  // What to say of an answer that is saved.
+  // The message after an answer is saved.
   function encouragement(today) {
     inARow = Date.now() - savedAt > BREAK_MS ? 1 : inARow + 1;
     savedAt = Date.now();
-    // An answer to a practice pair changes no number, and reaches no goal.
+    // An answer to a practice pair changes no count, so it reaches no goal.
     if (goal() && today === goal() && byId("today").textContent !== String(today)) return words().goalReached;
     return inARow % ANSWERS_BEFORE_A_BREAK === 0 ? words().pause : "";
   }
 
-  // Nothing to answer is on show: no pair, or one whose answer was given.
+  // True if there is nothing to answer on the screen: no pair, or a pair that was just answered.
   const waits = () => !token(byId("stage")) || answered.has(token(byId("stage")));
 
   function show(stage) {
@@ -112,8 +112,8 @@
     document.dispatchEvent(new Event("llmpo:shown"));
   }
 
-  // On a phone: both responses below each other where they fit, and else one at a time. On a desk: a long response ends
-  // above the bar of answers, so that only the response scrolls.
+  // On a phone, show both responses below each other if they fit, and otherwise one at a time. On a desktop, end a long
+  // response above the bar of answers, so that only the response scrolls.
   function arrange() {
     const responses = byId("responses");
     if (!responses) return;
@@ -155,14 +155,14 @@
     return reply;
   }
 
-  // Pairs on this page that the server has no answer to.
+  // Tokens of all pairs on this page that the server has no answer for.
   const inHand = () => [...queue.map((each) => each.token), ...unanswered()];
   const unanswered = () => [...(waits() ? [] : [byId("stage")]), ...held].map(token);
 
-  // Pairs to fetch: one is kept for each answer that a quick person gives while a request is under way. Pairs that
-  // are chosen ahead are chosen knowing less, and others cannot have them, so there are no more than that.
+  // The number of pairs to fetch: one for each answer that a quick person can give during one request. No more than
+  // that: a pair chosen ahead is chosen with less information, and nobody else can have it.
   function lacking() {
-    // The reply to the answer has the lesson; a pair that came before it would hide that.
+    // The reply to a practice answer explains it; a pair fetched earlier would hide the explanation.
     if ("practice" in byId("stage").dataset) return 0;
     const ahead = Math.max(1, Math.ceil(roundTrip / SETTLE_MS)) + (waits() ? 1 : 0);
     return Math.min(ahead - held.length, mostHeld() - inHand().length);
@@ -181,10 +181,10 @@
     if (isOver()) letGo();
   }
 
-  // The experiment has ended, and nothing is asked any more.
+  // True after the experiment has ended: no more pairs come.
   const isOver = () => Boolean(empty && "over" in empty.dataset);
 
-  // Hand back the pairs that nobody has read. One that is being read is the last.
+  // Hand back the pairs that nobody has read. A pair that somebody is reading stays, as the last one.
   function letGo() {
     const unread = held.splice(0);
     if (!waits()) {
@@ -232,7 +232,7 @@
     fetchAhead();
   }
 
-  // A key for each answer, as two tabs share the storage.
+  // One key for each answer, because two tabs share the storage.
   const stored = (each) => `${words().store}-${each}`;
 
   async function deliver() {
@@ -262,10 +262,10 @@
     deliver();
   }
 
-  // Send an answer; returns why it has to be sent again, if so.
+  // Send an answer. Returns the reason to send it again, or an empty string.
   async function send(answer) {
     const besides = inHand().filter((each) => each !== answer.token);
-    // The form's own token is of the login at that time, and would go before the one in the header.
+    // The form's CSRF token belongs to the login at that time, and Django would prefer it to the one in the header.
     const fields = answer.fields.filter(([name]) => name !== "csrfmiddlewaretoken");
     let reply, text, stages;
     try {
@@ -279,7 +279,7 @@
     if (reply.status >= 500) return words().offline;
     if (reply.ok) {
       stages = parse(text);
-      // Somebody else's page: of a network that wants a login, or of a server under repair.
+      // Another page, such as the login of a Wi-Fi network or a notice of maintenance.
       if (!stages.length) return words().offline;
     }
     queue.shift();
@@ -299,8 +299,8 @@
 
   const samePage = (reply, url) => new URL(reply.url).pathname === new URL(url, location.href).pathname;
 
-  // Each login has a token of its own. Take that of the login of now, if there is one; returns what is to be said if
-  // the answer is refused all the same.
+  // Each login has its own CSRF token. Take over the token of the current login, if somebody is logged in. Returns the
+  // message to show, or an empty string if nobody is logged in.
   async function signedIn() {
     const reply = await ask(words().history);
     if (!samePage(reply, words().history)) return "";
@@ -311,7 +311,7 @@
     return found && words().sentAgain;
   }
 
-  // Back on the network, there is nothing to wait for.
+  // The network is back, so do not wait any longer.
   addEventListener("online", () => {
     if (retry) again();
   });
@@ -346,7 +346,8 @@
     if (token(stage)) putBack(stage);
   }
 
-  // Show a pair again, before the one on show. Nobody holds more; the server hands the others back.
+  // Show a pair again, before the current one. The number of held pairs stays within the limit: the server hands back
+  // the rest.
   function putBack(stage) {
     const current = byId("stage");
     if (token(stage) === token(current)) return settle(true);
@@ -379,11 +380,11 @@
     else help.showModal();
   }
 
-  // Whether the guidelines stand beside the pair is kept with the account.
+  // The account remembers whether the guidelines are open beside the pair.
   function keepFold() {
     const guide = byId("guide");
     if (!guide) return;
-    let open = guide.open; // a page with open guidelines begins with the event, too
+    let open = guide.open; // a page with open guidelines fires the event when it loads, too
     guide.addEventListener("toggle", () => {
       if (guide.open === open) return;
       open = guide.open;
@@ -400,7 +401,7 @@
     byId(field).focus();
   }
 
-  // What a phone keeps behind its "…".
+  // The actions that a phone hides behind "…".
   function openOthers(open) {
     byId("others").closest(".pair").classList.toggle("opened", open);
     byId("others").setAttribute("aria-expanded", open);
@@ -452,7 +453,7 @@
     button.click();
   });
 
-  // On a desk the bar of answers covers the foot of the page.
+  // On a desktop the bar of answers covers the bottom of the page.
   document.addEventListener("toggle", ({ target }) => {
     if (target.id === "more" && target.open) target.scrollIntoView({ block: "nearest" });
   }, true);
@@ -475,7 +476,7 @@
   }
 
   addEventListener("pagehide", () => {
-    // Pairs whose answers wait stay reserved: the answers are sent when the page is opened again.
+    // Keep the pairs of unsent answers reserved: the answers are sent when the page is opened again.
     if (!unanswered().length) return;
     const form = new FormData();
     form.append("csrfmiddlewaretoken", csrf());
@@ -483,12 +484,12 @@
     navigator.sendBeacon(words().leave, form);
   });
   addEventListener("pageshow", (event) => {
-    // A page out of the browser's memory shows a pair that was handed back.
+    // A page restored from the browser's cache shows a pair that was handed back.
     if (event.persisted) location.reload();
   });
 
   document.addEventListener("htmx:beforeSwap", (event) => {
-    // Logged out while the page waited: the login page is no pair, and leads back here.
+    // The annotator was logged out while the page waited: reload, and the login page leads back here.
     const { xhr } = event.detail;
     if (new URL(xhr.responseURL).pathname === new URL(words().pair, location.href).pathname) return;
     event.detail.shouldSwap = false;

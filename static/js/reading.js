@@ -1,9 +1,9 @@
-// Helps to read the two responses on show: scrolls them together, marks the words in which they differ, and puts
-// buttons beside code. Everything is made of the texts on the page. pair.js says when a pair is shown.
+// Helps to read the two responses: scrolls them together, marks the words that differ, and adds buttons to code. It
+// works on the texts that are already on the page. pair.js dispatches "llmpo:shown" for each pair.
 (() => {
   "use strict";
 
-  // A difference of more words would keep the page busy for longer than a tenth of a second.
+  // Beyond this many changed words, comparing would block the page for more than a tenth of a second.
   const MOST_CHANGES = 600;
   const LEAST_SHARED = 0.1; // of the words of the shorter text
   const MARKED = "llmpo-differences";
@@ -16,10 +16,10 @@
 
   // ---------------------------------------------------------------- scrolling together
 
-  // Blocks of the same kind in the same order belong together; between them a share of one side is a share of the other.
+  // Blocks of the same kind in the same order belong together. Between two of them, positions are interpolated.
   const BLOCKS = "h4, p, li, pre, tr, hr";
   let matched = []; // [block of A, block of B]
-  const moved = new Map(); // where a side was moved to by the other one, which must not be moved back
+  const moved = new Map(); // positions that this script has set: their scroll events must not move the other side back
 
   function match() {
     moved.clear();
@@ -39,7 +39,7 @@
   const topIn = (box, block) => block.getBoundingClientRect().top - box.getBoundingClientRect().top + box.scrollTop;
   const rest = (box) => box.scrollHeight - box.clientHeight;
 
-  // Where the other side has what stands at this height of the one.
+  // The height in `other` that matches this height in `box`.
   function across(height, box, other) {
     const second = boxes()[1] === box;
     const points = matched.map((pair) => (second ? [pair[1], pair[0]] : pair));
@@ -58,7 +58,7 @@
   function scrolled(box) {
     const other = boxes().find((each) => each !== box);
     if (!other || Math.abs(box.scrollTop - moved.get(box)) < 2) return;
-    // The line that is kept level moves down the box from the first line of the text to the last.
+    // The line that stays level moves from the top of the box, at the start of the text, to the bottom, at its end.
     const line = (box.scrollTop / Math.max(1, rest(box))) * box.clientHeight;
     other.scrollTop = across(box.scrollTop + line, box, other) - line;
     moved.set(other, other.scrollTop);
@@ -67,14 +67,14 @@
 
   // ---------------------------------------------------------------- differences
 
-  // The words and signs of a box, each with the text nodes that it begins and ends in.
+  // The words and punctuation marks of a box, each with the text nodes in which it starts and ends.
   function wordsIn(box) {
     const nodes = [];
     let text = "", block = null;
     const walker = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
       const inside = walker.currentNode.parentElement.closest("p, li, h4, th, td, pre, blockquote");
-      // No word goes on in the next paragraph.
+      // A word never continues in the next block.
       if (inside !== block) text += "\n";
       block = inside;
       nodes.push({ node: walker.currentNode, from: text.length });
@@ -106,11 +106,11 @@
   const wordsOf = (sentences) => sentences.flatMap((sentence) => sentence.split(" "));
   const differ = (a, b) => Diff.diffArrays(a, b, { maxEditLength: MOST_CHANGES });
 
-  // The parts of a difference: runs of words that both sides have, and runs that only one of them has.
+  // The parts of a difference: runs of words that both sides share, and runs that only one side has.
   function difference(a, b) {
     const parts = differ(a.map((each) => each.word), b.map((each) => each.word));
     if (parts) return parts;
-    // Of texts that have little in common, the sentences that they share, and the words of those between.
+    // If the texts have little in common, compare sentences first, and then the words of the sentences that differ.
     const [first, second] = [sentencesOf(a), sentencesOf(b)];
     const found = [];
     for (const part of Diff.diffArrays(first, second)) {
@@ -123,8 +123,8 @@
     return found;
   }
 
-  // [n in A, n in B, whether they are the same], one after the other. A run of the same words that is no longer than
-  // the changes on both sides of it is there by chance.
+  // Consecutive runs as [words in A, words in B, same or not]. A shared run that is no longer than the changes on both
+  // sides of it is a coincidence, and counts as changed.
   function runs(a, b) {
     const found = [];
     for (const part of difference(a, b)) {
@@ -164,7 +164,7 @@
       i += n;
       j += m;
     }
-    // Texts that are marked from end to end are only harder to read.
+    // Marking nearly everything would only make the texts harder to read.
     const throughout = shared < LEAST_SHARED * Math.min(a.length, b.length);
     if (!throughout) CSS.highlights.set(MARKED, new Highlight(...found));
     showState(throughout);
@@ -198,7 +198,7 @@
       made.textContent = words().copied;
       setTimeout(() => { made.textContent = words().copy; }, 2000);
     } catch {
-      // Browsers offer the clipboard over HTTPS only.
+      // Browsers allow the clipboard over HTTPS only.
       getSelection().selectAllChildren(pre);
       say(words().selected);
     }
@@ -225,7 +225,7 @@
     wrap();
   }
 
-  // What scrolls sideways is scrolled by keys too.
+  // Parts that scroll sideways must be reachable with the keyboard.
   function reach() {
     for (const box of document.querySelectorAll("#stage .code > pre, #stage .table")) {
       if (box.scrollWidth > box.clientWidth) {
@@ -251,7 +251,7 @@
     markSoon();
   }
 
-  // The pair appears first and its marks after that.
+  // Show the pair first, and compute its marks afterwards.
   const markSoon = () => {
     CSS.highlights.delete(MARKED);
     setTimeout(mark);
@@ -266,12 +266,12 @@
   document.addEventListener("click", (event) => {
     if (!event.target.closest("#stage .mark")) return;
     byId("differences").click();
-    // The panel that has this button covers the response.
+    // Close the panel with this button, because it covers the response.
     byId("others").click();
   });
 
   document.addEventListener("DOMContentLoaded", () => {
-    // Browsers keep these choices; a click costs no request.
+    // The browser keeps these choices, so a click sends no request.
     for (const id of ["together", "differences"]) {
       const key = `llmpo-${id}`;
       byId(id).checked = localStorage.getItem(key) === "on";

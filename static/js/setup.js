@@ -1,4 +1,4 @@
-// The setup page: its steps, and the focus on the row that the last button added, or on a remaining one.
+// The setup page: its steps, its unsaved changes, and the focus after a row was added, moved or removed.
 (() => {
   "use strict";
   document.addEventListener("htmx:afterSettle", () => {
@@ -6,17 +6,17 @@
     if (!next) return;
     const part = next.parentElement;
     next.remove();
-    // A person who went on to another part of the page while the server was slow stays there.
+    // Do not take the focus from somebody who moved on while the server was slow.
     const focused = document.activeElement;
     if (focused !== document.body && !part.contains(focused)) return;
     const wanted = document.getElementById(next.dataset.focus);
     if (!wanted) return;
-    // The first row cannot move up, and the last one cannot move down.
+    // The first row's "up" and the last row's "down" are disabled.
     const target = wanted.disabled ? wanted.parentElement.querySelector("button:not(:disabled)") : wanted;
     target.focus();
     if (target.select) target.select();
   });
-  // Shows one step at a time. Without this script the buttons ask the server for the step.
+  // Show one step at a time. Without this script the buttons request the step from the server.
   function showStep(name) {
     for (const step of document.querySelectorAll("[data-step]")) step.hidden = step.dataset.step !== name;
     for (const button of document.querySelectorAll(".steps [name=go]")) {
@@ -25,7 +25,7 @@
     }
     document.getElementById("step").value = name;
   }
-  // Each step is an entry of the browser's history: Back leads to the one before, not out of the page.
+  // Each step is an entry in the browser's history, so Back leads to the previous step and not out of the page.
   function goToStep(name) {
     if (name !== document.getElementById("step").value) history.pushState(null, "", `?step=${name}`);
     showStep(name);
@@ -41,7 +41,7 @@
       document.querySelector(`.steps [value=${button.value}]`).focus();
       return;
     }
-    // A link to a field in another step, or in a part that is folded.
+    // A link may lead to a field in another step or in a closed section: open them.
     const link = event.target.closest("a[href^='#']");
     const target = link && document.getElementById(link.hash.slice(1));
     if (!target) return;
@@ -63,14 +63,14 @@
       if (changed.has(step) && !asked.includes(step)) mark.remove();
     }
   });
-  // What was typed, and would be lost with the page. A page that was refused shows it again.
+  // Warn before unsaved input is lost. A page that a refused save returned begins with unsaved input.
   const form = document.getElementById("setup-form");
   let unsaved = document.getElementById("errors") !== null;
   form.addEventListener("input", () => { unsaved = true; });
   document.addEventListener("factors-changed", () => { unsaved = true; });
   form.addEventListener("submit", () => { unsaved = false; });
   addEventListener("beforeunload", (event) => { if (unsaved) event.preventDefault(); });
-  // A prompt is the work of an hour, and its ✕ stands beside the arrows that move it.
+  // Ask before a text is removed: a prompt can be an hour's work, and its ✕ is next to the arrows that move it.
   document.addEventListener("htmx:confirm", (event) => {
     const button = event.detail.elt;
     if (!button.value?.startsWith("remove:")) return;
@@ -78,7 +78,7 @@
     const question = texts.length > 1 ? `Remove ${texts.length} texts? They are not kept.` : "Remove the text? It is not kept.";
     if (texts.length && !confirm(question)) event.preventDefault();
   });
-  // A file takes the place of what is in the field.
+  // Ask before a file replaces the text of a field.
   document.addEventListener("htmx:confirm", (event) => {
     const file = event.detail.elt;
     const field = file.type === "file" && document.getElementById(file.id.replace("-file", ""));
@@ -86,7 +86,7 @@
     event.preventDefault();
     file.value = "";
   });
-  // A press that does not reach the server is said. What the page asks for by itself, it asks for again.
+  // Say that a press did not reach the server. Requests that the page sends by itself are repeated anyway.
   document.addEventListener("htmx:sendError", (event) => {
     const { elt } = event.detail;
     if (!elt.matches("button, input[type=file]")) return;
@@ -97,7 +97,7 @@
     elt.closest("p, li, div").append(said);
     elt.addEventListener("htmx:beforeRequest", () => said.remove(), { once: true });
   });
-  // The margin follows the claim until somebody types one that is no claim's usual margin.
+  // The margin follows the claim until somebody types a margin that is not the usual one of any claim.
   document.addEventListener("change", ({ target }) => {
     if (target.dataset.usualMargin === undefined) return;
     const margin = document.getElementById("id_epsilon");

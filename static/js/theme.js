@@ -1,4 +1,4 @@
-// The theme that this browser was told to use. It runs before the page is drawn, so that no page flashes.
+// Applies the theme chosen in this browser. It runs before the page is drawn, so that no page flashes.
 (() => {
   "use strict";
   const KEY = "llmpo-theme";
