@@ -31,7 +31,11 @@
     showStep(name);
   }
   const firstStep = document.getElementById("step").value;
-  addEventListener("popstate", () => showStep(new URLSearchParams(location.search).get("step") ?? firstStep));
+  addEventListener("popstate", () => {
+    const name = new URLSearchParams(location.search).get("step");
+    const known = [...document.querySelectorAll("[data-step]")].some((step) => step.dataset.step === name);
+    showStep(known ? name : firstStep);
+  });
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[name=go]");
     if (button) {
