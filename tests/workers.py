@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,6 +26,13 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
         if time.monotonic() > deadline:
             pytest.fail(f"Waited {seconds} s in vain: {what}")
         time.sleep(0.2)
+
+
+def free_port() -> int:
+    """A port of this machine on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _database_url() -> str:

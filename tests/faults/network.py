@@ -8,13 +8,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from tests.workers import wait_until
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.workers import free_port, wait_until
 
 
 class Proxy:

@@ -11,7 +11,8 @@ from engine.models import Token
 from engine.services.tokens import make_token
 from llmpo_site import cache as ours
 from tests.factories import lease, make_experiment, make_user
-from tests.faults.network import Proxy, free_port
+from tests.faults.network import Proxy
+from tests.workers import free_port
 
 
 def served_at(port: int) -> dict[str, dict[str, object]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,15 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers import ROOT, wait_until
+from tests.workers import ROOT, free_port, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Demo:

@@ -26,19 +26,13 @@ from django.utils import timezone
 
 from tests.accounts import PASSWORD
 from tests.factories import make_user
-from tests.workers import wait_until
+from tests.workers import free_port, wait_until
 
 pytestmark = pytest.mark.slow
 
 EXAMPLE = Path(django_settings.BASE_DIR) / "docs" / "nginx.conf"
 # Debian puts it where users' PATH does not lead.
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def write_certificate(folder: Path) -> tuple[Path, Path]:

@@ -15,8 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.processes.test_demo import free_port
-from tests.workers import ROOT, wait_until
+from tests.workers import ROOT, free_port, wait_until
 from tools.up_local import local, main, services
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
