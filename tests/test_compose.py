@@ -116,7 +116,7 @@ def test_the_addresses_of_database_and_broker_name_services():
 
 @pytest.mark.parametrize("name", [*OURS, "redis"])
 def test_containers_run_read_only_and_without_privileges(name):
-    """Item 19: what breaks into a container finds no root, no capability and nothing to write to but /tmp."""
+    """What breaks into a container finds no root, no capability and nothing to write to but /tmp."""
     service = SERVICES[name]
     assert service["user"] not in {"root", "0"}
     assert service["read_only"] is True
@@ -129,7 +129,7 @@ def test_containers_run_read_only_and_without_privileges(name):
 
 @pytest.mark.parametrize("name", OURS)
 def test_the_image_itself_ends_with_a_user_without_rights(name):
-    """Item 19: `docker run` without compose.yaml is not root either."""
+    """`docker run` without compose.yaml is not root either."""
     stages = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]
     target = OURS[name]["build"]["target"]
     [stage] = [stage for stage in stages if stage.splitlines()[0].endswith(f" AS {target}")]
@@ -142,5 +142,5 @@ def test_the_web_server_keeps_no_socket_in_a_home_that_cannot_be_written():
 
 
 def test_packages_are_installed_by_their_hashes():
-    """Item 19: an index that was broken into cannot slip in another file."""
+    """An index that was broken into cannot slip in another file."""
     assert "pip install --require-hashes -r requirements.txt" in DOCKERFILE

@@ -87,7 +87,7 @@ def manage(app: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 def test_an_export_with_its_manifest_works_in_the_image(image, tmp_path):
-    """Item 19: the manifest read pyproject.toml, which the image lacks, and every ZIP broke off half way."""
+    """The manifest read pyproject.toml, which the image lacks, and every ZIP broke off half way."""
     from engine import __version__  # noqa: PLC0415 - the version that the image's own code must name
 
     assert not (image / "pyproject.toml").exists()
@@ -104,7 +104,7 @@ def test_the_embedded_model_runs_in_the_image_without_the_tools_that_made_it(ima
 
 
 def test_the_licences_of_what_is_shipped_are_in_the_image(image):
-    """Item 19: psycopg is under the LGPL, whose text has to come along."""
+    """Psycopg is under the LGPL, whose text has to come along."""
     text = (image / "THIRD_PARTY_LICENSES.txt").read_text()
     for package in ("psycopg", "psycopg-binary"):
         [entry] = re.findall(rf"^{package}==.*?(?=^={{100}}$|\Z)", text, re.MULTILINE | re.DOTALL)

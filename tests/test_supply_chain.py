@@ -1,4 +1,4 @@
-"""Item 19: what is shipped is pinned by hash, listed, licensed and audited."""
+"""What is shipped is pinned by hash, listed, licensed and audited."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def work() -> None:
 
 
 def test_every_example_works_as_typed(admin: User, settings: Any, monkeypatch: Any, tmp_path: Path, capsys):
-    """Issue 14, item 9: create, start, label gave 404."""
+    """Create, start, label gave 404."""
     settings.ALLOWED_HOSTS = ["label.example.org"]
     _, token = make_token(user=admin, name="t", valid_days=1, scopes=Token.Scope.values)
     monkeypatch.setenv("LLMPO_TOKEN", token)

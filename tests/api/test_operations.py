@@ -91,7 +91,6 @@ class TestCreate:
         assert not Experiment.objects.exists()
 
     def test_a_model_that_cannot_judge_is_refused_with_a_reason(self, admin_call, settings):
-        """Issue 11, item 17."""
         settings.JUDGE_BACKEND = "embedded"
         response = admin_call("post", "/experiments", SPEC | {"settings": {"llm_judge": "shadow"}})
         assert response.status_code == 422
@@ -113,7 +112,6 @@ class TestCreate:
 
 class TestWatch:
     def test_a_judge_that_was_halted_says_why(self, experiment, people, caller_for):
-        """Issue 11, item 17."""
         path = f"/experiments/{experiment.pk}"
         assert caller_for(people["viewer"])("get", path).json()["llm_halted"] == ""
         Experiment.objects.update(llm_halted="5 opinions in a row failed.")
@@ -126,7 +124,7 @@ class TestWatch:
         assert caller_for(people["admin"])("get", "/experiments").json()["count"] == 2
 
     def test_a_longer_list_takes_no_more_queries(self, annotator, admin_call):
-        """Issue 14, item 9: three experiments took 32 queries."""
+        """Three experiments took 32 queries."""
         for queue in ("control", "generation"):
             WorkerPulse.objects.create(queue=queue, worker="w", details={"backend": "vllm", "model": "m"})
 
@@ -159,7 +157,7 @@ class TestWatch:
     def test_the_test_of_the_model_is_made_once_for_each_state_of_the_evidence(
         self, annotator, admin_call, monkeypatch
     ):
-        """It takes tenths of a second. Issue 14, item 9."""
+        """It takes tenths of a second."""
         made: list[None] = []
         monkeypatch.setattr(designs, "misfit", lambda *_: made.append(None))
         monkeypatch.setattr(Ledger, "holds_without_model", lambda *_: False)
@@ -240,7 +238,6 @@ class TestWatch:
     def test_a_claim_that_rests_on_the_levels_adding_up_says_so_wherever_it_is_said(
         self, power, qualified, said, annotator, admin, admin_call, monkeypatch
     ):
-        """Issue 13, item 4."""
         tested = Misfit(deviance=1.0, freedom=3, p_value=0.4, power=power, level=0.01)
         monkeypatch.setattr(designs, "misfit", lambda *_: tested)
         monkeypatch.setattr(Ledger, "holds_without_model", lambda *_: False)
@@ -354,7 +351,7 @@ class TestAnnotate:
         assert not Comparison.objects.filter(state="leased").exists()
 
     def test_the_limits_of_the_page_hold_here_too(self, experiment, call, settings):
-        """Issue 11, items 2, 12 and 13: so many pairs at a time, ten undos in a row, a skip is a skip."""
+        """So many pairs at a time, ten undos in a row, a skip is a skip."""
         settings.BUFFER_MIN = MOST_HELD + 2
         advance(experiment_id=experiment.pk)
         write_responses()

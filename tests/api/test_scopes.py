@@ -30,7 +30,6 @@ NEEDS = {
 
 
 def test_a_refusal_names_the_scope(people, experiment, caller_for):
-    """Issue 11, item 8."""
     call = caller_for(people["owner"], scopes=["annotate", "manage"])
     response = call("get", f"/experiments/{experiment.pk}")
     assert response.status_code == 403
@@ -58,7 +57,6 @@ def test_the_description_says_which_scope_each_operation_needs(client):
 
 @pytest.mark.parametrize("role", ["editor", "owner", "admin"])
 def test_a_bound_token_finds_no_other_experiment(role, people, experiment, caller_for):
-    """Issue 11, item 8."""
     other = make_experiment(ready=True)
     add_member(other, people[role], "owner")
     add_member(other, people[role], "annotator")
@@ -90,7 +88,6 @@ def test_a_demotion_narrows_what_a_token_can_do(people, experiment, caller_for):
 
 
 def test_a_judgment_says_that_it_came_through_the_api(people, experiment, caller_for):
-    """Issue 11, item 8."""
     call = caller_for(people["annotator"], scopes=["annotate"])
     shown = call("post", f"/label/{experiment.pk}/next", {}).json()["pair"]
     call("post", f"/label/{experiment.pk}/judgments", {"token": shown["token"], "choice": "left"})
@@ -101,7 +98,6 @@ def test_a_judgment_says_that_it_came_through_the_api(people, experiment, caller
 def test_reading_writes_nothing_and_its_use_is_noted_by_a_worker_once_an_hour(
     path, experiment, caller_for, monkeypatch, django_capture_on_commit_callbacks
 ):
-    """Issue 11, item 14."""
     notes = []
     monkeypatch.setattr(tasks.note_token_use, "apply_async", lambda args, **_: notes.append(args))
     viewer = make_user()

@@ -1,4 +1,4 @@
-"""Issue 11.1, 11.3 and 11.4: attackers who know the source, their page and other experiments guess by chance.
+"""Attackers who know the source, their page and other experiments guess by chance.
 
 Each attacker says for every pair which policy is on the left, or whether it is a check. Their hits are held
 against a fair coin. With some 60 attackers at this level, a product that gives nothing away fails one time in

@@ -1,4 +1,4 @@
-"""Issue 11.1 and 11.3: a check answers as a comparison does, to everything an annotator does to it.
+"""A check answers as a comparison does, to everything an annotator does to it.
 
 The same script is played against a comparison and against a gold pair, on the page and through the API. Their
 transcripts are equal but for the texts of the pairs and their tokens.

@@ -1,4 +1,4 @@
-"""Issue 11.1: the secret stays secret until the conclusion, and then the record can be verified with it."""
+"""The secret stays secret until the conclusion, and then the record can be verified with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Issue 11.3: of several pairs that an annotator holds, hands back or took an answer back to, none shows its
+"""Of several pairs that an annotator holds, hands back or took an answer back to, none shows its
 kind.
 
 The same script is played twice: all pairs are comparisons, or one of them is a check. What the annotator

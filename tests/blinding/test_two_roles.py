@@ -1,4 +1,4 @@
-"""Issue 11.5: a person who annotates and sees policies learns nothing about pairs still to judge."""
+"""A person who annotates and sees policies learns nothing about pairs still to judge."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ class TestJudgmentsAreMarked:
 
 
 class TestOwnersWhoJudge:
-    """Issue 14, item 9: they may, and become annotators by it."""
+    """They may, and become annotators by it."""
 
     @pytest.fixture
     def owner(self, experiment: Experiment) -> User:

@@ -89,7 +89,7 @@ def test_skip_then_caught_up_then_the_next_pair_comes_by_itself(page: Page, sett
 
 
 def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Page, settings):
-    """Issue 11, items 2 and 13, on a desktop and on a phone."""
+    """On a desktop and on a phone."""
     settings.BUFFER_MIN = settings.BUFFER_MAX = 40
     # It is noon, so that an hour ago is today.
     settings.TIME_ZONE = f"Etc/GMT{timezone.now().hour - 12:+d}"
@@ -204,7 +204,6 @@ def test_what_is_concluded_offers_no_undo(page: Page):
 
 
 def test_a_goal_of_ones_own_is_counted_and_kept_in_this_browser(page: Page, settings):
-    """Issue 15, item 9."""
     settings.BUFFER_MIN = 10
     annotator = make_user("ann")
     experiment = make_experiment(n_policies=3, annotators=(annotator,))
@@ -226,7 +225,6 @@ def test_a_goal_of_ones_own_is_counted_and_kept_in_this_browser(page: Page, sett
 
 
 def test_the_lesson_of_practice_opens_the_next_pair(page: Page):
-    """Issue 15, item 9."""
     annotator = make_user("ann")
     experiment = make_experiment(ready=True, annotators=(annotator,), practice=2, n_gold=2)
     open_pair(page, experiment, annotator)
@@ -275,7 +273,7 @@ def test_without_javascript_the_page_works_all_the_same(browser, live_server):
 
 
 def test_a_paused_tab_goes_on_by_itself(page: Page, settings):
-    """Issue 11, item 16: it said "Paused" until somebody reloaded it."""
+    """It said "Paused" until somebody reloaded it."""
     settings.BUFFER_MIN = 8
     annotator = make_user("ann")
     experiment = make_experiment(n_policies=4, annotators=(annotator,))

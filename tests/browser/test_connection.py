@@ -148,7 +148,7 @@ def test_an_answer_that_could_not_be_sent_is_sent_after_a_reload(page: Page, pro
 
 
 def test_an_answer_to_a_busy_database_is_sent_again(page: Page, problems, experiment, people):
-    """Item 14: 503 is a reason to wait and send again, and the answer counts once."""
+    """503 is a reason to wait and send again, and the answer counts once."""
     open_pair(page, experiment, people[0])
     refused = []
 

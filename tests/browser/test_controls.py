@@ -74,7 +74,7 @@ def test_a_viewer_becomes_an_editor_and_an_invitation_ends(page: Page, owner, ex
 
 
 def test_a_link_is_made_copied_and_followed(page: Page, owner, experiment):
-    """Issue 11, item 6: the button copies what the field shows, and the page to join on sends its form."""
+    """The button copies what the field shows, and the page to join on sends its form."""
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     log_in(page, owner)
     page.goto(f"/experiments/{experiment.pk}/people/")

@@ -56,7 +56,7 @@ def phone(browser: Browser, live_server, problems) -> Iterator[Page]:
 
 
 def test_on_a_phone_nothing_moves_from_pair_to_pair(phone: Page, experiment):
-    """Issue 15, item 10: "Saved" moved the page by 26 px, and the next pair moved the button of A by 55."""
+    """“Saved” moved the page by 26 px, and the next pair moved the button of A by 55."""
     for number, response in enumerate(Response.objects.order_by("pk")):
         response.text = "A paragraph of a response.\n\n" * (1 + 7 * (number % 5))
         response.save(update_fields=["text"])
@@ -135,7 +135,7 @@ HASTE = """async (keys) => {
 
 
 def test_answers_faster_than_the_connection_are_sent_in_order(page: Page, experiment):
-    """Issue 15, item 11: three of six were lost."""
+    """Three of six were lost."""
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.url) if "/judge/" in request.url else None)
     annotator = experiment.memberships.get().user

@@ -58,7 +58,6 @@ def fill(experiment: Experiment, texts: tuple[str, str]) -> None:
 
 
 def test_long_responses_are_read_side_by_side(page: Page, context, settings):
-    """Issue 15, item 12."""
     settings.BUFFER_MIN = settings.BUFFER_MAX = 3
     annotator = make_user("ann")
     experiment = make_experiment(n_policies=2, annotators=(annotator,))
@@ -112,7 +111,6 @@ def test_long_responses_are_read_side_by_side(page: Page, context, settings):
 
 
 def test_keys_guidelines_and_layout_are_as_this_person_likes_them(page: Page, settings):
-    """Issue 15, items 9 and 13."""
     settings.BUFFER_MIN = settings.BUFFER_MAX = 6
     annotator = make_user("ann")
     experiment = make_experiment(n_policies=3, annotators=(annotator,), guidelines="Prefer *short*.")

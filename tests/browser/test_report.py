@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(trans
 def test_a_report_is_shared_read_without_an_account_and_printed(
     browser: Browser, page: Page, live_server, problems
 ):
-    """Issue 15, item 5."""
     annotator, owner = make_user("ann"), make_user("owner")
     experiment = make_experiment(n_policies=8, ready=True, annotators=(annotator,))
     add_member(experiment, owner, "owner")

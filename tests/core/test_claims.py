@@ -158,7 +158,7 @@ class TestHeadToHead:
     def test_a_false_name_is_as_rare_as_promised_for_every_sampler_and_stopping_time(
         self, rates: tuple[float, float, float], margin: float
     ) -> None:
-        """Issue 13, item 1: cycles, ties and margins; nothing is assumed about μ."""
+        """Cycles, ties and margins; nothing is assumed about μ."""
         mu = preferences(*rates)
         chance = worst_chance(mu, falsely_named(mu, margin), horizon=13)
         assert chance <= DELTA
@@ -412,7 +412,7 @@ class TestInModel:
 
 
 class TestWithoutTheModel:
-    """Issue 13, item 4: with an interaction, 13 of 14 winners that rested on the model were wrong."""
+    """With an interaction, 13 of 14 winners that rested on the model were wrong."""
 
     SPACE = BradleyTerry([[0.0], [1.0], [2.0]])
 
@@ -471,7 +471,7 @@ CYCLE = preferences(0.8, 0.8, 0.8)
 @pytest.mark.parametrize("pending", [0, 10])
 @pytest.mark.slow
 def test_nobody_is_crowned_in_a_cycle_or_a_tie(claim: str, epsilon: float, pending: int) -> None:
-    """Issue 13: today's stop crowned somebody falsely in up to half of such runs."""
+    """Today's stop crowned somebody falsely in up to half of such runs."""
     close = preferences(0.6, 0.6, 0.6)
     tie = np.full((2, 2), 0.5)
     for mu in (close, CYCLE):

@@ -236,7 +236,6 @@ def test_one_policy_is_nothing_to_compare() -> None:
         (-1, 1, 1.0),
         (0, 1, 1.5),
         (0, 1, float("nan")),
-        # Issue 11, item 18.
         (0.5, 1, 1),
         (0, 1.0, 1),
         (0, None, 1.0),

@@ -100,7 +100,6 @@ class TestValidity:
     def test_evidence_against_the_best_pays_for_no_sampler_and_no_stopping_time(
         self, case: Case, lead: float
     ) -> None:
-        """Issue 13, item 4."""
         features = case[0]
         scores = features @ np.linalg.solve(features[1:], [-lead, -1.0][: features.shape[1]])
         ledger, best, _ = histories(case, Claim.BEST_IF_ANY, 0.0)

@@ -24,7 +24,6 @@ TABLE = {
 
 class TestTables:
     def test_a_table_of_judgments_becomes_a_design(self) -> None:
-        """Issue 13, item 7."""
         design = Design.from_dataframe(TABLE, claim="best_if_any")
         assert design.labels == ("formal", "terse", "warm")
         assert design.n_comparisons == 120

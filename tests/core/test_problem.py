@@ -80,7 +80,7 @@ def test_column_names_must_match() -> None:
 
 
 def test_policies_with_the_same_features_are_refused_by_name() -> None:
-    """Issue 11, item 18: twins at the top made the evidence NaN, so that no decision was ever reached."""
+    """Twins at the top made the evidence NaN, so that no decision was ever reached."""
     with pytest.raises(ValueError, match=r"policy 0 and policy 2$"):
         BradleyTerry([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.3, 0.4]])
     with pytest.raises(ValueError, match=r"policy 0 \(a, 1\) and policy 1 \(a, 1.0\)"):
@@ -91,7 +91,7 @@ def test_policies_with_the_same_features_are_refused_by_name() -> None:
 
 @pytest.mark.parametrize("n_policies", [3.0, "3", None, True])
 def test_a_number_of_policies_that_is_no_whole_number_is_refused(n_policies: object) -> None:
-    """Issue 11, item 18: `Unstructured(3.0)` failed later, deep in numpy."""
+    """`Unstructured(3.0)` failed later, deep in numpy."""
     with pytest.raises(ValueError, match="number of policies must be a whole number"):
         Unstructured(n_policies)  # type: ignore[arg-type]
     assert Unstructured(np.int64(3)) == Unstructured(3)

@@ -146,7 +146,7 @@ class TestMisfit:
 
     @pytest.mark.parametrize("tie_rate", [0.0, 0.4])
     def test_a_planted_cycle_is_found_with_and_without_ties(self, tie_rate: float) -> None:
-        """Issue 11, item 18: simulated data knew no ties, so that real ones hid the cycle."""
+        """Simulated data knew no ties, so that real ones hid the cycle."""
         # Its own four parameters cannot follow a cycle of the first three; ties leave the decided outcomes as
         # they are.
         mu = bradley_terry(np.array([0.6, 0.6, 0.6, 0.0]))
@@ -172,7 +172,7 @@ class TestMisfit:
         assert np.mean(np.array(p_values) <= 0.05) <= 0.15
 
     def test_it_says_where_it_could_not_have_found_anything(self) -> None:
-        """Issue 11, item 18: "the data do not contradict it" was said of tests without any power."""
+        """“The data do not contradict it” was said of tests without any power."""
         few = np.full((4, 4), 4.0) - 4.0 * np.eye(4)
         for scale, has_power in ((1.0, False), (100.0, True)):
             test = misfit(BradleyTerry.one_hot(4), scale * few, np.zeros((4, 4)))
@@ -227,7 +227,7 @@ class TestCycle:
         assert strongest_cycle(10 * wins, none, np.arange(3)) is not None
 
     def test_ties_do_not_hide_a_cycle(self) -> None:
-        """Issue 11, item 18: 20 wins to 5 are as good a sign with 30 ties beside them."""
+        """20 wins to 5 are as good a sign with 30 ties beside them."""
         decided = np.array([[0.0, 20, 5], [5, 0, 20], [20, 5, 0]])
         ties = 30.0 * (1 - np.eye(3))
         plain = strongest_cycle(decided, np.zeros((3, 3)), np.arange(3))

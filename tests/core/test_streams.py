@@ -32,7 +32,7 @@ class TestValidity:
     @pytest.mark.parametrize("epsilon", [0.0, 0.1])
     @pytest.mark.parametrize("prior", [None, [1.0, 0.0, -1.0]])
     def test_no_outcome_of_any_pair_pays_on_average(self, epsilon: float, prior: list[float] | None) -> None:
-        """Issue 13, item 2: from every history of up to four outcomes, whichever pair comes next.
+        """From every history of up to four outcomes, whichever pair comes next.
 
         That is what makes an e-process for all samplers and stopping times. Against a policy that wins a pair
         with probability ½ + ε or more, no law of the outcome is worse than that coin, or a tie where the null
@@ -145,7 +145,7 @@ class TestPower:
 
     @pytest.mark.slow
     def test_many_policies_are_ruled_out_by_votes_that_others_chose(self) -> None:
-        """Issue 13, item 4: seven votes on each pair, 39% of them ties; head to head rules out nobody."""
+        """Seven votes on each pair, 39% of them ties; head to head rules out nobody."""
         K, n = 30, 3000
         rng = np.random.default_rng(7)
         mu = bradley_terry(rng.normal(0.0, 0.7, K))

@@ -50,7 +50,7 @@ def test_the_proven_rule_asks_for_more_than_the_heuristic_one() -> None:
 
 
 def test_the_proven_linear_threshold_is_the_papers() -> None:
-    """Issue 11, item 18: λ(t) in Ψ is c√t, the bound on Λ_min(V),
+    """λ(t) in Ψ is c√t, the bound on Λ_min(V),
     and not the ridge t^(-1/2) of the estimate.
     """
     features = np.array([[0.6, 0.0], [0.0, 0.5], [-0.3, 0.2]])

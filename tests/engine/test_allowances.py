@@ -49,7 +49,7 @@ def answer_on(experiment: Experiment, user: User, n: int) -> None:
 
 
 class TestUndos:
-    """Issue 11, item 2: judging left, reading, undoing and judging right was free."""
+    """Judging left, reading, undoing and judging right was free."""
 
     def test_ten_in_a_row_then_one_for_every_five_answers(self, experiment, annotator):
         answer_on(experiment, annotator, UNDOS_IN_A_ROW + 2)
@@ -135,7 +135,7 @@ class TestUndos:
 
 
 class TestHeldPairs:
-    """Issue 11, item 13: one annotator held every ready pair, for ever."""
+    """One annotator held every ready pair, for ever."""
 
     def grab(self, experiment: Experiment, user: User) -> list[Lease]:
         held: list[Lease] = []
@@ -246,7 +246,7 @@ class TestHeldPairs:
 
 
 class TestSkipped:
-    """Issue 11, item 12: a skip and then an answer under the same token counted as both."""
+    """A skip and then an answer under the same token counted as both."""
 
     def test_an_answer_after_a_skip_is_refused(self, experiment, annotator):
         held = lease(experiment, annotator)

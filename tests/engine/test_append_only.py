@@ -1,4 +1,4 @@
-"""Changes that the database itself refuses. Issue 11, item 12."""
+"""Changes that the database itself refuses."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ class TestReplays:
         assert (again["rows"], again["as_asked"]) == (whole["rows"], whole["as_asked"])
 
     def test_in_the_order_of_asking_they_end_before_the_first_open_comparison(self, monkeypatch):
-        """Issue 13, item 6. A comparison that is discarded meanwhile changes nothing."""
+        """A comparison that is discarded meanwhile changes nothing."""
         experiment = judged(3, people=3)
         slow, quick, _ = (member.user for member in experiment.memberships.order_by("user_id"))
         held = lease(experiment, slow).comparison

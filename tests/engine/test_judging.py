@@ -457,7 +457,6 @@ def test_a_click_on_a_pair_without_a_count_is_not_swallowed(annotator):
     [("human", "rule"), ("human", "model"), ("rule", "page"), ("llm", "api"), ("human", "")],
 )
 def test_the_database_refuses_a_way_in_that_does_not_fit_the_judge(judge, via, annotator):
-    """Issue 11, item 8."""
     judgment = click(make_experiment(ready=True, annotators=(annotator,)), annotator)
     with pytest.raises(IntegrityError), transaction.atomic():
         Judgment.objects.filter(pk=judgment.pk).update(judge=judge, via=via)

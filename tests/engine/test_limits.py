@@ -1,4 +1,4 @@
-"""Item 14: each limit is one constant with a reason, and what exceeds it is refused before any work."""
+"""Each limit is one constant with a reason, and what exceeds it is refused before any work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One definition of when evidence is observed: after each comparison, in the order in which they were
 completed.
 
-Issue 13, item 11: a replay looked after every vote and the planner when it ran, so that the two had other
+A replay looked after every vote and the planner when it ran, so that the two had other
 peaks.
 """
 

@@ -475,7 +475,7 @@ def unreadable(first: str, second: str) -> str:
 
 
 class TestHalting:
-    """Issue 11, item 17: 108 of 108 opinions failed quietly and used up 108 of the budget."""
+    """108 of 108 opinions failed quietly and used up 108 of the budget."""
 
     @pytest.fixture
     def judged(self, experiment, annotator):
@@ -577,7 +577,7 @@ class TestHalting:
 
 
 class TestNoModelThatCanJudge:
-    """Issue 11, item 17: the embedded model was offered as a judge, which it cannot be."""
+    """The embedded model was offered as a judge, which it cannot be."""
 
     @pytest.fixture(autouse=True, params=["", "embedded"])
     def none(self, settings, request):
@@ -621,7 +621,7 @@ class TestNoModelThatCanJudge:
     ],
 )
 def test_no_process_starts_with_the_embedded_model_as_a_judge(environment, judge):
-    """And by default there is a judge only where the model that writes can be one (issue 11, item 17)."""
+    """And by default there is a judge only where the model that writes can be one."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("JUDGE_")}
     started = subprocess.run(
         [sys.executable, "-c", "from llmpo_site import settings; print(repr(settings.JUDGE_BACKEND))"],

@@ -128,7 +128,7 @@ class TestAccept:
 
 
 class TestSecret:
-    """Issue 11, item 6: tokens are stored hashed and shown once."""
+    """Tokens are stored hashed and shown once."""
 
     def test_the_table_does_not_hold_it(self, experiment, owner):
         invitation, secret = create_invitation(
@@ -148,7 +148,7 @@ class TestSecret:
 
 
 class TestLimits:
-    """Issue 11, item 6: the more rights a link gives, the fewer people and days it has."""
+    """The more rights a link gives, the fewer people and days it has."""
 
     @pytest.mark.parametrize(
         ("role", "uses", "days"),
@@ -186,7 +186,7 @@ class TestLimits:
 
 
 class TestWhatEndsALink:
-    """Issue 11, item 6: links end with the rights of the people who made or used them."""
+    """Links end with the rights of the people who made or used them."""
 
     def test_the_removal_of_its_maker(self, experiment, owner):
         editor = member(experiment, "editor")

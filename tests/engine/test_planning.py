@@ -175,7 +175,7 @@ class TestWhatIsPlanned:
 
     @pytest.mark.parametrize("field", ["i_on_left", "task__position", "response_i__seed"])
     def test_what_an_annotator_sees_of_a_pair_follows_from_the_secret_alone(self, field):
-        """Issue 11.1: from the seed, which anybody may know, they could be computed."""
+        """From the seed, which anybody may know, they could be computed."""
 
         def drawn(secret: str, seed: int) -> list[object]:
             experiment = make_experiment(n_policies=5, n_tasks=20, secret=secret, seed=seed)

@@ -184,7 +184,7 @@ class TestClicks:
         assert_every_click_counts_once(experiment, 1)
 
     def test_a_click_and_a_skip_at_once_are_one_of_them(self, annotator):
-        """Issue 11, item 12: a skip and then an answer under the same token counted as both."""
+        """A skip and then an answer under the same token counted as both."""
         other = make_user()
         experiment = make_experiment(ready=True, annotators=(annotator, other))
         held = lease(experiment, annotator)

@@ -1,6 +1,6 @@
 """Taking a judgment back costs no replay, and the evidence still is that of the judgments that stand.
 
-Issue 11, item 2: an undo replayed every judgment under the experiment's lock.
+An undo replayed every judgment under the experiment's lock.
 """
 
 from __future__ import annotations

@@ -68,7 +68,6 @@ class TestRestore:
         assert_counts_are_those_of_the_judgments(experiment)
 
     def test_it_came_as_the_old_one_came(self, experiment, annotator, admin):
-        """Issue 11, item 8."""
         held = lease(experiment, annotator)
         judgment = judge_leased(
             experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left", via="api"

@@ -64,7 +64,7 @@ def test_one_of_a_deactivated_account_is_useless():
 
 
 def test_looking_it_up_writes_nothing(annotator, django_assert_num_queries):
-    """Issue 11, item 14: reading with a token writes nothing."""
+    """Reading with a token writes nothing."""
     token, secret = make_token(user=annotator, name="export", valid_days=1)
     with django_assert_num_queries(1):
         token_of(secret=secret)
@@ -76,8 +76,6 @@ def test_looking_it_up_writes_nothing(annotator, django_assert_num_queries):
 
 
 class TestScopes:
-    """Issue 11, item 8."""
-
     def test_the_least_is_the_default(self, annotator):
         token, _ = make_token(user=annotator, name="export", valid_days=1)
         assert (token.scopes, token.experiment) == (["read"], None)
@@ -102,7 +100,7 @@ class TestScopes:
 
 
 class TestLastRight:
-    """Issue 11, item 8: a token ends with the last right behind it, for good."""
+    """A token ends with the last right behind it, for good."""
 
     @pytest.fixture
     def experiment(self, annotator):

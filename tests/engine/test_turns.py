@@ -1,4 +1,4 @@
-"""Annotators take turns, so that no one's session weighs on a pair of policies alone (issue 13, item 10)."""
+"""Annotators take turns, so that no one's session weighs on a pair of policies alone."""
 
 from __future__ import annotations
 

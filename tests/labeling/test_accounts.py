@@ -1,4 +1,4 @@
-"""One's own account: password, e-mail, second step, sessions. Issue 11, item 7."""
+"""One's own account: password, e-mail, second step, sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in with the organisation's accounts, against a real provider on this machine. Issue 11, item 7."""
+"""Signing in with the organisation's accounts, against a real provider on this machine."""
 
 from __future__ import annotations
 

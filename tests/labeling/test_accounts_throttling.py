@@ -1,4 +1,4 @@
-"""Lockouts after wrong passwords, and client addresses. Issue 11, item 9."""
+"""Lockouts after wrong passwords, and client addresses."""
 
 from __future__ import annotations
 

@@ -114,7 +114,6 @@ def test_a_member_is_changed_and_removed_on_the_page_of_people_alone(experiment,
 
 
 def test_a_deactivation_here_ends_links_and_tokens(experiment, owner, admin, client_for):
-    """Issue 11, items 6 and 8."""
     _, secret = make_token(user=owner, name="export", valid_days=1)
     invitation, _ = create_invitation(
         experiment=experiment, by=owner, role="owner", most_uses=1, valid_days=1

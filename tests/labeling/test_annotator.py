@@ -74,7 +74,6 @@ def test_annotators_see_their_own_figures_with_checks_in_them(annotator, client_
 
 
 def test_the_leaderboard_is_off_and_then_says_numbers_only(client_for):
-    """Issue 15, item 6."""
     ann, bob = make_user("ann"), make_user("bob")
     experiment = make_experiment(ready=True, annotators=(ann, bob))
     for user, n in ((ann, 1), (bob, 2)):

@@ -43,7 +43,7 @@ def calibrated(experiment, annotator):
 
 
 def test_one_that_was_halted_says_why_and_resumes_by_a_button(experiment, annotator, editor, client_for):
-    """Issue 11, item 17: 108 of 108 opinions failed and nothing on the dashboard looked wrong."""
+    """108 of 108 opinions failed and nothing on the dashboard looked wrong."""
     shadow(experiment)
     click_on(experiment, annotator, 6)
     opine(experiment, lambda first, second: "I would rather not say.")
@@ -67,7 +67,7 @@ def test_a_worker_whose_backend_is_out_of_order_says_so(experiment, editor, clie
 
 
 def test_where_no_model_can_judge_none_is_offered(experiment, editor, client_for, settings):
-    """Issue 11, item 17: the embedded model was offered, and can do four toy tasks only."""
+    """The embedded model was offered, and can do four toy tasks only."""
     settings.JUDGE_BACKEND = ""
     client = client_for(editor)
     assert section(client, experiment) == "", "a product manager can do nothing about it"

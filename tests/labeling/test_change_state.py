@@ -69,7 +69,7 @@ def test_what_its_state_does_not_allow_is_explained_on_the_dashboard(
 
 @pytest.mark.parametrize("before", ["running", "paused"])
 def test_stop_asks_first_and_says_what_it_means(before, experiment, owner, client_for):
-    """Issue 11, item 16: one click on the wrong button ended an experiment for good. Works without
+    """One click on the wrong button ended an experiment for good. Works without
     JavaScript.
     """
     if before == "paused":

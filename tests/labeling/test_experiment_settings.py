@@ -231,7 +231,7 @@ class TestArchive:
 
 
 class TestDisplay:
-    """Issue 15, items 6 and 7: tags, and a leaderboard that is off until somebody wants it."""
+    """Tags, and a leaderboard that is off until somebody wants it."""
 
     def test_both_change_after_the_start_and_touch_no_evidence(self, experiment, editor, client_for):
         address = reverse("change_display", args=[experiment.pk])

@@ -564,7 +564,7 @@ class TestManifest:
         assert manifest["experiment"]["evidence"] == designs.latest_snapshot(rich).evidence
 
     def test_evidence_that_is_being_recomputed_is_left_out(self, rich, admin, client_for):
-        """Issue 11, item 2: stale evidence is not that of the rows."""
+        """Stale evidence is not that of the rows."""
         standing = counts.standing_judgments(rich.pk).filter(comparison__outcome__isnull=False).first()
         void_judgment(judgment_id=standing.pk, by=admin, reason="A slip.")
         archive = zipfile.ZipFile(io.BytesIO(content(get(client_for(admin), "judgments_csv", rich, zip="1"))))

@@ -1,4 +1,4 @@
-"""Item 14: what is too large is 413, a database that is busy is 503, and the API's errors are JSON."""
+"""What is too large is 413, a database that is busy is 503, and the API's errors are JSON."""
 
 from __future__ import annotations
 

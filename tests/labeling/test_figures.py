@@ -172,7 +172,6 @@ class TestConcerns:
         ],
     )
     def test_the_page_says_where_the_test_has_no_power(self, scale, sentence):
-        """Issue 11, item 18."""
         found = self.look(scale * (np.full((4, 4), 4.0) - 4 * np.eye(4)))
         html = render_to_string("dashboard/_misfit.html", {"concerns": found})
         assert sentence in html
@@ -234,7 +233,7 @@ class TestJudges:
         assert (kind.name, kind.judged, kind.sides, kind.median_seconds) == ("People", 6, Sides(3, 4), 3.0)
 
     def test_who_skips_more_than_they_judge_is_marked(self, annotator, client_for):
-        """Issue 11, item 13: an annotator who skips all but the pairs they like is visible."""
+        """An annotator who skips all but the pairs they like is visible."""
         other = make_user()
         experiment = make_experiment(ready=True, annotators=(annotator, other, make_user()), max_skips=9)
         add_member(experiment, other, "viewer")

@@ -114,7 +114,6 @@ def test_who_labels_and_runs_an_experiment_finds_it_once_in_each_list(experiment
 
 
 def test_more_experiments_cost_no_more_queries(admin, annotator, client_for, django_assert_num_queries):
-    """Issue 15, item 7."""
     client = client_for(admin)
 
     def add() -> None:

@@ -83,7 +83,6 @@ class TestJoin:
         ],
     )
     def test_the_page_says_who_invites_and_to_what_role(self, role, said, experiment, client):
-        """Issue 11, item 6."""
         text = words(follow(client, invited(experiment, role=role)))
         assert "inviter invites you." in text
         assert said in text
@@ -124,7 +123,6 @@ class TestJoin:
         assert not User.objects.filter(username="newcomer").exists()
 
     def test_who_was_removed_is_told_to_ask_for_a_new_link(self, experiment, owner, viewer, client_for):
-        """Issue 11, item 6."""
         invitation = invited(experiment, most_uses=9)
         member = experiment.memberships.get(user=viewer)
         people.remove_member(membership_id=member.pk, by=owner)
@@ -175,7 +173,7 @@ class TestJoin:
 
 
 class TestSecrecy:
-    """Issue 11, item 6: what is in a link is nowhere else."""
+    """What is in a link is nowhere else."""
 
     def test_it_is_kept_by_no_cache_and_told_to_nobody(self, experiment, client):
         response = client.get(link(invited(experiment)))
@@ -284,7 +282,6 @@ class TestInvite:
     FORM = {"role": "annotator", "most_uses": 5, "valid_days": 7, "addresses": ""}  # noqa: RUF012 - never changed
 
     def test_the_link_is_shown_once_and_works(self, experiment, editor, client_for, client):
-        """Issue 11, item 6."""
         mine = client_for(editor)
         response = mine.post(reverse("invite", args=[experiment.pk]), self.FORM)
         invitation = Invitation.objects.get()
@@ -351,7 +348,6 @@ class TestInvite:
         assert not Invitation.objects.exists()
 
     def test_without_a_script_the_form_is_a_page(self, experiment, editor, client_for):
-        """Issue 15, item 6."""
         client = client_for(editor)
         for name, is_open in (("people", False), ("invite", True)):
             page = Markup(client.get(reverse(name, args=[experiment.pk])).content.decode())
@@ -365,7 +361,7 @@ class TestInvite:
 
 
 class TestByMail:
-    """Issue 15, item 6: through the outbox, and nothing that is stored opens the link."""
+    """Through the outbox, and nothing that is stored opens the link."""
 
     FORM = TestInvite.FORM | {"most_uses": "", "addresses": " new@example.org \n\ntwo@example.org"}
 

@@ -31,7 +31,6 @@ def keys_on(page) -> dict[str, str]:
 
 
 def test_keys_of_ones_own_follow_the_person_and_are_on_the_page(client, client_for, annotator):
-    """Issue 15, item 13."""
     experiment = make_experiment(ready=True, annotators=(annotator,), allow_tie=True)
     pair = reverse("pair", args=[experiment.pk])
     with CaptureQueriesContext(connection) as usual:
@@ -74,7 +73,6 @@ def test_keys_that_cannot_be_are_refused_with_the_reason(keys, told, client, ann
 
 
 def test_the_guidelines_stay_as_they_were_left(client, annotator):
-    """Issue 15, item 9."""
     experiment = make_experiment(ready=True, annotators=(annotator,), guidelines="Prefer *short*.")
 
     def is_open() -> bool:

@@ -69,7 +69,7 @@ def no_mail(settings, request) -> None:
 
 
 def test_without_mail_no_test_pretends_to_be_sent(no_mail, experiment, editor, client_for):
-    """Issue 11, item 16: under console:// the page said that a test e-mail was on its way."""
+    """Under console:// the page said that a test e-mail was on its way."""
     subscription = subscribed(experiment)
     client = client_for(editor)
     page = client.post(reverse("send_test", args=[experiment.pk, subscription.pk]), follow=True)

@@ -157,7 +157,7 @@ ENDINGS = {
 @pytest.mark.parametrize("page", ["pair", "history", "home"])
 @pytest.mark.parametrize("how", ENDINGS)
 def test_every_ending_is_told_as_what_it_is(how, page, experiment, annotator, client_for):
-    """Issue 11, item 16: an annotator of an experiment stopped at 2% read “This experiment has its
+    """An annotator of an experiment stopped at 2% read “This experiment has its
     answer”.
     """
     if how == "paused":
@@ -195,7 +195,7 @@ def test_the_outcome_is_told_at_the_end_where_the_owner_allows_it(
 
 
 def test_a_paused_page_looks_again_by_itself_and_ever_less_often(experiment, annotator, client_for, url):
-    """Issue 11, item 16: a tab that was open when the experiment was paused stayed paused."""
+    """A tab that was open when the experiment was paused stayed paused."""
     pause(experiment_id=experiment.pk)
     client = client_for(annotator)
     page, looks = client.get(url), []
@@ -352,7 +352,7 @@ def test_a_click_takes_a_bounded_number_of_statements(annotator, client_for, set
 
 
 def test_practice_is_counted_and_its_lesson_comes_before_the_next_pair(annotator, client_for):
-    """Issue 15, item 9: the lesson stood in a corner, above a pair that was not practice."""
+    """The lesson stood in a corner, above a pair that was not practice."""
     experiment = make_experiment(ready=True, annotators=(annotator,), practice=2, n_gold=2)
     client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
     htmx = {"HX-Request": "true"}

@@ -92,7 +92,7 @@ def test_an_invitation_is_made_and_ended_here(experiment, editor, client_for, cl
 
 
 class TestOwnerInvitations:
-    """Issue 11, item 6: an editor read an owner's link on this page and became owner."""
+    """An editor read an owner's link on this page and became owner."""
 
     def test_an_editor_sees_none(self, experiment, editor, owner, client_for):
         invitation = invited(experiment, role="owner")
@@ -119,7 +119,6 @@ class TestOwnerInvitations:
 
 
 def test_how_each_member_came_is_listed(experiment, owner, client_for):
-    """Issue 11, item 6."""
     joining, inviter = make_user("zoe"), make_user("root", is_superuser=True)
     invitation = invited(experiment, role="viewer")
     people.accept_invitation(invitation_id=invitation.pk, user=joining)

@@ -1,4 +1,4 @@
-"""The progress that annotators see, and the information that it must not give. Issue 11, item 2."""
+"""The progress that annotators see, and the information that it must not give."""
 
 from __future__ import annotations
 

@@ -554,7 +554,7 @@ class TestRefused:
 
 
 class TestHostileRows:
-    """Item 14: an export that somebody wrote by hand. Each row is checked before anything is stored."""
+    """An export that somebody wrote by hand. Each row is checked before anything is stored."""
 
     @pytest.mark.parametrize(
         ("column", "value", "words"),
@@ -727,7 +727,7 @@ def test_an_account_of_that_name_is_somebody_else(judged, tmp_path):
 
 
 class TestAnswersMeanwhile:
-    """Item 14: one import held SQLite's lock for two minutes, and clients got errors."""
+    """One import held SQLite's lock for two minutes, and clients got errors."""
 
     @pytest.fixture
     def open_transactions(self, monkeypatch) -> list[str]:

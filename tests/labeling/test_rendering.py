@@ -44,7 +44,7 @@ def test_markdown_is_rendered(text, rendered):
 
 
 def test_a_table_is_aligned_in_a_box_of_its_own():
-    """Issue 15, item 12: the alignment was a style, which was taken out."""
+    """The alignment was a style, which was taken out."""
     rendered = render_markdown("|a|b|c|\n|:-|:-:|-:|\n|1|2|3|\n\nend")
     assert {"table", "thead", "tbody", "tr", "th", "td"} <= tags(rendered)
     assert rendered.startswith('<div class="table"><table>')

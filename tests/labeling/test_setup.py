@@ -757,7 +757,6 @@ class TestDelete:
 
 
 def test_a_model_that_cannot_judge_is_not_offered_and_not_accepted(page, settings):
-    """Issue 11, item 17."""
     settings.JUDGE_BACKEND = "embedded"
     html = page.get(NEW).content.decode()
     assert 'value="shadow"' not in html

@@ -198,7 +198,7 @@ class TestConcluded:
         )
 
     def test_one_in_the_archive_says_so_on_every_page(self):
-        """Issue 11, item 16: only the buttons beside it told the archive from the rest."""
+        """Only the buttons beside it told the archive from the rest."""
         experiment = running()
         conclude(experiment, "stopped")
         archive(experiment_id=experiment.pk, by=None)
@@ -229,7 +229,6 @@ def test_an_estimate_does_not_look_like_a_count(expected, words):
 
 
 def test_while_the_evidence_is_recomputed_it_says_so(annotator, admin):
-    """Issue 11, item 2."""
     experiment = make_experiment(ready=True, annotators=(annotator,))
     judgment = click(experiment, annotator)
     assert "recomputed" not in status_of(experiment).sentence

@@ -37,7 +37,6 @@ def test_a_token_is_made_shown_once_and_works(annotator, client_for):
 
 
 def test_scopes_and_experiment_are_chosen_and_listed(experiment, annotator, client_for):
-    """Issue 11, item 8."""
     client = client_for(annotator)
     blank = Markup(client.get(reverse("tokens")).content.decode())
     ticked = [e.attributes["value"] for e in blank.elements if "checked" in e.attributes]

@@ -276,7 +276,7 @@ class TestMail:
 
 
 def test_what_only_goes_to_the_log_is_not_called_sent(experiment, settings, capsys):
-    """Issue 11, item 16: under console:// a message that nobody could receive was listed as sent."""
+    """Under console:// a message that nobody could receive was listed as sent."""
     TestMail().mail_to(experiment)
     settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
     stop(experiment_id=experiment.pk)

@@ -1,4 +1,4 @@
-"""docs/nginx.conf in a real nginx, in front of a real server. Issue 11, item 9."""
+"""docs/nginx.conf in a real nginx, in front of a real server."""
 
 from __future__ import annotations
 
