@@ -14,7 +14,7 @@ from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts
 from engine.services.locks import locked_experiment
 from engine.services.planning import advance
-from tests.engine.test_races import at_once, blocked
+from tests.concurrency import at_once, blocked
 from tests.factories import click, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db(transaction=True)

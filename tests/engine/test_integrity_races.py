@@ -17,7 +17,7 @@ from engine.services.locks import locked_experiment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from engine.services.serving import take_back
-from tests.engine.test_races import at_once, blocked
+from tests.concurrency import at_once, blocked
 from tests.factories import click, lease, make_experiment, make_spec, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -9,7 +9,7 @@ from engine.models import Check
 from engine.selectors import counts
 from engine.services import people
 from engine.services.serving import show_next
-from tests.engine.test_races import at_once
+from tests.concurrency import at_once
 from tests.factories import add_member, click, lease, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db

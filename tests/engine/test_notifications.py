@@ -36,7 +36,7 @@ from engine.services.notifications import (
     watch,
 )
 from engine.services.people import change_role, settle_account
-from tests.engine.test_races import at_once
+from tests.concurrency import at_once
 from tests.factories import add_member, click, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db

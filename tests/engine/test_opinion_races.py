@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import pytest
@@ -15,7 +14,8 @@ from engine.services.judging import judge_leased, rebuild_counts
 from engine.services.leases import lease_next
 from engine.services.opinions import ask_opinions, cast_votes, claim_opinions
 from engine.services.planning import advance
-from tests.engine.test_races import at_once, blocked, people, ran_out
+from tests.concurrency import at_once, blocked, with_helpers
+from tests.engine.test_races import people, ran_out
 from tests.factories import click, lease, make_experiment, write_responses
 from tests.opinions import opine, shadow, vote
 
@@ -74,14 +74,6 @@ def test_every_comparison_is_judged_once_by_the_first_judge(voting, users):
 
 
 def test_with_planners_and_writers_in_between_nothing_is_lost_or_doubled(voting, users):
-    over = threading.Event()
-
-    def until_over(work) -> int:
-        while not over.is_set():
-            work()
-            time.sleep(0.005)
-        return 0
-
     def label(user) -> int:
         clicks = 0
         while clicks < 8:
@@ -94,22 +86,16 @@ def test_with_planners_and_writers_in_between_nothing_is_lost_or_doubled(voting,
             ).created
         return clicks
 
-    def label_all() -> int:
-        try:
-            return sum(at_once([lambda user=user: label(user) for user in users]))
-        finally:
-            over.set()
-
-    done = at_once(
+    clicks = with_helpers(
+        [lambda user=user: label(user) for user in users],
         [
-            label_all,
-            lambda: until_over(lambda: opine(voting, batches=1)),
-            lambda: until_over(lambda: cast_votes(experiment_id=voting.pk)),
-            lambda: until_over(lambda: advance(experiment_id=voting.pk)),
-            lambda: until_over(write_responses),
-        ]
+            lambda: opine(voting, batches=1),
+            lambda: cast_votes(experiment_id=voting.pk),
+            lambda: advance(experiment_id=voting.pk),
+            write_responses,
+        ],
     )
-    assert done[0] == 32
+    assert clicks == 32
     assert Judgment.objects.filter(judge="human").count() == 42
     assert_once_each(voting)
 

@@ -19,7 +19,7 @@ from engine.services.people import (
     open_invitation,
     remove_member,
 )
-from tests.engine.test_races import at_once, blocked
+from tests.concurrency import at_once, blocked
 from tests.factories import add_member, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db

@@ -6,17 +6,14 @@ until the other side is seen to be blocked, so that the interleaving is the one 
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from engine.domain.errors import LeaseLostError, WrongStateError
@@ -29,55 +26,10 @@ from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.leases import expire_leases, lease_next, renew_leases, skip
 from engine.services.planning import advance
 from tests.backends import SkilledBackend
+from tests.concurrency import at_once, blocked, with_helpers
 from tests.factories import click, lease, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
-    """Run every call in a thread of its own, released together; their results, or the first error."""
-    barrier = threading.Barrier(len(calls))
-
-    def run(call: Callable[[], Any]) -> Any:
-        try:
-            barrier.wait()
-            return call()
-        finally:
-            connection.close()
-
-    pool = ThreadPoolExecutor(len(calls))
-    futures = [pool.submit(run, call) for call in calls]
-    pool.shutdown(wait=False)
-    # A wait for a lock of this same thread would never end.
-    return [future.result(timeout=120) for future in futures]
-
-
-def blocked(call: Callable[[], Any]) -> Future[Any]:
-    """Start a call in another thread, and return once it waits for a lock that this one holds."""
-
-    def run() -> Any:
-        try:
-            return call()
-        finally:
-            connection.close()
-
-    pool = ThreadPoolExecutor(1)
-    future = pool.submit(run)
-    pool.shutdown(wait=False)
-    waiting = (
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = "
-        "'Lock'"
-    )
-    for _ in range(1000):
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_stat_clear_snapshot()")
-            cursor.execute(waiting)
-            if cursor.fetchone()[0]:
-                return future
-        if future.done():
-            pytest.fail(f"It waited for nothing and returned {future.result()!r}.")
-        time.sleep(0.01)
-    pytest.fail("It neither waits for a lock nor returns.")
 
 
 def people(n: int) -> tuple[User, ...]:
@@ -121,7 +73,6 @@ class TestClicks:
         experiment = make_experiment(
             ready=True, annotators=users, n_policies=6, seed=3, delta=1e-9, budget=500
         )
-        over = threading.Event()
 
         def label(user: User) -> int:
             clicks = 0
@@ -142,27 +93,15 @@ class TestClicks:
                 advance(experiment_id=experiment.pk)
             return clicks
 
-        def until_over(work: Callable[[], Any]) -> int:
-            while not over.is_set():
-                work()
-                time.sleep(0.005)
-            return 0
-
-        def label_all() -> int:
-            try:
-                return sum(at_once([lambda user=user: label(user) for user in users]))
-            finally:
-                over.set()
-
-        clicks, *_ = at_once(
+        clicks = with_helpers(
+            [lambda user=user: label(user) for user in users],
             [
-                label_all,
-                lambda: until_over(lambda: write_batch(worker="a", backend=SkilledBackend(6))),
-                lambda: until_over(lambda: write_batch(worker="b", backend=SkilledBackend(6))),
-                lambda: until_over(lambda: advance(experiment_id=experiment.pk)),
-                lambda: until_over(lambda: (expire_claims(), expire_leases(), discard_leftovers())),
-                lambda: until_over(lambda: rebuild_counts(experiment_id=experiment.pk)),
-            ]
+                lambda: write_batch(worker="a", backend=SkilledBackend(6)),
+                lambda: write_batch(worker="b", backend=SkilledBackend(6)),
+                lambda: advance(experiment_id=experiment.pk),
+                lambda: (expire_claims(), expire_leases(), discard_leftovers()),
+                lambda: rebuild_counts(experiment_id=experiment.pk),
+            ],
         )
         assert clicks == 36
         assert_every_click_counts_once(experiment, 36)

@@ -10,7 +10,8 @@ from engine.models import Experiment, Judgment, JudgmentVoid
 from engine.selectors import counts
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.review import restore_judgment, void_annotator
-from tests.engine.test_races import at_once, blocked, people
+from tests.concurrency import at_once, blocked
+from tests.engine.test_races import people
 from tests.factories import click, lease, make_experiment
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.models import Experiment, Judgment, Upload, User
-from tests.engine.test_races import at_once
+from tests.concurrency import at_once
 from tests.factories import make_user
 from tests.labeling.test_map_columns import VOTES, WIDE
 
