@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import time
 
+from django.contrib.auth.models import Permission
 from django.test import Client
+from django.urls import reverse
 
 from engine.models import User
 
+# Of every account that `tests.factories.make_user` makes.
 PASSWORD = "a long password"
+
+
+def signed_in(user: User) -> Client:
+    """A browser in which this user has just signed in."""
+    client = Client()
+    client.force_login(user)
+    sign_in_recently(client, user)
+    return client
+
+
+def is_signed_in(client: Client) -> bool:
+    return client.get(reverse("home")).status_code == 200
+
+
+def let_create(user: User) -> None:
+    """Give this user the right to make experiments, and no other."""
+    user.user_permissions.add(Permission.objects.get(codename="add_experiment"))
 
 
 def sign_in_recently(client: Client, user: User, seconds_ago: float = 0) -> None:

@@ -168,7 +168,7 @@ def flushing_between_tests() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def fresh_counts() -> None:
-    """Wrong passwords are counted in the cache, which outlives a test."""
+    """Wrong passwords and requests of tokens are counted in the cache, which outlives a test."""
     cache.clear()
 
 

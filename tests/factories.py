@@ -27,6 +27,7 @@ from engine.services.leases import lease_next
 from engine.services.notifications import subscribe
 from engine.services.people import create_invitation
 from engine.services.planning import advance
+from tests.accounts import PASSWORD
 from tests.backends import SkilledBackend
 
 _numbers = itertools.count(1)
@@ -35,7 +36,7 @@ SECRET = "5a" * 32
 
 
 def make_user(name: str | None = None, **fields: Any) -> User:
-    return User.objects.create_user(name or f"user{next(_numbers)}", password="a long password", **fields)
+    return User.objects.create_user(name or f"user{next(_numbers)}", password=PASSWORD, **fields)
 
 
 def make_spec(n_policies: int = 3, n_tasks: int = 5, n_gold: int = 0, **settings: Any) -> ExperimentSpec:

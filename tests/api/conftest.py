@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from django.core import signals
-from django.core.cache import cache
 from django.db import close_old_connections
 from django.http import HttpResponse
 from django.test import Client
@@ -18,12 +17,6 @@ from tests.factories import add_member, make_experiment, make_user
 
 Call = Callable[..., HttpResponse]
 CallerFor = Callable[[User | None], Call]
-
-
-@pytest.fixture(autouse=True)
-def fresh_cache() -> None:
-    """Requests of earlier tests do not count towards this one's throttle."""
-    cache.clear()
 
 
 @pytest.fixture

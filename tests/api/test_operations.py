@@ -9,7 +9,6 @@ from html import unescape
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -23,6 +22,7 @@ from engine.selectors.counts import comparison_count, pair_counts
 from engine.services.allowances import MOST_HELD
 from engine.services.experiments import stop
 from engine.services.planning import advance
+from tests.accounts import let_create
 from tests.factories import click, click_for, make_experiment, make_user, subscribed, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -55,7 +55,7 @@ def call(annotator, caller_for):
 class TestCreate:
     def test_a_description_becomes_a_draft_that_its_maker_owns(self, caller_for):
         maker = make_user()
-        maker.user_permissions.add(Permission.objects.get(codename="add_experiment"))
+        let_create(maker)
         response = caller_for(maker)("post", "/experiments", SPEC)
         assert response.status_code == 201, response.content
         experiment = Experiment.objects.get(pk=response.json()["id"])

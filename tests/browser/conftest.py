@@ -16,6 +16,7 @@ from django.db import connection
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
 from engine.models import User
+from tests.accounts import PASSWORD
 
 # The shell is the same engine without the browser's own windows, and takes half as much processor time.
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -107,6 +108,6 @@ def page(context: BrowserContext) -> Page:
 def log_in(page: Page, user: User) -> None:
     page.goto("/accounts/login/")
     page.get_by_label("Name").fill(user.username)
-    page.get_by_label("Password").fill("a long password")
+    page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url("**/")

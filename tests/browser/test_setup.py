@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import Permission
 from playwright.sync_api import Dialog, Page, Route, expect
 
 from engine.domain.specs import FactorSpec, TaskSpec
 from engine.models import Experiment, User
 from engine.selectors import specs
 from engine.services.estimates import compute_next
+from tests.accounts import let_create
 from tests.browser.conftest import log_in
 from tests.browser.test_accessibility import violations
 from tests.factories import make_user
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 @pytest.fixture
 def maker(transactional_db: None) -> User:
     user = make_user("maker")
-    user.user_permissions.add(Permission.objects.get(codename="add_experiment"))
+    let_create(user)
     return user
 
 

@@ -15,7 +15,8 @@ from engine.services import people
 from engine.services.drafts import delete_draft
 from engine.services.tokens import make_token, revoke_token, token_of
 from engine.tasks import note_token_use
-from tests.engine.test_races import blocked
+from tests.accounts import let_create
+from tests.concurrency import blocked
 from tests.factories import add_member, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -144,7 +145,7 @@ class TestLastRight:
         assert token_of(secret=secret) is not None
 
     def test_somebody_who_may_make_experiments_keeps_it(self, annotator, experiment):
-        annotator.user_permissions.add(Permission.objects.get(codename="add_experiment"))
+        let_create(annotator)
         _, secret = make_token(user=annotator, name="start", valid_days=1, scopes=["manage"])
         self.remove(experiment, annotator)
         assert token_of(secret=secret) is not None

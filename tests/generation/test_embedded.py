@@ -60,10 +60,6 @@ def test_every_request_is_answered_once_even_beyond_one_batch(backend):
     assert all(isinstance(outcome, GenerationResult) and outcome.text for outcome in outcomes)
 
 
-def test_no_requests_no_outcomes(backend):
-    assert list(backend.generate([])) == []
-
-
 def test_a_text_does_not_depend_on_its_company(backend):
     requests = mixed_requests(12)
     together = {o.key: o.text for o in backend.generate(requests)}

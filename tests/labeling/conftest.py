@@ -9,7 +9,7 @@ from django.test import Client
 
 from engine import tasks
 from engine.models import Experiment, User
-from tests.accounts import sign_in_recently
+from tests.accounts import signed_in
 from tests.factories import add_member, make_experiment, make_user
 
 ClientFor = Callable[[User], Client]
@@ -17,15 +17,8 @@ ClientFor = Callable[[User], Client]
 
 @pytest.fixture
 def client_for() -> ClientFor:
-    """A browser in which this user is logged in."""
-
-    def log_in(user: User) -> Client:
-        client = Client()
-        client.force_login(user)
-        sign_in_recently(client, user)
-        return client
-
-    return log_in
+    """`tests.accounts.signed_in`."""
+    return signed_in
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from engine.models import AuditEntry, Membership, Token, User
 from engine.services.tokens import make_token
-from tests.accounts import PASSWORD, sign_in_recently
+from tests.accounts import PASSWORD, is_signed_in, sign_in_recently
 from tests.factories import add_member, invited, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -31,10 +31,6 @@ def sign_in(user: User, password: str = PASSWORD, **extra: str) -> Client:
     client = Client(**extra)
     client.post(reverse("login"), {"username": user.username, "password": password})
     return client
-
-
-def is_signed_in(client: Client) -> bool:
-    return client.get(reverse("home")).status_code == 200
 
 
 def code_of(secret: str, steps: int = 0) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from django.contrib.auth.models import Permission
 from django.urls import reverse
 
 from engine.domain.errors import WrongStateError
@@ -15,6 +14,7 @@ from engine.selectors.designs import policy_names
 from engine.selectors.specs import experiment_spec
 from engine.services.drafts import replace_draft
 from engine.services.experiments import create_experiment, stop
+from tests.accounts import let_create
 from tests.factories import add_member, click, make_experiment, make_spec, make_user
 from tests.markup import Markup, words
 
@@ -139,7 +139,7 @@ class TestClone:
         return client.post(reverse("clone", args=[experiment.pk]), {"name": name})
 
     def test_who_may_make_experiments_copies_and_owns_the_copy(self, experiment, editor, client_for):
-        editor.user_permissions.add(Permission.objects.get(codename="add_experiment"))
+        let_create(editor)
         response = self.clone(client_for(editor), experiment)
         copy = Experiment.objects.get(name="Second")
         # There the candidates that are to challenge the winner are added.

@@ -6,17 +6,13 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.sessions.models import Session
-from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from engine.models import User
+from tests.accounts import is_signed_in
 
 pytestmark = pytest.mark.django_db
-
-
-def is_signed_in(client: Client) -> bool:
-    return client.get(reverse("home")).status_code == 200
 
 
 def test_a_session_lasts_until_it_is_over(client, annotator):

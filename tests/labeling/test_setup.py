@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import QueryDict
 from django.test import Client
@@ -24,6 +23,7 @@ from engine.services.experiments import create_experiment
 from labeling.demo import everyday_spec, human_spec, rule_spec
 from labeling.forms.draft import data_of
 from labeling.setup.templates import STARTS, start_named
+from tests.accounts import let_create
 from tests.engine.test_drawing import ANSWERS, imported_spec
 from tests.engine.test_sources import workbook
 from tests.factories import add_member, make_experiment, make_spec, make_user
@@ -38,7 +38,7 @@ NEW = "/experiments/new/prompts-strategies/"
 def maker() -> User:
     """A user who may create experiments and has no other right."""
     user = make_user("maker")
-    user.user_permissions.add(Permission.objects.get(codename="add_experiment"))
+    let_create(user)
     return user
 
 
@@ -73,6 +73,15 @@ def filled(**changes: str) -> QueryDict:
 
 def sent(data: QueryDict, **extra: Any) -> dict[str, Any]:
     return dict(data.lists()) | extra
+
+
+def summary(page: Client, **changes: str) -> str:
+    """What the page says beside the steps of the form with these changes."""
+    return summary_of(page, filled(**changes))
+
+
+def summary_of(page: Client, data: QueryDict, **counts: str) -> str:
+    return page.post(NEW, sent(data, part="size", **counts), headers=HTMX).content.decode()
 
 
 def setup_url(experiment: Experiment) -> str:
@@ -275,14 +284,11 @@ class TestSteps:
         assert html.count("to correct</span>") == 1
 
     def test_the_summary_says_what_is_missing(self, page):
-        def summary(**changes: str) -> str:
-            return page.post(NEW, sent(filled(**changes), part="size"), headers=HTMX).content.decode()
-
-        assert "Ready to start." in summary()
-        html = summary(name=" ", tasks="", delta="2")
+        assert "Ready to start." in summary(page)
+        html = summary(page, name=" ", tasks="", delta="2")
         assert re.findall(r'<a href="#(\w+)">(?:Give|Add|Accepted)', html) == ["id_name", "tasks", "id_delta"]
         assert "Ready" not in html
-        assert "Ready" not in summary(**{"f1-level": "l1", "f2-level": "l3"})
+        assert "Ready" not in summary(page, **{"f1-level": "l1", "f2-level": "l3"})
         data = filled()
         del data["tasks"]
         html = page.post(NEW, sent(data, part="size", n_tasks="1234"), headers=HTMX).content.decode()
@@ -332,10 +338,6 @@ class TestSteps:
     def test_the_summary_knows_tasks_and_gold_items_that_do_not_come_with_its_request(self, page):
         data = filled(practice="1", judge="rule", gold="prompt,better\na,b")
         del data["tasks"], data["gold"]
-
-        def summary(**counts: str) -> str:
-            return page.post(NEW, sent(data, part="size", **counts), headers=HTMX).content.decode()
-
         counted = {
             "n_tasks": "2",
             "n_references": "2",
@@ -343,14 +345,14 @@ class TestSteps:
             "n_gold": "1",
             "gold_faults": "0",
         }
-        assert "Ready to start." in summary(**counted)
+        assert "Ready to start." in summary_of(page, data, **counted)
         for changes, text in (
             ({"n_references": "1"}, "The rule judge needs a reference answer for every task."),
             ({"tasks_faults": "1"}, "Correct the tasks."),
             ({"n_gold": "0"}, "Give at least as many gold items as practice pairs."),
             ({"gold_faults": "2"}, "Correct the gold items."),
         ):
-            html = summary(**counted | changes)
+            html = summary_of(page, data, **counted | changes)
             assert text in html
             assert "Ready to start." not in html
         # The page itself hands the counts on.
@@ -376,36 +378,29 @@ class TestSteps:
             assert len(number.replace(",", "").rstrip("0")) <= 2
 
     def test_the_summary_names_the_models_that_would_write(self, page):
-        def summary(**changes: str) -> str:
-            return page.post(NEW, sent(filled(**changes), part="size"), headers=HTMX).content.decode()
-
         nobody = "No running worker has this model or backend."
-        assert nobody in summary()
+        assert nobody in summary(page)
         for worker, backend, model in (("a", "vllm", "Qwen"), ("b", "embedded", "tinylm-1")):
             details = {"backend": backend, "model": model, "others": ["adapter"] if worker == "a" else []}
             WorkerPulse.objects.create(queue="generation", worker=worker, details=details)
-        assert "Written by: Qwen, tinylm-1." in summary()
-        assert "Written by: Qwen." in summary(backend="vllm")
-        assert "Written by: adapter." in summary(model="adapter")
-        assert nobody in summary(backend="embedded", model="adapter")
+        assert "Written by: Qwen, tinylm-1." in summary(page)
+        assert "Written by: Qwen." in summary(page, backend="vllm")
+        assert "Written by: adapter." in summary(page, model="adapter")
+        assert nobody in summary(page, backend="embedded", model="adapter")
         levels = {"f1-kind": "model", "f1-l1-text": "adapter", "f1-l2-text": ""}
-        assert "Written by: Qwen, adapter, tinylm-1." in summary(**levels)
+        assert "Written by: Qwen, adapter, tinylm-1." in summary(page, **levels)
 
     @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
     def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page):
         """The start refuses it, so the summary must not call it ready."""
         data = filled(**{"f1-l2-text": "You answer for {{ shop }}.", "tasks": "prompt,shop\nA?,Ours"})
-
-        def summary() -> str:
-            return page.post(NEW, sent(data, part="size"), headers=HTMX).content.decode()
-
-        assert "Ready to start." in summary()
+        assert "Ready to start." in summary_of(page, data)
         if with_tasks:
             data["tasks"] = "prompt,city\nA?,Ours"
         else:
             del data["tasks"]
             data["n_tasks"], data["task_variables"] = "1", "city"
-        html = summary()
+        html = summary_of(page, data)
         assert "No task has a variable &#x27;shop&#x27;. There are: city." in html
         assert "Ready to start." not in html
         # The page itself hands the names on.
@@ -565,14 +560,11 @@ class TestItems:
 
 
 class TestSize:
-    def size(self, page, **changes: str) -> str:
-        return page.post(NEW, sent(filled(**changes), part="size"), headers=HTMX).content.decode()
-
     def test_policies_and_pairs_are_counted_and_the_planner_is_asked(
         self, page, woken, django_capture_on_commit_callbacks
     ):
         with django_capture_on_commit_callbacks(execute=True):
-            html = self.size(page)
+            html = summary(page)
         assert '<dd id="size-policies">6</dd>' in html
         assert '<dd id="size-pairs">15</dd>' in html
         assert "size-dimensions" not in html
@@ -580,7 +572,7 @@ class TestSize:
         assert woken == ["analyse"]
 
     def test_a_formula_answers_at_once_and_the_simulations_refine_it(self, page):
-        html = self.size(page, budget="100", seconds="36")
+        html = summary(page, budget="100", seconds="36")
         estimate = Estimate.objects.get(question__claim="good_enough")
         assert (estimate.state, estimate.answer) == ("waiting", None)
         plan, log_odds = plan_of(estimate.question)
@@ -590,33 +582,33 @@ class TestSize:
         assert "These figures come from a formula." in html
         assert '<progress id="size-progress" max="100" value="0">' in html
         Estimate.objects.update(progress=0.4)
-        assert 'value="40"' in self.size(page, budget="100", seconds="36")
+        assert 'value="40"' in summary(page, budget="100", seconds="36")
         compute_next()
         estimate.refresh_from_db()
         assert estimate.state == "done", "the claim that is chosen comes first"
-        html = self.size(page, budget="100", seconds="36")
+        html = summary(page, budget="100", seconds="36")
         assert "from a formula" not in html
         assert "From 60 simulated experiments." in html
 
     def test_without_an_analysis_worker_it_says_that_nothing_is_simulated(self, page):
-        assert "No analysis worker is running" in self.size(page)
+        assert "No analysis worker is running" in summary(page)
         WorkerPulse.objects.create(queue="analysis", worker="w")
-        assert "No analysis worker is running" not in self.size(page)
+        assert "No analysis worker is running" not in summary(page)
 
     def test_where_the_simulations_were_cut_short_it_says_how_far_they_went(self, page, monkeypatch):
         monkeypatch.setattr(estimates, "_PROCESSOR_SECONDS", 0.0)
-        self.size(page)
+        summary(page)
         compute_next()
-        html = self.size(page)
+        html = summary(page)
         assert "0% of them come to a decision within the first 1 comparisons; there was no time" in html
         assert "raise it" not in html
 
     def test_the_answer_comes_with_hours_and_what_it_assumes(self, page):
         changes = {"space": "factorial", "budget": "40", "overlap": "2", "seconds": "36"}
-        self.size(page, **changes)
+        summary(page, **changes)
         while compute_next():
             pass
-        html = self.size(page, **changes)
+        html = summary(page, **changes)
         assert '<dd id="size-dimensions">3</dd>' in html
         assert "every 1s" not in html
         expected = Estimate.objects.get(question__claim="good_enough").answer["expected"]
@@ -628,9 +620,9 @@ class TestSize:
         assert "Most would run out of budget" in html
 
     def test_a_rule_judge_costs_no_hours(self, page):
-        self.size(page, judge="rule", budget="50")
+        summary(page, judge="rule", budget="50")
         compute_next()
-        assert "Hours of judging" not in self.size(page, judge="rule", budget="50")
+        assert "Hours of judging" not in summary(page, judge="rule", budget="50")
 
     @pytest.mark.parametrize(
         ("changes", "message"),
@@ -641,7 +633,7 @@ class TestSize:
         ],
     )
     def test_what_has_no_size_is_said_to_have_none(self, changes, message, page):
-        html = self.size(page, **changes)
+        html = summary(page, **changes)
         assert message in html
         assert "every 1s" not in html or not message
 
