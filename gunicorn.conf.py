@@ -25,7 +25,7 @@ if os.environ.get("LOG_FORMAT") == "json":
 
 
 def on_starting(server):
-    """Have all processes of this server count in one folder, so that each can tell Prometheus of all."""
+    """Let all processes of this server count in one folder, so that each can report all figures."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="llmpo-metrics-")
 
 
@@ -37,9 +37,9 @@ def on_exit(server):
 def post_worker_init(worker):
     """Let a click take turns with an import or an export in the same process.
 
-    A thread that comes back from the database waits for the others this long, each time; a click comes back
-    twenty times. And whatever one thread makes, the garbage collector holds up all of them while it looks
-    through what there is: the modules that are loaded by now, three quarters of that, never become garbage.
+    A thread that returns from the database waits this long for each other thread, and a click returns twenty
+    times. Each full garbage collection stops all threads. Three quarters of its objects are loaded modules,
+    which never become garbage, so they are frozen.
     """
     sys.setswitchinterval(0.0005)
     gc.collect()

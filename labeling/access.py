@@ -1,6 +1,5 @@
-"""Access to experiments: anything that a user may not see answers 404.
-
-A right that is missing for an experiment that one may see answers 403, with the reason.
+"""Access to experiments. One that the user may not see answers 404; a missing right to one that they may see
+answers 403, with the reason.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ def _reached(request: AuthenticatedRequest, experiments: QuerySet[Experiment]) -
 
 
 def watched(request: AuthenticatedRequest) -> QuerySet[Experiment]:
-    """Every experiment whose dashboard the request may see."""
+    """All experiments whose dashboards the request may see."""
     return _reached(request, people.experiments_to_watch(request.user))
 
 
 def runnable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
-    """Every experiment that the request may change."""
+    """All experiments that the request may change."""
     return _reached(request, people.experiments_to_run(request.user))
 
 
@@ -161,14 +160,14 @@ def may_own(request: AuthenticatedRequest, experiment: Experiment) -> bool:
 
 
 def withholds_unfinished(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    """True if this user annotates too, so that pairs which they may still be shown are kept from them."""
+    """True if this user also annotates: pairs that they may still be shown are hidden from them."""
     return blinding.withholds_unfinished(experiment, request.user)
 
 
 def withholds_responses(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    """True if ready-made responses, with who wrote them, are kept from this user, who judges them too.
+    """True if the authors of ready-made responses are hidden from this user, who also judges them.
 
-    Those who edit a draft bring them, and see them.
+    Editors of a draft bring the responses, so they see them.
     """
     if experiment.state == Experiment.State.DRAFT and may_run(request, experiment):
         return False
@@ -176,7 +175,7 @@ def withholds_responses(request: AuthenticatedRequest, experiment: Experiment) -
 
 
 def may_copy(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    """False for those from whom ready-made responses are kept: a copy is its maker's own, and has them."""
+    """False if ready-made responses are hidden from this user: a copy would belong to them and hold these."""
     imported = experiment.responses == Experiment.Responses.IMPORTED
     return not (imported and withholds_responses(request, experiment))
 
@@ -209,13 +208,13 @@ def may_create(request: HttpRequest) -> bool:
 
 
 def to_create(request: AuthenticatedRequest) -> None:
-    """Go on only for those who may make experiments."""
+    """Answer 404 to users who may not make experiments."""
     if not may_create(request):
         raise Http404
 
 
 def to_administer(request: AuthenticatedRequest) -> None:
-    """Go on only for superusers, who run the site."""
+    """Answer 404 to everybody but superusers, who run the site."""
     if not request.user.is_superuser:
         raise Http404
 
@@ -244,10 +243,10 @@ def own_answer(request: AuthenticatedRequest, experiment: Experiment, token: uui
 
 
 def require_recent_sign_in(request: HttpRequest) -> None:
-    """Go on only where the password, a code or the organisation's sign-in was given a short while ago.
+    """Go on only if the password, a code or the organisation's sign-in was given a short while ago.
 
-    Anybody else is asked to confirm, and what they sent is done after that: a browser that was left open, or
-    a stolen cookie, makes no tokens and no owners.
+    Others are asked to confirm first, and then their request is carried out. So nobody makes tokens or owners
+    in a browser that was left open, or with a stolen cookie.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Django's own admin: accounts can be edited and members added, everything an estimate rests on only read."""
+"""Django's admin: accounts can be edited and members added. What estimates rest on is read-only."""
 
 from typing import TYPE_CHECKING, Any, cast
 

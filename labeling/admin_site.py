@@ -1,4 +1,4 @@
-"""Django's admin site, by the same rules of signing in as the other pages."""
+"""Django's admin site, with the sign-in rules of the other pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AdminSite(admin.AdminSite):
     """Every change needs a recent sign-in: owners, superusers and passwords are made here."""
 
     site_header = "LLM-PO: accounts and rows"
-    # Django's form of its own knows neither the second step nor the limits.
+    # Django's own login form knows neither the second step nor the limits on attempts.
     login = method_decorator(secure_admin_login)(admin.AdminSite.login)
 
     def admin_view(self, view: _View, cacheable: bool = False) -> _View:

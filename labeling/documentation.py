@@ -52,7 +52,7 @@ def _rendered(name: str) -> Document:
         if token.children:
             token.children = list(_linked(token.children, PurePosixPath(name).parent))
     html = _markdown().renderer.render(tokens, _markdown().options, {})
-    # Our own files, and raw HTML in them is escaped.
+    # The files are our own, and raw HTML in them is escaped.
     return Document(title, mark_safe(html))  # noqa: S308
 
 
@@ -65,7 +65,7 @@ def _markdown() -> MarkdownIt:
 
 
 def _linked(tokens: Iterable[Token], folder: PurePosixPath) -> Iterable[Token]:
-    """The same, with links to pages here; words stand for pictures and for links to other files."""
+    """The tokens with links to this site's pages. Pictures, and links to other files, become plain text."""
     dropped = False
     for token in tokens:
         if token.type == "image":

@@ -12,15 +12,15 @@ _ADMINS = ("experiments/", "tokens/", "api/", "persons/", "report/", "help/")
 
 
 def in_english(request: HttpRequest) -> None:
-    """Make the rest of this request English, down to its dates and numbers: half of each would be worse than
-    either.
+    """Answer the rest of this request in English, with its dates and numbers: a mixture would be worse than
+    either language.
     """
     translation.activate("en")
     request.in_english = True  # type: ignore[attr-defined]  # for the templates
 
 
 class AdminsPagesInEnglish:
-    """Middleware, to be put after Django's own for languages."""
+    """Middleware. It belongs after Django's own for languages."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from engine.selectors import operations
 
-# Of this process. Gunicorn's processes share theirs through files (gunicorn.conf.py).
+# The figures of this process. Gunicorn's processes share theirs through files (gunicorn.conf.py).
 _OWN = CollectorRegistry()
 
 REQUEST_SECONDS = Histogram(
@@ -32,7 +32,7 @@ BUFFER_MISSES = Counter(
 
 
 class Installation(Collector):
-    """Reads `operations.figures` from the database whenever it is asked."""
+    """Reads `operations.figures` from the database for each scrape."""
 
     def collect(self) -> Iterator[Metric]:
         found = operations.figures()

@@ -107,8 +107,8 @@ def _is_reasonable(text: str) -> bool:
 
 
 def _most_cells(lines: list[str]) -> int:
-    """At least as many as the cells of all tables: in each run of lines without a blank one, the widest times
-    the rows.
+    """An upper bound on the cells of all tables: for each run of lines that are not blank, the widest line
+    times the number of lines.
     """
     runs = groupby(lines, key=lambda line: bool(line.strip()))
     pipes = [[line.count("|") for line in run] for has_text, run in runs if has_text]
@@ -140,7 +140,7 @@ def _markdown() -> MarkdownIt:
 
 
 def _between(before: str, rule: Callable[..., str] | None, after: str) -> Callable[..., str]:
-    """A rule of the renderer that puts something around what the one so far writes."""
+    """A rule that writes ``before`` and ``after`` around the output of another rule."""
 
     def render(renderer: RendererHTML, tokens: list[Token], index: int, *rest: Any) -> str:
         return f"{before}{(rule or renderer.renderToken)(tokens, index, *rest)}{after}"

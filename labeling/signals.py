@@ -45,7 +45,7 @@ def settle_lost_rights(instance: User, **_: Any) -> None:
 @receiver(m2m_changed, sender=User.groups.through)
 @receiver(m2m_changed, sender=Group.permissions.through)
 def settle_lost_permissions(action: str, **_: Any) -> None:
-    """A permission may be the last right of somebody, such as that to make experiments."""
+    """End tokens that rested on a lost permission, such as the one to make experiments."""
     if action in {"post_remove", "post_clear"}:
         tokens.settle_permissions()
 

@@ -1,6 +1,6 @@
-"""Django's cache on a Redis server that may be away: meanwhile each process keeps its own, as without one.
+"""Django's cache on a Redis server. While the server is away, each process uses a cache of its own.
 
-What is in the cache may be lost at any time. A server that keeps it must not end a page or an answer.
+The content of the cache may be lost at any time, so a missing server must not break a page or an answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
 
-# Asked at most so often whether it is back: each attempt may take as long as the server's timeouts.
+# Time between two attempts to reach it: each may take as long as the server's timeouts.
 _AWAY_SECONDS = 5.0
 
 
@@ -39,7 +39,7 @@ def _there_or_here(name: str) -> Callable[..., Any]:
 class RedisCache(redis.RedisCache):
     """``CACHES``' backend where ``CACHE_URL`` names a Redis server."""
 
-    # Of all threads, each of which has a cache object of its own.
+    # For all threads, each of which has a cache object of its own.
     _ask_again_at: ClassVar[float] = 0.0
 
     def __init__(self, server: Any, params: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The form of our own logs, and what is kept out of them."""
+"""The formats of our logs, and the secrets that are kept out of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from engine.domain import about
 
 
 def _written(text: str) -> str:
-    """A pattern for the text as it is, and as addresses may have it: each letter as its number."""
+    """A pattern for the text, and for its percent-encoded form."""
     return "".join(f"(?:{re.escape(each)}|(?i:%{ord(each):02x}))" for each in text)
 
 
-# Of an address, or quoted in another one.
+# A letter of an address, plain or percent-encoded.
 _LETTER = "(?:[0-9A-Za-z]|%[0-9A-Fa-f]{2})"
 _NO_SLASH = r"(?:[^/\s\"'&?%]|%(?!2[fF]))"
 # Secrets that let their holder in, in the addresses of: an invitation; the confirmation of an e-mail address;

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 
 from llmpo_site.logs import without_secrets
 
-# Of what the instrumentation notes of a request. The name of its span has the pattern of its address.
+# The attributes of a request's span that are kept. The span's name has the pattern of the address.
 _KEPT = {"http.method", "http.request.method", "http.scheme", "url.scheme", "http.flavor"}
 _ADDRESSES = {"http.url", "http.target", "url.full", "url.path"}
 
@@ -69,7 +69,7 @@ def _start_traces(process: str) -> None:
 
 
 def forget_who(span: Any, request: HttpRequest) -> None:
-    """Keep of a request's span only what says nothing of the person; called when it has just begun."""
+    """Remove everything about the person from a request's span; called when it has just begun."""
     for name, value in dict(span.attributes).items():
         if name in _ADDRESSES:
             span.set_attribute(name, without_secrets(str(value)).partition("?")[0])

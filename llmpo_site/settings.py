@@ -46,7 +46,7 @@ DEBUG = env.bool("DEBUG", False)
 SECRET_KEY = env.str(
     "SECRET_KEY", validate=validate.Length(min=32, error="Use at least 32 random characters.")
 )
-# Keys from before the last change of it: sessions, links and second steps made with them stay good.
+# Former keys: sessions, links and second steps made with them stay valid.
 SECRET_KEY_FALLBACKS: list[str] = env.list("SECRET_KEY_FALLBACKS", [])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", [])
@@ -78,9 +78,9 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    # Before all that may answer: the log names the request of each answer.
+    # First of all, so that the log names the request of every answer.
     "labeling.middleware.request_id.RequestId",
-    # Probes name no host of ours and use no TLS.
+    # Before the checks of host and TLS, which probes would fail.
     "labeling.middleware.health.Health",
     "labeling.middleware.metrics.Metrics",
     # Before the rest: everything after it reads the client's address and scheme.
@@ -124,7 +124,7 @@ TEMPLATES = [
 
 # ---------------------------------------------------------------- database
 
-# PostgreSQL plans what a click asks anew in each connection, a few times over.
+# Keep connections: PostgreSQL plans the queries of a click anew in each of them.
 _CONNECTION_SECONDS = 600
 DATABASES = {
     "default": env.dj_db_url(
@@ -140,8 +140,8 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
         "timeout": 30,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
-    # Tests start workers of their own, which an in-memory database would be out of reach for. Tables made
-    # from the models save each process the five seconds of the migrations, which PostgreSQL's tests run.
+    # A file, because tests start workers, which cannot reach an in-memory database. Tables made from the
+    # models save each process the five seconds of the migrations, which PostgreSQL's tests run.
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3", "MIGRATE": False}
 else:
     DATABASES["default"]["ENGINE"] = "llmpo_site.postgresql"
@@ -154,12 +154,12 @@ else:
         "tcp_user_timeout": 30_000,
         **DATABASES["default"].get("OPTIONS", {}),
     }
-    # Behind PgBouncer's pool of transactions nothing may last longer than one.
+    # With PgBouncer in transaction mode, nothing may last longer than a transaction.
     pooled = env.bool("PGBOUNCER", False)
     DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = pooled
     # Without it a statement cannot be prepared, which engine/selectors/compiled.py does.
     DATABASES["default"]["OPTIONS"]["server_side_binding"] = not pooled
-# A copy that follows the database, from which dashboards and downloads are read.
+# A replica of the database, from which dashboards and downloads are read.
 _replica = env.str("DATABASE_REPLICA_URL", "")
 if _replica:
     if not (DATABASES["default"]["ENGINE"] == "llmpo_site.postgresql" and "://" in _replica):
@@ -173,24 +173,24 @@ if _replica:
     DATABASES["replica"]["ENGINE"] = DATABASES["default"]["ENGINE"]
     DATABASES["replica"]["OPTIONS"] = DATABASES["default"]["OPTIONS"]
     DATABASES["replica"]["TEST"] = {"MIRROR": "default"}
-# A web request whose statement PostgreSQL leaves without an answer for so long is answered with 503.
+# A web request waits this long for PostgreSQL's answer to a statement, and then answers 503.
 REQUEST_DATABASE_SECONDS = env.float(
     "REQUEST_DATABASE_SECONDS", 30.0, validate=validate.Range(min=0, min_inclusive=False)
 )
 DATABASE_ROUTERS = ["labeling.replica.Router"]
 # Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
-# Django's own 300 entries would let somebody who tries many names push out the count of their wrong
+# With Django's default of 300 entries, somebody who tries many names could push out the count of their wrong
 # passwords.
 if CACHES["default"]["BACKEND"].endswith("LocMemCache"):
     CACHES["default"]["OPTIONS"] = {"MAX_ENTRIES": 100_000}
-# A page or a click does not wait for a Redis server that says nothing: it can do without one.
+# Pages and clicks work without Redis, so they do not wait for a silent server.
 _REDIS_SECONDS = 2
 _redis_timeouts = {"socket_connect_timeout": _REDIS_SECONDS, "socket_timeout": _REDIS_SECONDS}
 if CACHES["default"]["BACKEND"].endswith(".redis.RedisCache"):
     CACHES["default"]["BACKEND"] = "llmpo_site.cache.RedisCache"
     CACHES["default"]["OPTIONS"] = _redis_timeouts | CACHES["default"].get("OPTIONS", {})
-# Parts of pages that are the same for everybody who reads them in one language, of this process alone.
+# A cache of this process for parts of pages that are the same for everybody with the same language.
 CACHES["local"] = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "local"}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -208,11 +208,10 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
-# Wrong passwords within a quarter of an hour after which one address may try no more under one name. An
-# address may try ten times as many under all names together, and a name ten times as many from everywhere
-# together.
+# The number of wrong passwords for one name from one address in a quarter of an hour. Ten times as many are
+# allowed for one address with all names together, and for one name from all addresses together.
 LOGIN_FAILURE_LIMIT = env.int("LOGIN_FAILURE_LIMIT", 10, validate=validate.Range(min=1))
-# Whom people ask who cannot sign in, as the page shows it: a name, an address, a room.
+# Shown to people who cannot sign in: a name, an address or a room where they can ask.
 SITE_CONTACT = env.str("SITE_CONTACT", "")
 PASSWORD_RESET_TIMEOUT = 24 * 3600
 
@@ -228,7 +227,7 @@ ACCOUNT_LOGIN_ON_PASSWORD_RESET = True
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
 ACCOUNT_REAUTHENTICATION_REQUIRED = True
-# Seconds for which a sign-in counts as recent: tokens, owners and deleting ask for the password after that.
+# For so many seconds a sign-in counts as recent. Later, tokens, owners and deleting ask for the password.
 ACCOUNT_REAUTHENTICATION_TIMEOUT = env.int("RECENT_SIGN_IN_SECONDS", 900, validate=validate.Range(min=60))
 ACCOUNT_RATE_LIMITS = {
     # Any sign-in, right or wrong: an office that starts at nine shares one address. Wrong ones are counted
@@ -242,17 +241,17 @@ ACCOUNT_RATE_LIMITS = {
     "reset_password": "10/15m/ip,3/15m/key",
     # Reports that are shared by link, read without an account: an office that opens one shares one address.
     "shared_report": "300/5m/ip",
-    # Its form asks for the current password, and says whether it is right.
+    # The form says whether the current password is right, so it could be used to guess it.
     "change_password": f"{LOGIN_FAILURE_LIMIT}/15m/user",
 }
 
 MFA_ADAPTER = "labeling.accounts.adapters.TwoStepAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "LLM-PO"
-# The code before and the one after are right too: phones' clocks differ.
+# Accept the code before and the one after, too: phones' clocks differ.
 MFA_TOTP_TOLERANCE = 1
 MFA_RECOVERY_CODES_SHOW_ONCE = True
-# An address need not be proved where no mail is sent.
+# Without mail, addresses cannot be verified.
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 
 # Sign-in with the organisation's own accounts (OpenID Connect), offered where all three are set.
@@ -280,8 +279,8 @@ if OIDC_ISSUER:
         }
     )
 
-# The proxies in front, by address or network: only they are believed about where a request came from. None:
-# nobody has said whether there is one, and superusers are warned when a proxy shows itself.
+# The proxies in front, by address or network. Only their forwarding headers are believed. None: not
+# configured, and superusers are warned when a request shows that there is a proxy.
 _proxies: list[str] = env.list("TRUSTED_PROXIES", [], validate=_networks)
 TRUSTED_PROXIES = (
     [ip_network(proxy, strict=False) for proxy in _proxies if proxy != "none"] if _proxies else None
@@ -353,7 +352,7 @@ EMAIL_USE_TLS, EMAIL_USE_SSL = _email["EMAIL_USE_TLS"], _email["EMAIL_USE_SSL"]
 EMAIL_FILE_PATH = _email["EMAIL_FILE_PATH"]
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", "llm-po@localhost")
-# An experiment is stalled when pairs were ready for so long and nobody judged any.
+# An experiment is stalled if pairs were ready for so many hours and nobody judged any.
 STALL_HOURS = env.float("STALL_HOURS", 12.0, validate=validate.Range(min=0, min_inclusive=False))
 # Hosts that webhooks may go to; empty: any with a public address.
 WEBHOOK_HOSTS: list[str] = env.list("WEBHOOK_HOSTS", [])
@@ -406,7 +405,7 @@ LOGGING = {
     "loggers": {name: {"level": "WARNING"} for name in ("httpx2", "httpcore2")},
 }
 
-# Prometheus sends it to read /metrics; without one there is no such page.
+# Prometheus sends this token to read /metrics. Without it, the page does not exist.
 METRICS_TOKEN = env.str("METRICS_TOKEN", "")
 
 # Where traces go (OTLP over HTTP) and where errors go; nowhere by default. requirements-observe.txt has what
@@ -417,15 +416,15 @@ SENTRY_DSN = env.str("SENTRY_DSN", "")
 # ---------------------------------------------------------------- Celery
 
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "filesystem://localhost")
-# A click must not wait for a broker that is away: one attempt, then it is the sweep's to drive.
+# A click must not wait for a broker that is away: after one attempt, the sweep takes over.
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {"max_retries": 0}
-# A web process besides gives up a broker that says nothing. A worker waits for it: one that gave up while it
-# acknowledged a message would never be sent another.
+# A web process also gives up a silent broker. A worker must wait: if it gave up while it acknowledges a
+# message, it would never get another.
 REQUEST_BROKER_OPTIONS = {"socket_timeout": _REDIS_SECONDS}
 if CELERY_BROKER_URL.startswith(("redis://", "rediss://")):
     CELERY_BROKER_TRANSPORT_OPTIONS |= {
         "socket_connect_timeout": _REDIS_SECONDS,
-        # As with PostgreSQL: not for as long as TCP would, where the other end of a connection is gone.
+        # As with PostgreSQL: notice a dead connection sooner than TCP would.
         "socket_keepalive": True,
         "socket_keepalive_options": {
             socket.TCP_KEEPIDLE: 10,
@@ -451,29 +450,29 @@ VAR_DIR.mkdir(parents=True, exist_ok=True)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-# However long it is away: a worker tries again after 2 seconds, 4, 6 and so on up to 30.
+# A worker tries again forever: after 2 seconds, 4, 6 and so on up to 30.
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_DEFAULT_QUEUE = "control"
-# Workers that serve different models are woken each by a queue of its own.
+# Each worker also has its own queue, because workers may serve different models.
 CELERY_WORKER_DIRECT = True
 CELERY_TASK_ROUTES = {
     "engine.tasks.generate": {"queue": "generation"},
     "engine.tasks.give_opinions": {"queue": "judging"},
     "engine.tasks.analyse": {"queue": "analysis"},
 }
-# In memory: Celery's usual one keeps a file, and does not start again once a kill has torn it.
+# In memory: Celery's default scheduler keeps a file, and cannot start if a kill has damaged it.
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"
 SWEEP_SECONDS = env.int("SWEEP_SECONDS", 5, validate=validate.Range(min=1))
 CELERY_BEAT_SCHEDULE = {
     "sweep": {
         "task": "engine.tasks.sweep",
         "schedule": SWEEP_SECONDS,
-        # A worker that was away must not find an hour of pings waiting for it.
+        # A worker that was away must not find an hour of sweeps waiting for it.
         "options": {"expires": 2 * SWEEP_SECONDS},
     },
-    # Every hour and not every day: beat keeps no file, so a restart begins to count anew.
+    # Every hour, not every day: beat keeps no file, so each restart begins the interval again.
     "forget_old": {"task": "engine.tasks.forget_old", "schedule": 3600, "options": {"expires": 3600}},
 }
 
@@ -482,13 +481,13 @@ CELERY_BEAT_SCHEDULE = {
 GENERATION_BACKEND = env.str(
     "GENERATION_BACKEND", "embedded", validate=validate.OneOf(["embedded", "smollm2", "vllm", "openai"])
 )
-# Where workers with several backends run: this one writes only for the experiments that name its backend.
+# True: this worker writes only for experiments that name its backend. For sites with several backends.
 GENERATION_NAMED_ONLY = env.bool("GENERATION_NAMED_ONLY", False)
-# Responses that a generation worker has in hand at once: it starts with the first number, and doubles while
-# that makes tokens come faster, up to the second.
+# Responses that a generation worker writes at once: it starts with the first number, and doubles it up to the
+# second while that produces tokens faster.
 GENERATION_BATCH = env.int("GENERATION_BATCH", 32, validate=validate.Range(min=1))
 GENERATION_BATCH_MAX = env.int("GENERATION_BATCH_MAX", 256, validate=validate.Range(min=1))
-# A claim that shows no progress for this long belonged to a worker that died; its responses wait anew.
+# A claim without progress for so long belongs to a dead worker; its responses wait for another one.
 CLAIM_SECONDS = env.int("CLAIM_SECONDS", 30, validate=validate.Range(min=5))
 GENERATION_ATTEMPTS = env.int("GENERATION_ATTEMPTS", 3, validate=validate.Range(min=1))
 # The model: a folder or a name on the Hugging Face hub (vllm), or as the server calls it (openai).
@@ -521,7 +520,7 @@ OPENAI_TOKEN_LIMIT_FIELD = cast(
     ),
 )
 # The language model that judges, where an experiment lets it: by default the one that writes. Empty: none.
-# The embedded models are too small to judge, so naming one here is a mistake that no process starts with.
+# The embedded models are too small to judge, so naming one here stops the start.
 JUDGE_BACKEND = env.str(
     "JUDGE_BACKEND",
     "" if GENERATION_BACKEND in {"embedded", "smollm2"} else GENERATION_BACKEND,
@@ -536,7 +535,7 @@ JUDGE_BACKEND = env.str(
 JUDGE_MODEL = env.str("JUDGE_MODEL", GENERATION_MODEL)
 JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", OPENAI_BASE_URL, validate=_web_address)
 JUDGE_API_KEY = env.str("JUDGE_API_KEY", OPENAI_API_KEY)
-# Comparisons in hand at once, each of which it is asked about twice.
+# Comparisons in one batch; the model is asked twice about each.
 JUDGE_BATCH = env.int("JUDGE_BATCH", 8, validate=validate.Range(min=1))
 JUDGE_ATTEMPTS = env.int("JUDGE_ATTEMPTS", 3, validate=validate.Range(min=1))
 JUDGE_MAX_TOKENS = env.int("JUDGE_MAX_TOKENS", 400, validate=validate.Range(min=8))
@@ -550,7 +549,7 @@ JUDGE_PRICE_COMPLETION_TOKENS = env.float(
 )
 # Seconds for which a shown pair stays reserved for its annotator.
 LEASE_SECONDS = env.int("LEASE_SECONDS", 300, validate=validate.Range(min=10))
-# Ready pairs kept ahead of the annotators: never fewer, never more; between them the click rate decides.
+# The least and the largest number of ready pairs kept ahead; between them the click rate decides.
 BUFFER_MIN = env.int("BUFFER_MIN", 4, validate=validate.Range(min=1))
 BUFFER_MAX = env.int("BUFFER_MAX", 256, validate=validate.Range(min=1))
 if BUFFER_MAX < BUFFER_MIN:

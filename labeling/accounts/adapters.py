@@ -117,9 +117,9 @@ class AccountAdapter(DefaultAccountAdapter):
         return response
 
     def is_reauthentication_required(self, *, app: str, **_: Any) -> bool:
-        """Ask by the rule of the whole site, so that allauth's own pages have no other.
+        """Apply the rule of the whole site to allauth's own pages.
 
-        allauth's rule asks nothing of an account whose only way in is a provider.
+        allauth's rule never asks an account that signs in by a provider alone.
         """
         access.require_recent_sign_in(self.request)
         return False
@@ -146,7 +146,7 @@ class AccountAdapter(DefaultAccountAdapter):
         try:
             super().send_mail(template_prefix, email, context)
         except (OSError, SMTPException):
-            # An answer that differs would tell who has an account here.
+            # A different answer would reveal who has an account here.
             logger.exception("A message to an account could not be sent")
 
     def get_reset_password_from_key_url(self, key: str) -> str:

@@ -1,4 +1,4 @@
-"""The client's address of a request: the one place that decides it, before any other code uses it."""
+"""The client's address of a request. Only this module decides it, before any other code uses it."""
 
 from __future__ import annotations
 

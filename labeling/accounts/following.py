@@ -1,7 +1,7 @@
 """The invitation that a visitor follows: its number, in their session, from opening the link until its use or
 refusal.
 
-Only while following one may a stranger get an account.
+Only a visitor who follows an invitation can get an account.
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ def stop_following(request: HttpRequest) -> None:
 
 
 def first_page(membership: Membership) -> str:
-    """The address at which somebody who has just joined goes on."""
+    """The address of the first page for somebody who has just joined."""
     page = "welcome" if membership.role == Membership.Role.ANNOTATOR else "dashboard"
     return reverse(page, args=[membership.experiment_id])

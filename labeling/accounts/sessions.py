@@ -1,4 +1,4 @@
-"""Session and user of a request, by reads that are compiled once: every request makes both."""
+"""The session and the user of a request. Every request reads both, so the queries are compiled once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SessionStore(db.SessionStore):
     """Django's sessions in the database."""
 
     def _validate_session_key(self, key: str | None) -> bool:
-        """True of what may be a key. A browser sends anything, and PostgreSQL looks for no text with NUL."""
+        """True if this can be a key. A browser may send anything, and PostgreSQL refuses a text with NUL."""
         is_long_enough = super()._validate_session_key(key)  # type: ignore[misc]  # not in the stubs
         return bool(is_long_enough) and set(key or "").issubset(VALID_KEY_CHARS)
 

@@ -1,10 +1,10 @@
 """Limits on password attempts.
 
 Three counts of wrong passwords, each over the last quarter of an hour: of a name at one address, of an
-address under all names, and of a name from everywhere. The last would let a stranger lock somebody out, so it
-does not hold for who is known: a browser that has signed in under the name before (it has a signed cookie,
-and a count of its own), and an address from which the name is signed in. docs/operations.md tells the same to
-who runs the site.
+address under all names, and of a name from everywhere. The last would let a stranger lock somebody out, so
+two are exempt from it: a browser that has signed in under the name before (it has a signed cookie, and a
+count of its own), and an address from which the name is signed in. docs/operations.md explains this to people
+who run the site.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def count_attempt(request: HttpRequest, name: str) -> list[RateLimitUsage] | Non
 
 
 def take_back(usages: list[RateLimitUsage]) -> None:
-    """A right password does not count, nor does it wipe out the wrong ones before it."""
+    """Uncount a right password. The wrong ones before it stay counted."""
     for usage in usages:
         usage.rollback()
 

@@ -79,7 +79,7 @@ def keys(request: AuthenticatedRequest) -> HttpResponse:
 def fold_guidelines(request: AuthenticatedRequest) -> HttpResponse:
     """Remember whether the guidelines stand beside the pair."""
     form = GuidelinesForm(request.POST)
-    form.is_valid()  # one optional box: there is nothing to get wrong
+    form.is_valid()  # always: it has one optional box
     accounts.set_preferences(user=request.user, guidelines=form.cleaned_data["open"])
     return HttpResponse(status=204)
 
@@ -89,7 +89,7 @@ def fold_guidelines(request: AuthenticatedRequest) -> HttpResponse:
 def sign_out_everywhere(request: AuthenticatedRequest) -> HttpResponse:
     """End all of one's sessions, this one too, and the API tokens where the box is ticked."""
     form = SignOutForm(request.POST)
-    form.is_valid()  # one optional box: there is nothing to get wrong
+    form.is_valid()  # always: it has one optional box
     accounts.sign_out_everywhere(user=request.user, tokens=form.cleaned_data["tokens"])
     logout(request)
     messages.success(request, _("You are signed out everywhere."))
@@ -110,9 +110,7 @@ def reset_password(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
-    """Before tokens, owners and deleting, where the organisation's sign-in is the only one that this account
-    has.
-    """
+    """Ask somebody to sign in again whose account has no other sign-in than the organisation's."""
     if not settings.OIDC_ISSUER:
         raise Http404
     # The submitted form is lost on the way to the provider, so return to the page with the form.

@@ -13,7 +13,7 @@ from engine.selectors.habits import Alike, Drift, habits
 
 # Low, because the test is repeated often and for every annotator.
 _SIDE_BIAS_P = 0.001
-# Beginners skip a few pairs, too.
+# Beginners skip a few pairs as well.
 _MANY_SKIPS = 10
 # Fewer answers say little about a habit.
 _ENOUGH_ANSWERS = 20

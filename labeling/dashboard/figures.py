@@ -47,7 +47,7 @@ LARGE = 20_000
 class Rendered:
     """The charts and tables of a tab, and a name for just this content of them.
 
-    ``html`` is empty where nobody has made it yet and the page is to ask for it.
+    ``html`` is empty if it has not been made yet; the page then asks for it.
     """
 
     html: str
@@ -106,7 +106,7 @@ def badge_of(experiment: Experiment) -> tuple[str, str]:
 
 
 def reading_matter(experiment: Experiment) -> dict[str, Any]:
-    """The winner's prompt and examples of it, which a decision maker reads once and no poll asks for."""
+    """The winner's prompt and examples, which a decision maker reads once. Polls leave them out."""
     if experiment.winner is None or (policy := policy_at(experiment, experiment.winner.index)) is None:
         return {}
     names = designs.policy_names(experiment)
@@ -213,7 +213,7 @@ def _result(
     factorial = designs.factorial_space(experiment)
     leader = ranked[0].standing.policy
     best = experiment.winner or (policy_at(experiment, leader) if comparisons else None)
-    # Where one factor varies, the ranking says the same of its levels.
+    # If only one factor varies, the ranking already says this of its levels.
     varied = 0 if factorial is None else sum(len(levels) > 1 for levels in factorial.levels.values())
     tasks = None
     version = (experiment.state, comparisons)

@@ -1,4 +1,4 @@
-"""The report of an experiment on one page, for people who were not there."""
+"""The report of an experiment on one page, for people who took no part in it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def report_of(experiment: Experiment) -> Report:
     """The report as it stands, a moment ago."""
     comparisons = counts.comparison_count(experiment.pk)
     version = (experiment.state, experiment.conclusion, comparisons)
-    # Readers may not see a claim or a risk that was changed beside what was said of the one before.
+    # Never show a changed claim or risk beside a verdict about the old one.
     promised = f"{experiment.claim}:{experiment.delta}:{experiment.epsilon}"
     name = f"report:{experiment.pk}:{experiment.state}:{experiment.conclusion}:{promised}"
     return shared(name, version, lambda: _report(experiment, comparisons), ages=_AGES)

@@ -48,7 +48,7 @@ class Columns:
     Attributes
     ----------
     folded
-        Those of many columns that became what a column becomes where nothing says more of it.
+        Columns with the default meaning, if there are many columns.
     rest
         The label of that meaning.
     """
@@ -59,7 +59,7 @@ class Columns:
 
 
 def fold(columns: Sequence[tuple[Column, str]], otherwise: str) -> Columns:
-    """Fold those of many columns that have the meaning ``otherwise``."""
+    """Fold the columns that have the meaning ``otherwise``, if there are many columns."""
     many = len(columns) > _MANY
     return Columns(
         [each for each in columns if not many or each[1] != otherwise],

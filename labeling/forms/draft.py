@@ -62,7 +62,7 @@ Item = TypeVar("Item", TaskSpec, GoldSpec)
 
 @dataclass(frozen=True)
 class Items(Generic[Item]):
-    """Tasks or gold items as far as they can be read, and what is wrong with the rest."""
+    """The tasks or gold items that could be read, and the faults of the others."""
 
     kind: str
     text: str
@@ -368,9 +368,7 @@ class DraftEditor:
                 self.__dict__[kind] = shown
 
     def spec(self) -> ExperimentSpec | None:
-        """The description that the page amounts to; ``None`` where something is wrong, which the page then
-        shows.
-        """
+        """The description that the page holds; ``None`` if something is wrong, which the page then shows."""
         self.attempted = True
         factors, faults = factor_specs(self.factors) if not self.imported else ([], [])
         valid_rows = [form.is_valid() for row in self.factors for form in row.forms]

@@ -1,4 +1,4 @@
-"""A form's fields by their type, for what only a type has."""
+"""Helpers for the fields of forms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TINY, _HUGE = 1e-6, 2**15 - 1
 
 
 def choice_field(form: forms.BaseForm, name: str) -> forms.ChoiceField:
-    """The field of that name, whose choices follow from more than its class.
+    """The field of that name, to set choices that its class does not know.
 
     Raises
     ------

@@ -117,8 +117,9 @@ def _refusal(request: HttpRequest, error: BaseException) -> HttpResponse | None:
 
 
 class _Complaints:
-    """Says in the log that the database is away: at once, and then once a minute with the number of requests
-    refused, as every annotator's page sends its request again every few seconds.
+    """Logs that the database is away: at once, and then once a minute with the number of refused requests.
+
+    Annotators' pages repeat their requests every few seconds, and would fill the log.
     """
 
     def __init__(self) -> None:
@@ -140,10 +141,10 @@ _COMPLAINTS = _Complaints()
 
 
 class _Connections:
-    """Has every thread of this process connect anew once one of them has lost its connection.
+    """Makes every thread of this process reconnect after one of them has lost its connection.
 
-    Each thread keeps a connection of its own. After a restart of the database each would find that out by
-    refusing a request, long after the database is back.
+    Each thread keeps its own connection. After a restart of the database, each would otherwise refuse one
+    request before it notices, long after the database is back.
     """
 
     def __init__(self) -> None:

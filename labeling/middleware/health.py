@@ -1,6 +1,6 @@
-"""``/healthz`` and ``/readyz``, for what starts, watches and replaces web processes.
+"""``/healthz`` and ``/readyz``, for the system that starts, watches and replaces web processes.
 
-Answered before anything is checked: probes come without a session, by plain HTTP, and name the container's
+They come before all checks of a request: probes have no session, use plain HTTP, and name the container's
 address as their host.
 """
 
@@ -21,10 +21,10 @@ _BROKER_SECONDS = 2
 
 
 class Health:
-    """Middleware. ``/healthz``: the process answers. ``/readyz``: what it needs is there, else 503.
+    """Middleware. ``/healthz``: the process answers. ``/readyz``: everything that it needs is there, or 503.
 
-    The reply of ``/readyz`` says "ok" or "missing" of the database, the migrations and the broker; the log
-    has the reasons. Without a broker clicks are stored all the same, but nothing is planned.
+    The reply of ``/readyz`` says "ok" or "missing" for the database, the migrations and the broker; the log
+    has the reasons. Without a broker clicks are still stored, but nothing is planned.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

@@ -16,8 +16,8 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 class Metrics:
-    """Middleware. ``/metrics`` is there where ``METRICS_TOKEN`` is set, for those who send it as a
-    bearer token. Like the probes it comes without a session, by plain HTTP, to the container's address.
+    """Middleware. Serves ``/metrics`` if ``METRICS_TOKEN`` is set, to callers that send it as a bearer
+    token. Like probes they have no session, use plain HTTP, and ask for the container's address.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -29,7 +29,7 @@ class Metrics:
         started = time.perf_counter()
         response = self._get_response(request)
         found = request.resolver_match
-        # Paths that lead nowhere and methods of one's own are no labels: anybody could make up a million.
+        # Unknown paths and methods must not become labels: anybody could make up a million of them.
         view = found.view_name if found is not None else ""
         method = request.method if request.method in _METHODS else ""
         metrics.REQUEST_SECONDS.labels(view, method, response.status_code).observe(

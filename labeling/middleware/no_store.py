@@ -1,4 +1,4 @@
-"""Forbids browsers and proxies to keep answers."""
+"""Forbids browsers and proxies to store answers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from django.utils.cache import patch_cache_control
 
 
 class NothingIsStored:
-    """Forbids to store any answer of a view: pages, exports, setup files and API replies are all personal.
+    """Middleware. No view's answer may be stored: pages, exports, setup files and API replies are personal.
 
-    Static files never come here; WhiteNoise answers before, and lets browsers keep them.
+    Static files never come here: WhiteNoise answers first, and lets browsers keep them.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

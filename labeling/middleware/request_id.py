@@ -15,7 +15,7 @@ _NAME = re.compile(r"[\w-]{8,64}", re.ASCII)
 
 
 class RequestId:
-    """Middleware. A proxy may name the request by ``X-Request-ID``, so that its log and ours go together."""
+    """Middleware. A proxy may name the request by ``X-Request-ID``, which links its log and ours."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -23,10 +23,10 @@ class RequestId:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         given = request.headers.get("X-Request-ID", "")
         named = _NAME.fullmatch(given)
-        # Until the next one begins: Django logs what it refused after the last middleware.
+        # The name holds until the next request begins: Django logs refusals after the last middleware.
         about.begin(request=given if named else uuid.uuid4().hex)
         response = self._get_response(request)
-        # A name of our own stays here: replies to annotators are to be the same, whatever they are about.
+        # A name of our own is not sent: annotators' replies must not differ by what they are about.
         if named:
             response["X-Request-ID"] = given
         return response

@@ -33,8 +33,8 @@ _HALF = 0.5
 
 @dataclass(frozen=True)
 class Expected:
-    """The figures of an experiment that stops on one claim: the simulated ones, until there are any the
-    formula's.
+    """The figures of an experiment that stops on one claim: simulated ones, or the formula's until the
+    simulation is done.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Size:
     """The figures of the page before Start. ``estimate`` is None if there is nothing to ask the planner.
 
     ``formula`` is the planner's first figure, which needs no simulation. ``worker_alive`` says whether
-    anybody is there to simulate. ``most_answers``: so many can one person give at most, where the texts are
-    there already; ``None`` where new ones are written. ``writers``: the models that would write now.
+    anybody is there to simulate. ``most_answers``: the most that one person can give if all texts exist
+    already; ``None`` if new ones are written. ``writers``: the models that would write now.
     """
 
     policies: int = 0
@@ -71,7 +71,7 @@ class Size:
 
     @property
     def people(self) -> int | None:
-        """The number of people that it takes at least, where one cannot give all of the expected answers."""
+        """The least number of people, if one person cannot give all expected answers; else ``None``."""
         if self.most_answers is None or self.figures is None:
             return None
         people = math.ceil(self.figures["expected"] * self.overlap / max(1, self.most_answers))
@@ -96,7 +96,7 @@ class Size:
 
     @property
     def figures(self) -> dict[str, Any] | None:
-        """The simulated figures, and until there are any those of the formula."""
+        """The simulated figures, or those of the formula until the simulation is done."""
         return self.answer or (asdict(self.formula) if self.formula and self.pending else None)
 
     @property
@@ -219,7 +219,7 @@ def _expected(asked: Sequence[Estimate], question: Question) -> tuple[Expected, 
 def spends_budget(experiment: Experiment) -> bool:
     """True if most experiments like this draft would spend their budget without a decision.
 
-    From the simulation, where its page has asked for one, and else from the formula.
+    This comes from a simulation if the setup page has asked for one, and otherwise from the formula.
     """
     factors = list(experiment.factors.prefetch_related("levels"))
     numbers = {factor.name: n for n, factor in enumerate(factors)}

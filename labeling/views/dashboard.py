@@ -84,7 +84,7 @@ def method(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 
 def _reload() -> HttpResponse:
-    """For a page that polls although the experiment no longer runs: all of it has changed, once."""
+    """The answer to a page that still polls after the experiment ended: reload everything, once."""
     return HttpResponse(headers={"HX-Refresh": "true"})
 
 
@@ -116,9 +116,9 @@ def live_method(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
 @login_required
 @require_safe
 def live_charts(request: AuthenticatedRequest, experiment_id: int, tab: str) -> HttpResponse:
-    """The charts and tables of a tab, or 204 where they are still those that the page has seen.
+    """The charts and tables of a tab, or 204 if the page has them already.
 
-    A page that has seen none, as they were not made yet, names none.
+    A page that was made before the charts names no version.
     """
     experiment = access.to_watch(request, experiment_id)
     if experiment.state != Experiment.State.RUNNING and "seen" in request.GET:

@@ -31,7 +31,7 @@ from labeling.views.people import people_page
 def join(request: HttpRequest, token: str) -> HttpResponse:
     """Open a link: remember its invitation, and go on to a page whose address is no secret.
 
-    Forms, logs and the pages that follow then never hold the link. Nobody joins by this.
+    So forms, logs and later pages never hold the link. Opening it alone makes nobody a member.
     """
     invitation = people.find_invitation(secret=token)
     if invitation is None:

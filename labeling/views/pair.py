@@ -119,7 +119,7 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 
 def _is_to_wait_on(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    """True if a page that waits for a pair would only be told the same again."""
+    """True if a waiting page would get the same answer as before."""
     return (
         experiment.state == Experiment.State.RUNNING
         and not experiment.used_up
@@ -129,7 +129,7 @@ def _is_to_wait_on(request: AuthenticatedRequest, experiment: Experiment) -> boo
 
 @access.annotator_action
 def begin(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Make an owner an annotator, too, and go to the first pair."""
+    """Make an owner an annotator as well, and go to the first pair."""
     access.to_label(request, experiment_id)
     return redirect("pair", experiment_id=experiment_id)
 

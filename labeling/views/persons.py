@@ -27,7 +27,7 @@ _LONGEST_NAME = User._meta.get_field("username").max_length
 
 
 class ForgetForm(forms.Form):
-    """Typing the name is what asks for certainty: nothing brings an account back."""
+    """Asks for the name as a confirmation, because nothing brings an account back."""
 
     name = forms.CharField(max_length=150, label="Type the user name to confirm")
     blank_comments = forms.BooleanField(required=False, label="Empty the comments that they wrote")

@@ -76,8 +76,7 @@ def end(request: AuthenticatedRequest, experiment_id: int, link_id: int) -> Http
 def shared_report(request: HttpRequest, token: str) -> HttpResponse:
     """The report by its link, without an account.
 
-    While the experiment runs, its annotators do not get it where we know them: who knows what leads may judge
-    by it.
+    While the experiment runs, known annotators do not get it: somebody who knows the leader may judge by it.
     """
     if ratelimit.consume(request, app="allauth.account", action="shared_report", limit_get=True) is None:
         return _guarded(render(request, "429.html", status=429))

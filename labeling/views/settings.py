@@ -1,4 +1,4 @@
-"""The page of an experiment's settings, on which several forms stand."""
+"""The page of an experiment's settings, with its several forms."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SettingsForm(forms.Form):
 
 
 class DisplayForm(forms.ModelForm):  # type: ignore[type-arg]  # ModelForm takes no argument at run time
-    """Values that only lists and annotators' own pages show. No change of it touches the evidence."""
+    """Values that only lists and annotators' own pages show. Changing them never touches the evidence."""
 
     class Meta:
         model = Experiment

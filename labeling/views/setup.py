@@ -90,7 +90,7 @@ def new_from(request: AuthenticatedRequest, start: str) -> HttpResponse:
 @login_required
 @read_or_write
 def setup(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Change a draft; read what was set up where it cannot be changed, or not by this reader."""
+    """Change a draft, or read the setup if it cannot be changed, or not by this user."""
     if request.method != "POST":
         experiment = access.to_watch(request, experiment_id)
         draft = experiment.state == Experiment.State.DRAFT and experiment.archived_at is None
@@ -216,7 +216,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
     except SpecError as error:
         editor.refuse(error)
         if experiment is not None and isinstance(error, ChangedMeanwhileError):
-            # Who saves once more has read that they replace it.
+            # The page has said so; saving once more replaces the other version.
             editor.data["version"] = str(specs.version_of(experiment))
         return _rendered(request, editor, url, "setup/edit.html", status=400)
     except WrongStateError as error:

@@ -27,7 +27,7 @@ from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.setup.sizes import spends_budget
 from labeling.views.pair import ACTIONS
 
-# The page looks whether its pairs are still reserved; here none is.
+# The page renews its reservations so often; a rehearsal has none.
 _BEAT_SECONDS = 3600
 
 

@@ -1,5 +1,5 @@
-"""Django's backend for PostgreSQL, on connections that may give up a server that says nothing, and with
-changes of tables that may give up a table that is in use.
+"""Django's backend for PostgreSQL, with connections that may give up a silent server, and changes of tables
+that may give up a table in use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""psycopg as Django's backend uses it, whose connections may give up a server that says nothing.
+"""psycopg as Django's backend uses it, with connections that may give up a silent server.
 
-A server that is stopped or swaps acknowledges at the level of TCP all the same, so that no timeout of the
-network ends the wait for its answer.
+A server that is stopped, or that swaps, still acknowledges packets, so no timeout of the network ends the
+wait for its answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Connection(psycopg.Connection[Any]):
     Attributes
     ----------
     patience
-        Seconds, for all connections of this process; ``None``: they wait without an end.
+        Seconds, for all connections of this process; ``None``: they wait forever.
     """
 
     patience: ClassVar[float | None] = None
@@ -33,7 +33,7 @@ class Connection(psycopg.Connection[Any]):
         try:
             return super().wait(gen, interval, self.patience if timeout is None else timeout)
         except _WaitTimeout as silence:
-            # The statement may go on over there: nothing more can be said on this connection.
+            # The server may still be running the statement, so this connection cannot be used again.
             self.pgconn.finish()
             raise psycopg.OperationalError(
                 "The database said nothing for too long and was given up."
