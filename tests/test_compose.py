@@ -23,6 +23,7 @@ ROOT = Path(settings.BASE_DIR)
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = {name: service for name, service in SERVICES.items() if "build" in service}
+WORKERS = [name for name, service in OURS.items() if service["command"].startswith("celery ")]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
@@ -44,6 +45,7 @@ def copied_into_the_image() -> list[str]:
 def test_every_process_of_an_installation_is_there():
     assert set(SERVICES) == {
         "postgres", "redis", "migrate", "web", "control", "analysis", "generation", "generation-gpu",
+        "judging",
     }  # fmt: skip
 
 
@@ -72,7 +74,15 @@ def test_what_the_dockerfile_copies_is_there_and_not_ignored():
         assert name in allowed
 
 
-@pytest.mark.parametrize("name", ["control", "analysis", "generation", "generation-gpu"])
+def test_a_worker_listens_to_every_queue():
+    queues = {celery_options(SERVICES[name]["command"])["queues"] for name in WORKERS}
+    assert queues == {
+        app.conf.task_default_queue,
+        *(route["queue"] for route in app.conf.task_routes.values()),
+    }
+
+
+@pytest.mark.parametrize("name", WORKERS)
 def test_workers_listen_to_queues_that_there_are(name):
     options = celery_options(SERVICES[name]["command"])
     routed = {app.conf.task_default_queue, *(route["queue"] for route in app.conf.task_routes.values())}
