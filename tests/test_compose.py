@@ -126,7 +126,7 @@ def test_the_addresses_of_database_and_broker_name_services():
 
 @pytest.mark.parametrize("name", [*OURS, "redis"])
 def test_containers_run_read_only_and_without_privileges(name):
-    """What breaks into a container finds no root, no capability and nothing to write to but /tmp."""
+    """An intruder in a container finds no root, no capability and nothing to write to but /tmp."""
     service = SERVICES[name]
     assert service["user"] not in {"root", "0"}
     assert service["read_only"] is True

@@ -1,4 +1,4 @@
-"""What is shipped is pinned by hash, listed, licensed and audited."""
+"""Everything that is shipped is pinned by hash, listed, licensed and audited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is too large is 413, a database that is busy is 503, and the API's errors are JSON."""
+"""A request that is too large is 413, a database that is busy is 503, and the API's errors are JSON."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class TestJoin:
 
 
 class TestSecrecy:
-    """What is in a link is nowhere else."""
+    """The secret of a link is in the link and nowhere else."""
 
     def test_it_is_kept_by_no_cache_and_told_to_nobody(self, experiment, client):
         response = client.get(link(invited(experiment)))
