@@ -1,6 +1,4 @@
-"""Celery's way in. Messages only wake: each task finds its work in the rows, so one lost or doubled is
-harmless.
-"""
+"""The Celery tasks. Messages only wake: each task finds its work in the rows, so losing one is harmless."""
 
 from __future__ import annotations
 
@@ -44,28 +42,28 @@ from engine.services import (
 
 logger = logging.getLogger(__name__)
 
-# A worker under way says at most so often that it is alive.
+# A busy worker reports that it is alive at most this often.
 _PULSE_SECONDS = 2.0
-# Messages of one process that ask for planning are so far apart.
+# The least time between two messages of a process that ask for planning.
 _GATHERING_SECONDS = 0.05
-# After a round of planning for an experiment there is none for so long, or for three times as long as it
-# took, so that a worker has three quarters of its time for others, if enough pairs were left.
+# After a round of planning for an experiment, if enough pairs were left, there is none for this long, or for
+# three times as long as the round took: a worker keeps three quarters of its time for others.
 _ROUND_SECONDS, _REST, _LONGEST_REST_SECONDS = 0.1, 3.0, 0.5
-# Longer replays are done in slices, so that other experiments need not wait for one.
+# Longer replays are done in slices of this length, so that other experiments need not wait.
 _REPLAY_SECONDS = 2.0
 
 
 def wake(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
     """Send a task's message once the transaction is committed: to its queue, or to one ``worker``.
 
-    A broker that is away must not turn a stored click into an error: ``sweep`` finds the work later.
+    If the broker is away, a stored click must not become an error: ``sweep`` finds the work later.
     """
     transaction.on_commit(partial(_send, task, *args, worker=worker))
 
 
 def _send(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
     try:
-        # A later reader finds nothing to do: a sweep has started the work already.
+        # If it is read later, there is nothing to do: a sweep has started the work.
         destination: dict[str, Any] = {"queue": worker_direct(worker)} if worker else {}
         task.apply_async(args, expires=60, **destination)
     except (OperationalError, ChannelError, OSError) as error:
@@ -73,9 +71,7 @@ def _send(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
 
 
 def wake_writers() -> None:
-    """Have what waits written: by any worker, or where they do not all serve the same, by whichever serves
-    it.
-    """
+    """Wake a worker to write what waits: any one, or each of them where they do not all serve the same."""
     offers = capabilities.live_offers()
     if len(set(offers.values())) <= 1:
         wake(generate)
@@ -85,16 +81,14 @@ def wake_writers() -> None:
 
 
 class _Gathered:
-    """Calls for an experiment; what follows one sooner than some seconds is one call more, however often it
-    is asked for.
-    """
+    """Calls for experiments. All calls within some seconds of an earlier one become a single later call."""
 
     def __init__(self) -> None:
         # By experiment: the end of those seconds, and whether a call is to follow then.
         self._ends: dict[int, tuple[float, bool]] = {}
 
     def comes_later(self, experiment_id: int, seconds: float) -> bool:
-        """True if there was a call just now, so that its message is sent when the seconds are over."""
+        """True if there was a call just now; then one call follows when the seconds are over."""
         now = time.monotonic()
         ends, follows = self._ends.get(experiment_id, (now, False))
         if now >= ends:
@@ -102,27 +96,27 @@ class _Gathered:
             return False
         if not follows:
             self._ends[experiment_id] = (ends, True)
-            # Not by a message with a date: the clock of the worker that reads it may be another one.
+            # Not by a message with a date: the worker that reads it may have a different clock.
             later = Timer(ends - now, _send, (advance, experiment_id))
             later.daemon = True
             later.start()
         return True
 
     def rest(self, experiment_id: int, seconds: float, *, then: bool) -> None:
-        """Have the next call come no sooner than after so long; ``then``: and have one come."""
+        """Allow no call for so many seconds; with ``then``, let one follow."""
         self._ends[experiment_id] = (time.monotonic() + seconds, False)
         if then:
             self.comes_later(experiment_id, seconds)
 
 
-# Of this process: the messages that it sends, the rounds of planning that it makes, and by experiment the
-# time that the last one took, with the rest after it.
+# Of this process: the messages that it sends, its rounds of planning, and the time that the last round of
+# each experiment took, including the pause after it.
 _messages, _rounds = _Gathered(), _Gathered()
 _round_seconds: dict[int, float] = {}
 
 
 def wake_planner(experiment_id: int) -> None:
-    """Have an experiment planned for, once the transaction is committed."""
+    """Wake a worker to plan for an experiment, once the transaction is committed."""
 
     def ask() -> None:
         if not _messages.comes_later(experiment_id, _GATHERING_SECONDS):
@@ -161,7 +155,7 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
 
 @shared_task(bind=True)
 def generate(self: Task[Any, Any]) -> None:
-    """Write what waits; come back for more."""
+    """Write what waits, and continue while there is more."""
     worker = self.request.hostname or "local"
     pulsed_at = time.monotonic()
 
@@ -198,7 +192,7 @@ def generate(self: Task[Any, Any]) -> None:
 
 @worker_ready.connect
 def introduce(sender: Any, **_: Any) -> None:
-    """A generation worker says what it serves before there is anything to write."""
+    """Let a generation worker tell what it serves, before there is anything to write."""
     if "generation" in sender.app.amqp.queues.consume_from:
         _pulse("generation", sender.hostname, registry.details())
 
@@ -211,7 +205,7 @@ def _is_stopping() -> bool:
 
 @shared_task
 def judge(experiment_id: int) -> None:
-    """Let the automatic judges look at what is ready; plan on from there."""
+    """Let the automatic judges judge what is ready, then plan more."""
     judge_comparisons(experiment_id)
     if experiments_with_opinions().filter(pk=experiment_id).exists():
         wake(give_opinions)
@@ -220,7 +214,7 @@ def judge(experiment_id: int) -> None:
 
 @shared_task
 def deliver() -> None:
-    """Send the news that wait in the outbox."""
+    """Send the waiting messages of the outbox."""
     deliver_due()
 
 
@@ -233,7 +227,7 @@ def forget_old() -> None:
 
 @shared_task(bind=True)
 def give_opinions(self: Task[Any, Any]) -> None:
-    """Ask the language model about comparisons, and let it vote where it may; come back for more."""
+    """Ask the language model about comparisons, and let it vote where it may; continue while some wait."""
     wanted = list(experiments_with_opinions().values_list("pk", flat=True))
     if not wanted:
         return
@@ -260,9 +254,7 @@ def give_opinions(self: Task[Any, Any]) -> None:
 
 @shared_task(bind=True)
 def analyse(self: Task[Any, Any]) -> None:
-    """Do one piece of slow work: the planner's estimates, forecasts, replays without each annotator; come
-    back for more.
-    """
+    """Do slow work: an estimate, a forecast, or a turn of replays; continue while there is more."""
     worker = self.request.hostname or "local"
     _pulse("analysis", worker)
     pulsed_at = time.monotonic()
@@ -288,7 +280,7 @@ def analyse(self: Task[Any, Any]) -> None:
 
 @shared_task
 def note_token_use(token_id: int) -> None:
-    """Write down when an API token was used last. A lost message makes that time older, nothing else."""
+    """Record when an API token was used last. If the message is lost, the recorded time is merely older."""
     tokens.note_use(token_id=token_id)
 
 

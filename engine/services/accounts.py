@@ -19,9 +19,7 @@ def end_sessions(*, user: User) -> None:
 
 @transaction.atomic
 def sign_out_everywhere(*, user: User, tokens: bool) -> int:
-    """End all sessions of an account and, where ``tokens`` says so, its API tokens; returns how many of
-    those.
-    """
+    """End all sessions of an account and, with ``tokens``, its API tokens; returns the number of tokens."""
     end_sessions(user=user)
     ended = end_all_tokens(user=user, by=user, because="All sessions were ended.") if tokens else 0
     record(experiment=None, by=user, action=AuditEntry.Action.SIGN_OUT, details={"tokens": ended})
@@ -30,13 +28,13 @@ def sign_out_everywhere(*, user: User, tokens: bool) -> int:
 
 @transaction.atomic
 def set_preferences(*, user: User, **changes: object) -> None:
-    """Keep what a person likes; ``None`` goes back to what is usual."""
+    """Store what a person prefers; ``None`` restores the default."""
     kept = User.objects.select_for_update().get(pk=user.pk).preferences | changes
     user.preferences = {name: value for name, value in kept.items() if value is not None}
     user.save(update_fields=["preferences"])
 
 
 def note_reset_link(*, user: User, second_step_removed: bool) -> None:
-    """Write down that somebody at the server's command line made a link for this account."""
+    """Record in the log that somebody made a password link for this account on the server's command line."""
     also = " Turned off its second step." if second_step_removed else ""
     record(experiment=None, by=None, about=user, action=AuditEntry.Action.RESET_LINK, details={"also": also})

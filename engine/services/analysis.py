@@ -1,8 +1,8 @@
-"""The forecast and replays of an experiment: too slow for a page, so that an analysis worker computes them.
+"""The forecast and replays of an experiment, which an analysis worker computes: they are too slow for a page.
 
-It is claimed (:mod:`engine.services.claims`) and computed outside of any transaction, so that it holds no
-lock while clicks come in. How far it has got is stored on the way: pages show it, and after a kill another
-worker goes on from there.
+The work is claimed (:mod:`engine.services.claims`) and done outside of any transaction, so it holds no lock
+while clicks come in. Its progress is stored now and then: pages show it, and if the worker is killed another
+one continues from there.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ _FEWEST_NEWS = 20
 
 @transaction.atomic
 def request_replays(*, experiment_id: int) -> Examination:
-    """Ask for what the decision would be without each annotator; asking again while it is computed changes
-    nothing.
-    """
+    """Ask for the decision without each annotator. Asking again while it is computed changes nothing."""
     examination, _ = Examination.objects.get_or_create(experiment_id=experiment_id)
     examination = Examination.objects.select_for_update(no_key=True).get(pk=examination.pk)
     if examination.replays_wanted_at is None:
@@ -58,10 +56,9 @@ def request_replays(*, experiment_id: int) -> Examination:
 
 
 def outdate(*, experiment: Experiment, replays: bool = True) -> None:
-    """Forget what was computed under other settings or judgments; what is under way loses its claim, and
-    stops.
+    """Drop results for other settings or judgments; work that is under way loses its claim, and stops.
 
-    ``replays``: those too; they know nothing of the budget.
+    ``replays``: drop those too. They do not depend on the budget.
     """
     gone: dict[str, Any] = {"replays": {}, "findings": {}} if replays else {}
     claims.release(Examination.objects.filter(experiment=experiment), forecast={}, simulations={}, **gone)
@@ -70,8 +67,8 @@ def outdate(*, experiment: Experiment, replays: bool = True) -> None:
 def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
     """Do the next piece of work of any experiment; returns whether there was one.
 
-    Work that fails keeps its claim until the deadline. Until then the other experiments have their turn; then
-    it is tried again.
+    Work that fails keeps its claim until the deadline, so that the other experiments have their turn. Then it
+    is tried again.
     """
     for experiment_id in to_examine():
         try:
@@ -85,10 +82,10 @@ def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -
 
 
 def examine(*, experiment_id: int, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
-    """Do one piece of an experiment's work: its forecast, or a turn of its replays. Returns whether there was
-    one that nobody else is at.
+    """Do one piece of an experiment's work: its forecast, or a turn of its replays.
 
-    ``tick`` is called again and again meanwhile; what it raises interrupts the work, which keeps what it has.
+    Returns whether there was any that nobody else was doing. ``tick`` is called again and again meanwhile; an
+    exception from it interrupts the work, which keeps what it has.
     """
     Examination.objects.get_or_create(experiment_id=experiment_id)
     row = Examination.objects.filter(experiment_id=experiment_id)
@@ -138,7 +135,7 @@ def to_examine() -> list[int]:
 
 
 def _may_be_forecast(experiment: Experiment) -> QuerySet[Experiment]:
-    """The experiment, where it runs and its evidence is not stale: a forecast goes on from the peaks."""
+    """The experiment if it runs and its evidence is not stale, since a forecast continues from the peaks."""
     return Experiment.objects.filter(pk=experiment.pk, state=Experiment.State.RUNNING, evidence_stale=False)
 
 
@@ -237,8 +234,9 @@ def _replays(
     mine: QuerySet[Examination],
     keep: Callable[[], None],
 ) -> dict[str, Any]:
-    """A turn of the replays: on from where they got to, or from the start where judgments were taken back
-    meanwhile.
+    """Do a turn of the replays.
+
+    It continues from the last turn, or starts anew if judgments were taken back in between.
     """
     material, so_far = _material(experiment, examination.replays)
     reached = _reached(so_far)
@@ -267,7 +265,7 @@ def _replays(
 
 
 def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material, dict[str, Any]]:
-    """The material, and how far earlier turns have got with it; ``so_far`` as it was stored."""
+    """The material, and the progress of earlier turns; ``so_far`` is that progress as stored."""
     standing = counts.standing_judgments(experiment.pk)
     last = so_far.get("last_judgment") or (standing.order_by("pk").values_list("pk", flat=True).last() or 0)
     judgments = standing.filter(pk__lte=last)

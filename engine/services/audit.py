@@ -67,9 +67,9 @@ def record(
 ) -> AuditEntry:
     """Write an entry, in the caller's transaction.
 
-    ``by``: nobody where LLM-PO itself or a command did it. ``about``: to whom. ``details`` holds what the
-    action's sentence in ``SENTENCES`` names, and anything else worth keeping that JSON can hold; never a
-    person's name, as the entry outlives it.
+    ``by`` is ``None`` if LLM-PO itself or a command acted. ``about`` is the person concerned. ``details``
+    holds what the action's sentence in ``SENTENCES`` names, and anything else worth keeping, as JSON. It
+    never holds a person's name, because entries outlive the account.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def record(
 def record_export(
     *, experiment: Experiment, by: User | None, format: str, filter: Mapping[str, str], usernames: bool
 ) -> AuditEntry:
-    """Write that judgments left the house: in which format, which of them, and whether with user names."""
+    """Write that judgments were exported: the format, the selection, and whether with user names."""
     filter = dict(filter)
     name = filter.pop("annotator", "")
     annotator = User.objects.filter(username=name).first() if name else None
@@ -112,7 +112,7 @@ def record_export(
 
 
 def record_access(*, by: User, about: User) -> AuditEntry:
-    """Write that somebody got all that is stored about a person."""
+    """Write that somebody received all data about a person."""
     return record(
         experiment=None,
         by=by,

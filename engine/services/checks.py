@@ -1,8 +1,8 @@
 """Pairs shown to learn about an annotator: practice, gold items, repeats. They never enter the estimates.
 
-An annotator must not be able to tell a check from a comparison, practice aside. A check therefore does all
-that a comparison does: it is reserved for a while, is handed back, may go to somebody else meanwhile, can be
-taken back.
+Except for practice, an annotator must not be able to tell a check from a comparison. A check therefore goes
+through everything that a comparison does: it is reserved for a while, can be handed back, may then go to
+somebody else, and can be taken back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.services import allowances
 
 @dataclass(frozen=True)
 class Checked:
-    """A check that was answered, and whether this very call answered it."""
+    """An answered check, and whether this very call answered it."""
 
     check: Check
     created: bool
@@ -41,25 +41,25 @@ def are_used(experiment: Experiment) -> bool:
 
 
 def unanswered_checks(*, experiment: Experiment, annotator: User) -> list[Check]:
-    """The checks that this annotator was shown and has not answered, the first one first."""
+    """The checks that this annotator was shown and has not answered, in the order of showing."""
     mine = Check.objects.filter(experiment=experiment, annotator=annotator, choice="")
     return list(mine.order_by("created_at", "pk"))
 
 
 def is_held(check: Check) -> bool:
-    """True if the annotator holds it, as an active lease is held."""
+    """True if the annotator holds it, as they hold an active lease."""
     return check.reserved and check.held_until > clock.now()
 
 
 def renew(check: Check) -> Check | None:
-    """A held check, reserved for longer, with its texts; ``None`` if it was handed back meanwhile."""
+    """Extend the reservation of a check; returns it with its texts, or ``None`` if it was handed back."""
     if not _renewed(Check.objects.filter(pk=check.pk)):
         return None
     return _with_texts().get(pk=check.pk)
 
 
 def renew_checks(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
-    """Keep checks reserved while their page is open, for no longer than a comparison can be held."""
+    """Keep checks reserved while their page is open, for at most as long as a comparison can be held."""
     _renewed(Check.objects.filter(annotator=annotator, token__in=tokens))
 
 
@@ -69,7 +69,7 @@ def _renewed(checks: QuerySet[Check]) -> int:
 
 
 def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> None:
-    """End the reservation of checks whose page was closed: these, or all of the annotator's."""
+    """End the reservation of these checks, or of all of the annotator's, because their page was closed."""
     held = Check.objects.filter(annotator=annotator, choice="", reserved=True)
     if tokens is not None:
         held = held.filter(token__in=tokens)
@@ -77,17 +77,17 @@ def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = Non
 
 
 def expire_checks() -> None:
-    """End the reservations of annotators who went away, in the sweep that ends their leases."""
+    """End the reservations of annotators who left, in the sweep that ends their leases."""
     now = clock.now()
     gone = Check.objects.filter(choice="", reserved=True, expires_at__lt=now)
     gone.update(reserved=False, expires_at=now)
 
 
 def resumable(unanswered: Iterable[Check]) -> Check | None:
-    """The first of these that was handed back and that its annotator may be shown again.
+    """The first of these that was handed back and may be shown to its annotator again.
 
-    As a comparison: not while it would be with somebody else, nor as long after it was held for too long.
-    Practice waits for its annotator.
+    The rules are those of a comparison: not while it would be with somebody else, nor for as long again after
+    it was held for too long. Practice waits for its annotator.
     """
     now = clock.now()
     for check in unanswered:
@@ -113,7 +113,7 @@ def resume(check: Check) -> Check:
 
 
 class _Fate(Enum):
-    """The fate of a comparison that was handed back: ready, somebody else's now, or judged."""
+    """The present state of a comparison that was handed back: ready, with somebody else, or judged."""
 
     FREE = auto()
     TAKEN = auto()
@@ -121,7 +121,7 @@ class _Fate(Enum):
 
 
 def _fate(check: Check) -> _Fate:
-    """The fate, by now, of a comparison in the place of a check that is not reserved any more."""
+    """The state that a comparison would have by now in the place of a check that is no longer reserved."""
     if check.kind == Check.Kind.PRACTICE:
         return _Fate.FREE
     if check.experiment.state == Experiment.State.CONCLUDED:
@@ -130,11 +130,10 @@ def _fate(check: Check) -> _Fate:
 
 
 def _fate_among_others(check: Check, *, since: datetime, own: int) -> _Fate:
-    """The fate of the comparison from when it was ready, with ``own`` answers of this annotator.
+    """The state of the comparison since it was ready, with ``own`` answers of this annotator.
 
-    Annotators are shown the first comparison that is ready. So an annotator who was shown for the first time
-    a pair after the place of the check would have been shown it instead; and a language model would have
-    voted on it.
+    Annotators are shown the first comparison that is ready. So an annotator who then saw a later pair for the
+    first time would have been shown this one instead, and a language model would have voted on it.
     """
     before = Judgment.objects.filter(
         comparison=check.instead_of, created_at__lt=check.created_at, standing=True
@@ -164,8 +163,9 @@ def _fate_among_others(check: Check, *, since: datetime, own: int) -> _Fate:
 
 
 def give_up_handed_back(*, experiment: Experiment) -> None:
-    """End the checks that were handed back before an experiment concluded that is reopened: the comparisons
-    were discarded.
+    """End the checks that were handed back before a conclusion that is now undone by reopening.
+
+    The comparisons that were handed back then were discarded.
     """
     handed_back = Check.objects.filter(experiment=experiment, choice="", reserved=False)
     handed_back.exclude(kind=Check.Kind.PRACTICE).update(choice=Check.LOST, judged_at=clock.now())
@@ -182,17 +182,16 @@ def _with_texts() -> QuerySet[Check]:
 
 
 def _give_up(check: Check) -> None:
-    """End a check that is somebody else's by now: it counts as neither passed nor failed."""
+    """End a check that would be with somebody else by now: it counts as neither passed nor failed."""
     lost = Check.objects.filter(pk=check.pk, choice="", reserved=False)
     lost.update(choice=Check.LOST, judged_at=clock.now())
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Numbers of pairs that an annotator was shown: practice, checks of any kind, and all with the
-    comparisons.
+    """The numbers of pairs that an annotator was shown: practice, checks, and all including comparisons.
 
-    ``handed_back``: whether they ever handed one back, were away for too long, or took an answer back.
+    ``handed_back`` is true if they ever handed one back, were away for too long, or took an answer back.
     """
 
     practice: int
@@ -226,17 +225,17 @@ def seen_by(*, experiment: Experiment, annotator: User) -> Seen:
 
 
 def practice_due(*, experiment: Experiment, annotator: User, seen: Seen) -> Check | None:
-    """The next practice pair, where this annotator has not been through all of them."""
+    """The next practice pair, if this annotator has not finished them."""
     if seen.practice >= experiment.practice:
         return None
     return _gold_check(experiment, annotator, Check.Kind.PRACTICE, seen.pairs)
 
 
 def check_due(*, experiment: Experiment, annotator: User, seen: Seen, instead_of: Comparison) -> Check | None:
-    """The check that is to be shown instead of a comparison, where the annotator's next pair is one.
+    """The check to show instead of a comparison, if the annotator's next pair is a check.
 
-    That depends on the experiment's secret, the annotator, and how many pairs they were shown; at the rates
-    that the experiment sets.
+    That depends on the experiment's secret, the annotator, and the number of pairs that they were shown, at
+    the rates that the experiment sets.
     """
     draw = blinding.check_draw(experiment.secret, annotator.pk, seen.pairs)
     if draw < experiment.gold_rate:
@@ -301,7 +300,7 @@ def _repeat_check(
 def answer_check(
     *, experiment_id: int, token: uuid.UUID, annotator: User, choice: str, comment: str = ""
 ) -> Checked | None:
-    """Record the answer to a check exactly once; ``None`` where the token names no check of this annotator.
+    """Record the answer to a check exactly once; ``None`` if the token is of no check of this annotator.
 
     Raises
     ------
@@ -343,9 +342,9 @@ def answer_check(
 
 @transaction.atomic
 def take_back_check(*, check_id: int) -> Check:
-    """Void the answer to a check and have its pair again, as a judgment that is taken back has.
+    """Void the answer to a check and show its pair again, as for a judgment that is taken back.
 
-    It is not reserved where somebody else would be looking at a comparison in its place now.
+    It is not reserved if somebody else would be looking at a comparison in its place now.
 
     Raises
     ------
@@ -386,12 +385,12 @@ def take_back_check(*, check_id: int) -> Check:
 
 
 def _reservation() -> dict[str, Any]:
-    """Of a check that is shown now."""
+    """The times of a check that is shown now: the end of its reservation, and the latest one."""
     return {"expires_at": _end(), "held_until": clock.now() + allowances.hold()}
 
 
 def expected_choice(check: Check) -> str:
-    """The side that agrees with what is known: the better gold response, or the earlier answer, swapped."""
+    """The correct side: that of the better gold response, or of the earlier answer after the swap."""
     if check.repeated is not None:
         first = check.repeated.choice
         return str(Judgment.Choice.RIGHT if first == Judgment.Choice.LEFT else Judgment.Choice.LEFT)

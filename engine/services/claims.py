@@ -29,22 +29,22 @@ _KEEP_SECONDS = 1.0
 
 
 class StoppedError(Exception):
-    """The worker was told to stop: it gives back what it holds."""
+    """The worker was told to stop. It gives back what it holds."""
 
 
 class ClaimLostError(Exception):
-    """The row was taken by somebody else or given back, or its result is not wanted any more."""
+    """Somebody else has taken the row, it was given back, or its result is no longer wanted."""
 
 
 def free(rows: QuerySet[C]) -> QuerySet[C]:
-    """Those of ``rows`` that may be taken: nobody holds them, or their holder is past the deadline."""
+    """Those of ``rows`` that may be taken: nobody holds them, or their holder has passed the deadline."""
     return rows.filter(Q(claim__isnull=True) | Q(claim_expires_at__lt=clock.now()))
 
 
 def take(
     rows: QuerySet[C], *, seconds: float, by: str = "", joining: uuid.UUID | None = None, **changes: Any
 ) -> uuid.UUID:
-    """Claim those of ``rows`` that are free, in one UPDATE; :func:`held` says which these were.
+    """Claim those of ``rows`` that are free, in one UPDATE; :func:`held` returns which these were.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def held(rows: QuerySet[C], claim: uuid.UUID | None) -> QuerySet[C]:
 
 
 def renew(rows: QuerySet[C], claim: uuid.UUID, *, seconds: float) -> int:
-    """Put the deadline off: the holder is still at work. Returns how many rows the claim still holds."""
+    """Extend the deadline, since the holder is still at work. Returns how many rows the claim still holds."""
     return held(rows, claim).update(claim_expires_at=_deadline(seconds))
 
 
@@ -112,7 +112,7 @@ def keeper(
     tick: Callable[[], None] = lambda: None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Callable[[], None]:
-    """A function for a long computation to call again and again: it renews the claim every second or so.
+    """A function for a long computation to call again and again; it renews the claim every second or so.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""A constant number of statements, for comparisons and checks alike.
+"""Makes comparisons and checks take the same number of database statements.
 
-How long a page takes depends above all on how often it asks the database. Where that number tells a check
-from a comparison, so does a stopwatch.
+The duration of a page depends above all on its number of statements. If that differed, a stopwatch could tell
+a check from a comparison.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class Cost:
 
 @contextmanager
 def same_cost(statements: int) -> Iterator[Cost]:
-    """Fill up what happens within to so many statements. The body may lower ``statements`` where nothing is
-    to hide.
+    """Add statements to those of the body, up to so many.
+
+    The body may lower ``statements`` where there is nothing to hide.
     """
     cost = Cost(statements)
     with connection.execute_wrapper(cost.count):

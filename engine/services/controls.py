@@ -52,7 +52,7 @@ def change_settings(
     delta: float | None = None,
     epsilon: float | None = None,
 ) -> Experiment:
-    """Change what is given of an experiment that has not concluded.
+    """Change some settings of an experiment that has not concluded.
 
     The evidence counts as stale, so that the next decision rests on the new settings alone.
 
@@ -81,7 +81,7 @@ def reopen(
     delta: float | None = None,
     epsilon: float | None = None,
 ) -> Experiment:
-    """Concluded → running, with the settings that are given.
+    """Concluded → running, with these changes of the settings.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def _change(
     if changes:
         outdate(experiment=experiment, replays=changes.keys() != {"budget"})
     if seen and changes.keys() & {"claim", "delta", "epsilon"}:
-        # Peaks that were reached under other settings say nothing about these.
+        # Peaks reached under other settings do not count for these.
         mark_stale(experiment=experiment)
 
 
@@ -168,7 +168,7 @@ def _change(
 def change_display(
     *, experiment_id: int, by: User | None, tags: str | None = None, leaderboard: bool | None = None
 ) -> Experiment:
-    """Change what only lists and annotators' own pages show, in any state. ``None`` leaves a value as it is.
+    """Change what only lists and annotators' own pages show, in any state. ``None`` changes nothing.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def change_display(
 
 
 def _changes(experiment: Experiment, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given values that are others than the experiment's; ``None`` stands for the one it has."""
+    """The given values that differ from the experiment's; ``None`` stands for no change."""
     return {
         name: value
         for name, value in given.items()
@@ -202,7 +202,7 @@ def _changes(experiment: Experiment, given: Mapping[str, Any]) -> dict[str, Any]
 
 
 def said(name: str, value: Any) -> Any:
-    """The value of a setting as the log and the pages say it: a claim by its words."""
+    """The value of a setting as the log and the pages show it: a claim in words."""
     return dict(Experiment.CLAIMS).get(value, value) if name == "claim" else value
 
 
@@ -257,7 +257,7 @@ def unarchive(*, experiment_id: int, by: User | None) -> Experiment:
 def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
     """A new draft with the same description and a new random seed. Its owner is ``by``.
 
-    A language model as a judge is left out where none is set up any more.
+    A language model is dropped as a judge if none is configured any more.
 
     Raises
     ------
@@ -280,5 +280,5 @@ def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
     return cloned
 
 
-# Actions by the names that the page and the API use.
+# The actions, by their names on the page and in the API.
 ACTIONS = {"start": start, "pause": pause, "stop": stop, "archive": archive, "unarchive": unarchive}

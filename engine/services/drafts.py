@@ -1,4 +1,4 @@
-"""Changing a draft, as long as it is one."""
+"""Replaces and deletes drafts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def replace_draft(
 ) -> Experiment:
     """Make a draft what ``spec`` describes; its people and invitations stay.
 
-    ``version``: that of the draft from which the description was made (`specs.version_of`); ``None`` replaces
-    any.
+    ``version`` is that of the draft from which the description was made (`specs.version_of`); ``None``
+    replaces any.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def _replace_draft(
 
 
 def _differences(before: ExperimentSpec, after: ExperimentSpec) -> list[str]:
-    """The parts of a description in which two differ, settings by their own names."""
+    """The names of the parts in which two descriptions differ; each setting is a part."""
     parts = [
         field.name
         for field in fields(ExperimentSpec)
@@ -76,7 +76,7 @@ def _differences(before: ExperimentSpec, after: ExperimentSpec) -> list[str]:
 def delete_draft(*, experiment_id: int, by: User | None) -> None:
     """Delete an experiment in which nothing has happened yet.
 
-    Its log stays, without it. That it was there, and who deleted it, is in the log of the site.
+    Its log stays, without it. The log of the site says that it existed, and who deleted it.
 
     Raises
     ------

@@ -1,6 +1,4 @@
-"""The planner's estimates: asked for by pages, computed by an analysis worker, kept for the next who asks the
-same.
-"""
+"""The planner's estimates: pages ask for them, an analysis worker computes them, and others reuse them."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from engine.models import Estimate, clock
 from engine.services import claims
 
 _KEPT = timedelta(days=30)
-# A page asks every second or two; after it is closed, nobody wants the answer.
+# A page asks every second or two; once it is closed, nobody needs the answer.
 _WANTED = timedelta(seconds=20)
 _RUNS = 60
 # Somebody is looking at the page: fewer simulated experiments, rather than more time than this.
@@ -32,7 +30,7 @@ _PROCESSOR_SECONDS = 25.0
 
 @dataclass(frozen=True)
 class Question:
-    """The settings behind an estimate. Factors and levels go by number: a new name is not a new question."""
+    """The settings behind an estimate. Names of factors and levels are left out: they change nothing."""
 
     space: str
     levels: Sequence[int]
@@ -55,8 +53,9 @@ class Question:
 
 @transaction.atomic
 def ask(*, question: Question) -> Estimate:
-    """The estimate for these settings, as far as it has come. Where it waits, somebody should be woken to
-    compute it.
+    """The estimate for these settings, as far as it has come.
+
+    While it waits, the caller should wake a worker to compute it.
     """
     now = clock.now()
     stored, key = _stored(question)
@@ -68,7 +67,7 @@ def ask(*, question: Question) -> Estimate:
 
 
 def known(question: Question) -> Estimate | None:
-    """The estimate for these settings, where one was asked for and computed; asks for nothing."""
+    """The estimate for these settings if it was computed before; ``None`` otherwise. Asks for nothing."""
     _, key = _stored(question)
     return Estimate.objects.filter(key=key, state=Estimate.State.DONE).first()
 
@@ -80,11 +79,10 @@ def _stored(question: Question) -> tuple[dict[str, Any], str]:
 
 
 def compute_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
-    """Compute the estimate that was asked for last, of those that somebody still waits for; returns whether
-    there was one.
+    """Compute the latest estimate that somebody still waits for; returns whether there was one.
 
-    ``tick`` is called again and again meanwhile; what it raises interrupts the estimate, which keeps what it
-    has.
+    ``tick`` is called again and again meanwhile; an exception from it interrupts the estimate, which keeps
+    what it has.
     """
     wanted = _wanted(Estimate.objects.all())
     while (newest := claims.free(wanted).order_by("-asked_at").first()) is not None:

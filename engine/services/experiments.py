@@ -1,4 +1,4 @@
-"""Making experiments and moving them through their states."""
+"""Creates experiments and moves them through their states."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ _STOPPABLE = {Experiment.State.RUNNING, Experiment.State.PAUSED}
 
 @dataclass(frozen=True)
 class Description:
-    """A description that was checked, and the policies that it amounts to.
+    """A checked description, and the policies that it makes.
 
-    ``pairs``: the counts of each two of them, which are most of the rows that the description needs.
+    ``pairs``: the counts of all pairs of policies, which are most of the rows that the description needs.
     """
 
     spec: ExperimentSpec
@@ -66,10 +66,9 @@ class Description:
 def create_experiment(
     *, spec: ExperimentSpec, by: User | None = None, upload: Upload | None = None
 ) -> Experiment:
-    """Store a draft experiment with its factors, levels, policies, tasks, gold items and ready-made
-    responses.
+    """Store a draft experiment with everything that its description contains.
 
-    ``by``: who makes it, and becomes its owner. ``upload``: the kept file of which it is made.
+    ``by`` makes it, and becomes its owner. ``upload`` is the kept file that it is made from.
 
     Raises
     ------
@@ -98,7 +97,7 @@ def store_experiment(
 
 
 def check_description(spec: ExperimentSpec) -> Description:
-    """Find everything that is wrong with a description but a name that is taken. Writes nothing.
+    """Find everything that is wrong with a description except a name that is taken. Writes nothing.
 
     Returns
     -------
@@ -152,7 +151,7 @@ def check_description(spec: ExperimentSpec) -> Description:
 
 
 def named_twice(factors: Sequence[FactorSpec]) -> tuple[int, str] | None:
-    """The position of the first factor that has the name of an earlier one, and what is wrong."""
+    """The position of the first factor that repeats an earlier one's name, and the error message."""
     names = [factor.name for factor in factors]
     for position, name in enumerate(names):
         if name in names[:position]:
@@ -245,7 +244,7 @@ def _check_types(settings: Mapping[str, Any]) -> None:
 
 
 def _check_texts(spec: ExperimentSpec) -> None:
-    """Refuse tasks and gold items without a text: nobody could judge the answers to them."""
+    """Refuse tasks and gold items without a text: nobody could judge answers to them."""
     for n, task in enumerate(spec.tasks):
         if is_blank(task.prompt):
             raise SpecError(f"Task {n + 1} is empty. Write it or leave it out.", ("tasks", n))
@@ -275,7 +274,7 @@ def _check_tags(tasks: Sequence[TaskSpec]) -> None:
 
 
 def _check_variables(spec: ExperimentSpec) -> None:
-    """Refuse a text of a level that not every task can fill."""
+    """Refuse a level whose text has variables that some task does not fill."""
     for n, task in enumerate(spec.tasks):
         if wrong := next((name for name in task.variables if not variables.NAME.fullmatch(name)), None):
             raise SpecError(
@@ -440,7 +439,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
 
 @transaction.atomic
 def pause(*, experiment_id: int, by: User | None = None) -> Experiment:
-    """Running → paused: nothing more is planned or shown; what is shown already may still be judged.
+    """Running → paused: nothing new is planned or shown; pairs on a screen may still be judged.
 
     Raises
     ------
@@ -480,7 +479,7 @@ def _stop(experiment_id: int, by: User | None) -> Experiment:
 
 
 def stop_on(*, experiment_id: int, claim: str, by: User | None) -> Experiment:
-    """End the experiment on a claim that holds, with the policy that it names as the winner.
+    """End the experiment on a claim that holds; the policy that the claim names is the winner.
 
     Raises
     ------
@@ -548,7 +547,7 @@ def refuse_archived(experiment: Experiment) -> None:
 
 
 def conclude_as(*, experiment: Experiment, observed: Observed) -> None:
-    """Close a locked experiment whose design has stopped, as the design says.
+    """Close a locked experiment whose design has stopped, with that design's result.
 
     Raises
     ------
@@ -577,10 +576,10 @@ def conclude(
     finding: str = "",
     by: User | None = None,
 ) -> None:
-    """Close a locked experiment: nothing waits any longer, what annotators are looking at may be finished.
+    """Close a locked experiment: nothing waits any longer, and pairs on a screen may be finished.
 
-    ``claim``: the one that the winner is certified on. ``finding``: what is claimed, in words. ``by``: the
-    person who stops it, on that claim or without any.
+    ``claim``: the one that certifies the winner. ``finding``: the claim in words. ``by``: the person who
+    stops it, on that claim or without any.
     """
     experiment.state = Experiment.State.CONCLUDED
     experiment.conclusion = conclusion
@@ -615,7 +614,7 @@ def conclude(
 
 
 def renew_secret(*, experiment: Experiment) -> None:
-    """Plan from now on under a new secret: the old one may have been published. It stays in the record."""
+    """Plan under a new secret from now on, as the old one may have been published. The record keeps both."""
     experiment.past_secrets = [
         *experiment.past_secrets,
         {"first": experiment.secret_from, "secret": experiment.secret},

@@ -34,7 +34,7 @@ from engine.services.notifications import unsubscribe
 from engine.services.people import end_invitation, remove_member
 from engine.services.tokens import end_all_tokens
 
-# Rows that go with the account; any other row of ours is a reason to keep the account's.
+# Rows that are deleted with the account; any other row of ours is a reason to keep it.
 _GO_WITH_THE_ACCOUNT = {Membership, Token, Trial, Upload}
 
 
@@ -42,12 +42,11 @@ _GO_WITH_THE_ACCOUNT = {Membership, Token, Trial, Upload}
 def forget_person(
     *, user_id: int, by: User | None, blank_comments: bool = False, delete: bool = False
 ) -> User | None:
-    """Make an account nobody's: its name is a number, it cannot log in, and nothing else is kept about the
-    person.
+    """Make an account anonymous: its name becomes a number, and nobody can log in to it.
 
-    Judgments, flags, checks and log entries stay, and are from now on those of *former-annotator-7*. With
-    ``blank_comments`` what the person wrote goes; with ``delete`` an account to which no such row belongs
-    goes altogether. Returns the account, or nothing where it is gone.
+    Judgments, flags, checks and log entries stay, as those of *former-annotator-7*. Everything else about the
+    person is deleted. With ``blank_comments`` their comments are emptied; with ``delete`` an account to which
+    no such row belongs is deleted altogether. Returns the account, or ``None`` if it was deleted.
 
     Raises
     ------
@@ -97,7 +96,7 @@ def _check(user: User) -> None:
 
 
 def _end_access(user: User, by: User | None, addresses: set[str]) -> None:
-    """End everything by which the person gets in, or is told of something."""
+    """End everything that lets the person in or sends them news."""
     end_all_tokens(user=user, by=by, because="The person was forgotten.")
     Token.objects.filter(user=user).update(name="", hint="")
     for member in Membership.objects.filter(user=user).select_related("experiment"):
@@ -118,7 +117,7 @@ def _end_access(user: User, by: User | None, addresses: set[str]) -> None:
 
 
 def _has_left_a_trace(user: User) -> bool:
-    """True if any row of ours besides those that go with the account refers to it."""
+    """True if any row of ours refers to it, besides those that are deleted with the account."""
     for relation in User._meta.related_objects:
         model: Any = relation.related_model
         if model._meta.app_label != "engine" or model in _GO_WITH_THE_ACCOUNT or relation.many_to_many:
@@ -152,7 +151,7 @@ def _forget_outside_of_the_engine(user: User, names: set[str], *, now: str) -> N
 
 
 def _rename_in_admin_log(names: set[str], now: str) -> None:
-    """An entry says what its row was called then: of a member the user name, of an address the address."""
+    """Rename the person in entries of the admin site's log, which quote user names and e-mail addresses."""
     # The longest first: an address may begin with the name.
     written = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     whole = re.compile(rf"(?<![\w.@+-])(?:{written})(?![\w.@+-])", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Handing waiting responses to workers and taking the texts back."""
+"""Hands waiting responses to workers and stores their texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.services.judging import settle_texts
 
 @dataclass(frozen=True)
 class Claim:
-    """A batch that one worker is writing. Its token guards every later change of these rows."""
+    """A batch that one worker is writing. Every later change of its rows names the token."""
 
     token: uuid.UUID
     responses: Sequence[Response]
@@ -64,12 +64,12 @@ def claim_responses(
 ) -> Claim:
     """Take up to ``limit`` waiting responses; no other worker gets the same ones.
 
-    Experiments share alike, and within one the oldest come first. ``joining`` adds to a claim that is being
-    written. Of the ``offer`` limits the responses to those that the worker serves; without one it takes all.
+    Experiments get equal shares, and within one the oldest come first. ``joining`` adds to a claim that is
+    being written. ``offer`` limits the responses to those that the worker serves; ``None`` is no limit.
 
-    A response whose batch came to a sudden end may be what ended it. Such suspects are tried anew in smaller
-    batches, for the last time one by one, and join no others: so one poisoned response cannot take its
-    company along.
+    A response whose batch ended suddenly may have caused that. Such suspects are tried again in smaller
+    batches, the last time one by one, and they join no others: one poisoned response cannot take other
+    responses down with it.
     """
     waiting = Response.objects.filter(state=Response.State.WAITING)
     if offer is not None:
@@ -118,13 +118,13 @@ def _lock_shares(waiting: QuerySet[Response], limit: int) -> list[int]:
         # By policies rather than through a join: the lock is meant for the responses alone.
         ids += _lock_oldest(waiting.filter(policy_id__in=policies[experiment_id]), share)
     if len(ids) < min(limit, sum(queued.values())):
-        # Another worker was faster with some; what it left is anybody's.
+        # Another worker may have taken some of them; the rest stay in the queue.
         ids += _lock_oldest(waiting.exclude(pk__in=ids), limit - len(ids))
     return ids
 
 
 def fair_shares(queued: Mapping[int, int], limit: int) -> dict[int, int]:
-    """Share ``limit`` places out alike; what one does not need goes to the others."""
+    """Divide ``limit`` places equally; the places that one does not need go to the others."""
     shares: dict[int, int] = {}
     for n_left, key in zip(range(len(queued), 0, -1), sorted(queued, key=queued.__getitem__), strict=True):
         shares[key] = min(queued[key], math.ceil((limit - sum(shares.values())) / n_left))
@@ -133,7 +133,7 @@ def fair_shares(queued: Mapping[int, int], limit: int) -> dict[int, int]:
 
 @transaction.atomic
 def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) -> set[int]:
-    """Store what a batch has finished so far, and renew the claim on the rest.
+    """Store the finished part of a batch, and renew the claim on the rest.
 
     An outcome whose claim was lost meanwhile (it expired and somebody else took the response) is dropped.
 
@@ -168,9 +168,7 @@ _WRITTEN_FIELDS = ["digest", *(field.name for field in fields(Written) if field.
 
 
 def _store_written(written: Sequence[Written]) -> None:
-    """One prepared statement for all of them, whose rows are locked: as UPDATEs of the ORM they take ten
-    times as long.
-    """
+    """Store texts in locked rows by one prepared statement; the ORM's UPDATEs take ten times as long."""
     constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": clock.now()}
     meta = Response._meta
     by_name = {field.name: field for field in meta.concrete_fields}
@@ -191,11 +189,10 @@ def _store_written(written: Sequence[Written]) -> None:
 
 @transaction.atomic
 def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> set[int]:
-    """Give back what a batch did not finish; a response that has used up its attempts fails.
+    """Put back what a batch did not finish; a response that has used up its attempts fails.
 
-    ``blameless``: the worker was stopped or the backend is out of order, which no response can help: the
-    attempt does not count. Otherwise each of them may be what broke the batch, and is under suspicion from
-    now on.
+    ``blameless``: the worker was stopped or the backend is out of order, so the attempt does not count.
+    Otherwise any of them may have broken the batch, and all are suspects from now on.
     """
     unfinished = claims.held(Response.objects.filter(state=Response.State.GENERATING), claim)
     return _give_back(unfinished, reason, blameless=blameless)
@@ -203,7 +200,7 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> 
 
 @transaction.atomic
 def expire_claims() -> set[int]:
-    """Give back what workers that died were writing."""
+    """Put back into the queue what dead workers were writing."""
     expired = claims.expired(Response.objects.filter(state=Response.State.GENERATING))
     return _give_back(expired, "The worker that was writing it disappeared.", blameless=False)
 
@@ -213,7 +210,7 @@ def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set
     if not response_ids:
         return set()
     comparisons = _lock_comparisons(response_ids)
-    # Looked at again under the locks: a slow worker may have stored some and renewed its claim meanwhile.
+    # Read again under the locks: a slow worker may have stored some and renewed its claim meanwhile.
     rows = lost.filter(pk__in=response_ids)
     if blameless:
         rows.update(attempts=F("attempts") - 1)
@@ -239,7 +236,7 @@ def _lock_comparisons(response_ids: Iterable[int]) -> list[Comparison]:
 
 
 def _halves(comparisons: Sequence[Comparison]) -> set[int]:
-    """The responses that these comparisons wait for: no other one is worth writing again."""
+    """The responses that these comparisons wait for. No other one is worth writing again."""
     return {pk for c in comparisons for pk in (c.response_i_id, c.response_j_id)}
 
 
@@ -265,7 +262,7 @@ def _settle(comparisons: Sequence[Comparison]) -> set[int]:
 
 @transaction.atomic
 def settle_shared(*, experiment_id: int) -> None:
-    """Settle comparisons that were planned on a response while that response was finished."""
+    """Settle comparisons that were planned on a response while it was being finished."""
     unsettled = [Response.State.WAITING, Response.State.GENERATING]
     late = (
         Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.PLANNED)

@@ -1,4 +1,4 @@
-"""Exported judgments on their way back in: every row is checked before the transaction that stores them."""
+"""Checks every row of exported judgments before the transaction that imports them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _SMALL = {"skips": 32_767, "plan_number": 2**30} | {
 
 
 def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
-    """The rows, all of which fit the experiment. Writes nothing.
+    """The rows, which all fit the experiment. Writes nothing.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def uuid_of(row: Row) -> UUID | None:
 
 
 class _Checker:
-    """The facts about each comparison and response in the rows so far."""
+    """The facts from the rows so far about each comparison and response."""
 
     def __init__(self, description: Description) -> None:
         self._labels = {code_of(index) for index in range(len(description.policies))}
@@ -184,7 +184,7 @@ class _Checker:
         self._check_identity(row)
 
     def _check_identity(self, row: Row) -> None:
-        """The same number must mean the same comparison or response in every row."""
+        """Check that a number means the same comparison or response in every row."""
         pair = (
             row["policy_i"],
             row["policy_j"],
@@ -231,7 +231,7 @@ class _Checker:
             )
 
     def _check_once(self, comparison_id: int, annotator: str) -> None:
-        """One person's judgment of a comparison stands once."""
+        """Check that only one judgment of a comparison by one person stands."""
         if (comparison_id, annotator) in self._standing:
             raise ValueError(
                 f"{limits.shown(annotator)} has two judgments of comparison {comparison_id} that both stand."
@@ -240,7 +240,7 @@ class _Checker:
 
 
 def _check_outcome(row: Row) -> None:
-    """The outcome is what the choice says; one of the two was edited where it is not."""
+    """Check that the outcome follows from the choice; otherwise one of the two was edited."""
     if row["choice"] in {Judgment.Choice.LEFT, Judgment.Choice.RIGHT}:
         chose_left = row["choice"] == Judgment.Choice.LEFT
         expected = float(chose_left == (row["left_policy"] == row["policy_i"]))

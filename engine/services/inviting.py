@@ -46,7 +46,7 @@ def day_in_words(moment: datetime) -> str:
 
 
 def message(invitation: Invitation) -> str:
-    """The text that comes before the link, in an e-mail or in a message that somebody sends by hand."""
+    """The text before the link, in an e-mail or in a message that somebody sends by hand."""
     experiment = invitation.experiment
     plea = _PLEAS.get(Membership.Role(invitation.role), _OTHER_PLEA)
     said = plea.format(name=experiment.name, question=experiment.question)
@@ -93,7 +93,7 @@ def invite_by_mail(
 
 @transaction.atomic
 def resend(*, invitation_id: int, by: User) -> Invitation:
-    """Send an invitation's link again; the link and its end stay as they are.
+    """Send an invitation's link again; the link and its expiry do not change.
 
     Raises
     ------

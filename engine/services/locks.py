@@ -10,7 +10,7 @@ from engine.models import Experiment
 
 
 def locked_experiment(experiment_id: int) -> Experiment:
-    """The experiment, which nobody else changes until the caller's transaction ends."""
+    """The experiment, locked: nobody else changes it until the caller's transaction ends."""
     return Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
 
 

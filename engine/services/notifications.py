@@ -1,8 +1,7 @@
-"""News of experiments: who wants them, and the outbox from which they are sent.
+"""News of experiments: their subscribers, and the outbox from which they are sent.
 
-A message is written in the same transaction as its event: both exist or neither.
-It is sent afterwards, at least once: if a worker dies after sending, the next one sends it again under the
-same number.
+A message is written in the same transaction as its event: both exist or neither. It is sent afterwards, at
+least once: if a worker dies after sending it, the next one sends it again under the same number.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from engine.services.locks import locked_experiment
 MOST_SUBSCRIPTIONS = 20
 TEST = "test"
 RECOVERED = "recovered"
-# Shorter trouble gets no message.
+# Shorter problems get no message.
 _GRACE = {Alarm.Kind.UNHEALTHY: timedelta(minutes=1), Alarm.Kind.STALLED: timedelta(0)}
 _RETRY_SECONDS = (30, 120, 480, 1800, 7200, 21600)
-# A message being sent is nobody else's for so long: longer than any server is waited for.
+# A message that is being sent is reserved for this long: longer than the wait for any server.
 _CLAIM_SECONDS = 120.0
 # Characters.
 _LONGEST_SUBJECT = 300
@@ -49,7 +48,7 @@ def subscribe(
 ) -> Subscription:
     """Send news of these events to an address. A webhook gets a secret of its own.
 
-    The log says the host only: viewers read it, and the URL of many a webhook is a password.
+    The log names only the host: viewers read it, and the URL of many a webhook is as good as a password.
 
     Raises
     ------
@@ -91,7 +90,7 @@ def subscribe(
 
 @transaction.atomic
 def unsubscribe(*, subscription: Subscription, by: User | None) -> None:
-    """Send nothing there any more; waiting messages are dropped, too."""
+    """Send nothing more to this address; waiting messages are dropped too."""
     record(
         experiment=subscription.experiment,
         by=by,
@@ -103,7 +102,7 @@ def unsubscribe(*, subscription: Subscription, by: User | None) -> None:
 
 @transaction.atomic
 def end_subscriptions_without_rights(*, user: User, by: User | None) -> None:
-    """Send no more news to the addresses that a user gave for experiments which they may no longer run."""
+    """End a user's subscriptions to experiments that they may no longer run."""
     theirs = Subscription.objects.filter(created_by=user).select_related("experiment")
     if user.is_active:
         theirs = theirs.exclude(experiment__in=people.experiments_to_run(user))
@@ -115,9 +114,9 @@ def end_subscriptions_without_rights(*, user: User, by: User | None) -> None:
 
 
 def announce(*, experiment: Experiment, event: str, key: str, subject: str, text: str) -> None:
-    """Write a message to everybody who wants to know of this event, in the caller's transaction.
+    """Write a message to every subscriber of this event, in the caller's transaction.
 
-    The same ``key`` again is no second message. A long ``subject`` is cut.
+    A second message with the same ``key`` is not written. A long ``subject`` is cut.
     """
     wanted = Subscription.Event.UNHEALTHY if event == RECOVERED else event
     Notification.objects.bulk_create(
@@ -133,7 +132,7 @@ def announce(*, experiment: Experiment, event: str, key: str, subject: str, text
 
 
 def announce_conclusion(*, experiment: Experiment, comparisons: int) -> None:
-    """Tell that a concluded experiment has concluded, and how."""
+    """Announce that an experiment has concluded, and its result."""
     conclusion = experiment.get_conclusion_display()
     outcome = f"{conclusion}: {winner_name(experiment)}" if experiment.winner else conclusion
     if experiment.certified_claim:
@@ -149,7 +148,7 @@ def announce_conclusion(*, experiment: Experiment, comparisons: int) -> None:
 
 @transaction.atomic
 def send_test(*, subscription: Subscription) -> Notification:
-    """A message that only says that messages arrive.
+    """Send a message that only says that messages arrive.
 
     Raises
     ------
@@ -215,7 +214,7 @@ def _end_alarm(experiment: Experiment, kind: Alarm.Kind) -> None:
 
 
 def claim_due() -> Notification | None:
-    """The next message to send, which is nobody else's for a while."""
+    """The next message to send, reserved for this caller for a while."""
     while (next_due := _due().order_by("due_at", "pk").first()) is not None:
         row = Notification.objects.filter(pk=next_due.pk)
         claim = claims.take(
@@ -232,13 +231,14 @@ def claim_due() -> Notification | None:
 
 
 def mark_sent(*, notification: Notification) -> None:
-    """End a claimed notification: its recipient has it."""
+    """End a claimed message: it was delivered."""
     claims.release(_claimed(notification), state=Notification.State.SENT, sent_at=clock.now(), error="")
 
 
 def mark_unsent(*, notification: Notification, error: str, final: bool = False) -> None:
-    """Try again later, longer each time; not any more after the last time, or where it would never do
-    (``final``).
+    """Try again later, after a longer wait each time.
+
+    It is given up after the last attempt, or at once if the failure is ``final``.
     """
     unsent = _claimed(notification)
     if final or notification.attempts > len(_RETRY_SECONDS):
@@ -249,7 +249,7 @@ def mark_unsent(*, notification: Notification, error: str, final: bool = False) 
 
 
 def has_due() -> bool:
-    """True if a notification waits that may be sent now."""
+    """True if some message may be sent now."""
     return _due().exists()
 
 

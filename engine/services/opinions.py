@@ -1,4 +1,4 @@
-"""A language model's opinions: asked for, claimed, stored; and, once an admin has let it, its votes."""
+"""A language model's opinions: asks for them, claims them, stores them, and turns them into votes."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ MOST_FAILURES = 5
 def change_llm_judge(
     *, experiment_id: int, stage: str, rubric: str, budget: int, by: User | None = None
 ) -> Experiment:
-    """Let a language model say nothing, give opinions that do not count, or vote.
+    """Set the role of a language model: to say nothing, to give opinions that do not count, or to vote.
 
     It may vote once people and this very judge (this model, with this rubric) have judged enough of the same
-    comparisons. A later change of the judge ends its votes, until its agreement is measured and accepted
-    again. A model that was halted is asked again: this is the only way to resume it.
+    comparisons. A later change of the judge ends its votes until its agreement is measured and accepted
+    again. A halted model is asked again; this is the only way to resume it.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def change_llm_judge(
         agreed = f"It had given the same answer as people to {same} of {known}."
     experiment.llm_judge = stage
     if experiment.llm_halted:
-        # Attempts that were spent while it was out of order say nothing about these comparisons.
+        # Attempts while the model was out of order do not count against these comparisons.
         Opinion.objects.filter(comparison__experiment=experiment, state=Opinion.State.WAITING).update(
             attempts=0
         )
@@ -103,7 +103,7 @@ def change_llm_judge(
 def ask_opinions(*, experiment_id: int, most: int) -> int:
     """Queue up to ``most`` comparisons for the language model; returns how many.
 
-    Never beyond the experiment's budget, even with concurrent callers. Failed opinions do not use it.
+    Never exceeds the experiment's budget, even with concurrent callers. Failed opinions do not use it.
     """
     experiment = (
         experiments_with_opinions()
@@ -128,7 +128,7 @@ def ask_opinions(*, experiment_id: int, most: int) -> int:
 
 @dataclass(frozen=True)
 class Claim:
-    """Opinions that one worker is asking for. Its token guards every later change of these rows."""
+    """Opinions that one worker is asking for. Every later change of their rows names the token."""
 
     token: uuid.UUID
     opinions: Sequence[Opinion]
@@ -136,9 +136,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Asked:
-    """The result of asking twice: both verdicts with reasons, or a failure and if it may be retried.
+    """The result of asking twice: both verdicts with reasons, or a failure and whether it may be retried.
 
-    ``outdated``: it was not asked at all, since the judge has changed; no failure of the model.
+    ``outdated``: it was not asked at all, because the judge has changed; the model did not fail.
     """
 
     opinion_id: int
@@ -154,8 +154,9 @@ class Asked:
 
 @transaction.atomic
 def claim_opinions(*, worker: str, limit: int) -> Claim:
-    """Take up to ``limit`` waiting opinions of experiments that still want them; no other worker gets the
-    same ones.
+    """Take up to ``limit`` waiting opinions; no other worker gets the same ones.
+
+    Experiments that want none any more are left out.
     """
     waiting = Opinion.objects.filter(
         state=Opinion.State.WAITING, comparison__experiment__in=experiments_with_opinions()
@@ -180,13 +181,13 @@ def claim_opinions(*, worker: str, limit: int) -> Claim:
 
 
 def renew_claim(*, claim: uuid.UUID) -> None:
-    """Say that the rest of a batch is still being asked for."""
+    """Extend the claim on the rest of a batch, which is still being asked for."""
     claims.renew(_being_asked(), claim, seconds=settings.CLAIM_SECONDS)
 
 
 @transaction.atomic
 def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str) -> bool:
-    """Store what came of one opinion; ``False`` where its claim was lost meanwhile, and it is dropped.
+    """Store the result of one opinion; ``False`` if its claim was lost meanwhile, and it is dropped.
 
     A run of failed opinions halts the language model in the experiment.
     """
@@ -222,7 +223,7 @@ def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str) -> bool:
 
 @transaction.atomic
 def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool) -> None:
-    """Give back what a batch did not finish.
+    """Put back what a batch did not finish.
 
     ``blameless``: the worker was stopped or the backend is out of order, so the attempt does not count.
     """
@@ -234,7 +235,7 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool) -> None:
 
 @transaction.atomic
 def expire_opinions() -> None:
-    """Give back what workers that died were asking for."""
+    """Put back into the queue what dead workers were asking for."""
     _give_back(claims.expired(_being_asked()), "The worker that was asking for it disappeared.")
 
 
@@ -293,9 +294,7 @@ def cast_votes(*, experiment_id: int) -> int:
 
 @transaction.atomic
 def _cast_vote(opinion_id: int) -> Judgment | None:
-    """One opinion's judgment; ``None`` where it may not be cast any more: somebody was faster, or things
-    changed.
-    """
+    """The judgment from one opinion; ``None`` if it may no longer vote or somebody was faster."""
     opinion = Opinion.objects.get(pk=opinion_id)
     comparison = (
         Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
@@ -303,7 +302,7 @@ def _cast_vote(opinion_id: int) -> Judgment | None:
         .filter(pk=opinion.comparison_id)
         .first()
     )
-    # Looked at again under the lock that every click takes too.
+    # Read again under the lock that every click takes too.
     if comparison is None or not votes_to_cast(comparison.experiment).filter(pk=opinion_id).exists():
         return None
     opinion.judgment = record_judgment(

@@ -41,7 +41,7 @@ from engine.services.tokens import end_all_tokens, end_tokens_without_rights
 def create_invitation(
     *, experiment: Experiment, by: User, role: str, most_uses: int, valid_days: int
 ) -> tuple[Invitation, str]:
-    """Make a link that lets up to ``most_uses`` people in; returns its secret too, which is not stored.
+    """Make a link that lets up to ``most_uses`` people in; also returns its secret, which is not stored.
 
     Raises
     ------
@@ -67,10 +67,9 @@ def make_invitation(
     secret: str,
     **mailed: str,
 ) -> Invitation:
-    """Make an invitation whose link has this secret, in the caller's transaction; holds the experiment's
-    lock until its end.
+    """Make an invitation whose link has this secret; locks the experiment until the transaction ends.
 
-    ``mailed``: the address and the key of one that is sent by e-mail. Raises as :func:`create_invitation`.
+    ``mailed``: the address and the key of one that is sent by e-mail. Raises like :func:`create_invitation`.
     """
     limit = Invitation.LIMITS[Membership.Role(role)]
     if not (1 <= most_uses <= limit.uses and 1 <= valid_days <= limit.days):
@@ -104,7 +103,7 @@ def make_invitation(
 
 @transaction.atomic
 def end_invitation(*, invitation_id: int, by: User | None) -> Invitation:
-    """Let nobody in by this link any more. Ending it twice is ending it once."""
+    """Make a link useless. Ending it twice is ending it once."""
     invitation = Invitation.objects.select_for_update(no_key=True, of=("self",)).get(pk=invitation_id)
     if invitation.ended_at is None:
         _end(invitation, by=by)
@@ -112,7 +111,7 @@ def end_invitation(*, invitation_id: int, by: User | None) -> Invitation:
 
 
 def find_invitation(*, secret: str) -> Invitation | None:
-    """The invitation behind a link, whether it is still good or not."""
+    """The invitation behind a link, whether it is still valid or not."""
     return Invitation.objects.filter(hash=hashed(secret)).first()
 
 
@@ -152,7 +151,7 @@ def _invitation(invitation_id: int | None) -> Invitation | None:
 
 
 def membership_from(*, invitation_id: int | None, user: User) -> Membership | None:
-    """The membership that this invitation leads to, where the user has it already."""
+    """The membership that this invitation leads to, if the user has it already."""
     invitation = _invitation(invitation_id)
     if invitation is None:
         return None
@@ -170,7 +169,7 @@ def accept_invitation(*, invitation_id: int | None, user: User) -> Membership:
     InvitationError
         See :func:`open_invitation`.
     """
-    # Removals wait here or are waited for; so do two people who come for the last use.
+    # Serializes this with removals, and with a second person who wants the last use.
     Experiment.objects.select_for_update(no_key=True).filter(invitations=invitation_id).first()
     Invitation.objects.select_for_update(no_key=True).filter(pk__in=[invitation_id]).first()
     if (member := membership_from(invitation_id=invitation_id, user=user)) is not None:
@@ -228,7 +227,7 @@ def add_member(*, experiment: Experiment, user: User, role: str, by: User) -> Me
 
 @transaction.atomic
 def begin_to_judge(*, experiment_id: int, by: User) -> None:
-    """Make an owner an annotator, too, so that all rules for people with two roles hold for them.
+    """Make an owner an annotator too, so that all rules for people with two roles apply to them.
 
     Raises
     ------
@@ -287,7 +286,9 @@ def change_role(*, membership_id: int, by: User, role: str) -> int:
 
 @transaction.atomic
 def remove_member(*, membership_id: int, by: User | None) -> int:
-    """Take a role away from somebody; returns how many open invitations ended with it. Their judgments stay.
+    """Take a role away from somebody; their judgments stay.
+
+    Returns how many open invitations ended with it.
 
     Raises
     ------
@@ -310,10 +311,9 @@ def remove_member(*, membership_id: int, by: User | None) -> int:
 
 @transaction.atomic
 def settle_account(*, user: User) -> None:
-    """End the tokens of an account that was deactivated or is no superuser's any more, and links as on a
-    removal.
+    """End the tokens and links of an account that was deactivated or is no longer a superuser's.
 
-    A deactivation ends the sessions too: if the account is opened again, its owner signs in anew.
+    A deactivation ends the sessions too: if the account is opened again, its owner has to sign in anew.
     """
     if not user.is_active:
         end_sessions(user=user)
@@ -326,7 +326,7 @@ def settle_account(*, user: User) -> None:
 
 
 def _locked_account(user: User) -> User:
-    """The account as it is once nobody changes it: it may have been deactivated in the meantime."""
+    """The account, locked and read again: it may have been deactivated in the meantime."""
     return User.objects.select_for_update(no_key=True).get(pk=user.pk)
 
 
@@ -350,7 +350,7 @@ def _keep_an_owner(member: Membership) -> None:
 
 
 def _return_pairs(member: Membership, role: str) -> None:
-    """Return the pairs of a person who no longer annotates."""
+    """Return the pairs of a person who is no longer an annotator."""
     if role != Membership.Role.ANNOTATOR:
         return
     leases = Lease.objects.filter(comparison__experiment=member.experiment, state=Lease.State.ACTIVE)
@@ -365,7 +365,7 @@ def _return_pairs(member: Membership, role: str) -> None:
 
 
 def _settle_loss(member: Membership, lost: str, *, by: User | None) -> int:
-    """End what rested on a lost role; a role that the new one includes is not lost."""
+    """End what depended on a lost role; a role that the new one includes is not lost."""
     user, experiment = member.user, member.experiment
     # Superusers have the rights of all roles. Yet one who judged must not look at the pairs and come back.
     if lost != Membership.Role.ANNOTATOR and lost in people.held_roles(user, experiment.pk):
@@ -389,9 +389,9 @@ def _open_links_of(user: User) -> QuerySet[Invitation]:
 
 
 def _end_links(user: User, experiment_id: int, *, by: User | None) -> int:
-    """End links that the user could no longer make, and those they used for a role that they lost.
+    """End links that the user could no longer make, and those by which they got a role that they lost.
 
-    The second kind, too, or the person could join again by a new account.
+    Without the second kind, the person could join again with a new account.
     """
     held = people.held_roles(user, experiment_id)
     may_give = people.roles_to_give(user, experiment_id)

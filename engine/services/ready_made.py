@@ -1,4 +1,4 @@
-"""Responses that were written elsewhere: what an experiment on them needs, and storing them."""
+"""Responses that were written elsewhere: checks that an experiment can use them, and stores them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.models import Experiment, Factor, Policy, Response, Task, clock
 
 
 def check_ready_made(spec: ExperimentSpec) -> None:
-    """Refuse what could not be planned: every two policies need a task to which both have a response.
+    """Check that every two policies have a task to which both have a response.
 
     Raises
     ------

@@ -66,16 +66,16 @@ def import_experiment(
 ) -> Experiment:
     """Make the experiment of ``spec`` and give it the judgments of an export, in their order.
 
-    It concludes if they decide it, and is paused otherwise, to go on from there.
+    It concludes if they decide it. Otherwise it is paused, and can be continued.
 
-    ``by``: who is to own it. ``people``: accounts by their names in the export, which are pseudonyms or user
-    names; everybody else is made anew as a user who cannot log in.
+    ``by`` becomes its owner. ``people``: accounts by their names in the export, which are pseudonyms or user
+    names; everybody else becomes a new user who cannot log in.
 
     ``secrets``: those that were published of the exported experiment. They stay with the record, so that its
-    sides can still be verified; what is planned from here on has a secret of its own.
+    sides can still be verified; whatever is planned from here on has a secret of its own.
 
-    Reading, checking, replaying and making the rows' values take nearly all of the time and come before the
-    transaction: SQLite has one writer, and clicks wait for it.
+    Reading, checking, replaying and making the rows' values take nearly all of the time. They come before the
+    transaction, because SQLite has one writer and clicks wait for it.
 
     Raises
     ------
@@ -105,9 +105,9 @@ def import_experiment(
 
 @dataclass(frozen=True)
 class _Ready:
-    """The rows to store. People, policies, tasks and earlier rows are numbers in it until they have keys.
+    """The rows to store. In them, people, policies, tasks and earlier rows are numbers until they have keys.
 
-    ``responses``: empty where the experiment's description brings them along, by whose numbers they go then.
+    ``responses`` is empty if the experiment's description contains them; then their numbers in it are used.
     """
 
     names: Sequence[str]

@@ -16,9 +16,9 @@ from engine.services.audit import record
 
 @transaction.atomic
 def share_report(*, experiment: Experiment, by: User, valid_days: int | None) -> tuple[ReportLink, str]:
-    """Make a link to the report; returns its secret too, which is not stored.
+    """Make a link to the report; also returns its secret, which is not stored.
 
-    ``valid_days``: ``None`` for a link that works until somebody ends it.
+    ``valid_days`` is ``None`` for a link that works until somebody ends it.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def share_report(*, experiment: Experiment, by: User, valid_days: int | None) ->
 
 @transaction.atomic
 def end_report_link(*, link_id: int, by: User) -> None:
-    """Show the report to nobody by this link any more. Ending it twice is ending it once."""
+    """Make a link to the report useless. Ending it twice is ending it once."""
     link = ReportLink.objects.select_for_update(no_key=True, of=("self",)).get(pk=link_id)
     if link.ended_at is None:
         _end(link, by=by)
@@ -59,7 +59,10 @@ def end_report_link(*, link_id: int, by: User) -> None:
 
 @transaction.atomic
 def end_links_without_rights(*, user: User, by: User | None) -> None:
-    """End the links of a user who may no longer run their experiments. A role that comes back opens none."""
+    """End a user's links to reports of experiments that they may no longer run.
+
+    If they get the role back, the links stay ended.
+    """
     links = people.open_report_links().filter(created_by=user)
     if user.is_active:
         links = links.exclude(experiment__in=people.experiments_to_run(user))
@@ -80,9 +83,9 @@ def _end(link: ReportLink, *, by: User | None, about: User | None = None) -> Non
 
 
 def reported_experiment(*, secret: str) -> Experiment | None:
-    """The experiment whose report this link shows; ``None`` for one that never was, has ended or expired.
+    """The experiment whose report this link shows; ``None`` if it is unknown, has ended or has expired.
 
-    It ends too when the person who made it may no longer run the experiment.
+    A link also stops working when the person who made it may no longer run the experiment.
     """
     link = people.open_report_links().filter(hash=hashed(secret)).select_related("experiment").first()
     if link is None or not link.created_by.is_active:

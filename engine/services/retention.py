@@ -15,10 +15,10 @@ from engine.models import Invitation, Notification, ReportLink, Token, Trial, Up
 
 
 def forget_old() -> dict[str, int]:
-    """Delete what is older than the settings ``KEEP_…_DAYS`` allow; returns how many rows of each kind went.
+    """Delete what is older than the settings ``KEEP_…_DAYS`` allow; returns the numbers of rows by kind.
 
-    The log of experiments stays: it is part of the record, and names people by their accounts only, which can
-    be forgotten.
+    The log of experiments stays: it is part of the record. It names people by their accounts only, and those
+    can be forgotten.
     """
     ended = _days_ago(settings.KEEP_ENDED_DAYS)
     messages = _days_ago(settings.KEEP_NOTIFICATIONS_DAYS)

@@ -1,4 +1,4 @@
-"""An editor's corrections of judgments: restore a voided one, void all judgments of one annotator."""
+"""An editor's corrections of judgments: voids and restores single ones, or voids all of one annotator's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _WHY_NOT = {
 
 @transaction.atomic
 def settle_remarks(*, comparison_id: int, by: User, until: datetime) -> bool:
-    """Mark the flags and comments on a comparison as done, up to this time; False where they were already."""
+    """Mark the flags and comments on a comparison, up to this time, as done; ``False`` if they were."""
     comparison = Comparison.objects.select_for_update(no_key=True).get(pk=comparison_id)
     # What is said from now on has not been read yet.
     until = min(until, clock.now())
@@ -63,8 +63,9 @@ def settle_remarks(*, comparison_id: int, by: User, until: datetime) -> bool:
 
 @transaction.atomic
 def void_one(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
-    """Void somebody's judgment. Annotators who take back their own leave no entry in the log, as there are
-    many.
+    """Void somebody's judgment, and record it in the log.
+
+    Annotators who take back their own judgments leave no entry, as there are many.
 
     Raises
     ------
@@ -87,7 +88,7 @@ def void_one(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
 
 @transaction.atomic
 def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
-    """Bring a voided judgment back by a new one that copies it and names it.
+    """Bring a voided judgment back by a new one that copies it and refers to it.
 
     It counts from now on, after the judgments made in the meantime.
 
@@ -150,8 +151,9 @@ def _refusal(experiment: Experiment, comparison: Comparison, voided: Judgment) -
 
 @transaction.atomic
 def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str) -> int:
-    """Take back everything that an annotator has judged in an experiment, all of it or none; returns how
-    many.
+    """Void everything that an annotator has judged in an experiment; returns how many judgments those are.
+
+    It voids all of them or none.
 
     Raises
     ------
@@ -168,7 +170,7 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
         .select_for_update(no_key=True)
         .order_by("pk")
     )
-    # Looked at again under the locks: the annotator may have taken one back meanwhile.
+    # Read again under the locks: the annotator may have taken one back meanwhile.
     judgments = list(theirs.filter(comparison__in=comparisons))
     write_voids(judgments=judgments, by=by, reason=reason)
     voided_in = {judgment.comparison_id for judgment in judgments}

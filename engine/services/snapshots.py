@@ -1,4 +1,4 @@
-"""Writing down what the engine knows after some number of comparisons."""
+"""Stores the state of the evidence after some number of comparisons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from engine.selectors.designs import Observed
 
 
 def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
-    """Add a point to the evidence race, in the caller's transaction; the evidence is not stale any more."""
+    """Add a point to the evidence race, in the caller's transaction. The evidence is then up to date."""
     if experiment.evidence_stale:
         experiment.evidence_stale = False
         experiment.save(update_fields=["evidence_stale"])

@@ -1,4 +1,4 @@
-"""API tokens. They are random enough for a plain hash; each is shown once, to its maker."""
+"""API tokens. They are random enough for a plain hash, and each is shown once, to the person who made it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_token(
     scopes: Collection[str] = (Token.Scope.READ,),
     experiment: Experiment | None = None,
 ) -> tuple[Token, str]:
-    """A new token and its secret, which is nowhere to be had again.
+    """A new token and its secret, which cannot be read again later.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def make_token(
     """
     if not scopes or not set(scopes) <= set(Token.Scope.values):
         raise TokenError("Choose at least one scope: read, annotate or manage.")
-    # Waits for a removal or a deactivation that is under way: either it ends this token, or it is seen here.
+    # Waits for a removal or deactivation in progress: either that ends this token, or this sees it.
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     if not user.is_active:
         raise TokenError("This account is deactivated.")
@@ -74,7 +74,7 @@ def revoke_token(*, token_id: int, by: User) -> None:
 
 @transaction.atomic
 def end_tokens_without_rights(*, user: User, by: User | None) -> None:
-    """Revoke the tokens of a user who has lost a role, where there is nothing left that they could reach."""
+    """Revoke those tokens of a user who lost a role that can no longer reach anything."""
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     because = "The last right behind it was taken away."
     if not people.has_any_right(user):
@@ -87,7 +87,7 @@ def end_tokens_without_rights(*, user: User, by: User | None) -> None:
 
 @transaction.atomic
 def settle_permissions() -> None:
-    """End what rested on a permission, after permissions or groups have changed in whatever way."""
+    """End what depended on a permission, after any change of permissions or groups."""
     holders = User.objects.filter(tokens__revoked_at__isnull=True, is_superuser=False).distinct()
     for user in holders.order_by("pk"):
         end_tokens_without_rights(user=user, by=None)
@@ -95,12 +95,12 @@ def settle_permissions() -> None:
 
 @transaction.atomic
 def end_all_tokens(*, user: User, by: User | None, because: str) -> int:
-    """Revoke every token of an account; returns how many were good until then."""
+    """Revoke every token of an account; returns how many were valid until then."""
     return _revoke(Token.objects.filter(user=user), by=by, because=because)
 
 
 def token_of(*, secret: str) -> Token | None:
-    """The token behind a secret, where it is good and its user's account is. Writes nothing."""
+    """The token with this secret, if it is valid and its user's account is active. Writes nothing."""
     return (
         Token.objects.select_related("user")
         .filter(
@@ -114,7 +114,7 @@ def token_of(*, secret: str) -> Token | None:
 
 
 def note_use(*, token_id: int) -> None:
-    """Record the use of a token. A worker calls it, because a request that reads must not write."""
+    """Record the use of a token. A worker calls it, because a reading request must not write."""
     Token.objects.filter(pk=token_id).update(used_at=clock.now())
 
 

@@ -1,7 +1,7 @@
 """Trials of a draft: its policies write a few responses, through the same queue as all others.
 
-Tried responses exist only while the experiment is a draft. A change of the draft deletes them, and so does
-the start, so that no comparison, pool of responses or export can hold one.
+Tried responses exist only while the experiment is a draft. Changing or starting the draft deletes them, so no
+comparison, pool of responses or export can contain one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from engine.models import Experiment, Policy, Response, Trial, User, clock
 from engine.services.locks import locked_experiment
 
 MOST_TASKS = 3
-# Of more policies some are tried, so that each level is among them.
+# Of more policies only some are tried, chosen so that each level occurs.
 MOST_POLICIES = 20
 _PERIOD = timedelta(hours=24)
 
 
 @transaction.atomic
 def start_trial(*, experiment_id: int, positions: Collection[int], by: User) -> Trial:
-    """Have each policy answer the tasks at these positions, once. An earlier trial of the draft is deleted.
+    """Let each policy answer the tasks at these positions, once. An earlier trial is deleted.
 
     The caller wakes the workers.
 
@@ -64,9 +64,9 @@ def start_trial(*, experiment_id: int, positions: Collection[int], by: User) -> 
 
 @transaction.atomic
 def stop_trial(*, experiment_id: int) -> int:
-    """Drop what is not written yet; returns how many responses that were. Written ones stay.
+    """Drop the responses that are not written yet; returns how many those were. Written ones stay.
 
-    A worker that is writing one finds its row gone, and what it wrote is refused.
+    A worker that is writing one finds its row gone, and its text is refused.
     """
     unfinished = _tried(locked_experiment(experiment_id)).filter(
         state__in=[Response.State.WAITING, Response.State.GENERATING]
@@ -109,7 +109,7 @@ def _policies_to_try(experiment: Experiment) -> list[Policy]:
 
 def _check_allowances(experiment: Experiment, by: User, n_responses: int) -> None:
     """Raise :class:`SpecError` where this person or this experiment has tried too much within a day."""
-    # Two drafts of one person, tried at once, must not both fit into what is left.
+    # Two trials of one person that start at once must not both use the same rest of the allowance.
     User.objects.select_for_update(no_key=True).get(pk=by.pk)
     recent = Trial.objects.filter(asked_at__gte=clock.now() - _PERIOD)
     for where, trials in (

@@ -12,7 +12,7 @@ from engine.models import Upload, User, clock
 
 @transaction.atomic
 def keep_upload(*, user: User, material: Material, name: str, file_name: str, data: bytes) -> Upload:
-    """Store the file; of one user's files the newest stay, and none stays longer than a day.
+    """Store the file. Only the newest files of a user are kept, and none for more than a day.
 
     Raises
     ------
@@ -32,14 +32,14 @@ def keep_upload(*, user: User, material: Material, name: str, file_name: str, da
 
 
 def drop_upload(upload: Upload) -> None:
-    """Keep a file no longer that was refused: its user is told why, and has it."""
+    """Delete a file that was refused: its user is told why, and has a copy."""
     Upload.objects.filter(pk=upload.pk).delete()
 
 
 def take_upload(upload: Upload | None) -> None:
-    """Delete the file in the transaction that stores its rows: it is imported once, and kept until then.
+    """Delete the file in the transaction that stores its rows, so that it is imported once.
 
-    A process that is killed meanwhile leaves the file as it was. ``None``: the rows are of no kept file.
+    If the process is killed meanwhile, the file stays. ``None``: the rows come from no kept file.
 
     Raises
     ------
