@@ -1,9 +1,9 @@
-"""A check that each migration may run while the code before it still does: ``python -m tools.migrations``.
+"""A check that the previous release still runs while a migration does: ``python -m tools.migrations``.
 
-The first one changes nothing that there was. A later one that drops, renames, or demands a value of a column
-that older code does not write, ends with 1 and names the change: split it over two releases
-(CONTRIBUTING.md, "Migrations"). On SQLite a column that must have a value is not found: PostgreSQL's tests
-make the check once more.
+The first migration passes, since nothing was there before it. A later one that drops or renames something, or
+adds a required column that older code does not write, makes this exit with 1 and is named: split it over two
+releases (CONTRIBUTING.md, "Migrations"). On SQLite required columns are not found, so PostgreSQL's tests
+repeat the check.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _OF_A_CLICK = [
     "tests/engine/test_past_votes.py",
     "tests/blinding/test_two_roles.py",
 ]
-# The tests that are about each target.
+# The tests of each target.
 TARGETS = {
     "engine/core/stopping.py": ["tests/core/test_stopping.py"],
     "engine/services/claims.py": ["tests/engine/test_claims.py"],
@@ -120,7 +120,7 @@ _CONDITIONS = {"filter", "exclude", "get", "update"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: where it is, its function's name and what it reads like, and the module's code with it."""
+    """One change: its place, its function's name, its text, and the module's code with it."""
 
     lines: range
     change: str
@@ -129,7 +129,7 @@ class Mutant:
 
 @dataclass
 class Score:
-    """The mutants of one target: how many a test noticed, and which ones no test did."""
+    """The mutants of one target: the number that a test noticed, and those that none did."""
 
     killed: int = 0
     survived: list[str] = field(default_factory=list)
@@ -176,7 +176,7 @@ def _locks(node: ast.AST) -> bool:
 
 
 def _changes(node: Any) -> Iterator[Callable[[], Callable[[], None]]]:
-    """Functions that change the node in place, and return what undoes that."""
+    """Functions that change the node in place, and return a function that undoes that."""
 
     def put(owner: Any, name: str, value: Any) -> Callable[[], Callable[[], None]]:
         def change() -> Callable[[], None]:
@@ -286,7 +286,7 @@ def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
 
 
 def survives(module: types.ModuleType, mutant: Mutant, items: list[pytest.Item]) -> bool:
-    """True if all of these tests pass with the mutant, in a process of its own; also if there are none."""
+    """True if the mutant, tried in a process of its own, fails none of these tests."""
     child = os.fork()
     if not child:
         failed = True

@@ -128,7 +128,7 @@ def main() -> None:
 
 @contextmanager
 def demo(folder: Path) -> Iterator[str]:
-    """The address of a demo that keeps its data in this folder, once it answers."""
+    """The address of a demo with its data in this folder, as soon as it answers."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -155,7 +155,7 @@ def demo(folder: Path) -> Iterator[str]:
 
 
 class Visit:
-    """A browser at a demo, and what its users do there."""
+    """A browser at a demo, and the actions of its users."""
 
     def __init__(self, browser: Browser, url: str, passwords: dict[str, str]) -> None:
         self.browser, self.url, self.passwords = browser, url, passwords
@@ -164,7 +164,7 @@ class Visit:
     def page_of(
         self, login: str, size: str = "desktop", theme: Literal["light", "dark"] = "light"
     ) -> Iterator[Page]:
-        """A page of this user, logged in, in a window of its own; with a picture of the login's page."""
+        """A page of this user, logged in, in its own window; takes a picture of the login page on the way."""
         width, height = SIZES[size]
         context = self.browser.new_context(
             base_url=self.url,
@@ -217,7 +217,7 @@ class Visit:
     def picture(
         self, pages: dict[str, str], *, size: str, theme: Literal["light", "dark"], login: str
     ) -> None:
-        """Take these pages of one user."""
+        """Take the pictures of these pages, as seen by one user."""
         with self.page_of(login, size, theme) as page:
             for name, path in pages.items():
                 page.goto(path)
@@ -231,7 +231,7 @@ class Visit:
                     page.screenshot(path=IMAGES / f"help-{size}-{theme}.png")
 
     def judge_to_the_end(self) -> None:
-        """Prefer numbered lists, then short texts, until the experiment is decided; keep its Result."""
+        """Prefer numbered lists, then short texts, until the experiment is decided; picture its result."""
         with self.page_of("annotator") as page:
             page.goto("/label/1/")
             for _ in range(MOST_CLICKS):

@@ -21,8 +21,8 @@ DISTRIBUTIONS = ("llmpo-core", "llmpo-client")
 def faults(version: str, *, changelog: str, changes: str, tags: str, lacking: str) -> list[str]:
     """The reasons against a release of this tree as ``version``; empty if there are none.
 
-    ``changes`` is what ``git status --porcelain`` prints, ``tags`` what ``git tag`` prints, ``lacking`` what
-    the kept backups lack (:mod:`tools.small_installation`).
+    ``changes`` is the output of ``git status --porcelain``, ``tags`` that of ``git tag``, and ``lacking``
+    what :func:`tools.small_installation.lacking` finds missing in the stored backups.
     """
     found = []
     if changes.strip():

@@ -36,7 +36,7 @@ def _room(module: str) -> str:
 
 
 def in_circles(found: set[tuple[str, str]]) -> set[str]:
-    """The rooms from which arrows lead back to themselves."""
+    """The rooms that import themselves by way of others."""
     reached = {room: {there for here, there in found if here == room} for arrow in found for room in arrow}
     for middle, beyond in reached.items():
         for places in reached.values():

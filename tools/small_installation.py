@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def lacking(version: str) -> str:
-    """A reason against a release of ``version``; empty if its backups have every migration of this tree."""
+    """The reason against a release of ``version``; empty if its backups have all migrations of this tree."""
     file = KEPT / version / "sqlite.backup.gz"
     if not file.exists():
         return f"{KEPT.relative_to(ROOT)} has no backup of version {version}. Run `make backups`, and commit."

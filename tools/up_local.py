@@ -43,7 +43,7 @@ def services() -> dict[str, str]:
 
 
 def local(command: str, port: int) -> list[str]:
-    """A command of compose.yaml as one of this interpreter, with the web server on this port alone."""
+    """A command of compose.yaml for this interpreter; the web server gets this port."""
     program, *arguments = shlex.split(command)
     arguments = [f"127.0.0.1:{port}" if each == _BIND_IN_COMPOSE else each for each in arguments]
     return [sys.executable, *([] if program == "python" else ["-m", program]), *arguments]
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _CannotStartError(Exception):
-    """Something is missing that this needs, with the words that say what to do."""
+    """Something that this needs is missing; the message says what to do."""
 
 
 def _stop(*_: object) -> None:
@@ -111,7 +111,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> None:
 
 
 def _as_postgres() -> tuple[list[str], int | None]:
-    """Prefix of a command of PostgreSQL's, which refuses to run as root, and the owner of its folder."""
+    """The prefix for PostgreSQL's commands, which refuse to run as root, and the owner of its folder."""
     if os.getuid() != 0:
         return [], None
     return ["runuser", "-u", "postgres", "--"], pwd.getpwnam("postgres").pw_uid
@@ -119,7 +119,7 @@ def _as_postgres() -> tuple[list[str], int | None]:
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[str]:
-    """A server of one's own; yields the URL of its database."""
+    """A PostgreSQL server of our own; yields the URL of its database."""
     versions = sorted(_BINARIES.glob("*/bin"), key=lambda path: float(path.parent.name))
     if not versions:
         raise _CannotStartError("PostgreSQL is not installed: apt-get install postgresql")
@@ -149,7 +149,7 @@ def postgres(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _redis(folder: Path) -> Iterator[int]:
-    """A server of one's own, which keeps nothing, as in compose.yaml; yields its port."""
+    """A Redis server of our own, which stores nothing, as in compose.yaml; yields its port."""
     program = shutil.which("redis-server")
     if program is None:
         raise _CannotStartError("Redis is not installed: apt-get install redis-server")

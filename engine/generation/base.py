@@ -79,11 +79,11 @@ def chat_body(
 
 @dataclass(frozen=True, slots=True)
 class GenerationResult:
-    """One response written.
+    """One written response.
 
-    ``latency_seconds`` runs from the moment the backend took the request to this response's end. ``model`` is
-    empty where the backend's usual model wrote it; ``logprob`` is the sum over the written tokens, where the
-    backend can tell.
+    ``latency_seconds`` is measured from when the backend took the request to the end of this response.
+    ``model`` is empty if the backend's usual model wrote it. ``logprob`` is the sum over the written tokens,
+    if the backend reports it.
     """
 
     key: int
@@ -108,7 +108,7 @@ class GenerationFailure:
 Outcome: TypeAlias = GenerationResult | GenerationFailure
 # A generator rather than any iterator, so that it can be closed.
 Outcomes: TypeAlias = Generator[Outcome, None, None]
-# Given the room for further requests, hands over at most so many; none means: none at present.
+# Takes the number of further requests that fit, and returns at most so many; none means: none now.
 Take: TypeAlias = Callable[[int], Sequence[GenerationRequest]]
 
 
@@ -138,16 +138,16 @@ class ContinuousBackend(Backend, Protocol):
     """A backend that takes on new requests while others are still being written."""
 
     def stream(self, take: Take) -> Outcomes:
-        """Write what ``take`` hands over, until nothing is under way and ``take`` has nothing more.
+        """Write what ``take`` returns, until nothing is being written and ``take`` returns nothing more.
 
-        ``take`` is called every time round the backend's loop, with room 0 where there is none: it is the
-        caller's sign of progress, and an exception that it raises ends the stream. Otherwise as
+        ``take`` is called in every round of the backend's loop, with room 0 if there is none: this shows the
+        caller that there is progress, and an exception from it ends the stream. Otherwise like
         :meth:`Backend.generate`.
         """
         ...
 
 
 def take_from(requests: Sequence[GenerationRequest]) -> Take:
-    """A ``take`` that hands out these requests and no others."""
+    """A ``take`` that returns these requests and no others."""
     waiting = deque(requests)
     return lambda room: [waiting.popleft() for _ in range(min(room, len(waiting)))]

@@ -8,12 +8,12 @@ _LOOK_AGAIN = 50
 
 
 class BatchSize:
-    """Doubles while that makes tokens come faster, and settles on the smallest size that does nearly as well.
+    """Doubles while that makes tokens come faster, and settles on the smallest size that is nearly as fast.
 
-    A larger batch uses an engine better until its memory bandwidth, its scheduler or a server's rate limit is
-    used up. After that it only makes everybody wait longer, and keeps work from other workers. Where that
-    point lies depends on model, machine and prompts, so it is measured; sizes that did not pay are tried
-    again after a while.
+    A larger batch uses an engine better, until its memory bandwidth, its scheduler or a server's rate limit
+    is used up. Beyond that point, it only makes everybody wait longer and keeps work from other workers.
+    Where that point lies depends on the model, the machine and the prompts, so it is measured. Sizes that
+    were no faster are tried again after a while.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class BatchSize:
         return self._sizes[self._place]
 
     def measured(self, *, tokens: int, seconds: float) -> None:
-        """Tell what came of keeping that many in hand, with more waiting all the time."""
+        """Report the speed with that many in progress, measured while more were waiting."""
         if tokens <= 0 or seconds <= 0:
             return
         before = self._rates.get(self._place)

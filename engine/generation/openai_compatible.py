@@ -147,7 +147,7 @@ class OpenAICompatibleBackend:
             request, model=request.model or self.model, token_limit_field=self._endpoint.token_limit_field
         )
         if "top_k" in body:
-            # The client takes what OpenAI's own protocol does not know apart.
+            # Parameters outside of OpenAI's own protocol go separately.
             body["extra_body"] = {"top_k": body.pop("top_k")}
         return body
 

@@ -1,6 +1,4 @@
-"""One response from its task to its text: what the backend is asked on the way, and what guardrails make of
-it.
-"""
+"""Writes one response to a task: the requests to the backend, and the checks by guardrails."""
 
 from __future__ import annotations
 
@@ -29,14 +27,14 @@ Step: TypeAlias = GenerationRequest | Written | Failed
 
 
 def composition_of(policy: Policy) -> Composition:
-    """The policy's levels, in the order of its factors, as one."""
+    """The policy's levels as one composition, in the order of its factors."""
     levels = sorted(policy.levels.all(), key=lambda level: level.factor.position)
     values = (parse_level(level.factor.kind, level.value) for level in levels)
     return compose(values, model=policy.experiment.model)
 
 
 def request_for(composition: Composition, *, key: int, task: Task, seed: int) -> GenerationRequest:
-    """The backend's request for a policy, filled for this task, and the task."""
+    """The request for a policy's response to this task, and the task."""
     return GenerationRequest(
         key=key,
         messages=composition.messages(task.turns),
@@ -49,9 +47,9 @@ def request_for(composition: Composition, *, key: int, task: Task, seed: int) ->
 class Making:
     """A response that is being written, from a policy's composition with its variables still to be filled.
 
-    Patterns look at the task, then guard models do, then the policy's model writes, then patterns and guard
-    models look at the text. The first objection ends it with the refusal. A guard that cannot be asked fails
-    the response: no text passes unseen.
+    Patterns check the task, then guard models do; then the policy's model writes, and patterns and guard
+    models check the text. The first objection ends it with the refusal. If a guard cannot be asked the
+    response fails: no text passes unchecked.
     """
 
     def __init__(self, response: Response, composition: Composition) -> None:
@@ -64,7 +62,7 @@ class Making:
         self._seconds = 0.0
 
     def begin(self) -> Step:
-        """The first thing to ask, or the refusal where a pattern blocks the task."""
+        """The first request, or the refusal if a pattern blocks the task."""
         task = self._response.task
         try:
             self._composition = self._unfilled.filled(task.variables)

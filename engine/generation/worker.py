@@ -81,7 +81,7 @@ def write_batch(
     except StoppedError:
         batch.give_back("The worker was stopped.", blameless=True)
     except Exception as error:
-        # An engine may well break down of the very signal that stops the worker.
+        # The signal that stops the worker may also break its engine.
         out_of_order = isinstance(error, BackendError) or stopping()
         batch.give_back(storable(f"{type(error).__name__}: {error}"), blameless=out_of_order)
         if isinstance(error, BackendError):
@@ -91,7 +91,7 @@ def write_batch(
 
 
 class _Batch:
-    """The responses under one claim, from the rows to the backend and back."""
+    """The responses under one claim, on their way from the rows to the backend and back."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class _Batch:
         return None
 
     def answered(self, outcome: Outcome, model: str) -> None:
-        """The backend's answer: the end of a response, or reason to ask further."""
+        """Take the backend's answer: either the response is finished, or there is another request."""
         making = self._in_hand.pop(outcome.key)
         request = self._follow(outcome.key, making, making.proceed(outcome, model))
         if request is not None:
@@ -204,7 +204,7 @@ class _Batch:
             self.flush()
 
     def flush(self) -> None:
-        """Store what is finished, and say that the rest is still being written."""
+        """Store what is finished, and extend the claim on the rest."""
         self._flushed_at = time.monotonic()
         if self._claim is None:
             return
@@ -214,7 +214,7 @@ class _Batch:
         self._on_progress(touched)
 
     def give_back(self, reason: str, *, blameless: bool) -> None:
-        """Store what is finished, and let go of the rest."""
+        """Store what is finished, and return the rest to the queue."""
         self.flush()
         if self._claim is not None:
             discarded = release_claim(claim=self._claim, reason=reason, blameless=blameless)
@@ -223,7 +223,7 @@ class _Batch:
 
 
 class _Window:
-    """A stretch of work, for measuring: it counts if more was waiting all the time."""
+    """A stretch of work for measuring speed: it counts if more responses were waiting all the time."""
 
     def __init__(self, began: float) -> None:
         self.began = began

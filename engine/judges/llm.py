@@ -1,4 +1,4 @@
-"""The question to a language model which of two responses is better, and the reading of its answer."""
+"""The question that asks a language model which of two responses is better, and the reading of its answer."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ _CHOICES = {"a": "first", "b": "second", "tie": "tie"}
 def read_verdict(text: str) -> Verdict:
     """The verdict of an answer: its JSON object, else a line such as ``Verdict: A``, else the bare letter.
 
-    Thoughts before ``</think>`` are passed over, and so are fences and words around. Nothing is guessed: an
-    answer without a verdict, or with two that differ, is unreadable.
+    Thoughts before ``</think>``, fences and surrounding words are ignored. Nothing is guessed: an answer
+    without a verdict, or with two different ones, is unreadable.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def _choice(value: Any) -> str | None:
 
 
 def _objects(text: str) -> list[dict[str, Any]]:
-    """Every JSON object in a text, but for those inside of others."""
+    """Every JSON object in a text that is not inside of another one."""
     decoder = JSONDecoder(strict=False)
     objects: list[dict[str, Any]] = []
     position = text.find("{")

@@ -66,7 +66,7 @@ def give_opinions(*, worker: str, backend: Backend, stopping: Callable[[], bool]
     except _HaltedError:
         release(reason="", blameless=True)
     except Exception as error:
-        # A backend may well break down of the very signal that stops the worker.
+        # The signal that stops the worker may also break its backend.
         out_of_order = isinstance(error, BackendError) or stopping()
         release(reason=storable(f"{type(error).__name__}: {error}"), blameless=out_of_order)
         if isinstance(error, BackendError):
@@ -132,11 +132,11 @@ def _outcomes(backend: Backend, requests: Sequence[GenerationRequest], tick: Cal
 
 
 def _requests(opinion: Opinion) -> list[GenerationRequest]:
-    """The left response first, and the right one first."""
+    """Two requests: one with the left response first, one with the right one first."""
     comparison = opinion.comparison
     experiment = comparison.experiment
     texts = [comparison.left.text, comparison.right.text]
-    # The likeliest answer at first; what could not be read is tried with another draw.
+    # At first the most likely answer; if it cannot be read, another one is drawn.
     temperature = 0.0 if opinion.attempts <= 1 else 0.7
     requests = []
     for swapped in (False, True):

@@ -59,7 +59,7 @@ def judge(*, left: str, right: str, reference: str, prefer: str, seed: int) -> V
 def is_correct(text: str, reference: str) -> bool:
     """True if the response's final answer is the reference, up to case, punctuation and number words.
 
-    A short sentence ("There are 3.") is right where its last word is.
+    A short sentence ("There are 3.") is correct if its last word is.
     """
     answer, right = _normal(final_answer(text)), _normal(reference)
     return bool(right) and (answer == right or answer.rpartition(" ")[2] == right)

@@ -1,4 +1,4 @@
-"""Backups: the whole database in one file, and a note beside it that says what the file is."""
+"""Backups: the whole database in one file, and a note beside it that describes the file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Note:
-    """The content of the note: what wrote the file, from what, and the file's SHA-256."""
+    """The content of the note: the version and the database that the file comes from, and its SHA-256."""
 
     version: str
     database: str
@@ -39,7 +39,7 @@ def note_of(file: Path) -> Path:
 
 
 def write_backup(file: Path) -> Note:
-    """Write the database to a new file, as it is at one moment; everybody may go on meanwhile.
+    """Write the database to a new file, as it is at one moment; everybody can keep working meanwhile.
 
     Raises
     ------
@@ -48,11 +48,11 @@ def write_backup(file: Path) -> Note:
     """
     if file.exists() or note_of(file).exists():
         raise CommandError(f"{file} is there already. Give another name.")
-    # Complete or not there: what is under way has another name.
+    # Complete or absent: the unfinished file has another name.
     unfinished = file.with_name(f".{file.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     try:
-        # Both write into an empty file that is there, which nobody else may read.
+        # Both programs write into an existing empty file, which nobody else may read.
         unfinished.touch(mode=0o600)
         if connection.vendor == "sqlite":
             with connection.cursor() as cursor:
@@ -112,7 +112,7 @@ def restore_backup(file: Path) -> Note:
 
 
 def _copy_database(file: Path, name: Path) -> None:
-    """Copy a database of SQLite to its place, where nobody else may read it, whole or not at all."""
+    """Copy a SQLite database to its place, complete or not at all; only its owner can read the copy."""
     unfinished = name.with_name(f".{name.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""The experiments and the accounts that somebody names on the command line."""
+"""Finds the experiments and accounts that are named on the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def find_experiment(said: str) -> Experiment:
 
 
 def find_experiments(said: Sequence[str]) -> list[Experiment]:
-    """The experiments that were named, as :func:`find_experiment` finds them; all of them if none was."""
+    """The experiments with these names, found like :func:`find_experiment`; all of them if none is named."""
     return [find_experiment(each) for each in said] or list(Experiment.objects.order_by("pk"))
 
 
@@ -47,7 +47,7 @@ def find_user(name: str) -> User:
 
 
 def named(said: str) -> Experiment | None:
-    """The experiment of this name, or of this `owner/name`; ``None`` where there is none.
+    """The experiment of this name, or of this `owner/name`; ``None`` if it does not exist.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def named(said: str) -> Experiment | None:
 
 
 def theirs(user: User, name: str) -> Experiment | None:
-    """The experiment of this name that the user made; ``None`` where there is none."""
+    """The experiment of this name that the user made; ``None`` if there is none."""
     return Experiment.objects.filter(maker=user, name=name).first()
 
 

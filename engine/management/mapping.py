@@ -1,4 +1,4 @@
-"""The options that say what is in a file."""
+"""The command-line options that describe the columns of a file."""
 
 from argparse import ArgumentParser
 

@@ -1,4 +1,4 @@
-"""The option that says who is to own an experiment."""
+"""The command-line option that names the owner of an experiment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def add_owner(parser: ArgumentParser) -> None:
 
 
 def owner_of(said: str | None) -> User | None:
-    """The user who was named; ``None`` where nobody was.
+    """The user named by `--owner`; ``None`` without it.
 
     Raises
     ------

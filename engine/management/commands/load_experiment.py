@@ -41,7 +41,7 @@ class Command(BaseCommand):
         except SpecError as error:
             if not (place := described.place(error.path)):
                 raise CommandError(f"{file}: {error}") from error
-            # The place ends with the name of the part, with which many messages begin.
+            # Many messages begin with the name of the part, which also ends the place.
             message = str(error).removeprefix(f"{error.path[-1]}: ") if error.path else str(error)
             raise CommandError(f"{file}, {place}: {message}") from error
         for warning in described.warnings:

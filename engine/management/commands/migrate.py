@@ -1,4 +1,4 @@
-"""Django's ``migrate``, which tries again where somebody keeps a table."""
+"""Django's ``migrate``, which tries again if somebody holds a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOCK_NOT_AVAILABLE = "55P03"
 
 
 class Command(migrate.Command):
-    # While it waits for a table, for two seconds, everybody else waits behind it. Then they go on for these.
+    # It waits two seconds for a table, and everybody else waits behind it. Then it pauses for these.
     again_after_seconds = 5.0
 
     def handle(self, *args: Any, **options: Any) -> None:

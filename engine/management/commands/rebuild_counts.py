@@ -1,4 +1,4 @@
-"""Recount every pair from the judgments, mend what differs, and say so."""
+"""Recount every pair from the judgments, and report and correct what differs."""
 
 from argparse import ArgumentParser
 from typing import Any

@@ -1,4 +1,4 @@
-"""Derive again what was stored, and say what differs."""
+"""Derive again what was stored, and report what differs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Command(BaseCommand):
             raise CommandError(f"{n_faults} faults.")
 
     def _database(self) -> int:
-        """The database's own check, where it has one: PostgreSQL checks its references with every change."""
+        """The database's own check. PostgreSQL has none: it checks its references with every change."""
         if connection.vendor != "sqlite":
             return 0
         with connection.cursor() as cursor:
