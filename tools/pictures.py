@@ -82,6 +82,8 @@ WHOLE_PAGES = {
 OF_ANSWERS = {"marks", "history", "person"}
 # For scripts and pictures of a page.
 SETTLE_MS = 800
+# A page refuses a click just as a pair appears, and soon after another one as the half of a double click.
+BETWEEN_ANSWERS_MS = 600
 # As many hasty answers as earn an annotator a mark, and a few more.
 HASTY_ANSWERS = 24
 # A pair of SmolLM2 takes seconds on two cores.
@@ -211,6 +213,7 @@ class Visit:
         choice = page.locator(f"#choose-{side}")
         expect(choice).to_be_visible(timeout=WAIT_MS)
         pair = page.locator("#stage").get_attribute("data-token")
+        page.wait_for_timeout(BETWEEN_ANSWERS_MS)
         choice.click()
         expect(page.locator("#stage")).not_to_have_attribute("data-token", pair or "")
 

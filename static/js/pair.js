@@ -3,7 +3,7 @@
 (() => {
   "use strict";
 
-  // A key pressed just as the next pair appears was meant for the last one.
+  // A key or a tap just as the next pair appears was meant for the last one.
   const SETTLE_MS = 200;
   // Nobody has read a pair that was on show for less than this.
   const READ_MS = 1500;
@@ -42,6 +42,7 @@
   let held = []; // pairs that wait behind the one on show
   let empty = null; // what the server shows instead of a pair, where it had none
   let undoing = null; // where to undo, once the answers on their way are confirmed
+  let takingBack = false; // the server is asked to undo
   let news = ""; // what the server said about an answer, until the next one is given
   let sending = false;
   let attempts = 0;
@@ -323,6 +324,7 @@
       queue.pop();
       answered.delete(last.token);
       localStorage.removeItem(stored(last.token));
+      news = "";
       say("");
       return putBack(last.stage);
     }
@@ -330,12 +332,17 @@
       undoing = url;
       return setBusy();
     }
+    // Pressed twice, it takes back one answer.
+    if (takingBack) return;
+    takingBack = true;
     let stage;
     try {
       const reply = await post(url, held.map((each) => ["besides", token(each)]));
       if (reply.ok) [stage] = parse(await reply.text());
     } catch {
       // The connection is down.
+    } finally {
+      takingBack = false;
     }
     if (!stage) return tell(words().undoFailed);
     tell("");
@@ -369,9 +376,19 @@
     }
   });
 
+  // Meant for the pair before the one on show, by the time at which the person acted: the page may hear of it later.
+  // How late the second half of a double click may come is a setting of the system, up to seconds.
+  const isHasty = ({ timeStamp, detail }) => token(byId("stage")) && timeStamp - shownAt < (detail > 1 ? READ_MS : SETTLE_MS);
+
+  function refuse(event) {
+    event.preventDefault();
+    news = words().tooQuick;
+    say(news);
+  }
+
   document.addEventListener("click", (event) => {
-    // The second half of a double click was meant for the pair that the first one answered, however late it comes.
-    if (event.detail > 1 && event.target.closest("#stage .choices")) event.preventDefault();
+    // A key presses a button with no pointer.
+    if (event.detail && isHasty(event) && event.target.closest("#stage .choices [name=choice], #skip, #undo")) refuse(event);
   }, true);
 
   function toggleHelp() {
@@ -448,7 +465,8 @@
     const text = event.target.closest(".text");
     if (event.key === "ArrowDown" && text && text.scrollHeight > text.clientHeight) return;
     const button = byId(BUTTONS[action]);
-    if (!button || button.matches(":disabled") || performance.now() - shownAt < SETTLE_MS) return;
+    if (!button || button.matches(":disabled")) return;
+    if (isHasty(event)) return refuse(event);
     event.preventDefault();
     button.click();
   });

@@ -12,7 +12,7 @@ from engine.services.planning import advance
 from tests.backends import SkilledBackend
 from tests.browser.conftest import log_in
 
-# The page ignores keys pressed just as a pair appears.
+# The page refuses keys and taps just as a pair appears.
 SETTLE_MS = 220
 
 
@@ -35,12 +35,23 @@ def shown_token(page: Page) -> str:
     return page.locator("#stage").get_attribute("data-token") or ""
 
 
-def press(page: Page, key: str) -> None:
-    """Press a key as soon as the page listens to it."""
+def settled(page: Page) -> None:
+    """Wait until the page takes an answer to the pair on show."""
     expect(page.locator("#choose-left")).to_be_enabled()
     # Never before the script that hears the key: it says first when it showed something.
     page.wait_for_function(f"() => performance.now() - window.shownAt > {SETTLE_MS}")
+
+
+def press(page: Page, key: str) -> None:
+    """Press a key as soon as the page listens to it."""
+    settled(page)
     page.keyboard.press(key)
+
+
+def tap(page: Page, button: str) -> None:
+    """Tap a button of the pair as soon as the page listens to it."""
+    settled(page)
+    page.locator(button).tap()
 
 
 def saved(page: Page, today: int) -> None:

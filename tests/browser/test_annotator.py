@@ -17,7 +17,7 @@ from engine.models.append_only import lifted
 from engine.services.allowances import MOST_HELD
 from engine.services.experiments import pause, start, stop
 from tests.backends import ScriptedBackend
-from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
+from tests.browser.annotating import open_pair, press, saved, settled, shown_token, write_everything
 from tests.browser.conftest import log_in
 from tests.factories import click, make_experiment, make_user, write_responses
 
@@ -141,6 +141,7 @@ def test_the_buttons_keep_their_place_whatever_the_length_of_a_pair(page: Page):
         token = page.locator("#stage").get_attribute("data-token")
         places.add(tuple(page.evaluate(place, "choose-left")) + tuple(page.evaluate(place, "choose-right")))
         heights.add(page.evaluate("document.querySelector('.response').offsetHeight"))
+        settled(page)
         page.locator("#skip").click()
         expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
     assert len(heights) > 1

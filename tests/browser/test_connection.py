@@ -16,13 +16,14 @@ from engine.selectors import counts
 from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts
 from engine.services.leases import expire_leases
-from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
+from tests.browser.annotating import open_pair, press, saved, settled, shown_token, write_everything
 from tests.browser.conftest import log_in, watch
 from tests.factories import make_experiment, make_user
 from tests.workers import wait_until
 
 # A pair that was on show for so long is not taken away.
 LONG_ENOUGH_TO_READ_MS = 1600
+TOO_QUICK = "Not counted: this pair had only just appeared. Choose again."
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -271,11 +272,13 @@ def test_the_server_is_down_for_a_moment(page: Page, problems, experiment, peopl
     problems.clear()
 
 
-def test_double_clicks_and_hasty_keys_are_one_answer_each(page: Page, experiment, people):
+def test_double_clicks_and_hasty_keys_are_one_answer_each_and_the_page_says_so(
+    page: Page, experiment, people
+):
     open_pair(page, experiment, people[0])
-    for number in range(5):
+    for number in range(6):
         token = shown_token(page)
-        page.wait_for_timeout(220)
+        settled(page)
         if number == 1:
             page.locator("#choose-left").dblclick()
         elif number == 3:
@@ -283,6 +286,12 @@ def test_double_clicks_and_hasty_keys_are_one_answer_each(page: Page, experiment
             page.wait_for_timeout(300)  # the second half comes late, when the next pair has settled
             page.mouse.down(click_count=2)
             page.mouse.up(click_count=2)
+        elif number == 5:
+            # Two thumbs at once: the second one is no half of a double click, and has seen no more.
+            page.evaluate(
+                "for (const id of ['choose-left', 'choose-right']) document.getElementById(id)"
+                ".dispatchEvent(new MouseEvent('click', {detail: 1, bubbles: true, cancelable: true}))"
+            )
         else:
             # At once, however slow the machine: a second later they would be answers of their own.
             page.evaluate(
@@ -290,8 +299,37 @@ def test_double_clicks_and_hasty_keys_are_one_answer_each(page: Page, experiment
                 "KeyboardEvent('keydown', {key: '1', bubbles: true}))"
             )
         expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
+        expect(page.locator("#today")).to_have_text(str(number + 1))
+        expect(page.locator("#said")).to_have_text(TOO_QUICK)
+    assert_counted_once(experiment, 6)
+
+
+def test_a_click_on_a_pair_that_was_read_counts_though_the_system_calls_it_a_double_click(
+    page: Page, experiment, people
+):
+    """A system may be set to take clicks seconds apart for one double click."""
+    open_pair(page, experiment, people[0])
+    settled(page)
+    page.locator("#choose-left").click()
+    saved(page, 1)
+    page.wait_for_function(f"() => performance.now() - window.shownAt > {LONG_ENOUGH_TO_READ_MS}")
+    page.mouse.down(click_count=2)
+    page.mouse.up(click_count=2)
+    saved(page, 2)
+    assert_counted_once(experiment, 2)
+
+
+def test_a_double_click_on_undo_takes_back_one_answer(page: Page, experiment, people):
+    open_pair(page, experiment, people[0])
+    for number in range(3):
+        press(page, "1")
         saved(page, number + 1)
-    assert_counted_once(experiment, 5)
+    settled(page)
+    page.locator("#undo").dblclick()
+    expect(page.locator("#said")).to_have_text(re.compile("^(Taken back|Not counted)"))
+    expect(page.locator("#today")).to_have_text("2")
+    page.wait_for_load_state("networkidle")
+    assert counts.comparison_count(experiment.pk) == 2
 
 
 def test_two_tabs_of_one_annotator_never_judge_a_pair_twice(page: Page, context, experiment, people):

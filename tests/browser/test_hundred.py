@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from engine.models import Experiment, Judgment, Lease
 from engine.selectors.counts import comparison_count
 from engine.services.judging import rebuild_counts
-from tests.browser.annotating import SETTLE_MS, open_pair, press, saved, shown_token, write_everything
+from tests.browser.annotating import open_pair, press, saved, shown_token, tap, write_everything
 from tests.browser.conftest import log_in, watch
 from tests.factories import make_experiment, make_user
 
@@ -100,8 +100,7 @@ def test_by_touch_on_a_phone(browser: Browser, live_server, problems, annotator,
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= 390
             given.append((shown_token(page), buttons[button]))
-            page.wait_for_timeout(SETTLE_MS)
-            page.locator(f"#{button}").tap()
+            tap(page, f"#{button}")
             saved(page, number + 1)
         assert_all_there(experiment, given)
 
