@@ -53,7 +53,7 @@
     if (step) goToStep(step.dataset.step);
     for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
   });
-  // A step that a refused save has marked is unmarked once it was changed and the summary asks for nothing in it.
+  // What a refused save has said of a step is taken back once it was changed and the summary asks for nothing in it.
   const changed = new Set();
   const change = ({ target }) => changed.add(target.closest("[data-step]")?.dataset.step);
   for (const name of ["input", "change"]) document.addEventListener(name, change);
@@ -62,10 +62,19 @@
     if (target.id !== "size" || !document.querySelector("#can-start > *")) return;
     const places = [...document.querySelectorAll("#can-start a")].map((link) => document.getElementById(link.hash.slice(1)));
     const asked = places.map((place) => place?.closest("[data-step]").dataset.step);
+    const isMended = (step) => changed.has(step) && !asked.includes(step);
     for (const mark of document.querySelectorAll(".steps .warn")) {
-      const step = mark.closest("button").value;
-      if (changed.has(step) && !asked.includes(step)) mark.remove();
+      if (isMended(mark.closest("button").value)) mark.remove();
     }
+    for (const said of document.querySelectorAll("[data-step] .errorlist:not(.preview *)")) {
+      if (isMended(said.closest("[data-step]").dataset.step)) said.remove();
+    }
+    const errors = document.getElementById("errors");
+    for (const link of errors?.querySelectorAll("a") ?? []) {
+      const step = document.getElementById(link.hash.slice(1))?.closest("[data-step]");
+      if (step && isMended(step.dataset.step)) link.closest("li").remove();
+    }
+    if (errors && !errors.querySelector("li")) errors.remove();
   });
   // Warn before unsaved input is lost. A page that a refused save returned begins with unsaved input.
   const form = document.getElementById("setup-form");
