@@ -48,7 +48,7 @@ STEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "judges": ("Judges", ("asking", "judging", "answers", "llm_judge", "checks")),
     "stop": ("Stop and start", ("claim", "risk", "advanced")),
 }
-_LABELS = {
+LABELS = {
     "guidelines": "Guidelines for annotators",
     "responses": "Responses to compare",
     "space": "Assumption about the factors",
@@ -195,7 +195,7 @@ class SettingsForm(_ModelForm):
     class Meta:
         model = Experiment
         fields = tuple(name for names in GROUPS.values() for name in names)
-        labels = _LABELS
+        labels = LABELS
         help_texts = _HELP
         widgets = _WIDGETS
 

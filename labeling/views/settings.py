@@ -17,6 +17,8 @@ from engine.selectors import log
 from engine.selectors.designs import winner_name
 from labeling import access
 from labeling.dashboard.status import status_of
+from labeling.forms.fields import say_bounds
+from labeling.forms.settings import LABELS
 from labeling.requests import AuthenticatedRequest
 
 
@@ -36,15 +38,14 @@ class SettingsForm(forms.Form):
     delta = forms.FloatField(
         min_value=SMALLEST_RISK,
         max_value=LARGEST_RISK,
-        label="Accepted risk",
-        help_text="The risk of naming a wrong winner, for example 0.05.",
+        label=LABELS["delta"],
     )
     epsilon = forms.FloatField(
         min_value=0,
         max_value=LARGEST_MARGIN,
-        label="Margin ε",
+        label=LABELS["epsilon"],
         help_text=(
-            "0.05 is five points. Good enough: no other policy is better by more. Best, if there is a best: "
+            "Good enough: no other policy is better by more. Best, if there is a best: "
             "the winner must win that much more than half of the time. Best: this claim has no margin."
         ),
     )
@@ -53,6 +54,8 @@ class SettingsForm(forms.Form):
         super().__init__(*args, **kwargs)
         for name in ("delta", "epsilon"):
             self.fields[name].widget.attrs["step"] = "any"
+        for field in self.fields.values():
+            say_bounds(field, field.validators)
 
 
 class DisplayForm(forms.ModelForm):  # type: ignore[type-arg]  # ModelForm takes no argument at run time

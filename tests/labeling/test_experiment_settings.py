@@ -60,6 +60,16 @@ def test_a_change_is_explained_before_it_is_made(experiment, annotator, editor, 
     assert "The accepted risk was raised from 0.05 to 0.1 after outcomes had been seen" in dashboard
 
 
+def test_a_share_says_what_one_tenth_means_and_its_bounds(experiment, editor, client_for):
+    refused = change(client_for(editor), experiment, delta=5, epsilon=5)
+    assert refused.status_code == 400
+    said = words(refused)
+    assert "Accepted risk of a wrong claim (0.05 is 5%)" in said
+    assert "Write a number above 0 and at most 0.49." in said
+    assert "Margin (0.05 is 5 points)" in said
+    assert "Write a number from 0 to 0.4." in said
+
+
 def test_after_a_change_the_planner_looks_again(
     experiment, editor, client_for, sent, django_capture_on_commit_callbacks
 ):
