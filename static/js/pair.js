@@ -506,14 +506,6 @@
     if (event.persisted) location.reload();
   });
 
-  document.addEventListener("htmx:beforeSwap", (event) => {
-    // The annotator was logged out while the page waited: reload, and the login page leads back here.
-    const { xhr } = event.detail;
-    if (new URL(xhr.responseURL).pathname === new URL(words().pair, location.href).pathname) return;
-    event.detail.shouldSwap = false;
-    location.reload();
-  });
-
   document.addEventListener("htmx:afterSwap", () => {
     empty = null;
     readProgress(byId("stage"));

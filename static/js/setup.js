@@ -81,7 +81,56 @@
   let unsaved = document.getElementById("errors") !== null;
   form.addEventListener("input", () => { unsaved = true; });
   document.addEventListener("factors-changed", () => { unsaved = true; });
-  form.addEventListener("submit", () => { unsaved = false; });
+  // A page that is sent without a login is answered by the login page, and what it held is lost. So ask first.
+  // Pressed twice, it is sent once.
+  let sending = false;
+  let sure = false;
+  form.addEventListener("submit", async (event) => {
+    if (sure) {
+      unsaved = false;
+      return;
+    }
+    event.preventDefault();
+    if (sending) return;
+    sending = true;
+    const { submitter } = event;
+    try {
+      sure = await holdsLogin();
+    } catch {
+      sayLost(submitter);
+    }
+    if (sure) form.requestSubmit(submitter);
+    sending = sure;
+  });
+  addEventListener("pageshow", () => { sending = sure = false; });
+  // Whether the login of this browser still opens the page. Each login has a token of its own, which is taken over.
+  async function holdsLogin() {
+    const url = new URL(form.getAttribute("action"), location.href);
+    const reply = await fetch(url);
+    const holds = new URL(reply.url).pathname === url.pathname;
+    loggedOut.hidden = holds;
+    if (!holds) loggedOut.scrollIntoView({ block: "nearest" });
+    const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const field = page.querySelector("#setup-form [name=csrfmiddlewaretoken]");
+    if (field) {
+      form.querySelector("[name=csrfmiddlewaretoken]").value = field.value;
+      document.body.setAttribute("hx-headers", page.body.getAttribute("hx-headers"));
+    }
+    return holds;
+  }
+  const loggedOut = document.getElementById("logged-out");
+  document.addEventListener("llmpo:logged-out", (event) => {
+    event.preventDefault();
+    loggedOut.hidden = false;
+  });
+  // Somebody has logged in anew in another tab, and this page's token is of the login before.
+  document.addEventListener("htmx:responseError", ({ detail }) => {
+    if (detail.xhr.status === 403) holdsLogin().catch(() => {});
+  });
+  // Back from the tab in which somebody has logged in.
+  document.addEventListener("visibilitychange", () => {
+    if (!loggedOut.hidden && document.visibilityState === "visible") holdsLogin().catch(() => {});
+  });
   addEventListener("beforeunload", (event) => { if (unsaved) event.preventDefault(); });
   // Ask before a text is removed: a prompt can be an hour's work, and its ✕ is next to the arrows that move it.
   document.addEventListener("htmx:confirm", (event) => {
@@ -102,14 +151,16 @@
   // Say that a press did not reach the server. Requests that the page sends by itself are repeated anyway.
   document.addEventListener("htmx:sendError", (event) => {
     const { elt } = event.detail;
-    if (!elt.matches("button, input[type=file]")) return;
+    if (elt.matches("button, input[type=file]")) sayLost(elt);
+  });
+  function sayLost(elt) {
     const said = document.createElement("p");
     said.className = "warn";
     said.setAttribute("role", "alert");
     said.textContent = "No connection to the server. Nothing is lost; try again in a moment.";
     elt.closest("p, li, div").append(said);
-    elt.addEventListener("htmx:beforeRequest", () => said.remove(), { once: true });
-  });
+    for (const again of ["htmx:beforeRequest", "click"]) elt.addEventListener(again, () => said.remove(), { once: true });
+  }
   // The margin follows the claim until somebody types a margin that is not the usual one of any claim.
   document.addEventListener("change", ({ target }) => {
     if (target.dataset.usualMargin === undefined) return;

@@ -106,6 +106,15 @@ def test_the_result_follows_an_experiment_until_there_is_a_winner_to_copy(page: 
     assert page.evaluate(drawn, "race") == [rows.count()] * 3 + [2]
 
 
+def test_a_dashboard_that_was_logged_out_leads_to_the_login(page: Page):
+    experiment = make_experiment()
+    log_in(page, make_user("admin", is_superuser=True))
+    page.goto(f"/experiments/{experiment.pk}/")
+    page.context.clear_cookies()
+    # A part that asks for itself was answered by the login page, and showed it in its place.
+    page.wait_for_url(f"**/accounts/login/?next=/experiments/{experiment.pk}/")
+
+
 def fifteen_long_names(annotator: User) -> Experiment:
     """A running experiment with everything that its result may show, most of it long."""
     openings = (

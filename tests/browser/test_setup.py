@@ -229,6 +229,33 @@ def test_what_is_wrong_is_said_on_top_and_nothing_typed_is_lost(page, maker, pro
     problems[:] = [problem for problem in problems if "400" not in problem]
 
 
+def test_after_a_logout_what_was_typed_stays_and_is_saved_after_the_next_login(page, maker, problems):
+    log_in(page, maker)
+    page.goto("/experiments/new/prompts/")
+    page.get_by_label("Name", exact=True).fill("The work of an hour")
+    page.context.clear_cookies(name="sessionid")
+    page.get_by_label("Name", exact=True).blur()
+    told = page.get_by_text("Not saved: you were logged out.")
+    # The summary is asked for by itself, and never has the login page in it.
+    expect(told).to_be_visible()
+    expect(page.get_by_label("Password")).to_have_count(0)
+    page.get_by_role("button", name="2. Tasks").click()
+    page.get_by_label("Tasks", exact=True).fill("How are you?")
+    page.get_by_role("button", name="Save as a draft").click()
+    with page.context.expect_page() as other:
+        page.get_by_role("link", name="Log in in another tab").click()
+    log_in(other.value, maker)
+    other.value.close()
+    page.bring_to_front()
+    page.get_by_role("button", name="Save as a draft").dblclick()
+    expect(page.get_by_text("Saved as a draft.")).to_be_visible()
+    experiment = Experiment.objects.get()
+    assert experiment.name == "The work of an hour"
+    assert experiment.tasks.get().prompt == "How are you?"
+    # A summary that was asked for with the token of the login before.
+    problems[:] = [problem for problem in problems if "403" not in problem]
+
+
 def test_typed_texts_are_neither_left_nor_removed_without_a_question(browser, live_server, maker):
     page = browser.new_page(base_url=live_server.url)
     asked: list[str] = []
