@@ -204,11 +204,14 @@ def _conclusion(experiment: Experiment, snapshot: Snapshot | None, names: Sequen
 
 
 def _conclusion_in_brief(experiment: Experiment, known: _Known) -> str:
-    comparisons = number(known.snapshot.comparisons if known.snapshot else 0, "comparison")
+    n_comparisons = known.snapshot.comparisons if known.snapshot else 0
+    comparisons = number(n_comparisons, "comparison")
     if experiment.conclusion == StopReason.NO_SINGLE_BEST:
         return f"No policy beats every other one, after {comparisons}."
     if experiment.winner is None:
-        return _conclusion(experiment, known.snapshot, known.names)
+        # The badge says how it ended.
+        standing = _standing(experiment, known.snapshot, known.names)
+        return f"{standing.removesuffix('.')}, after {comparisons}." if n_comparisons else standing
     claims = {
         Claim.GOOD_ENOUGH: f": good enough within {points(experiment.epsilon)}",
         Claim.BEST: ": the best",

@@ -16,7 +16,7 @@ from engine.services.experiments import pause, stop
 from engine.services.judging import void_judgment
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
-from labeling.dashboard.status import status_of
+from labeling.dashboard.status import status_of, statuses_of
 from labeling.formatting import about, rough_hours
 from tests.factories import click, make_experiment
 
@@ -189,6 +189,16 @@ class TestConcluded:
         conclude(experiment, conclusion, winner)
         status = status_of(experiment)
         assert (status.badge, status.sentence) == (badge, sentence)
+
+    @pytest.mark.parametrize("conclusion", ["budget", "stopped"])
+    def test_a_list_says_first_who_leads_as_the_badge_says_how_it_ended(self, conclusion):
+        experiment = running()
+        conclude(experiment, conclusion)
+        assert statuses_of([experiment], in_brief=True)[0].sentence == "No judgments yet."
+        known(experiment)
+        assert statuses_of([experiment], in_brief=True)[0].sentence == (
+            "Prompt 1 leads; 2 rivals still to exclude, after 40 comparisons."
+        )
 
     def test_without_a_single_snapshot_it_does_not_fail(self):
         experiment = running()
