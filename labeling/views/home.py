@@ -6,6 +6,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from engine.models import Experiment
 from engine.selectors import people
 from labeling import access
 from labeling.accounts.client_address import untrusted_proxy
@@ -31,16 +32,18 @@ def home(request: AuthenticatedRequest) -> HttpResponse:
         in_english(request)
     form = HomeForm(request.GET, user=request.user, watched=watched)
     page = Paginator(form.found().select_related("winner"), _PER_PAGE).get_page(request.GET.get("page"))
+    to_label = endings(
+        people.with_own_answers(
+            people.experiments_to_label(request.user).filter(archived_at__isnull=True),
+            request.user,
+        ).select_related("winner")
+    )
     return render(
         request,
         "labeling/home.html",
         {
-            "to_label": endings(
-                people.with_own_answers(
-                    people.experiments_to_label(request.user).filter(archived_at__isnull=True),
-                    request.user,
-                ).select_related("winner")
-            ),
+            # First those that can be judged.
+            "to_label": sorted(to_label, key=lambda each: each[0].state != Experiment.State.RUNNING),
             "n_watched": n_watched,
             "form": form if n_watched >= _WORTH_SEARCHING or form.asks else None,
             "page": page,

@@ -23,7 +23,7 @@ from tests.workers import wait_until
 
 # A pair that was on show for so long is not taken away.
 LONG_ENOUGH_TO_READ_MS = 1600
-TOO_QUICK = "Not counted: this pair had only just appeared. Choose again."
+TOO_QUICK = "Too quick: not counted. Choose again."
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -326,7 +326,7 @@ def test_a_double_click_on_undo_takes_back_one_answer(page: Page, experiment, pe
         saved(page, number + 1)
     settled(page)
     page.locator("#undo").dblclick()
-    expect(page.locator("#said")).to_have_text(re.compile("^(Taken back|Not counted)"))
+    expect(page.locator("#said")).to_have_text(re.compile("^(Taken back|Too quick)"))
     expect(page.locator("#today")).to_have_text("2")
     page.wait_for_load_state("networkidle")
     assert counts.comparison_count(experiment.pk) == 2
