@@ -43,6 +43,7 @@ PAGES = {
         "new": "/experiments/new/",
         "setup": "/experiments/new/prompts-strategies/",
         "dashboard": "/experiments/2/",
+        "report": "/experiments/2/report/",
         "quality": "/experiments/2/quality/",
         "marks": "/experiments/1/quality/",
         "method": "/experiments/2/method/",
@@ -65,6 +66,7 @@ PAGES = {
 LINKS = {"comparison": "tbody th a", "person": "a[href*='/annotators/']"}
 WHOLE_PAGES = {
     "dashboard",
+    "report",
     "quality",
     "marks",
     "try",
@@ -208,6 +210,10 @@ class Visit:
             page.goto("/label/1/")
             for _ in range(HASTY_ANSWERS):
                 self.answer(page, "left")
+        with self.page_of("admin") as page:
+            # Until the model has caught up with somebody so fast.
+            page.goto("/experiments/1/")
+            expect(page.locator("#badge")).to_have_text("Running", timeout=WAIT_MS)
 
     def answer(self, page: Page, side: str) -> None:
         choice = page.locator(f"#choose-{side}")
