@@ -8,7 +8,7 @@ is locked (:func:`staged`), and :func:`insert` only puts keys in their places.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from dataclasses import field as field_of
 from typing import Any, TypeVar, cast
@@ -23,6 +23,9 @@ T = TypeVar("T")
 Keys = Sequence[int]
 # Characters of a text that may come again, such as a state.
 _SHORT = 20
+# Rows that are sooner inserted one by one: after each temporary table, SQLite compiles every statement of the
+# connection anew.
+_FEW = 100
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,15 @@ def staged(*tables: Prepared) -> Iterator[None]:
 
     They lie in temporary tables, which are this connection's own. What is left for the transaction are single
     statements: no other thread of the process makes them wait, while they make all other writers wait.
-    PostgreSQL has many writers and no need of it.
+    PostgreSQL has many writers and no need of it, nor has a table of a few rows.
     """
     if connection.vendor != "sqlite":
         yield
         return
     with ExitStack() as stack, connection.cursor() as cursor:
         for rows in tables:
+            if len(rows.rows) <= _FEW:
+                continue
             name = f"staged_{id(rows)}"
             columns = rows.columns
             # Without types, so that the values stay as they are until the table itself takes them.
@@ -130,13 +135,11 @@ def insert(
     with connection.cursor() as cursor:
         new = _new_keys(cursor, rows)
         keys = dict(keys) | ({own: new} if own else {})
-        if connection.vendor == "sqlite":
-            with ExitStack() as stack:
-                if not rows.table:
-                    stack.enter_context(staged(rows))
-                _insert_staged(cursor, rows, keys, prefixes, given=given, first=new[0] if new else 0)
-        else:
-            _insert_one_by_one(cursor, rows, keys, prefixes, new, given=given)
+        with nullcontext() if rows.table else staged(rows):
+            if rows.table:
+                _insert_staged(cursor, rows, keys, prefixes, given=given, first=new[0])
+            else:
+                _insert_one_by_one(cursor, rows, keys, prefixes, new, given=given)
     return new
 
 

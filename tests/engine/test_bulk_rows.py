@@ -10,10 +10,19 @@ from django.test.utils import CaptureQueriesContext
 
 from engine.models import Judgment, Response, Task
 from engine.models.full_text import responses_with
+from engine.services import bulk_rows
 from engine.services.bulk_rows import Prepared, insert, prepared, staged
 from tests.factories import click, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["few", "many"])
+def few(request, monkeypatch):
+    """Few rows are inserted one by one, and SQLite stages many: the same comes of both."""
+    if not request.param:
+        monkeypatch.setattr(bulk_rows, "_FEW", 0)
+    return request.param
 
 
 @pytest.mark.parametrize("n", [0, 1, 100, 205])
@@ -46,6 +55,14 @@ def test_staged_rows_are_stored_alike_and_leave_nothing_behind():
         with connection.cursor() as cursor:
             cursor.execute("SELECT name FROM sqlite_temp_master")
             assert cursor.fetchall() == []
+
+
+def test_few_rows_make_no_temporary_table(few):
+    """SQLite would compile every statement of the connection anew, also those of the next clicks."""
+    with CaptureQueriesContext(connection) as queries:
+        make_experiment(running=False)
+    made = any("CREATE TEMPORARY" in each["sql"] for each in queries)
+    assert made == (connection.vendor == "sqlite" and not few)
 
 
 def _insert_for_nobody(rows: Prepared) -> None:
