@@ -10,6 +10,8 @@ import json
 import math
 import random
 import re
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 import zlib
@@ -36,6 +38,7 @@ from engine.importing import (
     source_at,
     source_of,
 )
+from engine.importing.parquet import _LOOK_AT_COLUMNS
 from engine.importing.rows import Fault
 from engine.importing.sources import Source, tables_in
 from engine.models import Experiment
@@ -338,6 +341,16 @@ def test_a_time_that_nobody_can_write_is_refused(written):
     columns = {"task": ["One?"], "at": pa.array([2**60], pa.timestamp("us"))}
     with pytest.raises(ImportingError, match=r"file cannot be read: .*Write it again"):
         read_tasks(source(written(pa.RecordBatch.from_pydict(columns))))
+
+
+def test_the_other_process_looks_at_every_column():
+    """It passes over all that is wrong with a file, and must not pass over its own faults."""
+    file = shard({"task": "One?"})
+    subprocess.run(
+        [sys.executable, "-I", "-c", _LOOK_AT_COLUMNS.replace("pass", "raise")],
+        input=len(file).to_bytes(4, "little") + file,
+        check=True,
+    )
 
 
 def test_parquet_that_would_end_the_process_ends_another(monkeypatch):
