@@ -21,7 +21,7 @@ from tests.authorisation.table import (
     is_api,
     is_listed,
 )
-from tests.authorisation.world import World, routes
+from tests.authorisation.world import World, may_be_kept, routes
 
 pytestmark = pytest.mark.django_db
 
@@ -64,7 +64,9 @@ def test_every_address_is_in_the_table_and_the_table_has_no_other():
 
 @pytest.mark.parametrize("role", [*ROLES, *TOKENS])
 def test_every_cell(role, world: World):
-    """Each answer has the status that the table names, and holds nothing that the role may not read."""
+    """Each answer has the status that the table names, and holds nothing that the role may not read. Nobody
+    keeps it.
+    """
     wrong = []
     for route in EVERY_ROUTE:
         row = TABLE.get(route)
@@ -79,6 +81,8 @@ def test_every_cell(role, world: World):
                     wrong.append(f"{method} {path} ({place}): {response.status_code}, not {sorted(wanted)}")
                 leaks = world.leaks(role, response, told=row.tells if row else ())
                 wrong += [f"{method} {path} ({place}) shows {leak}" for leak in leaks]
+                if may_be_kept(response):
+                    wrong.append(f"{method} {path} ({place}) may be kept by browsers and proxies")
     assert not wrong, f"As {role}:\n" + "\n".join(wrong)
 
 

@@ -376,6 +376,12 @@ class World:
         return Place(experiment, things, canaries)
 
 
+def may_be_kept(response: HttpResponse) -> bool:
+    """True if a browser or a proxy may keep an answer."""
+    words = {word.strip() for word in response.get("Cache-Control", "").split(",")}
+    return not {"private", "no-store"} <= words or "public" in words
+
+
 def _fields(body: Any) -> dict[str, list[Any]]:
     """The values of a form; a body of the API's JSON has no fields."""
     if not isinstance(body, dict):
