@@ -30,15 +30,17 @@ class Markup(HTMLParser):
 
     source: str
     elements: list[Element] = field(default_factory=list)
-    text: str = ""
+    text: str = field(init=False)
     other: list[str] = field(default_factory=list)
     unbalanced: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         HTMLParser.__init__(self, convert_charrefs=True)
         self._open: list[str] = []
+        self._said: list[str] = []
         self.feed(self.source)
         self.close()
+        self.text = "".join(self._said)
         self.unbalanced += self._open
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -53,7 +55,7 @@ class Markup(HTMLParser):
             self.unbalanced.append(f"/{tag}")
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        self._said.append(data)
 
     def handle_comment(self, data: str) -> None:
         self.other.append(data)

@@ -104,7 +104,9 @@ def test_what_could_keep_an_annotator_waiting_is_not_parsed_at_all(name, monkeyp
 @pytest.mark.django_db
 def test_no_payload_changes_the_page_around_it(annotator, client_for):
     """As the task, the question, the guidelines and both responses at once."""
-    experiment = make_experiment(ready=True, annotators=(annotator,), guidelines="Plain.")
+    experiment = make_experiment(
+        n_policies=2, n_tasks=1, ready=True, annotators=(annotator,), guidelines="Plain."
+    )
     client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
     plain = skeleton(client.get(url).content.decode())
     assert len(plain) > 30
