@@ -6,12 +6,13 @@ import re
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
 from engine.core import StopReason
-from engine.models import Experiment, WorkerPulse
+from engine.models import Experiment, User, WorkerPulse
 from engine.selectors.designs import policy_names
 from engine.services.experiments import conclude, pause, stop
 from tests.factories import add_member, click, make_experiment, make_user
@@ -149,22 +150,32 @@ def test_more_experiments_cost_no_more_queries(admin, annotator, client_for, dja
     assert html.count('class="badge') == 12
 
 
+def test_few_experiments_need_no_search(experiment, viewer, client_for):
+    assert 'role="search"' not in page(client_for(viewer))
+
+
+@pytest.fixture(scope="class")
+def many(shared_rows: None) -> int:
+    """Eight experiments of two makers, in all states but one; the key of the viewer of all."""
+    maker, viewer = make_user("maker"), make_user("viewer")
+    named = {}
+    for number, name in enumerate(["Alpha", "beta", "Gamma", "delta", "Epsilon", "zeta", "Eta", "theta"]):
+        named[name] = make_experiment(name=name, question=f"Is {name} good?", running=number % 2 == 0)
+        Experiment.objects.filter(pk=named[name].pk).update(maker=maker if number < 2 else viewer)
+        add_member(named[name], viewer, "viewer")
+    tagged = {"Alpha": "german, support", "zeta": "support, support-2", "Eta": "support-2"}
+    for name, tags in tagged.items():
+        Experiment.objects.filter(pk=named[name].pk).update(tags=tags)
+    pause(experiment_id=named["Gamma"].pk)
+    Experiment.objects.filter(pk=named["theta"].pk).update(archived_at=timezone.now())
+    return viewer.pk
+
+
 class TestFinding:
     @pytest.fixture
-    def many(self, viewer) -> dict[str, Experiment]:
-        """Eight experiments of two makers, in all states but one."""
-        maker = make_user("maker")
-        named = {}
-        for number, name in enumerate(["Alpha", "beta", "Gamma", "delta", "Epsilon", "zeta", "Eta", "theta"]):
-            named[name] = make_experiment(name=name, question=f"Is {name} good?", running=number % 2 == 0)
-            Experiment.objects.filter(pk=named[name].pk).update(maker=maker if number < 2 else viewer)
-            add_member(named[name], viewer, "viewer")
-        tagged = {"Alpha": "german, support", "zeta": "support, support-2", "Eta": "support-2"}
-        for name, tags in tagged.items():
-            Experiment.objects.filter(pk=named[name].pk).update(tags=tags)
-        pause(experiment_id=named["Gamma"].pk)
-        Experiment.objects.filter(pk=named["theta"].pk).update(archived_at=timezone.now())
-        return named
+    def finder(self, many, client_for) -> Client:
+        """The browser of the viewer of all."""
+        return client_for(User.objects.get(pk=many))
 
     @pytest.mark.parametrize(
         ("asked", "names"),
@@ -185,27 +196,24 @@ class TestFinding:
             ("q=a%00b", "Eta zeta Epsilon delta Gamma beta Alpha"),
         ],
     )
-    def test_what_is_asked_for_is_found_in_order(self, asked, names, many, viewer, client_for):
-        html = client_for(viewer).get(f"{reverse('home')}?{asked}").content.decode()
+    def test_what_is_asked_for_is_found_in_order(self, asked, names, finder):
+        html = finder.get(f"{reverse('home')}?{asked}").content.decode()
         assert re.findall(r'<h2><a href="[^"]+">(\w+)</a></h2>', html) == names.split()
         assert ("No experiment is like that." in html) == (names == "")
 
-    def test_another_makers_are_found_by_name(self, many, viewer, client_for):
-        html = page(client_for(viewer))
+    def test_another_makers_are_found_by_name(self, finder):
+        html = page(finder)
         [number] = re.findall(r'<option value="(\d+)">maker</option>', html)
-        html = client_for(viewer).get(f"{reverse('home')}?maker={number}").content.decode()
+        html = finder.get(f"{reverse('home')}?maker={number}").content.decode()
         assert re.findall(r'<h2><a href="[^"]+">(\w+)</a></h2>', html) == ["beta", "Alpha"]
 
-    def test_a_card_leads_to_the_others_with_its_tag(self, many, viewer, client_for):
-        html = page(client_for(viewer))
+    def test_a_card_leads_to_the_others_with_its_tag(self, finder):
+        html = page(finder)
         assert '<a href="?tag=german">german</a>, <a href="?tag=support">support</a>' in html
 
-    def test_few_experiments_need_no_search(self, experiment, viewer, client_for):
-        assert 'role="search"' not in page(client_for(viewer))
-
-    def test_pages_keep_what_was_asked(self, many, viewer, client_for, monkeypatch):
+    def test_pages_keep_what_was_asked(self, finder, monkeypatch):
         monkeypatch.setattr("labeling.views.home._PER_PAGE", 2)
-        html = client_for(viewer).get(f"{reverse('home')}?q=ta&page=2").content.decode()
+        html = finder.get(f"{reverse('home')}?q=ta&page=2").content.decode()
         assert re.findall(r'<h2><a href="[^"]+">(\w+)</a></h2>', html) == ["delta", "beta"]
         assert 'href="?q=ta&amp;page=1"' in html
         assert "Page 2 of 2" in html
