@@ -55,9 +55,9 @@ def run(space: str, overlap: int, until: int | None) -> Experiment:
     )
     start(experiment_id=experiment.pk)
     experiment.refresh_from_db()
+    advance(experiment_id=experiment.pk)
     n = 0
     while experiment.state == "running" and n != until:
-        advance(experiment_id=experiment.pk)
         write_responses()
         for person, user in enumerate(people[: max(overlap, 1)]):
             if n % 11 == 5 and person == 0:
