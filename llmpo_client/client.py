@@ -140,8 +140,8 @@ class Client:
     ) -> types.Imported:
         """Add past votes to a draft or a paused experiment.
 
-        Of votes that count already, ``again`` counts them a second time, and ``only_new`` leaves them out;
-        without either, a file that has some is refused.
+        A file with votes that count already is refused, unless ``only_new`` leaves these out, as for a table
+        that grows, or ``again`` counts every vote of the file.
         """
         fields = {name: "true" for name, said in (("again", again), ("only_new", only_new)) if said}
         return self._upload(f"/experiments/{experiment_id}/votes", file, columns, **fields)

@@ -10,6 +10,7 @@ from django.contrib.auth.hashers import make_password
 from django.db import connection
 
 from engine.domain.judgment_uuids import exchanged, mark
+from engine.domain.texts import digest
 from engine.models import Experiment, Judgment, PairCount, User
 from engine.selectors.counts import next_number, tallied
 from engine.services.bulk_rows import Prepared, insert
@@ -24,6 +25,18 @@ _BATCH = 1000
 _MOST_NUMBERS = 2**31
 # Of a user name's 150 characters; a number and the experiment's take the rest.
 _LONGEST_STEM = 110
+
+
+def person_of(name: str) -> str:
+    """The name by which an annotator of a file of votes is known here, whatever form of Unicode the file has.
+
+    A longer one than fits is cut, and its digest tells it from others that begin alike.
+    """
+    normal = User.normalize_username(name)
+    if len(normal) <= _LONGEST_STEM:
+        return normal
+    end = f"-{digest(normal)[:12]}"
+    return normal[: _LONGEST_STEM - len(end)] + end
 
 
 def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:

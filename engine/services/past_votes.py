@@ -6,7 +6,6 @@ what the experiment's claim rests on then.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import random
 import uuid
@@ -20,12 +19,12 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from engine.domain import limits
-from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
+from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.outcomes import outcome_of
 from engine.domain.policy_space import code_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.domain.texts import digest, two_texts
-from engine.importing import Vote, Winner, factor_of
+from engine.importing import Vote, Winner, factor_of, slips
 from engine.importing.pacing import paced
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, Upload, User, clock
 from engine.selectors import designs
@@ -38,10 +37,11 @@ from engine.services.imported_votes import (
     add_to_counts,
     insert_comparisons,
     made_people,
+    person_of,
     tokens_of,
 )
 from engine.services.locks import locked_experiment
-from engine.services.repeated_votes import AGAIN, Counted, refuse_repeated
+from engine.services.repeated_votes import Counted, refuse_repeated
 from engine.services.replaying import mark_stale
 from engine.services.uploads import take_upload
 
@@ -109,10 +109,20 @@ def start_from_votes(
 
 @dataclass(frozen=True)
 class Added:
-    """An experiment, and the number of votes that were added to it."""
+    """An experiment, and the numbers of votes that were added to it, and left out as they counted already."""
 
     experiment: Experiment
     n_votes: int
+    n_left_out: int
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings besides those of the file."""
+        return (
+            [f"{slips.number(self.n_left_out, 'vote')} left out that counted already."]
+            if self.n_left_out
+            else []
+        )
 
 
 def add_votes(
@@ -130,13 +140,14 @@ def add_votes(
     P3. The budget grows by the votes, so that as many new comparisons fit as before, and the evidence is
     marked as stale.
 
-    ``again``: count votes that were imported before a second time. ``only_new``: leave them out. ``upload``:
-    the kept file of which the votes are.
+    A file with votes that count here already is refused unless somebody says what to do: ``only_new`` leaves
+    these out, ``again`` counts every vote of the file. ``upload``: the kept file of which the votes are.
 
     Raises
     ------
     SpecError
-        A vote does not fit the experiment. The message names its row.
+        A vote does not fit the experiment; the message names its row. Or both ``again`` and ``only_new`` are
+        said.
     ImportedBeforeError
         Some of the votes count here already, or all of them, as after a request that is repeated. With
         ``only_new``: all of them.
@@ -144,7 +155,10 @@ def add_votes(
         The experiment runs, has concluded or is in the archive, or changed meanwhile; or another request has
         imported the file.
     """
+    if again and only_new:
+        raise SpecError("Choose one: again counts every vote of the file, only_new those that are new.")
     experiment = Experiment.objects.get(pk=experiment_id)
+    n_in_file = len(votes)
     _check_state(experiment)
     _check_settings(experiment)
     policies, tasks = _places(experiment)
@@ -152,10 +166,10 @@ def add_votes(
     for vote in votes:
         _check_vote(experiment, vote, policies, tasks, known)
     if not again:
-        new = Counted.of(experiment, tasks).new(votes, policies, tasks, overlaps=only_new)
-        if not (only_new and new):
-            refuse_repeated(len(votes), len(new))
-        votes = new
+        found = Counted.of(experiment, tasks).sort(votes, policies, tasks)
+        if not (only_new and found.new):
+            refuse_repeated(len(votes), found)
+        votes = found.new
     offered = {vote.winner for vote in votes}
     rows = _rows_of(experiment)
     numbers = _numbered(votes, policies, tasks, known or ())
@@ -166,13 +180,11 @@ def add_votes(
         experiment = locked_experiment(experiment_id)
         take_upload(upload)
         _check_state(experiment)
-        if not (again or only_new):
-            _check_new(experiment, ready.digest)
         if _rows_of(experiment) != rows or experiment.past_votes != n_before:
             raise WrongStateError("The experiment changed meanwhile. Import the votes again.")
         experiment.allow_tie |= Winner.TIE in offered
         experiment.allow_both_bad |= Winner.BOTH_BAD in offered
-        return Added(_store(experiment, ready, by), len(votes))
+        return Added(_store(experiment, ready, by), len(votes), n_in_file - len(votes))
 
 
 def _places(experiment: Experiment) -> tuple[dict[str, int], dict[str, int]]:
@@ -209,16 +221,6 @@ def _check_state(experiment: Experiment) -> None:
             f"{remedy}"
         )
     refuse_archived(experiment)
-
-
-def _check_new(experiment: Experiment, digest: str) -> None:
-    imports = AuditEntry.objects.filter(experiment=experiment, action=AuditEntry.Action.IMPORT_VOTES)
-    before = imports.filter(details__digest=digest).order_by("-pk").first()
-    if before is not None:
-        raise ImportedBeforeError(
-            f"The same votes were imported into this experiment on {before.at:%Y-%m-%d at %H:%M} UTC, and "
-            f"count already. Nothing was changed. {AGAIN}"
-        )
 
 
 def _check_settings(experiment: Experiment) -> None:
@@ -305,18 +307,10 @@ class _Ready:
     uuids: Sequence[uuid.UUID | None]
     # Policies by index, and D.
     outcomes: Sequence[tuple[int, int, float]]
-    # Of the votes as they were read, in any order and however their file was packed.
-    digest: str
 
     @property
     def tables(self) -> tuple[Prepared, ...]:
         return (self.responses, self.comparisons, self.judgments)
-
-
-def _digest(votes: Sequence[Vote]) -> str:
-    said = (f"{replace(vote, place='')!r}{vote.uuid or ''}" for vote in paced(votes))
-    each = sorted(hashlib.sha256(vote.encode()).digest() for vote in said)
-    return hashlib.sha256(b"".join(each)).hexdigest()
 
 
 def _numbered(
@@ -343,7 +337,7 @@ def _prepared(
     texts = list(numbers)
     limits.RESPONSES.check(len(texts))
     digests = [digest(text or "") for _, _, text in texts]
-    names = sorted({vote.annotator for vote in votes} - {""})
+    names = sorted({person_of(vote.annotator) for vote in votes} - {""})
     people = {name: number for number, name in enumerate(names)}
     comparisons, judgments, outcomes = [], [], []
     for number, vote in enumerate(paced(votes)):
@@ -389,7 +383,7 @@ def _prepared(
                 comparison_id=number,
                 judge=Judgment.Judge(vote.judge),
                 via=Judgment.Via.IMPORT,
-                annotator_id=people.get(vote.annotator),
+                annotator_id=people.get(person_of(vote.annotator)),
                 token=uuid.uuid4(),
                 choice=choice,
                 outcome=outcome,
@@ -406,7 +400,6 @@ def _prepared(
         judgments=prepared(Judgment, judgments),
         uuids=[vote.uuid for vote in votes],
         outcomes=outcomes,
-        digest=_digest(votes),
     )
 
 
@@ -451,7 +444,7 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
         experiment=experiment,
         by=by,
         action=AuditEntry.Action.IMPORT_VOTES,
-        details={"votes": n_votes, "budget": experiment.budget, "digest": ready.digest},
+        details={"votes": n_votes, "budget": experiment.budget},
     )
     return experiment
 

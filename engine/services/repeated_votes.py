@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from engine.domain.errors import ImportedBeforeError
@@ -15,14 +16,39 @@ from engine.domain.texts import digest
 from engine.importing import Vote, Winner
 from engine.importing.pacing import paced
 from engine.models import Experiment, Judgment, Response
+from engine.services.imported_votes import person_of
 
 _OUTCOMES = {Winner.A: 1.0, Winner.B: 0.0, Winner.TIE: 0.5, Winner.BOTH_BAD: 0.5}
-AGAIN = (
-    "To count all of them a second time, choose “Count the same votes a second time” (--again on the command "
-    "line, again=true in the API)."
-)
-# So few votes without a person, a time or texts may be in a file by chance.
-_FEW = 10
+
+
+class _Key(NamedTuple):
+    """The marks that tell a vote apart that has no UUID."""
+
+    task: int | None
+    policies: tuple[int, int]
+    texts: tuple[str | None, ...]
+    outcome: float
+    both_bad: bool
+    annotator: str
+    at: datetime | None
+
+    @property
+    def is_sure(self) -> bool:
+        """False for a vote without a time, and without a person or a text: two may be alike and still be
+        two.
+        """
+        return self.at is not None or bool(self.annotator and None not in self.texts)
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """The votes of a file that do not count yet, in their order.
+
+    ``n_unsure``: how many of the others may only look like votes that count.
+    """
+
+    new: list[Vote]
+    n_unsure: int
 
 
 @dataclass(frozen=True)
@@ -33,88 +59,91 @@ class Counted:
     ----------
     named
         Every judgment by its UUID in our exports, with its key.
-    known
-        Votes that have a time, or a person and both texts.
-    bare
-        Past votes that have neither. Two of them may be alike and still be two votes.
+    keyed
+        Those of people, and the ties of identical texts.
+    nameless
+        Past votes of people who were forgotten: a file may still have their names.
     """
 
-    named: Mapping[UUID, Hashable]
-    known: Counter[Hashable]
-    bare: Counter[Hashable]
+    named: Mapping[UUID, _Key]
+    keyed: Counter[_Key]
+    nameless: Counter[_Key]
 
     @classmethod
     def of(cls, experiment: Experiment, tasks: Mapping[str, int]) -> Counted:
         """Those of an experiment. ``tasks``: the position by which a vote knows a text of a task."""
         suffix, own = f"@import-{experiment.pk}", mark(experiment.pk)
-        named: dict[UUID, Hashable] = {}
-        known: Counter[Hashable] = Counter()
-        bare: Counter[Hashable] = Counter()
+        named: dict[UUID, _Key] = {}
+        keyed: Counter[_Key] = Counter()
+        nameless: Counter[_Key] = Counter()
         rows = Judgment.objects.filter(comparison__experiment=experiment)
         for (
-            token, judge, via, choice, at, by, restores, plan, i_on_left, task, i, j, text_i, text_j, state_i,
-            state_j,
+            token, judge, via, choice, at, by, forgotten_at, restores, plan, i_on_left, task, i, j, text_i,
+            text_j, state_i, state_j,
         ) in rows.values_list(
-            "token", "judge", "via", "choice", "created_at", "annotator__username", "restores_id",
-            "comparison__plan", "comparison__i_on_left", "comparison__task__prompt",
-            "comparison__policy_i__index", "comparison__policy_j__index", "comparison__response_i__digest",
-            "comparison__response_j__digest", "comparison__response_i__state",
-            "comparison__response_j__state",
+            "token", "judge", "via", "choice", "created_at", "annotator__username",
+            "annotator__forgotten_at", "restores_id", "comparison__plan", "comparison__i_on_left",
+            "comparison__task__prompt", "comparison__policy_i__index", "comparison__policy_j__index",
+            "comparison__response_i__digest", "comparison__response_j__digest",
+            "comparison__response_i__state", "comparison__response_j__state",
         ).iterator():  # fmt: skip
             is_past = plan.get("past", False)
+            time_known = plan.get("time_known", not is_past)
             texts = (
                 None if state == Response.State.FAILED else text
                 for text, state in ((text_i, state_i), (text_j, state_j))
             )
-            key, is_known = _key(
+            key = _key(
                 tasks.get(task),
                 (i, j),
                 tuple(texts),
                 outcome_of(choice, i_on_left=i_on_left),
                 both_bad=choice == Judgment.Choice.BOTH_BAD,
-                annotator=(by or "").removesuffix(suffix),
-                at=at if plan.get("time_known", not is_past) else None,
+                annotator="" if forgotten_at else (by or "").removesuffix(suffix),
+                at=at if time_known else None,
             )
             named[exchanged(token, own)] = key
             # An export has ties of identical texts too, which nobody saw.
             if judge != Judgment.Judge.HUMAN and via not in {Judgment.Via.IDENTICAL, Judgment.Via.IMPORT}:
                 continue
-            if is_known:
-                known[key] += 1
-            elif is_past and restores is None:
-                bare[key] += 1
-        return cls(named, known, bare)
+            # A restored vote without a time is the one that was voided.
+            if restores is None or time_known:
+                (nameless if is_past and forgotten_at else keyed)[key] += 1
+        return cls(named, keyed, nameless)
 
-    def new(
-        self,
-        votes: Sequence[Vote],
-        policies: Mapping[str, int],
-        tasks: Mapping[str, int],
-        *,
-        overlaps: bool = False,
-    ) -> list[Vote]:
-        """The votes of a file but those that are counted, in their order.
+    def sort(self, votes: Sequence[Vote], policies: Mapping[str, int], tasks: Mapping[str, int]) -> Sorted:
+        """Tell the votes of a file that do not count yet from those that do.
 
-        A vote of our own export is told by its UUID. Bare votes without one are told to be counted only where
-        all that are counted are in the file, as in one that grows, or somebody says that it ``overlaps``.
+        A vote of our own export is told by its UUID. Any other one is a vote that counts where it looks like
+        one, and as many times.
         """
         told = Counter(self.named[vote.uuid] for vote in votes if vote.uuid and vote.uuid in self.named)
         others = [vote for vote in votes if vote.uuid not in self.named]
-        keyed = [(vote, *_key_of(vote, policies, tasks)) for vote in paced(others)]
-        in_file = Counter(key for _, key, is_known in keyed if not is_known)
-        bare = self.bare - told
-        grows = overlaps or (bare.total() >= _FEW and bare <= in_file)
-        left = self.known - told + (bare if grows else Counter())
-        new = []
-        for vote, key, _ in keyed:
-            if left[key] > 0:
-                left[key] -= 1
-            else:
-                new.append(vote)
-        return new
+        keys = [_key_of(vote, policies, tasks) for vote in paced(others)]
+        left, nameless = self.keyed - told, self.nameless - told
+        # Those of people who are known come first: anybody else may be the person who was forgotten.
+        by_name = _taken(left, keys)
+        by_look = _taken(
+            nameless,
+            [None if taken else key._replace(annotator="") for key, taken in zip(keys, by_name, strict=True)],
+        )
+        counts = [a or b for a, b in zip(by_name, by_look, strict=True)]
+        return Sorted(
+            new=[vote for vote, each in zip(others, counts, strict=True) if not each],
+            n_unsure=sum(each and not key.is_sure for key, each in zip(keys, counts, strict=True)),
+        )
 
 
-def refuse_repeated(n_votes: int, n_new: int) -> None:
+def _taken(left: Counter[Any], keys: Sequence[_Key | None]) -> list[bool]:
+    """True for each key that was still left when its turn came. A key that is taken is left no more."""
+    taken = []
+    for key in keys:
+        taken.append(left[key] > 0)
+        left[key] -= taken[-1]
+    return taken
+
+
+def refuse_repeated(n_votes: int, found: Sorted) -> None:
     """Refuse votes some of which count already.
 
     Raises
@@ -122,20 +151,28 @@ def refuse_repeated(n_votes: int, n_new: int) -> None:
     ImportedBeforeError
         Says how many, and what to do.
     """
+    n_new = len(found.new)
     if n_new == n_votes:
         return
-    if not n_new:
-        raise ImportedBeforeError(
-            f"All {n_votes:,} votes count in this experiment already, and nothing was changed. {AGAIN}"
+    said = f"{f'{n_votes - n_new:,} of the' if n_new else 'All'} {n_votes:,} votes"
+    said += " count in this experiment already, and nothing was changed. "
+    if found.n_unsure:
+        said += (
+            f"{found.n_unsure:,} of these have neither a time nor a person with both texts, and may be other "
+            "votes that look the same. "
+        )
+    if n_new:
+        said += (
+            f"To import the other {n_new:,}, choose “Only new votes” (--only-new on the command line, "
+            "only_new=true in the API). "
         )
     raise ImportedBeforeError(
-        f"{n_votes - n_new:,} of the {n_votes:,} votes count in this experiment already, and nothing was "
-        f"changed. To import the other {n_new:,}, choose “Only new votes” (--only-new on the command line, "
-        f"only_new=true in the API). {AGAIN}"
+        f"{said}To count every row of the file, choose “All votes” (--again on the command line, again=true "
+        "in the API)."
     )
 
 
-def _key_of(vote: Vote, policies: Mapping[str, int], tasks: Mapping[str, int]) -> tuple[Hashable, bool]:
+def _key_of(vote: Vote, policies: Mapping[str, int], tasks: Mapping[str, int]) -> _Key:
     a, b = policies[vote.policy_a], policies[vote.policy_b]
     text_a, text_b = (None if text is None else digest(text) for text in (vote.response_a, vote.response_b))
     outcome = _OUTCOMES[vote.winner]
@@ -147,7 +184,7 @@ def _key_of(vote: Vote, policies: Mapping[str, int], tasks: Mapping[str, int]) -
         (text_a, text_b),
         outcome,
         both_bad=vote.winner == Winner.BOTH_BAD,
-        annotator=vote.annotator,
+        annotator=person_of(vote.annotator),
         at=vote.judged_at,
     )
 
@@ -161,9 +198,7 @@ def _key(
     both_bad: bool,
     annotator: str,
     at: datetime | None,
-) -> tuple[Hashable, bool]:
-    """The marks that tell a vote apart, and whether they do so surely."""
+) -> _Key:
     # Beside a time to the microsecond no name is needed, and our own export has other names of people.
     by = "" if at is not None and at.microsecond else annotator
-    surely = at is not None or bool(annotator and None not in texts)
-    return (task, policies, texts, outcome, both_bad, by, at), surely
+    return _Key(task, policies, texts, outcome, both_bad, by, at)

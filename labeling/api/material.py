@@ -36,7 +36,7 @@ Columns = Annotated[
         description="COLUMN=MEANING for a column that has another name, as --map of the commands.",
     ),
 ]
-Again = Annotated[bool, Form(description="Count votes that count already a second time.")]
+Again = Annotated[bool, Form(description="Count every vote of the file, also those that count already.")]
 OnlyNew = Annotated[bool, Form(description="Leave out votes that count already.")]
 
 
@@ -78,7 +78,8 @@ def add_past_votes(
     """Add past votes to a draft or a paused experiment that knows their policies and tasks.
 
     A file with votes that count already is refused (409), so a request that is repeated changes nothing.
-    `rows` counts the votes that were added.
+    `only_new` leaves them out, and `again` counts every vote of the file. `rows` counts the votes that were
+    added; a warning counts those that were left out.
     """
     experiment = access.to_run(request, experiment_id)
     with unhurried():
@@ -91,7 +92,7 @@ def add_past_votes(
             only_new=only_new,
         )
     wake_planner(added.experiment.pk)
-    return _imported(added.experiment, added.n_votes, found.warnings)
+    return _imported(added.experiment, added.n_votes, [*found.warnings, *added.warnings])
 
 
 @router.get("/{experiment_id}/responses", auth=READ, response={200: ResponsesOut} | PROBLEMS)

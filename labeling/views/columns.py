@@ -14,10 +14,10 @@ from uuid import UUID
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import UploadedFile
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from engine.domain.errors import EngineError, ImportedBeforeError, SpecError
+from engine.domain.errors import EngineError, SpecError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
 from engine.domain.material import Material
 from engine.importing import (
@@ -45,6 +45,13 @@ from engine.tasks import wake_planner
 from labeling import access
 from labeling.forms.columns import MEANING_LABELS, fold, said_columns
 from labeling.requests import AuthenticatedRequest, read_or_write
+
+# What may happen to votes that count already: values and labels.
+_COUNTED = (
+    ("", "Ask me: import nothing if there are any"),
+    ("only_new", "Only new votes: leave them out"),
+    ("again", "All votes: count every row of the file"),
+)
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,6 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     sheet = request.POST.get("sheet", "")
     wanted = request.method == "POST" and not request.htmx and request.POST.get("action") != "check"
     faults: list[str] = []
-    imported_before = False
     found, first, sheets = None, Look((), ()), list[str]()
     columns = said_columns(request.POST)
     as_it_is = False
@@ -133,7 +139,6 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
             return kind.store(request, request.POST.get("name", "").strip(), found, upload)
     except (ImportingError, EngineError) as error:
         faults = str(error).splitlines()
-        imported_before = isinstance(error, ImportedBeforeError)
     labels = [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS[material]]
     context = {
         "upload": upload,
@@ -146,7 +151,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
         "sheets": sheets,
         "sheet": sheet,
         "faults": faults,
-        "imported_before": imported_before,
+        **counted_votes(request),
         "said": kind.said(found) if found is not None else "",
         "warnings": found.warnings if found is not None else (),
         "back": kind.back,
@@ -154,6 +159,11 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     if request.htmx:
         return render(request, "setup/_columns_result.html", context)
     return render(request, "setup/columns.html", context, status=400 if wanted else 200)
+
+
+def counted_votes(request: HttpRequest) -> dict[str, Any]:
+    """The choices for votes that count already, and the one that was made."""
+    return {"counted_choices": _COUNTED, "counted": request.POST.get("counted", "")}
 
 
 def _read_by(columns: Mapping[str, str], source: Source, material: Material) -> Any:
@@ -204,24 +214,23 @@ def _store_votes(request: AuthenticatedRequest, name: str, votes: Votes, upload:
             f"name: You may change {len(there)} experiments of this name. Choose another one, or import the "
             "votes with manage.py import_votes."
         )
-    n_counted = len(votes.votes)
+    n_counted, warnings = len(votes.votes), [*votes.warnings]
     if there:
         added = add_votes(
             experiment_id=there[0].pk,
             votes=votes.votes,
             by=request.user,
-            again=bool(request.POST.get("again")),
-            only_new=bool(request.POST.get("only_new")),
+            again=request.POST.get("counted") == "again",
+            only_new=request.POST.get("counted") == "only_new",
             upload=upload,
         )
         experiment, n_counted = added.experiment, added.n_votes
+        warnings += added.warnings
     else:
         experiment = start_from_votes(name=name, votes=votes.votes, by=request.user, upload=upload)
     wake_planner(experiment.pk)
     messages.success(request, f"{number(n_counted, 'vote')} imported.")
-    if n_left_out := len(votes.votes) - n_counted:
-        messages.success(request, f"{number(n_left_out, 'vote')} left out that counted already.")
-    _warn(request, votes.warnings)
+    _warn(request, warnings)
     return redirect("dashboard", experiment_id=experiment.pk)
 
 

@@ -6,13 +6,13 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import render
 
-from engine.domain.errors import EngineError, ImportedBeforeError
+from engine.domain.errors import EngineError
 from engine.domain.material import Material
 from engine.importing import ImportingError
 from engine.selectors.uploads import kept_uploads
 from labeling import access
 from labeling.requests import AuthenticatedRequest, read_or_write
-from labeling.views.columns import receive
+from labeling.views.columns import counted_votes, receive
 
 
 @login_required
@@ -21,7 +21,6 @@ def import_votes(request: AuthenticatedRequest) -> HttpResponse:
     """Ask for a file of past votes; make an experiment of it, or add them to the one of that name."""
     access.to_create(request)
     faults: list[str] = []
-    imported_before = False
     if request.method == "POST":
         try:
             if not (files := request.FILES.getlist("votes")):
@@ -29,10 +28,9 @@ def import_votes(request: AuthenticatedRequest) -> HttpResponse:
             return receive(request, Material.VOTES, files)
         except (ImportingError, EngineError) as error:
             faults = str(error).splitlines()
-            imported_before = isinstance(error, ImportedBeforeError)
     context = {
         "faults": faults,
-        "imported_before": imported_before,
+        **counted_votes(request),
         "typed_name": request.POST.get("name", ""),
         "kept": kept_uploads(request.user, Material.VOTES),
     }

@@ -108,7 +108,8 @@ def test_material_people_and_pairs(client, tmp_path):
     assert client.add_votes(past["id"], votes, again=True)["rows"] == 1
     with votes.open("a") as file:
         file.write("Hi,B,A,b,Good day,Hello\nHi,A,B,b,Hello,Good day\n")
-    assert client.add_votes(past["id"], votes, only_new=True)["rows"] == 1
+    added = client.add_votes(past["id"], votes, only_new=True)
+    assert (added["rows"], added["warnings"][-1]) == (1, "2 votes left out that counted already.")
     with pytest.raises(ConflictError, match="All 3 votes count"):
         client.add_votes(past["id"], votes, only_new=True)
     assert client.change_settings(made["id"], {"budget": 77})["budget"] == 77

@@ -27,6 +27,7 @@ from engine.selectors.people import newest_answer
 from engine.selectors.pools import name_of
 from engine.selectors.rankings import ranking
 from engine.services.experiments import create_experiment, start
+from engine.services.forgetting import forget_person
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.leases import lease_next
 from engine.services.past_votes import add_votes, start_from_votes
@@ -324,8 +325,6 @@ def test_the_same_votes_in_another_order_are_the_same_votes():
     add_votes(experiment_id=experiment.pk, votes=votes)
     with pytest.raises(ImportedBeforeError):
         add_votes(experiment_id=experiment.pk, votes=votes[::-1])
-    for others in (votes[:2], [*votes, votes[0]]):
-        add_votes(experiment_id=experiment.pk, votes=others)
 
 
 def counted_in(experiment: Experiment, votes: Sequence[Vote]) -> str:
@@ -377,18 +376,48 @@ def test_a_vote_that_was_voided_does_not_come_back_with_its_file(admin: User):
     assert counted_in(experiment, KNOWN) == "All 40 votes"
 
 
-def test_votes_that_only_look_alike_count():
-    """Two people may have voted alike where the file names neither them nor the times."""
-    bare = [vote(winner, task=task) for winner in ("a", "b", "tie") for task in ("T1", "T2")] * 2
-    experiment = made(bare[:6])
-    assert counted_in(experiment, bare[1:4]) == ""
-    # With too few of them chance would do; a file that grows has all that were there.
-    grown = made(bare, name="Grown")
-    assert counted_in(grown, bare[:6]) == ""
-    grown = made(bare, name="Growing")
-    more = [*bare, vote("a"), vote("b")]
-    assert counted_in(grown, more) == "12 of the 14 votes"
-    assert counted_in(grown, more[12:]) == ""
+@pytest.mark.parametrize(
+    "name", ["Zoe\u0301", "\uff21\uff4e\uff4e", "judge " * 30 + "1"], ids=["decomposed", "wide", "long"]
+)
+def test_a_name_that_is_kept_in_another_form_is_the_same_person(name):
+    """Letters with marks have two forms in Unicode, and an account's name is cut."""
+    others = [replace(each, annotator=f"{name} too", judged_at=None) for each in KNOWN[:5]]
+    votes = [replace(each, annotator=name, judged_at=None) for each in KNOWN[:10]] + others
+    experiment = made(votes)
+    assert counted_in(experiment, votes) == "All 15 votes"
+    more = [replace(each, annotator=name, judged_at=None) for each in KNOWN[10:20]]
+    assert add_votes(experiment_id=experiment.pk, votes=[*votes, *more], only_new=True).n_votes == 10
+    assert User.objects.filter(username__endswith=f"@import-{experiment.pk}").count() == 2
+
+
+def test_the_votes_of_a_forgotten_person_do_not_come_back_with_their_file():
+    votes = [replace(each, judged_at=None) for each in KNOWN]
+    experiment = made(votes[:30])
+    for user in User.objects.filter(username__endswith=f"@import-{experiment.pk}")[:20]:
+        forget_person(user_id=user.pk, by=None)
+    assert counted_in(experiment, votes[:30]) == "All 30 votes"
+    assert add_votes(experiment_id=experiment.pk, votes=votes, only_new=True).n_votes == 10
+    # An equal vote of somebody who is known takes the place of nobody.
+    known = replace(votes[0], annotator="somebody else")
+    assert add_votes(experiment_id=experiment.pk, votes=[*votes, known], only_new=True).n_votes == 1
+
+
+def test_votes_that_only_look_alike_count_when_somebody_says_so():
+    """Two people may have voted alike where the file names neither them nor the times: nobody else knows."""
+    bare = [vote(winner, task=task) for winner in ("a", "b", "tie") for task in ("T1", "T2")]
+    experiment = made(bare[:5])
+    with pytest.raises(ImportedBeforeError, match=r"3 of these .* may be other votes that look the same"):
+        add_votes(experiment_id=experiment.pk, votes=bare[1:4])
+    assert add_votes(experiment_id=experiment.pk, votes=bare[1:4], again=True).n_votes == 3
+    assert counted_in(experiment, [*bare[:5], *bare[1:4], bare[0]]) == "8 of the 9 votes"
+    assert counted_in(experiment, bare[5:]) == ""
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+def test_nobody_says_both_to_leave_out_and_to_count_what_counts():
+    experiment = made(KNOWN[:3])
+    with pytest.raises(SpecError, match="Choose one"):
+        add_votes(experiment_id=experiment.pk, votes=KNOWN, again=True, only_new=True)
 
 
 @pytest.mark.parametrize("n_before", [2, 5, 12])
@@ -398,11 +427,13 @@ def test_of_a_table_to_which_bare_votes_are_appended_only_the_new_ones_count(n_b
     bare = [vote(winner, task=task) for winner in ("a", "b", "tie") for task in ("T1", "T2")] * 4
     experiment = made(bare[:n_before])
     table = bare[: n_before + n_more]
+    assert counted_in(experiment, table) == f"{n_before} of the {len(table)} votes"
     assert add_votes(experiment_id=experiment.pk, votes=table, only_new=True).n_votes == n_more
     experiment.refresh_from_db()
     assert experiment.past_votes == len(table)
-    with pytest.raises(ImportedBeforeError, match=f"All {len(table)} votes count"):
-        add_votes(experiment_id=experiment.pk, votes=table, only_new=True)
+    for only_new in (True, False):
+        with pytest.raises(ImportedBeforeError, match=f"All {len(table)} votes count"):
+            add_votes(experiment_id=experiment.pk, votes=table, only_new=only_new)
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 

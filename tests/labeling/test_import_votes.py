@@ -233,20 +233,22 @@ def test_the_page_adds_to_an_experiment_that_the_person_runs(client):
 def test_the_same_votes_count_once_unless_somebody_says_so(client, tmp_path):
     """A page that was reloaded, a double click, a request after a lost reply: of any name, packed or not."""
     form = {"name": "Past", "votes": SimpleUploadedFile("votes.jsonl", jsonl(VOTES))}
-    assert b'name="again"' not in upload(client, b"").content
     client.post(reverse("import_votes"), form)
     refused = upload(client, gzip.compress(jsonl(VOTES)), filename="other.gz")
     assert refused.status_code == 400
     assert b"All 120 votes count in this experiment already" in refused.content
-    assert b'name="again"' in refused.content
     looked = client.post(reverse("import_votes"), form | {"votes": _file(), "look": "1"})
     mapped = client.post(looked.url, {"name": "Past", "action": "import"})
-    assert (mapped.status_code, b'name="again"' in mapped.content) == (400, True)
+    assert mapped.status_code == 400
     with pytest.raises(CommandError, match=r"count in this experiment already, and nothing was changed"):
         run("import_votes", file_of(tmp_path), "--experiment", "Past")
     assert Experiment.objects.get().past_votes == 120
-    assert client.post(looked.url, {"name": "Past", "action": "import", "again": "1"}).status_code == 302
-    assert client.post(reverse("import_votes"), form | {"votes": _file(), "again": "1"}).status_code == 302
+    assert (
+        client.post(looked.url, {"name": "Past", "action": "import", "counted": "again"}).status_code == 302
+    )
+    assert (
+        client.post(reverse("import_votes"), form | {"votes": _file(), "counted": "again"}).status_code == 302
+    )
     assert Experiment.objects.get().past_votes == 360
 
 
@@ -255,9 +257,9 @@ def test_of_a_file_that_has_grown_only_the_new_votes_are_imported(client, tmp_pa
     upload(client, jsonl(VOTES[:100]))
     refused = upload(client, jsonl(VOTES[:110]))
     assert refused.status_code == 400
-    for words in (b"100 of the 110 votes count in this experiment already", b'name="only_new"'):
-        assert words in refused.content
-    form = {"name": "Past", "votes": SimpleUploadedFile("votes.jsonl", jsonl(VOTES[:110])), "only_new": "1"}
+    assert b"100 of the 110 votes count in this experiment already" in refused.content
+    form = {"name": "Past", "votes": SimpleUploadedFile("votes.jsonl", jsonl(VOTES[:110]))}
+    form["counted"] = "only_new"
     page = client.post(reverse("import_votes"), form, follow=True).content.decode()
     assert "10 votes imported." in page
     assert "100 votes left out that counted already." in page

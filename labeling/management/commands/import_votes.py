@@ -49,7 +49,7 @@ class Command(BaseCommand):
         counted.add_argument(
             "--again",
             action="store_true",
-            help="count votes that count in the experiment already a second time",
+            help="count every vote of the file, also those that count in the experiment already",
         )
         counted.add_argument(
             "--only-new",
@@ -63,7 +63,7 @@ class Command(BaseCommand):
         found = _read(file, options["map"], options["sheet"])
         # With an owner, only theirs is meant: another user may have an experiment of the same name.
         there = named(experiment) if user is None else theirs(user, experiment)
-        n_counted = len(found.votes)
+        n_counted, warnings = len(found.votes), [*found.warnings]
         try:
             if there is None:
                 made = start_from_votes(name=experiment, votes=found.votes, by=user)
@@ -76,14 +76,13 @@ class Command(BaseCommand):
                     only_new=options["only_new"],
                 )
                 made, n_counted = added.experiment, added.n_votes
+                warnings += added.warnings
         except EngineError as error:
             raise CommandError(f"{file}: {error}") from error
         advance(experiment_id=made.pk)
         made.refresh_from_db()
-        for warning in found.warnings:
+        for warning in warnings:
             self.stderr.write(f"Warning: {warning}")
-        if n_left_out := len(found.votes) - n_counted:
-            self.stderr.write(f"{number(n_left_out, 'vote')} left out that counted already.")
         self.stdout.write(f"Experiment {made.pk} ({made.name}): {number(n_counted, 'vote')} imported.\n\n")
         ranked = ranking(made)
         self.stdout.write(ranking_table(ranked[:_SHOWN]))
