@@ -134,11 +134,15 @@ class Rate(TypedDict):
 
 
 class Ranked(TypedDict):
-    """A policy in the ranking; intervals of ``field`` and ``leader`` hold at once, at any time."""
+    """A policy in the ranking; intervals of ``field`` and ``leader`` hold at once, at any time.
+
+    ``field``: its mean win rate against the other policies, which the CSV calls its strength. ``leader``:
+    that against the policy that leads. ``log_odds``: its estimated strength; those of a ranking add up to 0.
+    """
 
     label: str
     name: str
-    strength: float
+    log_odds: float
     field: Rate
     leader: Rate
     comparisons: int

@@ -475,7 +475,7 @@ class Design:
         leader = int(self._ledger.best()[0]) if self.n_comparisons else int(standing.argmax())
         ruled_out = self._rule.refuted[0]
         order = order_of(standing, ruled_out.astype(np.float64), leader)
-        strength = beliefs.theta[0] - beliefs.theta[0].mean()
+        log_odds = beliefs.theta[0] - beliefs.theta[0].mean()
         means = [field(values) for values in (expected, low, high)]
         ranking = []
         for k in order.tolist():
@@ -485,7 +485,7 @@ class Design:
                 Standing(
                     policy=k,
                     label=self.labels[k],
-                    strength=float(strength[k]),
+                    log_odds=float(log_odds[k]),
                     field=Rate(*(float(mean[k]) for mean in means)),
                     leader=Rate(*(float(values[k, other]) for values in (expected, low, high))),
                     place=place,

@@ -52,7 +52,7 @@ class Standing:
         Its index.
     label
         Its name.
-    strength
+    log_odds
         Estimated strength in log-odds; those of a ranking add up to 0.
     field
         Its mean win rate against the other policies, each with the same weight.
@@ -64,7 +64,7 @@ class Standing:
 
     policy: int
     label: str
-    strength: float
+    log_odds: float
     field: Rate
     leader: Rate
     place: Place

@@ -26,7 +26,7 @@ def show_ranking(request: AuthenticatedRequest, experiment_id: Id) -> list[dict[
         {
             "label": each.name.short,
             "name": each.name.name,
-            "strength": each.standing.strength,
+            "log_odds": each.standing.log_odds,
             "field": each.standing.field,
             "leader": each.standing.leader,
             "comparisons": each.comparisons,

@@ -241,8 +241,10 @@ class RateOut(Schema):
 class RankedOut(Schema):
     label: str
     name: str = Field(description="The names of its levels of the factors that vary.")
-    strength: float = Field(description="In log-odds; those of a ranking add up to 0.")
-    field: RateOut = Field(description="Its mean win rate against the other policies.")
+    log_odds: float = Field(description="Its estimated strength; those of a ranking add up to 0.")
+    field: RateOut = Field(
+        description="Its mean win rate against the other policies; `strength`, `low` and `high` of the CSV."
+    )
     leader: RateOut = Field(
         description="Its win rate against the policy that leads; of that policy against the second."
     )

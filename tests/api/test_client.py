@@ -72,7 +72,7 @@ def test_from_creation_to_the_decision_and_out(client, admin, tmp_path):
     first, second = client.ranking(made["id"])
     assert (first["label"], first["name"], first["standing"]) == ("P2", "kind", "leads")
     assert (second["standing"], second["comparisons"]) == ("open", clicks)
-    assert first["strength"] == pytest.approx(-second["strength"])
+    assert first["log_odds"] == pytest.approx(-second["log_odds"])
     assert 0 <= first["leader"]["low"] < first["leader"]["estimate"] < first["leader"]["high"] <= 1
     by_task = client.results_by_task(made["id"])
     assert sum(each["comparisons"] for each in by_task) == clicks

@@ -133,7 +133,7 @@ class TestRanking:
         ranking = design.ranking()
         assert ranking[0].policy == 0
         assert [row.place for row in ranking] == [Place.LEADS, *[Place.RULED_OUT] * 3]
-        assert sum(row.strength for row in ranking) == pytest.approx(0.0, abs=1e-9)
+        assert sum(row.log_odds for row in ranking) == pytest.approx(0.0, abs=1e-9)
         for row in ranking:
             others = np.delete(mu[row.policy], row.policy)
             assert row.field.low <= row.field.estimate <= row.field.high
