@@ -11,6 +11,7 @@ from engine.domain import limits
 _DELIMITERS = ",;\t|"
 # With its end.
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_BLANK = re.compile(r"\s*")
 _FIRST = re.compile(r"[^\ufeff \t\r\n][^\r\n]{0,1000000}")
 _SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t|])"?(?=[\r\n]|$)', re.IGNORECASE)
 # Of a name of a column: "1. Frage", "Unnamed: 0", "Wie lautet die Frage an das Modell?".
@@ -33,7 +34,7 @@ _DOCUMENTS = {"!doctype", "!--", "?xml", "html"}
 _PARTS_OF_DOCUMENTS = {"head", "body", "table", "thead", "tbody", "meta", "link", "style", "script"}
 _MARKDOWN_RULE = re.compile(r"(?=.*\|)\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?")
 _YAML_LIST = re.compile(
-    r"(?:[ \t\r]*(?:#.*|---.*)?\n)*- +"
+    r"\s*+(?:(?:#|---).*\n\s*+)*+(?<![ \t])- +"
     r"(?:task|prompt|input|question|instruction|messages|role|vars|policy(?:_a)?|model_a):(?:\s|$)"
 )
 _YAML_TASKS = re.compile(
@@ -43,12 +44,49 @@ _YAML_TASKS = re.compile(
 OF_YAML = "YAML holds whole descriptions of experiments. Give tasks, responses and votes as JSON Lines."
 
 
-def lines(text: str) -> Iterator[str]:
+class Lines(Iterator[str]):
     """The lines with their ends. A line ends as files have it: \\n, \\r\\n or \\r, and nothing else that
     Unicode knows.
+
+    ``number``: that of the line before the next one, from 1; 0 at the beginning.
     """
+
     # One by one: `io.StringIO` takes four bytes for each character.
-    return (found[0] for found in _LINE.finditer(text.lstrip("\ufeff")))
+    def __init__(self, text: str) -> None:
+        self._text = text.lstrip("\ufeff")
+        self._at = 0
+        self.number = 0
+
+    def __next__(self) -> str:
+        found = _LINE.match(self._text, self._at)
+        if found is None:
+            raise StopIteration
+        self._at = found.end()
+        self.number += 1
+        return found[0]
+
+    def pass_over(self, blank: re.Pattern[str]) -> None:
+        """Pass over the next lines that are blank: in one go, as a file may hold millions of them.
+
+        ``blank``: matches all characters that a blank line may have, with its end.
+        """
+        found = blank.match(self._text, self._at)
+        if found is None:
+            return
+        rest = self._text.rfind("\n", self._at, found.end()), self._text.rfind("\r", self._at, found.end())
+        passed = self._text[self._at : max(rest) + 1]
+        self._at += len(passed)
+        self.number += passed.count("\n") + passed.count("\r") - passed.count("\r\n")
+
+
+def full_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, each with its number."""
+    given = Lines(text)
+    given.pass_over(_BLANK)
+    for line in given:
+        if line.strip():
+            yield given.number, line
+        given.pass_over(_BLANK)
 
 
 def without_separator(text: str) -> tuple[str, str]:
@@ -157,8 +195,8 @@ def _first(text: str) -> str:
 
 
 def _first_two(text: str) -> Iterator[str]:
-    for _, line in zip(range(2), filter(None, map(str.strip, lines(text))), strict=False):
-        yield line
+    for _, (_, line) in zip(range(2), full_lines(text), strict=False):
+        yield line.strip()
 
 
 def _is_sentence(text: str) -> bool:
@@ -181,7 +219,7 @@ def _n_close(rows: Iterable[Sequence[str]], n_cells: int) -> int:
 
 def _rows_below(text: str, delimiter: str) -> list[list[str]]:
     """The rows below the first line; none where they are no CSV."""
-    found = _csv(lines(text), delimiter)
+    found = _csv(Lines(text), delimiter)
     return [row for row in found if any(map(str.strip, row))][1:]
 
 

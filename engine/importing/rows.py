@@ -8,6 +8,7 @@ import gzip
 import io
 import itertools
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -265,7 +266,7 @@ def rows_of(
         yield from _json_lines(text, plain, error)
         return
     except JSONLimitError as error:
-        first, *more = itertools.islice(filter(str.strip, headings.lines(text)), 2)
+        (_, first), *more = itertools.islice(headings.full_lines(text), 2)
         if more and _is_refused(first):
             # The first of JSON Lines.
             yield from _rows_of_lines(text, plain)
@@ -303,7 +304,7 @@ def _text_rows(
 
 
 def _plain_rows(text: str, plain: str) -> Iterator[Row | Fault]:
-    for number, line in enumerate(headings.lines(text), 1):
+    for number, line in headings.full_lines(text):
         if not is_blank(line):
             value, _, reference = line.partition("\t")
             yield Row(f"line {number}", {plain: value.strip(), "reference": reference.strip()})
@@ -313,15 +314,19 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
     delimiter = headings.delimiter_of(text)
     _, text = headings.without_separator(text)
     csv.field_size_limit(limits.CELL_CHARACTERS.most)
-    reader = csv.reader(headings.lines(text), delimiter=delimiter, strict=True)
+    lines = headings.Lines(text)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    blank = re.compile(rf"[\s{re.escape(delimiter)}]*")
     heading: Heading | None = None
-    before = 0
+    place = ""
     try:
-        for cells in reader:
-            first, before = before + 1, reader.line_num
+        while True:
+            lines.pass_over(blank)
+            place = f"line {lines.number + 1}"
+            if (cells := next(reader, None)) is None:
+                return
             if not any(map(str.strip, cells)):
                 continue
-            place = f"line {first}"
             if heading is None:
                 heading = Heading(cells)
                 if heading.fault:
@@ -334,7 +339,7 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
             else:
                 yield heading.row(place, cells)
     except csv.Error as error:
-        yield Fault(f"line {before + 1}", _csv_fault(error))
+        yield Fault(place, _csv_fault(error))
 
 
 def _csv_fault(error: csv.Error) -> str:
@@ -359,7 +364,8 @@ def _is_refused(line: str) -> bool:
 
 def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) -> Iterator[Row | Fault]:
     try:
-        loads(next(filter(str.strip, headings.lines(text))))
+        _, first = next(headings.full_lines(text))
+        loads(first)
     except JSONLimitError:
         pass  # the line says so in its place
     except json.JSONDecodeError:
@@ -376,9 +382,7 @@ def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) ->
 
 
 def _rows_of_lines(text: str, plain: Sequence[str]) -> Iterator[Row | Fault]:
-    for number, line in enumerate(headings.lines(text), 1):
-        if not line.strip():
-            continue
+    for number, line in headings.full_lines(text):
         try:
             yield _json_row(f"line {number}", loads(line), plain)
         except json.JSONDecodeError as error:

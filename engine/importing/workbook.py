@@ -7,7 +7,7 @@ import itertools
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
@@ -174,6 +174,14 @@ def _rows(sheet: Any, without_result: Mapping[int, str]) -> Iterator[Row | Fault
             yield heading.row(place, cells)
 
 
+def _duration(value: timedelta) -> str:
+    """A duration as the format [h]:mm:ss shows it, with the parts of a second that there are."""
+    minutes, seconds = divmod(abs(value), timedelta(minutes=1))
+    hours, minutes = divmod(minutes, 60)
+    parts = f".{seconds.microseconds:06}".rstrip("0").rstrip(".")
+    return f"{'-' * (value < timedelta())}{hours}:{minutes:02}:{seconds.seconds:02}{parts}"
+
+
 def _text(value: Any) -> str:
     if value is None:
         return ""
@@ -184,6 +192,8 @@ def _text(value: Any) -> str:
         value = value.date()
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return _duration(value)
     # Spreadsheets compute with two digits more than they show: 0.1 + 0.2 is 0.30000000000000004.
     text = f"{value:.15g}" if isinstance(value, float) else str(value)
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)

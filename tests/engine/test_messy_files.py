@@ -7,14 +7,22 @@ import io
 import json
 import time
 import zipfile
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import openpyxl
 import pytest
 
 from engine.domain.limits import FILE_BYTES
-from engine.importing import ImportingError, Source, read_responses, read_tasks, read_votes, warnings_of_tasks
+from engine.importing import (
+    ImportingError,
+    Source,
+    headings,
+    read_responses,
+    read_tasks,
+    read_votes,
+    warnings_of_tasks,
+)
 from engine.importing.sources import source_of
 from tests.engine.test_sources import MOST, source, workbook
 
@@ -79,6 +87,52 @@ def test_a_workbooks_cells_are_what_people_see():
     [task] = read_tasks(source(workbook(rows)))
     assert task.prompt == "Who\r\nis\tit?"
     assert task.variables == {"due": "2026-03-01", "amount": "0.3"}
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"),
+    [
+        (timedelta(days=1, hours=6), "30:00:00"),
+        (timedelta(minutes=3, seconds=4.25), "0:03:04.25"),
+        (-timedelta(minutes=90), "-1:30:00"),
+    ],
+)
+def test_a_duration_is_read_as_a_spreadsheet_shows_it(duration, text):
+    [task] = read_tasks(source(workbook([["task", "took"], ["One?", duration]])))
+    assert task.variables == {"took": text}
+
+
+VOTE = "T,P,Q,a\n"
+BLANK = {"empty lines": "\n", "lines of Windows": "\r\n", "spaces": " \t\n", "empty cells": ",,,\n"}
+
+
+@pytest.mark.parametrize("blank", BLANK.values(), ids=BLANK)
+def test_blank_lines_are_passed_over_in_one_go_and_counted(blank, monkeypatch):
+    """Each took a microsecond, and a spreadsheet writes a million of them."""
+    looked_at: list[str] = []
+    following = headings.Lines.__next__
+
+    def next_line(lines: headings.Lines) -> str:
+        looked_at.append(following(lines))
+        return looked_at[-1]
+
+    monkeypatch.setattr(headings.Lines, "__next__", next_line)
+    heading = "task,policy_a,policy_b,winner\n"
+    n = 10_000
+    votes = read_votes(source(f"{heading}{blank * n}{VOTE}{blank * n}{VOTE}{blank * n}".encode())).votes
+    assert [vote.place for vote in votes] == [f"line {n + 2}", f"line {2 * n + 3}"]
+    assert len(looked_at) < 10
+
+
+def test_blank_lines_in_a_cell_and_between_json_lines_count_too():
+    table = 'task,policy_a,policy_b,winner\n"T\n\n \n,,,\nt",P,Q,a\n\nT,P,Q,b\n\r\n\rT,P,Q,x\n'
+    with pytest.raises(ImportingError, match=r"^line 11: "):
+        read_votes(source(table.encode()))
+    votes = read_votes(source(table.replace("T,P,Q,x\n", "").encode())).votes
+    assert [(vote.task, vote.place) for vote in votes] == [("T\n\n \n,,,\nt", "line 2"), ("T", "line 8")]
+    lines = "\n \n".join(json.dumps({"task": each}) for each in ("One?", "Two?", None))
+    with pytest.raises(ImportingError, match=r"^line 5: "):
+        read_tasks(f"\n{lines}".removeprefix("\n"))
 
 
 def hidden(*rows: list[list[str]]) -> bytes:
