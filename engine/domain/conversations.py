@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import NoneType
 from typing import Any
 
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 ROLES = (SYSTEM, USER, ASSISTANT)
+# Types of the parts of a content that are texts, in OpenAI's two APIs.
+_TEXTS = {"text", "input_text", "output_text"}
 _SHAPE = "Messages are a list of objects, each with a role and a content."
 
 
@@ -85,27 +88,36 @@ def fault_of(messages: Sequence[Message]) -> str:
     return ""
 
 
-def calls_a_tool(message: Mapping[str, Any]) -> bool:
-    """True if the message calls a tool, so that its text, if any, is only part of it."""
-    return bool(message.get("tool_calls") or message.get("function_call"))
+def holds_more_than_text(message: Mapping[str, Any]) -> bool:
+    """True if a message out of JSON calls a tool, or has a part that is no text, such as a picture."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return bool(message.get("tool_calls") or message.get("function_call")) or not all(map(_is_text, parts))
+
+
+def _is_text(part: Any) -> bool:
+    return (
+        isinstance(part, Mapping)
+        and part.get("type", "text") in _TEXTS
+        and isinstance(part.get("text"), (str, NoneType))
+    )
+
+
+def content_of(message: Mapping[str, Any]) -> Any:
+    """The content of a message that holds no more than text: of several parts, one text with a line for each.
+
+    A part without a text is an empty line.
+    """
+    content = message.get("content")
+    return "\n".join(part.get("text") or "" for part in content) if isinstance(content, list) else content
 
 
 def _message(number: int, value: Any) -> Message:
     if not isinstance(value, Mapping):
         raise ValueError(f"Message {number} is not an object. {_SHAPE}")
-    if calls_a_tool(value):
+    if holds_more_than_text(value):
         raise ValueError(f"Message {number} holds more than text. Only text can be shown and sent.")
-    role, content = value.get("role"), value.get("content")
-    if isinstance(content, list):
-        # Parts, as multimodal conversations have them. Only texts can be shown.
-        if any(
-            not isinstance(part, Mapping)
-            or part.get("type", "text") not in {"text", "input_text"}
-            or not isinstance(part.get("text"), str)
-            for part in content
-        ):
-            raise ValueError(f"Message {number} holds more than text. Only text can be shown and sent.")
-        content = "\n".join(part["text"] for part in content)
+    role, content = value.get("role"), content_of(value)
     if not isinstance(role, str) or not isinstance(content, str):
         raise ValueError(f"Message {number} needs a role and a content, both texts.")
     return Message(SYSTEM if role == "developer" else role, content)

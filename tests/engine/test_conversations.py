@@ -63,8 +63,8 @@ def test_messages_that_no_response_can_continue_are_refused_with_the_reason(mess
 
 
 def test_one_message_of_the_user_is_a_text_and_nothing_else():
-    parts = [{"type": "text", "text": "What is"}, {"type": "text", "text": "tea?"}]
-    assert text_and_messages(read_messages([{"role": "user", "content": parts}])) == ("What is\ntea?", ())
+    parts = [{"type": "text", "text": "What is"}, {"text": "tea"}, {"type": "input_text", "text": None}]
+    assert text_and_messages(read_messages([{"role": "user", "content": parts}])) == ("What is\ntea\n", ())
     assert turns_of("What is tea?", []) == chat("What is tea?")
     text, messages = text_and_messages(read_messages(JSON_TURNS))
     assert text.startswith("System: You sell tea.\n\nUser: Hello!\n\nAssistant: Hi.")

@@ -210,7 +210,7 @@ def test_lmarenas_conversations(written):
 
 
 def test_lmarenas_newer_release_has_parts_and_other_words():
-    parts = [{"type": "text", "text": "Red"}]
+    parts = [{"type": "output_text", "text": "Red"}]
     record = LMARENA | {
         "winner": "both_bad",
         "conversation_a": [*said(TASK), {"role": "assistant", "content": parts}],

@@ -12,8 +12,9 @@ from engine.domain.conversations import (
     SYSTEM,
     USER,
     Message,
-    calls_a_tool,
+    content_of,
     fault_of,
+    holds_more_than_text,
     text_and_messages,
     transcript,
 )
@@ -170,14 +171,9 @@ def _checked_messages(place: str, name: str, value: Any) -> list[Message]:
     for message in value:
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise fault
-        content = message.get("content")
-        parts = content if isinstance(content, list) else []
-        # Parts, as multimodal conversations have them. Only texts can be shown.
-        is_text = all(isinstance(part, Mapping) and part.get("type", "text") == "text" for part in parts)
-        if calls_a_tool(message) or not is_text:
+        if holds_more_than_text(message):
             raise ImportingError.at(place, f"{name} holds more than text. Leave the row out.")
-        if isinstance(content, list):
-            content = "\n".join(str(part.get("text") or "") for part in content)
+        content = content_of(message)
         if content is not None and not isinstance(content, str):
             raise fault
         messages.append(Message(message["role"], content or ""))
