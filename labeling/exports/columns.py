@@ -111,6 +111,12 @@ def _of_both(name: str, kind: Kind, field: str, *, i: str, j: str, ours: bool = 
 _CHOSE_ONE = "CASE WHEN r.choice IN ('left', 'right') THEN"
 _CHOSE_I = "CASE WHEN (r.choice = 'left') = r.i_on_left"
 
+# `judgment_uuids.exchanged` by bytes, as cutting the text to pieces takes longer.
+_FIRST_BITS = " | ".join(f"(get_byte(uuid_send(r.token), {n}) << {24 - 8 * n})" for n in range(4))
+_EXCHANGED = (
+    f"encode(int4send(({_FIRST_BITS}) # (%(mark)s)::bigint::bit(32)::int), 'hex') || right(r.token::text, 28)"
+)
+
 _TABLE = (
     Column("judgment_id", Kind.INTEGER, "Number of the judgment.", path="pk"),
     Column(
@@ -472,10 +478,7 @@ _TABLE = (
         "what counts already.",
         python=lambda token, mark: str(exchanged(token, mark)),
         of=("token", "mark"),
-        sql=(
-            "lpad(to_hex(('x' || left(r.token::text, 8))::bit(32)::bigint # (%(mark)s)::bigint), 8, '0')"
-            " || substr(r.token::text, 9)"
-        ),
+        sql=_EXCHANGED,
         ours=True,
     ),
 )
