@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -14,9 +14,13 @@ from typing import Any, Self, cast
 import httpx2
 
 from llmpo_client import types
-from llmpo_client.errors import UnreachableError, error_of
+from llmpo_client.errors import ApiError, UnreachableError, error_of
 
 _BUSY = (429, 503)
+# Of a proxy whose server starts anew; the request may have had its effect.
+_BROKEN = (502, 504)
+# The connection is not made, or breaks.
+_CUT = (httpx2.NetworkError, httpx2.RemoteProtocolError)
 # Seconds before each try where the server does not say how many.
 _PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)
 
@@ -27,7 +31,9 @@ class Client:
     """Speaks to one server with one token.
 
     A request that the server is too busy for (503), or that came too soon (429), is sent again after as many
-    seconds as the server asks for. All writes are safe to repeat.
+    seconds as the server asks for, and one that cannot reach the server after some. A request that reads is
+    sent again too if the connection breaks, or a proxy has no answer (502, 504). Several threads may share a
+    client.
 
     Parameters
     ----------
@@ -74,6 +80,9 @@ class Client:
         self._retries = retries
         self._most_wait = most_wait
         self._sleep = sleep
+
+    def __repr__(self) -> str:
+        return f"Client({str(self._http.base_url).removesuffix('/api/')!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -155,8 +164,8 @@ class Client:
         path = f"/experiments/{experiment_id}/actions/{action}"
         return cast(types.Experiment, self._json("POST", path))
 
-    def change_settings(self, experiment_id: int, changes: types.Changes) -> types.Experiment:
-        """Change claim, budget, δ or ε."""
+    def change_settings(self, experiment_id: int, changes: types.Patch) -> types.Experiment:
+        """Change claim, budget, δ or ε, the tags, or whether annotators see a leaderboard."""
         return cast(types.Experiment, self._json("PATCH", f"/experiments/{experiment_id}", changes))
 
     def reopen(self, experiment_id: int, changes: types.Changes | None = None) -> types.Experiment:
@@ -205,7 +214,7 @@ class Client:
     def stream(self, experiment_id: int, file: types.Download, **query: Query) -> Iterator[Iterable[bytes]]:
         """The pieces of a download, to be read inside of ``with``. ``query`` selects judgments."""
         path = f"/experiments/{experiment_id}/{file}"
-        with _reaching(), self._sent("GET", path, params=_said(query)) as response:
+        with self._sent("GET", path, params=_said(query)) as response, _reaching():
             yield response.iter_bytes()
 
     def download(
@@ -325,26 +334,50 @@ class Client:
         }
         # Whole: a request that is sent again needs all of it again, and the server takes a limited size.
         files = {"file": (source.name, source.read_bytes())}
-        with _reaching(), self._sent("POST", path, data=form, files=files) as response:
-            return cast(types.Imported, json.loads(response.read()))
+        return cast(types.Imported, self._answer("POST", path, data=form, files=files))
 
     def _json(self, method: str, path: str, body: Any = None, **query: Query) -> Any:
         sent: dict[str, Any] = {} if body is None else {"json": body}
-        with _reaching(), self._sent(method, path, params=_said(query), **sent) as response:
-            return json.loads(content) if (content := response.read()) else None
+        return self._answer(method, path, params=_said(query), **sent)
+
+    def _answer(self, method: str, path: str, **request: Any) -> Any:
+        with self._sent(method, path, **request) as response:
+            with _reaching():
+                content = response.read()
+            try:
+                return json.loads(content) if content else None
+            except ValueError as error:
+                raise ApiError(
+                    response.status_code, f"The answer is not JSON. Is this LLM-PO: {response.url}?"
+                ) from error
 
     @contextmanager
     def _sent(self, method: str, path: str, **request: Any) -> Iterator[httpx2.Response]:
         """The answer to a request, sent until the server has time for it. Its body is still to be read."""
+        reads = method == "GET"
+        again = (*_BUSY, *_BROKEN) if reads else _BUSY
         for tries in range(self._retries + 1):
-            with self._http.stream(method, path, **request) as response:
+            last = tries == self._retries
+            try:
+                with _reaching():
+                    response = self._http.send(self._http.build_request(method, path, **request), stream=True)
+            except UnreachableError as error:
+                # A write may have had its effect unless there was no connection at all.
+                if last or not isinstance(error.__cause__, _CUT if reads else httpx2.ConnectError):
+                    raise
+                self._sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
+                continue
+            with closing(response):
                 if response.is_success:
                     yield response
                     return
-                error = error_of(response.status_code, response.read())
+                with _reaching():
+                    refusal = error_of(
+                        response.status_code, response.read(), response.headers.get("Location")
+                    )
                 wait = _wait(response, tries)
-            if response.status_code not in _BUSY or tries == self._retries or wait > self._most_wait:
-                raise error
+            if response.status_code not in again or last or wait > self._most_wait:
+                raise refusal
             self._sleep(wait)
 
 

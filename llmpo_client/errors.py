@@ -63,8 +63,13 @@ _KINDS: dict[int, type[ApiError]] = {
 }
 
 
-def error_of(status: int, body: bytes) -> ApiError:
-    """The error that an answer stands for. A body that is not the API's, as of a proxy, is shortened."""
+def error_of(status: int, body: bytes, elsewhere: str | None = None) -> ApiError:
+    """The error that an answer stands for. A body that is not the API's, as of a proxy, is shortened.
+
+    ``elsewhere``: the address to which the server refers.
+    """
+    if elsewhere:
+        return ApiError(status, f"The server is elsewhere: {elsewhere}. Give the client that address.")
     try:
         detail = str(json.loads(body)["detail"])
     except (ValueError, KeyError, TypeError):

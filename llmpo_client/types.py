@@ -62,6 +62,13 @@ class Changes(TypedDict, total=False):
     epsilon: float
 
 
+class Patch(Changes, total=False):
+    """The same; besides the tags, separated by commas, and whether annotators see a leaderboard."""
+
+    tags: str
+    leaderboard: bool
+
+
 class Experiment(TypedDict):
     """An experiment as lists show it; times are in ISO 8601."""
 

@@ -300,7 +300,7 @@ class ImportedOut(Schema):
 
     experiment: ExperimentOut
     rows: int = Field(description="Responses or votes that were imported.")
-    warnings: list[str] = Field(description="Possible slips in the file, with counts. Nothing was left out.")
+    warnings: list[str] = Field(description="Possible slips in the file, with counts, and what was left out.")
 
 
 class ResponseOut(Schema):

@@ -112,7 +112,8 @@ def test_material_people_and_pairs(client, tmp_path):
     assert (added["rows"], added["warnings"][-1]) == (1, "2 votes left out that counted already.")
     with pytest.raises(ConflictError, match="All 3 votes count"):
         client.add_votes(past["id"], votes, only_new=True)
-    assert client.change_settings(made["id"], {"budget": 77})["budget"] == 77
+    changed = client.change_settings(made["id"], {"budget": 77, "tags": "tone, mail"})
+    assert (changed["budget"], changed["tags"]) == (77, ["mail", "tone"])
     assert client.clone(made["id"], "Copy")["state"] == "draft"
     client.act(made["id"], "start")
     work(made["id"])
@@ -197,9 +198,41 @@ class TestPatience:
         assert waited == []
 
     def test_no_answer_is_an_error_of_its_own(self):
-        client, _ = self.served(httpx2.ConnectError("refused"))
+        client, _ = self.served(httpx2.ConnectError("refused"), retries=0)
         with pytest.raises(UnreachableError, match="refused"):
             client.undo(1)
+
+    def test_a_server_that_starts_anew_is_waited_for(self):
+        """A program that looks every minute should live through it."""
+        client, waited = self.served(
+            httpx2.ConnectError("refused"), httpx2.ReadError("reset"), (502, {}, ""), (200, {}, [])
+        )
+        assert client.members(1) == []
+        assert waited == [1.0, 2.0, 4.0]
+
+    def test_a_write_that_may_have_had_its_effect_is_not_sent_again(self):
+        client, waited = self.served(httpx2.ConnectError("refused"), httpx2.ReadError("reset"))
+        with pytest.raises(UnreachableError, match="reset"):
+            client.undo(1)
+        assert waited == [1.0]
+        client, waited = self.served((504, {}, "slow"))
+        with pytest.raises(ApiError, match=r"504: .*slow"):
+            client.undo(1)
+        assert waited == []
+
+    def test_a_wrong_address_is_named(self):
+        client, _ = self.served((301, {"Location": "https://far/api/experiments/1/members"}, ""))
+        with pytest.raises(ApiError, match="301: The server is elsewhere: https://far/api/experiments"):
+            client.members(1)
+        portal = httpx2.MockTransport(lambda request: httpx2.Response(200, text="<html>Log in</html>"))
+        with Client("http://far", "t", transport=portal) as client, pytest.raises(ApiError, match="not JSON"):
+            client.members(1)
+        with Client("far", "t") as client, pytest.raises(UnreachableError, match="http://"):
+            client.members(1)
+
+    def test_it_shows_its_address_and_not_its_token(self):
+        with Client("https://label.example.org/", "llmpo_secret") as client:
+            assert repr(client) == "Client('https://label.example.org')"
 
     def test_what_a_proxy_says_is_shortened(self):
         client, _ = self.served((502, {}, "x" * 1000))
@@ -234,6 +267,7 @@ def test_its_types_are_those_of_the_description():
         types.Shown: "NextOut", types.Judged: "JudgedOut", types.Member: "MemberOut",
         types.Invitation: "InvitationOut", types.NewInvitation: "NewInvitationOut", types.Task: "TaskIn",
         types.Factor: "FactorIn", types.Gold: "GoldIn", types.Changes: "ChangesIn",
+        types.Patch: "PatchIn",
         types.Message: "MessageIn", types.Rate: "RateOut", types.Ranked: "RankedOut",
         types.Won: "WonOut", types.TaskResult: "TaskResultOut", types.TagResult: "TagResultOut",
     }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -71,6 +72,8 @@ def test_every_example_works_as_typed(admin: User, settings: Any, monkeypatch: A
     transport = httpx2.WSGITransport(application)
     monkeypatch.setattr(llmpo_client, "Client", partial(llmpo_client.Client, transport=transport))
     here = httpx2.Client(base_url=HOST, transport=transport, headers={"Authorization": f"Bearer {token}"})
+    # Nobody decides the experiment meanwhile, so it is stopped.
+    monkeypatch.setattr(time, "sleep", lambda seconds: names["client"].act(names["made"]["id"], "stop"))
     names: dict[str, Any] = {}
     seen, number = [], 0
     for language, code in examples():
@@ -93,10 +96,11 @@ def test_every_example_works_as_typed(admin: User, settings: Any, monkeypatch: A
             case "python":
                 exec(code, names)  # noqa: S102 - our own document
         work()
-    assert seen == ["sh", "json", "python", "python", "python", "sh"]
+    assert seen == ["sh", "json", "python", "python", "python", "python", "sh"]
     assert Judgment.objects.count() == 2
     [row] = [json.loads(line) for line in Path("judgments.jsonl").read_text().splitlines()]
     assert (row["choice"], row["via"]) == ("left", "api")
     printed = capsys.readouterr().out
     assert "Two greetings running" in printed
     assert "it does not hold" in printed
+    assert "stopped None" in printed
