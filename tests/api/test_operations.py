@@ -395,7 +395,7 @@ class TestReference:
         assert page.status_code == 200
         assert "/api/experiments/{experiment_id}" in text
         assert "https://" not in text
-        assert text.count("<script") == 2, "htmx and the theme, which every page has"
+        assert text.count("<script") == 3, "htmx, the theme and the lost login, which every page has"
 
     def test_the_description_can_be_had_by_programs(self, db):
         description = Client().get("/api/openapi.json").json()
