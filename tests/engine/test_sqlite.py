@@ -56,7 +56,7 @@ def test_a_wait_leaves_no_cursor_to_the_garbage_collector(holder, monkeypatch):
     """A thread that writes would wait for it, where the collector comes by there."""
 
     def cursors() -> int:
-        return sum(isinstance(each, sqlite3.Cursor) for each in gc.get_objects())
+        return sum(issubclass(type(each), sqlite3.Cursor) for each in gc.get_objects())
 
     looks = iter([*[False] * 20, True])
     monkeypatch.setattr(time, "sleep", lambda _: holder.rollback() if next(looks) else None)
