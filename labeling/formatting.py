@@ -6,8 +6,7 @@ import math
 
 from engine.core import ranking
 from engine.core.agreement import FEWEST_UNITS, Alpha, Proportion
-from engine.core.types import two_digits
-from engine.importing.slips import number
+from engine.core.wording import number, two_digits
 
 # Halves and tenths of so many hours would be too exact for an estimate.
 _ROUGH_HOURS = 10

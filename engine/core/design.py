@@ -40,6 +40,7 @@ from .types import (
     checked_in_flight,
 )
 from .verdict import Verdict
+from .wording import number
 
 
 class Design:
@@ -540,10 +541,10 @@ class Design:
         if not self.n_comparisons:
             return "nothing compared yet"
         n_open = len(decision.open)
-        state = f"stopped ({decision.reason})" if decision.stopped else f"{_counted(n_open, 'rival')} open"
+        state = f"stopped ({decision.reason})" if decision.stopped else f"{number(n_open, 'rival')} open"
         verb = "is named" if decision.reason is StopReason.CERTIFIED else "leads"
         leader = "no leader" if decision.best is None else f"{self.labels[decision.best]!r} {verb}"
-        return f"{_counted(self.n_comparisons, 'comparison')}, {leader}, {state}"
+        return f"{number(self.n_comparisons, 'comparison')}, {leader}, {state}"
 
     def resume(self, in_flight: ArrayLike, seed: Seed) -> None:
         """Go on asking with other comparisons under way, as a design rebuilt from the same counts would.
@@ -679,7 +680,3 @@ class Design:
         if i == j:
             raise ValueError(f"a policy is not compared with itself, got the pair ({i}, {j})")
         return i, j
-
-
-def _counted(n: int, thing: str) -> str:
-    return f"{n:,} {thing}{'' if n == 1 else 's'}"

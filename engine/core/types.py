@@ -11,6 +11,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .wording import two_digits
+
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -309,17 +311,6 @@ def located(*values: IntArray | FloatArray) -> tuple[Any, ...]:
     if values[0].size == 1:
         return 0, *(value.item() for value in values)
     return np.arange(values[0].size), *values
-
-
-def two_digits(expected: float) -> int:
-    """An estimated number, rounded so that it does not look like a count: 1234.5 → 1200.
-
-    Parameters
-    ----------
-    expected
-        At least 0.
-    """
-    return int(round(expected, -max(0, len(str(int(expected))) - 2)))
 
 
 def check_whole(name: str, value: object) -> int:

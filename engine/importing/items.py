@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
+from engine.core import wording
 from engine.domain import limits
 from engine.domain.conversations import Message, read_messages, text_and_messages
 from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
@@ -357,7 +358,7 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
     texts = [task.prompt for task in tasks]
     warnings = []
     if n := slips.twice([(task.prompt, *sorted(task.variables.items())) for task in tasks]):
-        warnings.append(f"{slips.number(n, 'task')} came more than once. Each counts.")
+        warnings.append(f"{wording.number(n, 'task')} came more than once. Each counts.")
     beside = [text for task in tasks for text in (task.reference, *task.variables.values())]
     found = rows_in(given, plain=HEADINGS, beside=REFERENCE_NAMES) if given else ()
     rows = [row for row in found if isinstance(row, Row)]
@@ -413,7 +414,7 @@ def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     )
     for model, n in found.items():
         yield (
-            f"{slips.number(n, 'task')} with an output as the right answer, though {model} names a model "
+            f"{wording.number(n, 'task')} with an output as the right answer, though {model} names a model "
             "that may have written it. Where that is so, leave the column output out."
         )
 
@@ -421,11 +422,11 @@ def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def _left_out(columns: Collection[str]) -> Iterator[str]:
     if columns:
         shown = ", ".join(map(limits.shown, list(columns)[:_SHOWN]))
-        yield f"{slips.number(len(columns), 'column')} left out: {shown}{' …' * (len(columns) > _SHOWN)}."
+        yield f"{wording.number(len(columns), 'column')} left out: {shown}{' …' * (len(columns) > _SHOWN)}."
 
 
 def _responses(n: int) -> str:
-    return slips.number(n, "response")
+    return wording.number(n, "response")
 
 
 def factor_of(policies: Iterable[str]) -> FactorSpec:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from engine.importing.slips import number
+from engine.core.wording import number
 
 _SHOWN = 40
 # A tag, a comment, or an element with its text.

@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from engine.core.wording import number
 from engine.importing import headings
 from engine.importing.headings import cells_of, delimiter_of
 
@@ -44,11 +45,6 @@ _OF_TASKS = re.compile(r"(?:\w+[ _-])?(?:task|prompt|question|input|instruction)
 _OF_SENTENCES = re.compile(r"[\d?.!:]")
 _SPACE = re.compile(r"\s")
 _DELIMITERS = {",": "comma", ";": "semicolon", "|": "|", "\t": "tab"}
-
-
-def number(n: int, one: str, many: str = "") -> str:
-    """ "1 task", "2,000 tasks": ``many`` is the plural unless an s makes it."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
 def twice(items: Collection[object]) -> int:

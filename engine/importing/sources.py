@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from engine.core.wording import number
 from engine.domain import limits
 from engine.importing import arrow, parquet
 from engine.importing.arrow import arrow_rows
@@ -32,7 +33,6 @@ from engine.importing.rows import (
     text_in,
     too_large,
 )
-from engine.importing.slips import number
 from engine.importing.workbook import hidden_rows, sheets_of, workbook_rows
 
 _ZIP = b"PK\x03\x04"

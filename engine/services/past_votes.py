@@ -18,13 +18,14 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
+from engine.core import wording
 from engine.domain import limits
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.outcomes import outcome_of
 from engine.domain.policy_space import code_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.domain.texts import digest, two_texts
-from engine.importing import Vote, Winner, factor_of, slips
+from engine.importing import Vote, Winner, factor_of
 from engine.importing.pacing import paced
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, Upload, User, clock
 from engine.selectors import designs
@@ -119,7 +120,7 @@ class Added:
     def warnings(self) -> list[str]:
         """Warnings besides those of the file."""
         return (
-            [f"{slips.number(self.n_left_out, 'vote')} left out that counted already."]
+            [f"{wording.number(self.n_left_out, 'vote')} left out that counted already."]
             if self.n_left_out
             else []
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.importing.slips import number
+from engine.core.wording import number
 from engine.models import Comparison, Experiment
 from engine.selectors import counts, designs
 from engine.selectors.designs import RacePoint

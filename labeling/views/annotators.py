@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
+from engine.core.wording import number
 from engine.domain.errors import WrongStateError
-from engine.importing.slips import number
 from engine.models import Experiment, User
 from engine.selectors import judges
 from engine.selectors.agreement import shared_answers

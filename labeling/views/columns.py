@@ -17,6 +17,7 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
+from engine.core.wording import number
 from engine.domain.errors import EngineError, SpecError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
 from engine.domain.material import Material
@@ -35,7 +36,6 @@ from engine.importing import (
 from engine.importing.looking import MEANINGS, Look
 from engine.importing.mapping import IGNORE, RESPONSE
 from engine.importing.pacing import unhurried
-from engine.importing.slips import number
 from engine.models import Upload
 from engine.selectors.uploads import kept_upload
 from engine.services.experiments import create_experiment

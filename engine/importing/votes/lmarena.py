@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from engine.core import wording
 from engine.domain import limits
 from engine.domain.conversations import (
     ASSISTANT,
@@ -18,7 +19,6 @@ from engine.domain.conversations import (
     text_and_messages,
     transcript,
 )
-from engine.importing import slips
 from engine.importing.rows import ImportingError, storable
 from engine.importing.strict_json import loads
 from engine.importing.votes.answers import KAGGLE
@@ -95,7 +95,7 @@ def _belong_together(place: str, fields: Mapping[str, Any], turns: Sequence[list
         return True
     if len(lengths) == len(turns) or is_kaggles:
         said = ", ".join(
-            f"{name} has {slips.number(len(each), 'turn') if each else 'no list of them'}"
+            f"{name} has {wording.number(len(each), 'turn') if each else 'no list of them'}"
             for name, each in zip(("prompt", "response_a", "response_b"), turns, strict=True)
         )
         raise ImportingError.at(

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from engine.core import wording
 from engine.domain import limits
 from engine.importing import slips
 from engine.importing.mapping import Columns, renamed
@@ -178,7 +179,7 @@ def _may_matter(name: str, value: Any) -> bool:
 def _left_out(unread: Mapping[str, int]) -> Iterator[str]:
     for name, n in unread.items():
         yield (
-            f"{slips.number(n, 'row')} with {limits.shown(name)}, which is left out. If people saw it with "
+            f"{wording.number(n, 'row')} with {limits.shown(name)}, which is left out. If people saw it with "
             "the task, write it into the task."
         )
 
@@ -189,12 +190,14 @@ def _warnings(votes: Sequence[Vote], unanswered: int, again: int) -> Iterator[st
     ``unanswered``, ``again``: records without an answer, and votes that are an earlier one again.
     """
     if again:
-        yield f"{slips.number(again, 'vote')} left out that came before in the file, by their judgment_uuid."
+        yield (
+            f"{wording.number(again, 'vote')} left out that came before in the file, by their judgment_uuid."
+        )
     if unanswered:
-        yield f"{slips.number(unanswered, 'record')} without an answer, or taken back, left out."
+        yield f"{wording.number(unanswered, 'record')} without an answer, or taken back, left out."
     if by_model := sum(v.judge == Judge.LLM for v in votes):
         yield (
-            f"{slips.number(by_model, 'vote')} of a language model, as the file says. Each counts, and is "
+            f"{wording.number(by_model, 'vote')} of a language model, as the file says. Each counts, and is "
             "shown as the model's."
         )
     rows = Counter(
@@ -203,12 +206,13 @@ def _warnings(votes: Sequence[Vote], unanswered: int, again: int) -> Iterator[st
         if v.annotator or v.judged_at
     )
     if twice := sum(rows.values()) - len(rows):
-        yield f"{slips.number(twice, 'vote')} equal to an earlier one in every column. Each counts."
+        yield f"{wording.number(twice, 'vote')} equal to an earlier one in every column. Each counts."
     if empty := sum((v.response_a, v.response_b).count("") for v in votes):
-        yield f"{slips.number(empty, 'response')} empty."
+        yield f"{wording.number(empty, 'response')} empty."
     if opposite := _opposite(votes):
         yield (
-            f"{slips.number(opposite, 'pair')} of texts on which one person gave opposite votes. Each counts."
+            f"{wording.number(opposite, 'pair')} of texts on which one person gave opposite votes. Each "
+            "counts."
         )
     responses = [text for v in votes for text in (v.response_a, v.response_b) if text]
     tasks = list(dict.fromkeys(v.task for v in votes))

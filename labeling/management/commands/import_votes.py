@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from engine.core.wording import number
 from engine.domain.errors import EngineError
 from engine.domain.limits import FILE_BYTES
 from engine.importing import ImportingError, Votes, parse_columns, read_votes, source_at
-from engine.importing.slips import number
 from engine.management.finding import named, theirs
 from engine.management.mapping import add_map
 from engine.management.owners import add_owner, owner_of
