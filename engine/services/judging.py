@@ -41,6 +41,7 @@ from engine.selectors.blinding import has_or_had
 from engine.selectors.compiled import Given
 from engine.services.compiled_writes import Update, insert, save
 from engine.services.leases import locked_lease, reopen
+from engine.services.locks import locked_experiment
 from engine.services.replaying import mark_stale
 
 # Added to the record of a comparison whose two texts are one.
@@ -282,7 +283,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
         The experiment has concluded, or the judgment is void already.
     """
     judgment = Judgment.objects.select_related("comparison").get(pk=judgment_id)
-    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=judgment.comparison.experiment_id)
+    experiment = locked_experiment(judgment.comparison.experiment_id)
     comparison = Comparison.objects.select_for_update(no_key=True).get(pk=judgment.comparison_id)
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError(_("The experiment has concluded; its judgments are final."))
@@ -371,7 +372,7 @@ def rebuild_counts(
         ``{(i, j): ((stored wins, stored count), (true wins, true count))}`` for the pairs that differed;
         empty where the counts were right.
     """
-    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+    experiment = locked_experiment(experiment_id)
     # A click writes its judgment and then waits for its pair's row: with all of them held, what is
     # committed is exactly what both tallies show.
     rows = {
