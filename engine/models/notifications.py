@@ -76,6 +76,9 @@ class Notification(Claimable):
     same news one message.
     """
 
+    # Characters.
+    LONGEST_SUBJECT = 300
+
     class State(models.TextChoices):
         WAITING = "waiting", "Waiting"
         SENT = "sent", "Sent"
@@ -89,7 +92,7 @@ class Notification(Claimable):
     )
     event = models.CharField(max_length=20)
     key = models.CharField(max_length=100)
-    subject = models.CharField(max_length=300)
+    subject = models.CharField(max_length=LONGEST_SUBJECT)
     text = models.TextField()
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
     attempts = models.PositiveSmallIntegerField(default=0)

@@ -151,7 +151,7 @@ def _send(invitation: Invitation, by: User) -> None:
         invitation=invitation,
         event=EVENT,
         key=f"{EVENT} {secrets.token_hex(8)}",
-        subject=f"{by} invites you: {experiment.name}"[:300],
+        subject=f"{by} invites you: {experiment.name}"[: Notification.LONGEST_SUBJECT],
         text=message(invitation),
     )
     record(

@@ -35,8 +35,6 @@ _GRACE = {Alarm.Kind.UNHEALTHY: timedelta(minutes=1), Alarm.Kind.STALLED: timede
 _RETRY_SECONDS = (30, 120, 480, 1800, 7200, 21600)
 # A message that is being sent is reserved for this long: longer than the wait for any server.
 _CLAIM_SECONDS = 120.0
-# Characters.
-_LONGEST_SUBJECT = 300
 
 
 # ---------------------------------------------------------------- who wants them
@@ -122,7 +120,11 @@ def announce(*, experiment: Experiment, event: str, key: str, subject: str, text
     Notification.objects.bulk_create(
         (
             Notification(
-                subscription=subscription, event=event, key=key, subject=subject[:_LONGEST_SUBJECT], text=text
+                subscription=subscription,
+                event=event,
+                key=key,
+                subject=subject[: Notification.LONGEST_SUBJECT],
+                text=text,
             )
             for subscription in experiment.subscriptions.all()
             if wanted in subscription.events
