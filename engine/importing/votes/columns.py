@@ -33,6 +33,7 @@ WINNER = (
 )
 ANNOTATOR = ("annotator", "judge", "judgehash", "rater", "userid", "user", "evaluationsessionid")
 JUDGED_AT = ("judgedat", "tstamp", "timestamp", "createdat", "time")
+_FRACTION = re.compile(r"^(\d+)\.0$")
 
 
 def meaning_of(column: str) -> str:
@@ -121,6 +122,11 @@ def text_in(place: str, name: str, value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ImportingError.at(place, f"{name} must be a text, not {limits.shown(value)}.")
     return storable(str(value), place, name)
+
+
+def without_fraction(text: str) -> str:
+    """The same text, but a whole number as itself: pandas writes 37.0 in a column with gaps."""
+    return _FRACTION.sub(r"\1", text)
 
 
 def list_in(value: Any) -> list[Any] | None:

@@ -22,7 +22,7 @@ from engine.domain.conversations import (
 from engine.importing.rows import ImportingError, storable
 from engine.importing.strict_json import loads
 from engine.importing.votes.answers import KAGGLE
-from engine.importing.votes.columns import list_in, two_of
+from engine.importing.votes.columns import list_in, two_of, without_fraction
 
 # Digits.
 _LONGEST_NUMBER = 9
@@ -127,7 +127,7 @@ def _n_turns(place: str, fields: Mapping[str, Any]) -> int | None:
     said = fields.get("turn")
     if said in (None, ""):
         return None
-    text = str(said).removesuffix(".0")
+    text = without_fraction(str(said))
     if not (text.isascii() and text.isdecimal() and 0 < len(text) < _LONGEST_NUMBER and int(text) > 0):
         raise ImportingError.at(
             place, f"turn is {limits.shown(said)}. Write the number of turns that were judged, 1 or more."

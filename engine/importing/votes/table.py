@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -24,6 +23,7 @@ from engine.importing.votes.columns import (
     first_of,
     text_in,
     two_of,
+    without_fraction,
 )
 from engine.importing.votes.times import time_of
 from engine.importing.votes.vote import Judge, Vote
@@ -89,17 +89,13 @@ def vote_of(
         winner=winner_of(place, fields, winner, (a, b), a_on_left=a_on_left, by_side=in_order or arena),
         response_a=responses[0],
         response_b=responses[1],
-        annotator=_FRACTION.sub(r"\1", (text_in(place, "annotator", by) or "").strip()),
+        annotator=without_fraction((text_in(place, "annotator", by) or "").strip()),
         judged_at=time_of(place, judged_at if judged_at is not None else first_of(fields, JUDGED_AT)),
         a_on_left=a_on_left,
         messages=messages,
         uuid=of_ours,
         judge=judge or Judge.HUMAN,
     )
-
-
-# The number of a person in a column with gaps, which pandas writes as 37.0.
-_FRACTION = re.compile(r"^(\d+)\.0$")
 
 
 def _judge(place: str, value: Any) -> Judge | None:
