@@ -338,7 +338,8 @@ def _prepared(
     texts = list(numbers)
     limits.RESPONSES.check(len(texts))
     digests = [digest(text or "") for _, _, text in texts]
-    names = sorted({person_of(vote.annotator) for vote in votes} - {""})
+    by = [person_of(vote.annotator) for vote in votes]
+    names = sorted(set(by) - {""})
     people = {name: number for number, name in enumerate(names)}
     comparisons, judgments, outcomes = [], [], []
     for number, vote in enumerate(paced(votes)):
@@ -384,7 +385,7 @@ def _prepared(
                 comparison_id=number,
                 judge=Judgment.Judge(vote.judge),
                 via=Judgment.Via.IMPORT,
-                annotator_id=people.get(person_of(vote.annotator)),
+                annotator_id=people.get(by[number]),
                 token=uuid.uuid4(),
                 choice=choice,
                 outcome=outcome,
