@@ -49,6 +49,38 @@ class Tallies:
     by_kind: dict[str, Judged]
 
 
+@dataclass(frozen=True)
+class Totals:
+    """The judgments that stand, of all judges together.
+
+    Attributes
+    ----------
+    people, judgments, by_model
+        The people among the judges, all judgments, and those of a language model among them.
+    since, until
+        When the first and the last were given; ``None`` without any.
+    """
+
+    people: int
+    judgments: int
+    by_model: int
+    since: datetime | None
+    until: datetime | None
+
+
+def totals(experiment: Experiment) -> Totals:
+    """How many judged, how often, and when."""
+    return Totals(
+        **standing_judgments(experiment.pk).aggregate(
+            people=Count("annotator", distinct=True, filter=Q(judge=Judgment.Judge.HUMAN)),
+            judgments=Count("pk"),
+            by_model=Count("pk", filter=Q(judge=Judgment.Judge.LLM)),
+            since=Min("created_at"),
+            until=Max("created_at"),
+        )
+    )
+
+
 def people_who_judged(experiment: Experiment) -> QuerySet[User]:
     """Everybody with a judgment in the experiment, voided or not, past members included."""
     judgments = Judgment.objects.filter(annotator=OuterRef("pk"), comparison__experiment=experiment)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -120,19 +119,18 @@ def _cell(wins: float, count: float) -> HeatCell:
 
 @dataclass(frozen=True)
 class Bar:
-    """An interval on a scale from 0 to 100%, as places in a box of ``WIDTH`` by ``HEIGHT`` pixels."""
+    """An interval on a scale from 0 to 100%.
+
+    Attributes
+    ----------
+    percents
+        The estimate and both ends, which may coincide with it.
+    settled
+        True if the interval excludes one half.
+    """
 
     percents: tuple[int, int, int]
     settled: bool
-
-    WIDTH: ClassVar[int] = 120
-    HEIGHT: ClassVar[int] = 16
-
-    @property
-    def places(self) -> tuple[str, str, str]:
-        """Of the estimate, and of the two ends, which may coincide with it."""
-        at, low, high = (f"{4 + (self.WIDTH - 8) * percent / 100:.1f}" for percent in self.percents)
-        return at, low, high
 
 
 @dataclass(frozen=True)

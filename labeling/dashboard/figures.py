@@ -15,7 +15,7 @@ from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import ladder_from
 from engine.selectors.health import QueueHealth, queue_health
-from engine.selectors.judges import longer_preferred, tallies
+from engine.selectors.judges import longer_preferred, tallies, totals
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining
 from engine.selectors.spending import PolicySpending, is_priced, policy_spending
@@ -76,6 +76,10 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
     spending = spending_of(experiment, (experiment.state, comparisons))
     policies = charts.policy_rows(experiment, ranked, spending, judged=comparisons > 0)
     ladder = ladder_from(experiment, observed, left) if comparisons else None
+    judged_by = None
+    if experiment.state == Experiment.State.CONCLUDED:
+        name = f"judged-by:{experiment.pk}"
+        judged_by = shared(name, comparisons, lambda: totals(experiment), ages=_CONCERNS)
     return {
         "experiment": experiment,
         "badge": badge(experiment, health),
@@ -92,6 +96,8 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
         ),
         "lacks_annotators": by_people and not n_annotators and experiment.state != Experiment.State.CONCLUDED,
         "ladder": ladder,
+        "comparisons": comparisons,
+        "judged_by": judged_by,
         "may_stop": may_stop(experiment),
         "policies": policies,
         "charts": _rendered(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-
-from django.db.models import Count, Max, Min, Q
 
 from engine.core import StopReason
-from engine.models import Experiment, Judgment
+from engine.models import Experiment
 from engine.selectors import consequences, counts, designs, findings
+from engine.selectors.judges import Totals, totals
 from labeling.caching import shared
 from labeling.dashboard import charts, status
 from labeling.dashboard.figures import result_figures
@@ -29,11 +27,8 @@ class Report:
         The verdict's own once there is one. How the work goes is no reader's business.
     policies
         In the order of the ranking, with the interval of their win rate against the first.
-    n_people, n_judgments, n_by_model, n_comparisons
-        The people who judged, all judgments that stand, those of a language model among them, and the
-        comparisons that these decided.
-    since, until
-        When the first and the last of these judgments were given; ``None`` without any.
+    judged, comparisons
+        Who judged how often, and the comparisons that these judgments decided.
     caveats
         Reasons to read the verdict with care, as sentences.
     risk
@@ -43,12 +38,8 @@ class Report:
     headline: str
     verdict: Verdict
     policies: list[charts.PolicyRow]
-    n_people: int
-    n_judgments: int
-    n_by_model: int
-    n_comparisons: int
-    since: datetime | None
-    until: datetime | None
+    judged: Totals
+    comparisons: int
     caveats: list[str]
     risk: float | None
 
@@ -64,13 +55,7 @@ def report_of(experiment: Experiment) -> Report:
 
 
 def _report(experiment: Experiment, comparisons: int) -> Report:
-    given = counts.standing_judgments(experiment.pk).aggregate(
-        judgments=Count("pk"),
-        people=Count("annotator", distinct=True, filter=Q(judge=Judgment.Judge.HUMAN)),
-        by_model=Count("pk", filter=Q(judge=Judgment.Judge.LLM)),
-        since=Min("created_at"),
-        until=Max("created_at"),
-    )
+    judged = totals(experiment)
     result = result_figures(experiment)
     verdict = result["verdict"]
     promised = None if consequences.caveats(experiment) else experiment.delta
@@ -79,13 +64,9 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         headline=verdict.headline if concluded else headline(comparisons),
         verdict=verdict,
         policies=result["policies"],
-        n_people=given["people"],
-        n_judgments=given["judgments"],
-        n_by_model=given["by_model"],
-        n_comparisons=comparisons,
-        since=given["since"],
-        until=given["until"],
-        caveats=_caveats(experiment, comparisons, given["people"]),
+        judged=judged,
+        comparisons=comparisons,
+        caveats=_caveats(experiment, comparisons, judged.people),
         risk=verdict.risk if experiment.winner_id else promised,
     )
 

@@ -204,7 +204,7 @@ class TestRanking:
         counted.save()
         html = page(client_for(admin), experiment)
         assert "1 more comparison arrived later" in html
-        rows = re.findall(r'<td class="less">(\d+)</td><td', html)
+        rows = re.findall(r'<td class="number less">(\d+)</td><td', html)
         assert sum(map(int, rows)) == 2 * 4
 
 

@@ -48,7 +48,11 @@ def test_the_dashboard_shows_what_holds_what_is_missing_and_the_risks(experiment
     assert "Prompt 0 loses to no other policy by more than 30 points" in shown
     assert "Not established yet: Prompt 0 beats every other policy; 1 rival still open (Prompt 1)." in shown
     # Of the claims that do not hold, only that of the setup is in sight; Details has the others.
-    assert re.search(r"✓ Good enough holds Stop here… Best stops here about \d+ more Details", shown)
+    rungs = (
+        r"✓ Good enough no other is better by more than 30 points Stop here… "
+        r"Best stops here about \d+ more Details"
+    )
+    assert re.search(rungs, shown)
     assert re.search(r"Not established yet: if some policy [^.]*[^A]* About \d+ more\.", shown)
     assert "The numbers of comparisons assume that the win rates stay as they are." in shown
     assert "Each claim is wrong with a risk of at most 10%." in shown
@@ -90,6 +94,20 @@ def test_it_asks_first_and_says_the_joint_risk(experiment, admin, client_for):
     report = words(client.get(reverse("report", args=[experiment.pk])))
     assert "the risk that it is wrong is at most 30%, however often somebody looked." in report
     assert "10%" not in report
+
+
+def test_the_end_says_who_judged_and_a_single_claim_only_once(experiment, admin, client_for):
+    client = client_for(admin)
+    judged = re.compile(r"\d+ judgments of \d+ comparisons, on ")
+    assert not judged.search(dashboard(client, experiment))
+    stop_here(client, experiment, claim="good_enough", confirmed="1")
+    # As if it had been the claim of the setup, so that no other one is shown beside it.
+    Experiment.objects.filter(pk=experiment.pk).update(claim="good_enough")
+    shown = dashboard(client, experiment)
+    assert judged.search(shown)
+    assert "No other policy is better by more than 30 points." in shown
+    assert "✓ Good enough" not in shown
+    assert "Prompt 0 loses to no other policy by more than 30 points" in shown
 
 
 def test_a_claim_that_does_not_hold_is_refused_without_a_question(experiment, admin, client_for):
