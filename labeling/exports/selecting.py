@@ -16,7 +16,10 @@ _ANY = ("", "Any")
 
 
 class SelectionForm(forms.Form):
-    """A `Selection` of one experiment. Empty fields select nothing out."""
+    """A `Selection` of one experiment. Empty fields select nothing out.
+
+    ``names``: those of the experiment's policies, by index.
+    """
 
     policy = forms.ChoiceField(required=False)
     against = forms.ChoiceField(required=False)
@@ -44,7 +47,8 @@ class SelectionForm(forms.Form):
 
     def __init__(self, data: Any, *, experiment: Experiment, **options: Any) -> None:
         super().__init__(data, label_suffix="", **options)
-        policies = [(name.short, f"{name.short}: {name.name}") for name in policy_names(experiment)]
+        self.names = policy_names(experiment)
+        policies = [(name.short, f"{name.short}: {name.name}") for name in self.names]
         for field in ("policy", "against", "winner"):
             choice_field(self, field).choices = [_ANY, *policies]
         choice_field(self, "tag").choices = [_ANY, *((tag, tag) for tag in tags_of(experiment))]

@@ -1,11 +1,13 @@
 """Template tags and filters of LLM-PO."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import template
 from django.utils.safestring import SafeString
 
-from engine.models import Experiment
+from engine.domain.policy_space import PolicyName
+from engine.models import Experiment, Policy
 from engine.services import inviting
 from labeling import access, formatting
 from labeling.dashboard.terms import HEADINGS, TERMS
@@ -57,6 +59,12 @@ def tabs(context: template.Context, here: str) -> dict[str, Any]:
 def tip(term: str) -> dict[str, str]:
     """A "?" that opens the explanation of a term."""
     return {"term": term, "text": TERMS[term], "heading": HEADINGS[term]}
+
+
+@register.filter
+def named(policy: Policy, names: Sequence[PolicyName]) -> PolicyName:
+    """The names of a policy, out of those of all policies of its experiment."""
+    return names[policy.index]
 
 
 @register.filter

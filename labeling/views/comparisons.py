@@ -38,6 +38,7 @@ def comparisons(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
     context: dict[str, Any] = {
         "experiment": experiment,
         "form": form,
+        "names": form.names,
         "withheld": withheld,
         "may_run": access.may_run(request, experiment),
     }
@@ -87,6 +88,7 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
         {
             "experiment": experiment,
             "comparison": row,
+            "names": names,
             "withheld": withheld,
             "sides": sides,
             "explanation": explain(row),

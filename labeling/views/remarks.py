@@ -10,6 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.selectors import browsing
+from engine.selectors.designs import policy_names
 from engine.selectors.remarks import remarked_comparisons, with_remarks
 from engine.services import review
 from labeling import access
@@ -40,6 +41,7 @@ def remarks(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     page = browsing.page_of(rows, **PlaceForm(request.GET).place, size=_PER_PAGE)
     context = {
         "experiment": experiment,
+        "names": policy_names(experiment),
         "withheld": withheld,
         "done": done,
         "page": page,

@@ -27,6 +27,10 @@ def listed(client, experiment: Experiment, **query: object) -> list[int]:
     return numbers(response.content.decode(), experiment)
 
 
+def content(client, page: str, experiment: Experiment) -> str:
+    return client.get(reverse(page, args=[experiment.pk])).content.decode()
+
+
 def numbers(page: str, experiment: Experiment) -> list[int]:
     return [int(pk) for pk in re.findall(rf"/experiments/{experiment.pk}/comparisons/(\d+)/", page)]
 
@@ -98,14 +102,28 @@ class TestList:
         for some, reader in ((experiment, viewer), (another, admin)):
             rows = list(some.comparisons.order_by("pk"))
             assert [row.number for row in rows] == list(range(1, len(rows) + 1))
-            page = client_for(reader).get(reverse("comparisons", args=[some.pk])).content.decode()
+            page = content(client_for(reader), "comparisons", some)
             link = reverse("comparison", args=[some.pk, rows[0].pk])
             assert f'<a href="{link}">1</a>' in page
-            assert "<h1>Comparison 1: " in opened(client_for(reader), rows[0])
+            assert "<h1>Comparison 1</h1>" in opened(client_for(reader), rows[0])
+
+    def test_policies_go_by_their_names(self, experiment, annotator, viewer, editor, client_for):
+        click_on(experiment, annotator, 1)
+        decided = experiment.comparisons.get(state="judged")
+        Flag.objects.create(comparison=decided, annotator=annotator, reason="broken")
+        i, j = (f"Prompt {policy.index}" for policy in (decided.policy_i, decided.policy_j))
+        winner = i if decided.outcome > 0.5 else j
+        pair = f"{i} {decided.policy_i} and {j} {decided.policy_j}"
+        page = text_of(content(client_for(viewer), "comparisons", experiment))
+        assert f"Judged: {winner} 1 flag {pair}" in page
+        assert pair in text_of(content(client_for(editor), "remarks", experiment))
+        page = text_of(opened(client_for(viewer), decided))
+        assert f"Comparison {decided.number} {pair}" in page
+        assert f"Decided for {winner}." in page
+        assert f"Left: {winner} by {annotator}" in page
 
     def test_no_row_is_hidden_in_a_box_of_its_own(self, experiment, viewer, client_for):
-        page = client_for(viewer).get(reverse("comparisons", args=[experiment.pk])).content.decode()
-        assert '<div class="scroll whole"' in page
+        assert '<div class="scroll whole"' in content(client_for(viewer), "comparisons", experiment)
 
     @pytest.mark.parametrize(
         ("text", "looked_for", "found"),
@@ -226,7 +244,7 @@ class TestOne:
     def test_a_judgment_says_which_policy_was_preferred(self, experiment, annotator, viewer, client_for):
         for choice, side in (("left", "A, left"), ("right", "B, right")):
             page = opened(client_for(viewer), click(experiment, annotator, choice).comparison)
-            preferred = re.search(rf"Response {side}: (P\d)", page)[1]
+            preferred = re.search(rf"Response {side}: P\d</h3>\s*<p[^>]*><a[^>]*>([^<]+)", page)[1]
             assert f"{choice.capitalize()}: {preferred}" in page
 
     def test_a_plan_from_before_there_were_records(self, experiment, viewer, client_for):
