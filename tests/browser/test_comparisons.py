@@ -54,3 +54,18 @@ def test_find_void_restore_and_export(page: Page, annotator):
     name, manifest = archive.namelist()
     assert name == "which-is-best-judgments.jsonl"
     assert json.loads(archive.read(manifest))["rows"] == len(archive.read(name).splitlines()) == 5
+
+
+def test_a_phone_shows_a_whole_row(page: Page, annotator):
+    viewer = make_user("viewer")
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    add_member(experiment, viewer, "viewer")
+    click_on(experiment, annotator, 1)
+    page.set_viewport_size({"width": 390, "height": 844})
+    log_in(page, viewer)
+    page.goto(f"/experiments/{experiment.pk}/comparisons/")
+    row = page.get_by_role("row").filter(has_text="Judged")
+    for cell in row.get_by_role("cell").all():
+        box = cell.bounding_box()
+        assert 0 <= box["x"] and box["x"] + box["width"] <= 390
+    assert page.evaluate("document.querySelector('.scroll').scrollWidth") <= 390
