@@ -80,6 +80,14 @@ def test_a_trial_from_its_first_page_to_its_last_response(
     assert "What is 8 + 0?" in html
 
 
+def test_a_finished_trial_leads_to_the_start(draft, page):
+    assert page.post(url(draft), {"tasks": "1"}).status_code == 302
+    assert "Start the experiment" not in page.get(url(draft)).content.decode()
+    write_responses()
+    html = page.get(url(draft)).content.decode()
+    assert f'action="{reverse("change_state", args=[draft.pk])}"' in html
+    assert 'name="action" value="start">Start the experiment<' in html
+
 @pytest.mark.parametrize(
     ("details", "message"),
     [
@@ -178,6 +186,7 @@ def test_ready_made_responses_are_not_tried(client_for):
     html = page.get(url(draft)).content.decode()
     assert "The responses of this experiment are ready-made." in text_of(html)
     assert f'href="{reverse("rehearse", args=[draft.pk])}"' in html
+    assert "Start the experiment" in html
     assert page.post(url(draft), {"tasks": "1"})["Location"] == reverse("setup", args=[draft.pk])
 
 
