@@ -95,7 +95,7 @@
     sending = true;
     const { submitter } = event;
     try {
-      sure = await holdsLogin();
+      sure = await maySave();
     } catch {
       sayLost(submitter);
     }
@@ -103,33 +103,39 @@
     sending = sure;
   });
   addEventListener("pageshow", () => { sending = sure = false; });
-  // Whether the login of this browser still opens the page. Each login has a token of its own, which is taken over.
-  async function holdsLogin() {
+  // Whether this person may still save here: the login opens the page, and the page has the form. Each login has a
+  // token of its own, which is taken over.
+  async function maySave() {
     const url = new URL(form.getAttribute("action"), location.href);
     const reply = await fetch(url);
-    const holds = new URL(reply.url).pathname === url.pathname;
-    loggedOut.hidden = holds;
-    if (!holds) loggedOut.scrollIntoView({ block: "nearest" });
+    if (reply.status >= 500) throw new Error(`The server answered ${reply.status}.`);
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     const field = page.querySelector("#setup-form [name=csrfmiddlewaretoken]");
+    const opens = new URL(reply.url).pathname === url.pathname;
+    for (const [notice, applies] of [[loggedOut, !opens], [mayNotSave, opens && !field]]) {
+      notice.hidden = !applies;
+      if (applies) notice.scrollIntoView({ block: "nearest" });
+    }
     if (field) {
       form.querySelector("[name=csrfmiddlewaretoken]").value = field.value;
       document.body.setAttribute("hx-headers", page.body.getAttribute("hx-headers"));
     }
-    return holds;
+    return field !== null;
   }
   const loggedOut = document.getElementById("logged-out");
+  const mayNotSave = document.getElementById("may-not-save");
   document.addEventListener("llmpo:logged-out", (event) => {
     event.preventDefault();
     loggedOut.hidden = false;
   });
-  // Somebody has logged in anew in another tab, and this page's token is of the login before.
+  // Somebody has logged in anew in another tab, and this page's token is of the login before; or the right is lost.
   document.addEventListener("htmx:responseError", ({ detail }) => {
-    if (detail.xhr.status === 403) holdsLogin().catch(() => {});
+    if ([403, 404].includes(detail.xhr.status)) maySave().catch(() => {});
   });
-  // Back from the tab in which somebody has logged in.
+  // Back from the tab in which somebody has logged in, or has been given the right again.
   document.addEventListener("visibilitychange", () => {
-    if (!loggedOut.hidden && document.visibilityState === "visible") holdsLogin().catch(() => {});
+    const isStopped = !loggedOut.hidden || !mayNotSave.hidden;
+    if (isStopped && document.visibilityState === "visible") maySave().catch(() => {});
   });
   addEventListener("beforeunload", (event) => { if (unsaved) event.preventDefault(); });
   // Ask before a text is removed: a prompt can be an hour's work, and its ✕ is next to the arrows that move it.
@@ -157,7 +163,7 @@
     const said = document.createElement("p");
     said.className = "warn";
     said.setAttribute("role", "alert");
-    said.textContent = "No connection to the server. Nothing is lost; try again in a moment.";
+    said.textContent = "The server did not answer. Nothing is lost; try again in a moment.";
     elt.closest("p, li, div").append(said);
     for (const again of ["htmx:beforeRequest", "click"]) elt.addEventListener(again, () => said.remove(), { once: true });
   }

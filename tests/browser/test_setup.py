@@ -6,13 +6,13 @@ import pytest
 from playwright.sync_api import Dialog, Page, Route, expect
 
 from engine.domain.specs import FactorSpec, TaskSpec
-from engine.models import Experiment, User
+from engine.models import Experiment, Membership, User
 from engine.selectors import specs
 from engine.services.estimates import compute_next
 from tests.accounts import let_create
 from tests.browser.conftest import log_in
 from tests.browser.test_accessibility import violations
-from tests.factories import make_user
+from tests.factories import add_member, make_experiment, make_user
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -189,7 +189,7 @@ def test_back_to_an_address_of_no_step_shows_the_first_one(page: Page, maker):
 def test_a_press_without_a_connection_is_said(page, maker, problems):
     log_in(page, maker)
     page.goto("/experiments/new/prompts/")
-    lost = page.get_by_role("alert").filter(has_text="No connection to the server.")
+    lost = page.get_by_role("alert").filter(has_text="The server did not answer.")
     page.route("**/experiments/new/**", lambda route: route.abort())
     press(page, "Add a factor")
     expect(lost).to_be_visible()
@@ -254,6 +254,41 @@ def test_after_a_logout_what_was_typed_stays_and_is_saved_after_the_next_login(p
     assert experiment.tasks.get().prompt == "How are you?"
     # A summary that was asked for with the token of the login before.
     problems[:] = [problem for problem in problems if "403" not in problem]
+
+
+@pytest.mark.parametrize("role", ["viewer", None])
+def test_losing_the_right_to_edit_loses_nothing_that_was_typed(page, maker, problems, role):
+    draft = make_experiment(running=False)
+    membership = add_member(draft, maker, "editor")
+    log_in(page, maker)
+    page.goto(f"/experiments/{draft.pk}/setup/")
+    page.get_by_label("Name", exact=True).fill("The work of an hour")
+    if role is None:
+        membership.delete()
+    else:
+        Membership.objects.filter(pk=membership.pk).update(role=role)
+    page.get_by_role("button", name="Save as a draft").click()
+    told = page.get_by_role("alert").filter(has_text="Not saved: you may no longer change this draft.")
+    expect(told).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("The work of an hour")
+    Membership.objects.update_or_create(experiment=draft, user=maker, defaults={"role": "editor"})
+    page.get_by_role("button", name="Save as a draft").click()
+    expect(page.get_by_text("Saved as a draft.")).to_be_visible()
+    draft.refresh_from_db()
+    assert draft.name == "The work of an hour"
+    # The browser logs what the server refuses.
+    problems[:] = [each for each in problems if "403" not in each and "404" not in each]
+
+
+def test_an_answer_of_the_server_that_failed_loses_nothing_that_was_typed(page, maker, problems):
+    log_in(page, maker)
+    page.goto("/experiments/new/prompts/")
+    page.get_by_label("Name", exact=True).fill("The work of an hour")
+    page.route("**/experiments/new/**", lambda route: route.fulfill(status=503, body="Busy."))
+    page.get_by_role("button", name="Save as a draft").click()
+    expect(page.get_by_role("alert").filter(has_text="The server did not answer.")).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("The work of an hour")
+    problems[:] = [problem for problem in problems if "503" not in problem]
 
 
 def test_typed_texts_are_neither_left_nor_removed_without_a_question(browser, live_server, maker):

@@ -88,6 +88,7 @@ def test_a_finished_trial_leads_to_the_start(draft, page):
     assert f'action="{reverse("change_state", args=[draft.pk])}"' in html
     assert 'name="action" value="start">Start the experiment<' in html
 
+
 @pytest.mark.parametrize(
     ("details", "message"),
     [
