@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Min, Q, QuerySet, Sum
 
+from engine.core.wording import number
 from engine.models import (
     Comparison,
     Experiment,
@@ -22,8 +23,17 @@ from engine.selectors.workers import Worker
 
 # Workers that went away longer ago are of no interest any more.
 _SHOWN_SECONDS = 3600.0
-# A response that waits longer says that the workers are too slow.
-_LONGEST_WAIT_SECONDS = 60.0
+# A response that waits longer is said to wait. While no worker writes anything, something is wrong then.
+_NOTED_WAIT_SECONDS = 60.0
+# A response that waits longer says that the workers are too slow. Many quick clicks plan minutes ahead.
+_LONGEST_WAIT_SECONDS = 600.0
+_TOO_SLOW = (
+    "Responses have waited for more than ten minutes: the generation worker is too slow. Start another one."
+)
+_NOBODY_WRITES = (
+    "Responses have waited for more than a minute, and no worker writes. Read the log of the generation "
+    "worker, and start it again."
+)
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,8 @@ class Pulse:
         Needs of the experiment that no live worker serves.
     needs_workers : bool
         True if responses are still to be written: not where all were imported ready-made.
+    writing : bool
+        True if some response waits, and a worker is writing one of any experiment.
     """
 
     seen: list[Worker]
@@ -101,6 +113,7 @@ class Pulse:
     oldest_waiting_seconds: float
     unserved: list[str]
     needs_workers: bool
+    writing: bool
 
     @property
     def control_alive(self) -> bool:
@@ -145,28 +158,38 @@ class Pulse:
             return f"The generation worker's backend reports an error: {self.trouble}"
         if self.loading:
             return "The generation worker is loading its model; a large model takes minutes."
-        return self._away("generation") or (
-            "Responses have waited for more than a minute: the generation worker is too slow. Start another "
-            "one."
+        return self._away("generation") or (_TOO_SLOW if self.slow else _NOBODY_WRITES)
+
+    @property
+    def catching_up(self) -> str:
+        """A sentence where responses wait for longer than usual and all is well; else empty."""
+        if not (self.healthy and self.needs_workers and self.oldest_waiting_seconds >= _NOTED_WAIT_SECONDS):
+            return ""
+        wait = "waits" if self.waiting == 1 else "wait"
+        minutes = number(round(self.oldest_waiting_seconds / 60), "minute")
+        return (
+            f"Responses are being written: {self.waiting:,} {wait}, the oldest for {minutes}. The next pairs "
+            "may take a moment."
         )
 
     @property
     def slow(self) -> bool:
-        """True if responses wait although workers are alive and nothing else keeps them from writing."""
+        """True if responses wait for long although workers write, and nothing else keeps them back."""
         kept = self.loading or self.unserved or self.trouble
         alive = self.control_alive and self.generation_alive
-        return alive and not kept and not self.healthy
+        return alive and self.writing and not kept and not self.healthy
 
     @property
     def healthy(self) -> bool:
-        """True if the workers that the experiment needs are alive and no response waits for a minute."""
-        writing = (
+        """True if the workers that the experiment needs are alive and no response waits for too long."""
+        longest = _LONGEST_WAIT_SECONDS if self.writing else _NOTED_WAIT_SECONDS
+        served = (
             self.generation_alive
             and not self.unserved
             and not self.trouble
-            and self.oldest_waiting_seconds < _LONGEST_WAIT_SECONDS
+            and self.oldest_waiting_seconds < longest
         )
-        return self.control_alive and (writing or not self.needs_workers)
+        return self.control_alive and (served or not self.needs_workers)
 
     def _alive(self, queue: str) -> list[Worker]:
         return [worker for worker in self.seen if worker.queue == queue and worker.alive]
@@ -218,12 +241,15 @@ def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
         .order_by()
     )
     waiting = {experiment_id: (n, (now - oldest).total_seconds()) for experiment_id, n, oldest in rows}
+    in_hand = Response.objects.filter(state=Response.State.GENERATING, claim_expires_at__gt=now)
+    writing = bool(waiting) and in_hand.exists()
     return {
         experiment.pk: Pulse(
             seen,
             *waiting.get(experiment.pk, (0, 0.0)),
             unserved=unserved[experiment.pk],
             needs_workers=experiment.responses != Experiment.Responses.IMPORTED,
+            writing=writing,
         )
         for experiment in experiments
     }

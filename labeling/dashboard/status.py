@@ -135,7 +135,8 @@ def _said(experiment: Experiment, known: _Known) -> str:
         return standing
     if known.health is not None and not known.health.healthy:
         return f"{known.health.ailment} {standing}"
-    return _running(experiment, standing, remaining_by(experiment, snapshot, known.forecast))
+    said = _running(experiment, standing, remaining_by(experiment, snapshot, known.forecast))
+    return f"{said} {known.health.catching_up}".rstrip() if known.health is not None else said
 
 
 USED_UP = (

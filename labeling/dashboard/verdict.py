@@ -86,8 +86,9 @@ def verdict_of(
         return Verdict("Not started yet", sentences=notes)
     if experiment.state == Experiment.State.CONCLUDED:
         return _concluded(experiment, snapshot, ranked, comparisons)
-    stalled = experiment.state == Experiment.State.RUNNING and not health.healthy
-    used_up = experiment.state == Experiment.State.RUNNING and health.healthy and experiment.used_up
+    running = experiment.state == Experiment.State.RUNNING
+    stalled = running and not health.healthy
+    used_up = running and health.healthy and experiment.used_up
     if used_up:
         left = None  # nobody can tell before there is more to judge
     over_budget = left is not None and left.over_budget
@@ -99,6 +100,7 @@ def verdict_of(
         effort="" if left is None or over_budget else _effort(experiment, left, hours, n_annotators),
         sentences=[
             *([health.ailment] if stalled else []),
+            *([health.catching_up] if running and health.catching_up else []),
             *([status.over_budget(experiment)] if over_budget and not stalled else []),
             *([status.USED_UP] if used_up else []),
             *notes,

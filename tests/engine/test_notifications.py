@@ -231,7 +231,7 @@ class TestHealth:
         watch()
         self.grow_old()
         watch()
-        assert "the generation worker is too slow" in messages()[0][1]
+        assert "no worker writes" in messages()[0][1]
 
     def test_ready_made_responses_need_no_generation_worker(self, experiment):
         Experiment.objects.update(responses="imported")

@@ -24,6 +24,7 @@ from engine.selectors.health import queue_health
 from engine.selectors.judges import tallies
 from engine.selectors.remaining import remaining
 from engine.services.experiments import stop
+from engine.services.generation import claim_responses
 from engine.services.leases import skip
 from engine.services.planning import advance
 from labeling.dashboard import charts
@@ -401,12 +402,20 @@ class TestWhatIsLeft:
     def test_work_that_is_slow_has_not_stopped(self, experiment, client_for):
         page = client_for(make_user(is_superuser=True))
         url = reverse("dashboard_live", args=[experiment.pk])
-        Response.objects.update(state="waiting", created_at=timezone.now() - timedelta(minutes=2))
-        caches["default"].clear()
-        assert "Responses come too slowly" in text_of(page.get(url).content.decode())
+
+        def shown(*, waiting_minutes: int) -> str:
+            Response.objects.update(created_at=timezone.now() - timedelta(minutes=waiting_minutes))
+            caches["default"].clear()
+            return text_of(page.get(url).content.decode())
+
+        Response.objects.update(state="waiting")
+        claim_responses(worker="w", limit=1)
+        assert "Running" in (busy := shown(waiting_minutes=2))
+        assert "No judgments yet" in busy
+        assert "the oldest for 2 minutes. The next pairs may take a moment." in busy
+        assert "Responses come too slowly" in shown(waiting_minutes=11)
         WorkerPulse.objects.filter(queue="generation").delete()
-        caches["default"].clear()
-        assert "The work has stopped" in text_of(page.get(url).content.decode())
+        assert "The work has stopped" in shown(waiting_minutes=11)
 
 
 class TestCards:

@@ -13,6 +13,7 @@ from engine.models import Experiment, Response, Snapshot, WorkerPulse
 from engine.selectors.designs import policy_names
 from engine.services.controls import archive
 from engine.services.experiments import pause, stop
+from engine.services.generation import claim_responses
 from engine.services.judging import void_judgment
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
@@ -112,10 +113,35 @@ class TestUnhealthy:
         sentence = status_of(running()).sentence
         assert sentence.startswith("The generation worker was last seen 3600 s ago. Start it again.")
 
-    def test_a_worker_that_does_not_keep_up(self, alive):
+    @pytest.mark.parametrize(
+        ("minutes", "writing", "badge", "sentence"),
+        [
+            (0.5, False, "Running", "No judgments yet."),
+            (
+                2,
+                True,
+                "Running",
+                "No judgments yet. Responses are being written: 7 wait, the oldest for 2 minutes. ",
+            ),
+            (2, False, "Unhealthy", "Responses have waited for more than a minute, and no worker writes. "),
+            (
+                11,
+                True,
+                "Unhealthy",
+                "Responses have waited for more than ten minutes: the generation worker is ",
+            ),
+        ],
+    )
+    def test_responses_that_wait_are_trouble_where_nobody_writes_or_for_long(
+        self, minutes, writing, badge, sentence, alive
+    ):
         experiment = make_experiment()
-        Response.objects.update(created_at=timezone.now() - timedelta(minutes=2))
-        assert "the generation worker is too slow" in status_of(experiment).sentence
+        Response.objects.update(created_at=timezone.now() - timedelta(minutes=minutes))
+        if writing:
+            claim_responses(worker="w", limit=1)
+        status = status_of(experiment)
+        assert status.badge == badge
+        assert status.sentence.startswith(sentence)
 
     def test_a_model_that_no_worker_serves(self, alive):
         experiment = make_experiment(model="qwen")
