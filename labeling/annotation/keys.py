@@ -35,6 +35,8 @@ LABELS = {
     "report": gettext_lazy("Report what is wrong with a pair"),
 }
 
+_ONE_CHARACTER = gettext_lazy("Type one character: a letter, a digit or a sign.")
+
 
 def keys_of(user: User) -> dict[str, str]:
     """The keys in force for a person: one character for each action."""
@@ -67,6 +69,7 @@ class KeysForm(forms.Form):
         for name, label in LABELS.items():
             self.fields[name] = forms.CharField(
                 label=label,
+                error_messages={"required": _ONE_CHARACTER},
                 widget=forms.TextInput({"maxlength": 1, "autocomplete": "off", "autocapitalize": "off"}),
             )
         self.order_fields([*LABELS, "left_handed"])
@@ -78,7 +81,7 @@ class KeysForm(forms.Form):
             if not key:
                 continue
             if len(key) > 1 or not key.isprintable():
-                self.add_error(name, _("Type one character: a letter, a digit or a sign."))
+                self.add_error(name, _ONE_CHARACTER)
             elif key in taken:
                 self.add_error(
                     name,

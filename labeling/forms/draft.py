@@ -51,7 +51,7 @@ from labeling.forms.factors import (
     factor_specs,
     write_rows,
 )
-from labeling.forms.settings import GROUPS, STEPS, SettingsForm, place_of
+from labeling.forms.settings import GROUPS, NAME_MISSING, STEPS, SettingsForm, place_of
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
@@ -281,7 +281,7 @@ class DraftEditor:
         named = copy(self.experiment) if self.experiment else Experiment(maker=self.maker)
         named.name = self.data.get("name", "").strip()
         if not named.name:
-            return [FormFault("Give the experiment a name.", at="id_name")]
+            return [FormFault(NAME_MISSING, at="id_name")]
         try:
             check_name(named)
         except SpecError as error:

@@ -20,7 +20,7 @@ from engine.domain.limits import EXCLUSIONS, FACTORS, LEVELS
 from engine.domain.specs import FactorSpec
 from engine.models import Factor
 from engine.services.experiments import named_twice
-from labeling.forms.levels import LEVEL_FORMS, NEW_LEVEL, LevelForm
+from labeling.forms.levels import LEVEL_FORMS, NAMELESS, NEW_LEVEL, LevelForm
 
 _MOST_ROWS = {"factor": FACTORS, "exclusion": EXCLUSIONS}
 _ID = re.compile(r"[flx][0-9]{1,6}")
@@ -28,7 +28,7 @@ _KINDS = [(value, label) for value, label in Factor.Kind.choices if value != Fac
 
 
 class FactorForm(forms.Form):
-    name = forms.CharField(max_length=100)
+    name = forms.CharField(max_length=100, error_messages={"required": NAMELESS})
     kind = forms.ChoiceField(choices=_KINDS)
 
 

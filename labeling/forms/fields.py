@@ -26,7 +26,7 @@ def choice_field(form: forms.BaseForm, name: str) -> forms.ChoiceField:
 
 
 def say_bounds(field: forms.Field, validators: Iterable[object]) -> None:
-    """Have a number outside the bounds that these validators set refused with both of them."""
+    """Have a number that is missing or outside the bounds of these validators refused with both of them."""
     lows = [each.limit_value for each in validators if isinstance(each, MinValueValidator)]
     highs = [each.limit_value for each in validators if isinstance(each, MaxValueValidator)]
     if not lows or not highs:
@@ -38,4 +38,4 @@ def say_bounds(field: forms.Field, validators: Iterable[object]) -> None:
         said = f"that is at least {low:g}"
     else:
         said = f"from {low:g} to {high:g}"
-    field.error_messages |= dict.fromkeys(("min_value", "max_value"), f"Write a number {said}.")
+    field.error_messages |= dict.fromkeys(("required", "min_value", "max_value"), f"Write a number {said}.")

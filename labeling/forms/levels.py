@@ -13,13 +13,16 @@ from django import forms
 from engine.domain.levels import parse_level
 from engine.importing.strict_json import JSONLimitError, loads
 
+# Beside the field of a name, and after the words "Level without a name".
+NAMELESS = "Give it a name."
+
 
 class LevelForm(forms.Form):
     """A level's name and value. Subclasses name their fields, and the key of the value that each is for."""
 
     kind = ""
     keys: ClassVar[Mapping[str, str]] = {}
-    name = forms.CharField(max_length=100)
+    name = forms.CharField(max_length=100, error_messages={"required": NAMELESS})
     # Keys that this page has no field for come back as they were.
     extra = forms.CharField(required=False, widget=forms.HiddenInput)
 

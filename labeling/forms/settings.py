@@ -48,6 +48,11 @@ STEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "judges": ("Judges", ("asking", "judging", "answers", "llm_judge", "checks")),
     "stop": ("Stop and start", ("claim", "risk", "advanced")),
 }
+NAME_MISSING = "Give the experiment a name."
+_ERRORS = {
+    "name": {"required": NAME_MISSING},
+    "question": {"required": "Write the question to answer about each pair."},
+}
 LABELS = {
     "guidelines": "Guidelines for annotators",
     "responses": "Responses to compare",
@@ -198,6 +203,7 @@ class SettingsForm(_ModelForm):
         labels = LABELS
         help_texts = _HELP
         widgets = _WIDGETS
+        error_messages = _ERRORS
 
     def __init__(self, data: QueryDict, experiment: Experiment | None, *, imported: bool) -> None:
         # A copy: validating writes the values into the instance, which may be shown beside its errors.
@@ -228,6 +234,8 @@ class SettingsForm(_ModelForm):
         for field in self.fields.values():
             if isinstance(field, forms.FloatField):
                 field.widget.attrs["step"] = "any"
+            if isinstance(field, forms.ChoiceField):
+                field.error_messages["required"] = "Choose one."
         for stored_field in Experiment._meta.fields:
             if stored_field.name in self.fields:
                 say_bounds(self.fields[stored_field.name], stored_field.validators)

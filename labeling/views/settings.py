@@ -81,6 +81,7 @@ class SubscriptionForm(forms.Form):
         initial=list(Subscription.Event),
         widget=forms.CheckboxSelectMultiple,
         label="When",
+        error_messages={"required": "Tick at least one."},
     )
 
 

@@ -222,7 +222,7 @@ def test_what_is_wrong_is_said_on_top_and_nothing_typed_is_lost(page, maker, pro
     page.get_by_role("button", name="1. Policies to correct").click()
     page.get_by_label("Name", exact=True).fill("Answers")
     page.get_by_label("Name", exact=True).blur()
-    # "Ready to start" beside "This field is required" would leave both in doubt.
+    # "Ready to start" beside "Give the experiment a name" would leave both in doubt.
     expect(page.get_by_text("Ready to start.")).to_be_visible()
     expect(page.locator("#errors, .errorlist")).to_have_count(0)
     # The browser logs the answer as the 400 that it is.

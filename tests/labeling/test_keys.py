@@ -62,7 +62,7 @@ def test_keys_of_ones_own_follow_the_person_and_are_on_the_page(client, client_f
     ({"undo": "?"}, "“?” is the key of “Guidelines and keys” already. Choose another one."),
     ({"skip": "ab"}, "Type one character: a letter, a digit or a sign."),
     ({"skip": "\u200b"}, "Type one character: a letter, a digit or a sign."),
-    ({"skip": " "}, "This field is required."),
+    ({"skip": " "}, "Type one character: a letter, a digit or a sign."),
 ])  # fmt: skip
 def test_keys_that_cannot_be_are_refused_with_the_reason(keys, told, client, annotator):
     refused = client.post(reverse("account_keys"), USUAL | keys)

@@ -42,7 +42,7 @@ def test_a_webhooks_secret_is_shown_once(experiment, editor, client_for):
     [
         ({"target": "nobody"}, "Give an e-mail address"),
         ({"kind": "webhook", "target": "http://127.0.0.1/"}, "not a public address"),
-        ({"events": []}, "This field is required."),
+        ({"events": []}, "Tick at least one."),
         ({"kind": "pigeon"}, "Select a valid choice."),
     ],
 )

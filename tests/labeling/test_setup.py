@@ -176,7 +176,10 @@ class TestSave:
 
 
 REFUSED = [
-    ({"name": ""}, "This field is required."),
+    ({"name": ""}, "Give the experiment a name."),
+    ({"question": ""}, "Write the question to answer about each pair."),
+    ({"budget": ""}, "Write a number that is at least 1."),
+    ({"claim": ""}, "Choose one."),
     ({"tasks": ""}, "Tasks: give at least one."),
     ({"tasks": '{"prompt": "A"}\n{"prompt": 1, }'}, "line 2: This is not JSON"),
     ({"gold": "prompt,better\na,b"}, "line 2: worse is missing. Found: prompt, better."),
@@ -188,7 +191,8 @@ REFUSED = [
     ({"overlap": "3", "overlap_rule": "mean"}, "With shares, each comparison needs 1, 2, 4 or 8 judgments"),
     ({"judge": "rule", "tasks": "No answer"}, "The rule judge needs a reference answer for every task"),
     ({"practice": "2"}, "Practice pairs are gold items"),
-    ({"f1-name": ""}, "This field is required."),
+    ({"f1-name": ""}, "Give it a name."),
+    ({"f1-l1-name": ""}, "Give it a name."),
     ({"f2-name": "System prompt"}, "Two factors are named"),
     ({"f1-l2-name": "Plain"}, "Two levels of System prompt are named Plain"),
     ({"f1-kind": "sampling", "f1-l1-temperature": "-1"}, "temperature must be at least 0"),
@@ -209,6 +213,7 @@ class TestRefused:
         html = response.content.decode()
         assert response.status_code == 400
         assert message in html.replace("&#x27;", "'")
+        assert "This field is required." not in html
         assert "Kept &lt;guidelines&gt;." in html
         assert "Kept instruction." in html
         assert not Experiment.objects.exists()
