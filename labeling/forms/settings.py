@@ -57,7 +57,7 @@ LABELS = {
     "guidelines": "Guidelines for annotators",
     "responses": "Responses to compare",
     "space": "Assumption about the factors",
-    "judge": "Judges",
+    "judge": "Who judges?",
     "rule_preference": "Of two correct responses, the rule prefers",
     "allow_tie": "Offer “equally good”",
     "allow_both_bad": "Offer “both are bad”",

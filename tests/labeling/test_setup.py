@@ -203,6 +203,13 @@ REFUSED = [
 ]
 
 
+def test_no_field_repeats_the_words_of_a_heading(page):
+    html = page.get(NEW).content.decode()
+    headings = set(re.findall(r"<h2[^>]*>([^<]+)<", html))
+    assert {"Tasks", "Judges"} <= headings
+    assert not headings & set(re.findall(r"<(?:label(?![^>]*unseen)|legend)[^>]*>([^<]+)<", html))
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("changes", "message"), REFUSED, ids=[str(list(c.items())[:1]) for c, _ in REFUSED]
