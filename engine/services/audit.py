@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from engine.core.wording import number
 from engine.models import AuditEntry, Experiment, User
 
 _Action = AuditEntry.Action
 
-# The sentence of each entry; the names in braces are the details that it needs.
+# The sentence of each entry; the names in braces are the details that it needs, a number with its noun.
 # {person} stays as it is: see `AuditEntry`.
 SENTENCES: dict[str, str] = {
     _Action.CREATE: "Created the experiment.",
@@ -17,10 +18,10 @@ SENTENCES: dict[str, str] = {
     _Action.START: "Started.",
     _Action.PAUSE: "Paused.",
     _Action.RESUME: "Resumed.",
-    _Action.STOP: "Stopped for good after {comparisons} comparisons.",
-    _Action.STOP_ON: "Stopped after {comparisons} comparisons on the claim “{claim}”. {finding}",
-    _Action.CONCLUDE: "Concluded after {comparisons} comparisons: {conclusion}. {finding}",
-    _Action.REOPEN: "Reopened after {comparisons} comparisons; it had concluded: {conclusion}.",
+    _Action.STOP: "Stopped for good after {comparisons:comparison}.",
+    _Action.STOP_ON: "Stopped after {comparisons:comparison} on the claim “{claim}”. {finding}",
+    _Action.CONCLUDE: "Concluded after {comparisons:comparison}: {conclusion}. {finding}",
+    _Action.REOPEN: "Reopened after {comparisons:comparison}; it had concluded: {conclusion}.",
     _Action.BUDGET: "Changed the budget from {before} to {after} comparisons. {consequence}",
     _Action.CLAIM: "Changed the claim to stop on from “{before}” to “{after}”. {consequence}",
     _Action.DELTA: "Changed the accepted risk δ from {before} to {after}. {consequence}",
@@ -39,14 +40,14 @@ SENTENCES: dict[str, str] = {
     _Action.REMOVE: "Removed {person}, who was {role}.",
     _Action.TOKEN_MADE: "Made the API token {hint}… ({scopes}), valid until {until}.",
     _Action.TOKEN_REVOKED: "Revoked the API token {hint}…. {because}",
-    _Action.SIGN_OUT: "Ended all sessions and {tokens} API tokens.",
+    _Action.SIGN_OUT: "Ended all sessions and {tokens:API token}.",
     _Action.RESET_LINK: "Made a link with which {person} may set a new password.{also}",
     _Action.LLM_JUDGE: (
-        "Language model as a judge: {before} → {after}; asked about {budget} comparisons at most. {agreement}"
+        "Language model as a judge: {before} → {after}; asked about {budget:comparison} at most. {agreement}"
     ),
     _Action.LLM_HALTED: "Halted the language model that judges. {reason}",
     _Action.EXPORT: "Exported {what}.",
-    _Action.IMPORT_VOTES: "Imported {votes} past votes. The budget is now {budget} comparisons, with them.",
+    _Action.IMPORT_VOTES: "Imported {votes:past vote}. The budget is now {budget:comparison}, with them.",
     _Action.DELETE: "Deleted the draft “{name}”, number {number}.",
     _Action.FORGET: "{what}",
     _Action.SUBSCRIBE: "Added a notification by {kind} to {host}.",
@@ -55,6 +56,13 @@ SENTENCES: dict[str, str] = {
     _Action.END_SHARE: "Ended the link {hint}… to the report.",
     _Action.REMARKS_DONE: "Marked the flags and comments on comparison {number} as done.",
 }
+
+
+class _Number(int):
+    """A number that a sentence gives with its noun: ``{tokens:API token}``."""
+
+    def __format__(self, noun: str) -> str:
+        return number(int(self), noun) if noun else str(int(self))
 
 
 def record(
@@ -77,13 +85,14 @@ def record(
         The sentence names a detail that is not given.
     """
     details = dict(details or {})
+    said = {name: _Number(value) if type(value) is int else value for name, value in details.items()}
     return AuditEntry.objects.create(
         experiment=experiment,
         by=by,
         about=about,
         action=action,
         details=details,
-        sentence=SENTENCES[action].format_map(details | {"person": AuditEntry.PERSON}).strip(),
+        sentence=SENTENCES[action].format_map(said | {"person": AuditEntry.PERSON}).strip(),
     )
 
 
