@@ -21,10 +21,13 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from engine.models import Check, Experiment, Judgment, Membership, Token
+from engine.models import Check, Experiment, Judgment, Membership, Token, User
 from engine.selectors import blinding, people
 from engine.services.people import begin_to_judge
 from labeling.requests import AuthenticatedRequest
+
+# Returns the experiment with this number, if the user has a certain right to it.
+_Find = Callable[[User, int], Experiment | None]
 
 
 def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -61,23 +64,18 @@ def runnable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
     return _reached(request, people.experiments_to_run(request.user))
 
 
-def _labeled(request: AuthenticatedRequest) -> QuerySet[Experiment]:
-    return _reached(request, people.experiments_to_label(request.user))
+def _reaches(request: AuthenticatedRequest, experiment_id: int) -> bool:
+    """False if the request's API token is bound to another experiment."""
+    return bound_to(request) in {None, experiment_id}
 
 
-def _owned(request: AuthenticatedRequest) -> QuerySet[Experiment]:
-    return _reached(request, people.experiments_to_own(request.user))
-
-
-def _joinable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
-    return _reached(request, people.experiments_to_join(request.user))
+def _found(request: AuthenticatedRequest, experiment_id: int, find: _Find) -> Experiment | None:
+    return find(request.user, experiment_id) if _reaches(request, experiment_id) else None
 
 
 def judged(request: AuthenticatedRequest, experiment_id: int) -> Experiment | None:
     """The experiment, if the user is its annotator already, with ``mine_today``."""
-    if bound_to(request) not in {None, experiment_id}:
-        return None
-    return people.experiment_to_label(request.user, experiment_id)
+    return _found(request, experiment_id, people.experiment_to_label)
 
 
 def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
@@ -90,7 +88,7 @@ def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     joined = _permitted(
         request,
         experiment_id,
-        _joinable(request),
+        people.experiment_to_join,
         # The only one of these pages that is not in English.
         _(
             "You may not judge here. Annotators and owners may, after the start and where people judge. "
@@ -107,7 +105,7 @@ def to_watch(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return _permitted(
         request,
         experiment_id,
-        watched(request),
+        people.experiment_to_watch,
         "You may judge here, but not see results. Ask an owner for the role viewer.",
     )
 
@@ -116,15 +114,13 @@ def to_run(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return _permitted(
         request,
         experiment_id,
-        runnable(request),
+        people.experiment_to_run,
         "Only editors and owners of the experiment may do this. Ask an owner for the role editor.",
     )
 
 
-def _permitted(
-    request: AuthenticatedRequest, experiment_id: int, permitted: QuerySet[Experiment], reason: str
-) -> Experiment:
-    """The experiment, if it is among those for which this user has a right.
+def _permitted(request: AuthenticatedRequest, experiment_id: int, find: _Find, reason: str) -> Experiment:
+    """The experiment that ``find`` returns, if this user has the right to it.
 
     Raises
     ------
@@ -133,16 +129,16 @@ def _permitted(
     Http404
         There is none that the user may see.
     """
-    found = permitted.filter(pk=experiment_id).first()
+    found = _found(request, experiment_id, find)
     if found is not None:
         return found
-    if (watched(request) | _labeled(request)).filter(pk=experiment_id).exists():
+    if _reaches(request, experiment_id) and people.may_see(request.user, experiment_id):
         raise PermissionDenied(reason)
     raise Http404
 
 
 def may_run(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    return runnable(request).filter(pk=experiment.pk).exists()
+    return _found(request, experiment.pk, people.experiment_to_run) is not None
 
 
 def may_void(request: AuthenticatedRequest, experiment: Experiment) -> bool:
@@ -152,11 +148,11 @@ def may_void(request: AuthenticatedRequest, experiment: Experiment) -> bool:
 
 def may_begin_to_judge(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     """True for an owner who would become an annotator by judging."""
-    return _joinable(request).filter(pk=experiment.pk).exists()
+    return _found(request, experiment.pk, people.experiment_to_join) is not None
 
 
 def may_own(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    return _owned(request).filter(pk=experiment.pk).exists()
+    return _found(request, experiment.pk, people.experiment_to_own) is not None
 
 
 def withholds_unfinished(request: AuthenticatedRequest, experiment: Experiment) -> bool:
@@ -197,8 +193,8 @@ def judges_blind(request: HttpRequest, experiment: Experiment) -> bool:
     return (
         user.is_authenticated
         and experiment.state != Experiment.State.CONCLUDED
-        and people.experiments_to_label(user).filter(pk=experiment.pk).exists()
-        and not people.experiments_to_watch(user).filter(pk=experiment.pk).exists()
+        and people.experiment_to_label(user, experiment.pk) is not None
+        and people.experiment_to_watch(user, experiment.pk) is None
     )
 
 
@@ -223,7 +219,7 @@ def to_own(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return _permitted(
         request,
         experiment_id,
-        _owned(request),
+        people.experiment_to_own,
         "Only owners of the experiment may do this.",
     )
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from django.db.models import (
     BigAutoField,
+    CharField,
     Count,
     DateTimeField,
     Exists,
@@ -53,6 +54,7 @@ _INCLUDED = {
     _Role.EDITOR: {_Role.VIEWER, _Role.EDITOR},
     _Role.OWNER: {_Role.VIEWER, _Role.EDITOR, _Role.OWNER},
 }
+_RUNNING = (_Role.EDITOR, _Role.OWNER)
 
 
 def held_roles(user: User, experiment_id: int) -> set[str]:
@@ -195,13 +197,17 @@ def experiment_to_label(user: User, experiment_id: int) -> Experiment | None:
     """The experiment, if it is among :func:`experiments_to_label`, with ``mine_today``, as each
     click asks for :func:`judged_today`.
     """
-    found = _TO_LABEL(user=user.pk, experiment=experiment_id, since=_midnight())
-    return found[0] if found else None
+    return _found(_TO_LABEL(user=user.pk, experiment=experiment_id, since=_midnight()))
 
 
-def experiments_to_join(user: User) -> QuerySet[Experiment]:
-    """The started experiments that this user owns and could begin to annotate."""
-    return _judged_by(user, _Role.OWNER).exclude(_holds(user, [_Role.ANNOTATOR]))
+_TO_JOIN = Compiled(
+    lambda: _judged_by(_USER, _Role.OWNER).exclude(_holds(_USER, [_Role.ANNOTATOR])).filter(pk=_EXPERIMENT)
+)
+
+
+def experiment_to_join(user: User, experiment_id: int) -> Experiment | None:
+    """The experiment, if it has started and this user owns it and could begin to annotate it."""
+    return _found(_TO_JOIN(user=user.pk, experiment=experiment_id))
 
 
 def _judged_by(user: User | Given, role: str) -> QuerySet[Experiment]:
@@ -252,12 +258,37 @@ def tags_of(experiments: QuerySet[Experiment]) -> list[str]:
 
 def experiments_to_run(user: User) -> QuerySet[Experiment]:
     """Experiments that this user may start, pause and stop."""
-    return _with_one_of(user, [_Role.EDITOR, _Role.OWNER])
+    return _with_one_of(user, _RUNNING)
 
 
-def experiments_to_own(user: User) -> QuerySet[Experiment]:
-    """Experiments that are this user's to give away and to delete."""
-    return _with_one_of(user, [_Role.OWNER])
+def experiment_to_watch(user: User, experiment_id: int) -> Experiment | None:
+    """The experiment, if it is among :func:`experiments_to_watch`."""
+    return _if_one_of(user, experiment_id, Membership.WATCHING)
+
+
+def experiment_to_run(user: User, experiment_id: int) -> Experiment | None:
+    """The experiment, if it is among :func:`experiments_to_run`."""
+    return _if_one_of(user, experiment_id, _RUNNING)
+
+
+def experiment_to_own(user: User, experiment_id: int) -> Experiment | None:
+    """The experiment, if it is this user's to give away and to delete."""
+    return _if_one_of(user, experiment_id, [_Role.OWNER])
+
+
+_SEEN = Compiled(
+    lambda: (
+        Experiment.objects.filter(_holds(_USER, Membership.WATCHING))
+        | _judged_by(_USER, Membership.Role.ANNOTATOR)
+    ).filter(pk=_EXPERIMENT)
+)
+
+
+def may_see(user: User, experiment_id: int) -> bool:
+    """True if the experiment is among :func:`experiments_to_watch` or :func:`experiments_to_label`."""
+    if user.is_superuser:
+        return experiment_to_watch(user, experiment_id) is not None
+    return bool(_SEEN(user=user.pk, experiment=experiment_id))
 
 
 def _with_one_of(user: User, roles: Collection[str]) -> QuerySet[Experiment]:
@@ -265,7 +296,26 @@ def _with_one_of(user: User, roles: Collection[str]) -> QuerySet[Experiment]:
     return Experiment.objects.all() if user.is_superuser else Experiment.objects.filter(_holds(user, roles))
 
 
-def _holds(user: User | Given, roles: Collection[str]) -> Exists:
+_OF_ANYBODY = Compiled(lambda: Experiment.objects.filter(pk=_EXPERIMENT))
+_WITH_ONE_OF = Compiled(
+    lambda roles: Experiment.objects.filter(
+        _holds(_USER, Given("roles", CharField()).each(roles)), pk=_EXPERIMENT
+    )
+)
+
+
+def _if_one_of(user: User, experiment_id: int, roles: Collection[str]) -> Experiment | None:
+    """The experiment, if it is among :func:`_with_one_of`, which every page asks of one experiment."""
+    if user.is_superuser:
+        return _found(_OF_ANYBODY(experiment=experiment_id))
+    return _found(_WITH_ONE_OF(user=user.pk, experiment=experiment_id, roles=list(roles)))
+
+
+def _found(experiments: list[Experiment]) -> Experiment | None:
+    return experiments[0] if experiments else None
+
+
+def _holds(user: User | Given, roles: Collection[str | Given]) -> Exists:
     """True of an experiment in which a user has one of these roles. No join: two roles give no second row."""
     return Exists(Membership.objects.filter(experiment=OuterRef("pk"), user=user, role__in=roles))
 

@@ -312,6 +312,25 @@ class TestPeople:
         assert people.experiments_to_watch(user).count() == watches
         assert people.experiments_to_run(user).count() == runs
 
+    def test_one_experiment_is_found_if_it_is_among_all_of_its_kind(self, annotator, admin):
+        draft, *others = make_experiment(running=False), make_experiment(), make_experiment(judge="rule")
+        users = [make_user(), annotator, admin]
+        for experiment in (draft, *others):
+            add_member(experiment, annotator)
+            for role in Membership.Role:
+                users.append(make_user())
+                add_member(experiment, users[-1], role)
+        for user in users:
+            watched = set(people.experiments_to_watch(user))
+            seen = watched | set(people.experiments_to_label(user))
+            for find, all_of_them in (
+                (people.experiment_to_watch, watched),
+                (people.experiment_to_run, set(people.experiments_to_run(user))),
+                (people.experiment_to_label, set(people.experiments_to_label(user))),
+            ):
+                assert {each for each in (draft, *others) if find(user, each.pk) == each} == all_of_them
+            assert {each for each in (draft, *others) if people.may_see(user, each.pk)} == seen
+
     def test_two_roles_are_one_experiment_and_a_superuser_sees_all(self, admin):
         user = make_user()
         experiment = make_experiment()
