@@ -12,6 +12,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from ninja import NinjaAPI
 
 from engine import tasks
 from engine.core.contradictions import Misfit
@@ -403,3 +404,9 @@ class TestReference:
         schemes = description["components"]["securitySchemes"]
         assert set(schemes) == {"ReadScope", "AnnotateScope", "ManageScope"}
         assert {scheme["scheme"] for scheme in schemes.values()} == {"bearer"}
+
+    def test_the_description_is_made_once(self, db, monkeypatch):
+        first = Client().get("/api/openapi.json")
+        monkeypatch.setattr(NinjaAPI, "get_openapi_schema", None)
+        assert Client().get("/api/openapi.json").content == first.content
+        assert Client().get("/api/docs").status_code == 200

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from unittest.mock import patch
 
 import pytest
 from django.core.cache import cache
 from django.db import transaction
 from django.test import override_settings
 
-from labeling.api import api
 from tests.authorisation.world import World
 
 
@@ -19,10 +17,7 @@ from tests.authorisation.world import World
 def world(django_db_setup: None, django_db_blocker: object) -> Iterator[World]:
     # Thousands of refusals on purpose: a line in the log for each would take longer than the refusal.
     logging.disable(logging.ERROR)
-    schema = api.get_openapi_schema()
     with (
-        # It takes a second to make and is the same for everybody.
-        patch.object(api, "get_openapi_schema", lambda **_: schema),
         django_db_blocker.unblock(),
         override_settings(API_REQUESTS_PER_MINUTE=10**6, ACCOUNT_RATE_LIMITS=False),
         transaction.atomic(),
