@@ -10,7 +10,8 @@
 # make backups   of a small installation of this version, for the tests of later ones; needs PostgreSQL's packages
 # make release   check, build the wheels of the core and the client and the image, tag
 # make lint   style, types, contracts; migrations, compose.yaml and the Kubernetes objects
-# make supply-chain   known vulnerabilities and licences of the dependencies; make sbom lists it in var/sbom.cdx.json
+# make supply-chain   known vulnerabilities and licences of the dependencies
+# make sbom   list of the dependencies and their hashes, into var/sbom.cdx.json
 # make requirements   pin the dependencies anew, after a change of their ranges in pyproject.toml
 # make reproduce   the paper's figures, into var/reproduction
 
@@ -117,7 +118,7 @@ licences: $(VENV)/.installed-dev
 sbom: $(VENV)/.installed-dev
 	$(BIN)/python .ci/supply_chain.py sbom var/sbom.cdx.json
 
-supply-chain: $(VENV)/.installed-dev sbom
+supply-chain: $(VENV)/.installed-dev
 	$(BIN)/python .ci/supply_chain.py audit
 	$(BIN)/python .ci/supply_chain.py licences --check
 
