@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,15 @@ while length := sys.stdin.buffer.read(4):
     print(flush=True)
 """
 _MOST_SECONDS = 60
+# With which a process ends itself, or an error in its memory ends it. Other signals come from elsewhere, as
+# where memory runs short, and say nothing about the file.
+_BY_ITSELF = {
+    -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGSEGV, -signal.SIGTRAP,
+}  # fmt: skip
+_UNCHECKED = (
+    "The server could not check the Parquet file, perhaps as its memory is short. Try again, or save it as "
+    "JSON Lines."
+)
 
 
 def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
@@ -51,16 +61,10 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
     ImportingError
         The file is damaged or too large, or the library is not installed.
     """
-    try:
-        import pyarrow as pa
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise ImportingError.at(
-            "", "Parquet needs pyarrow on the server: pip install pyarrow. Or save the file as JSON Lines."
-        ) from error
+    pa = _library()
     try:
         # A reader of Python's would hold the whole file once more.
-        file = ParquetFile(pa.BufferReader(data))
+        file = pa.parquet.ParquetFile(pa.BufferReader(data))
         names = [str(name) for name in file.schema_arrow.names]
         if fault := same_name(names):
             raise ImportingError.at("", fault)
@@ -99,8 +103,10 @@ def damaged(files: Sequence[bytes]) -> int | None:
     Raises
     ------
     ImportingError
-        The metadata of all of them take too long to read.
+        The metadata of all of them take too long to read, or the other process did not end its work; or the
+        library is not installed.
     """
+    _library()
     # At the end, before their length in four bytes and the file's mark.
     metadata = [data[-8 - int.from_bytes(data[-8:-4], "little") :] for data in files]
     try:
@@ -115,8 +121,31 @@ def damaged(files: Sequence[bytes]) -> int | None:
         raise ImportingError.at(
             "", "The Parquet file has too many columns. Save it as JSON Lines, or in parts."
         ) from error
+    except OSError as error:
+        raise ImportingError.at("", _UNCHECKED) from error
     n_looked = len(looked.stdout.splitlines())
-    return n_looked if looked.returncode < 0 else None
+    if looked.returncode in _BY_ITSELF:
+        return n_looked
+    if looked.returncode or n_looked < len(files):
+        raise ImportingError.at("", _UNCHECKED)
+    return None
+
+
+def _library() -> Any:
+    """pyarrow with its reader of Parquet.
+
+    Raises
+    ------
+    ImportingError
+        It is not installed.
+    """
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportingError.at(
+            "", "Parquet needs pyarrow on the server: pip install pyarrow. Or save the file as JSON Lines."
+        ) from error
+    return pyarrow
 
 
 def _lower(fields: dict[str, Any]) -> dict[str, Any]:

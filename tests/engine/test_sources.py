@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import bz2
 import dataclasses
+import errno
 import io
 import json
 import math
@@ -356,6 +357,31 @@ def test_the_other_process_looks_at_every_column():
 def test_parquet_that_would_end_the_process_ends_another(monkeypatch):
     monkeypatch.setattr("engine.importing.parquet._LOOK_AT_COLUMNS", "import os; os.abort()")
     with pytest.raises(ImportingError, match="The Parquet file is damaged"):
+        read_tasks(source(shard({"task": "One?"})))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "raise MemoryError",
+        "pass",
+    ],
+    ids=["killed", "failed", "nothing said"],
+)
+def test_parquet_that_the_other_process_has_not_looked_at_is_not_read(monkeypatch, program):
+    """It is what protects this one."""
+    monkeypatch.setattr("engine.importing.parquet._LOOK_AT_COLUMNS", program)
+    with pytest.raises(ImportingError, match="could not check the Parquet file"):
+        read_tasks(source(shard({"task": "One?"})))
+
+
+def test_parquet_is_not_read_where_no_other_process_can_be_started(monkeypatch):
+    def refuse(*args: Any, **options: Any) -> Any:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    with pytest.raises(ImportingError, match="could not check the Parquet file"):
         read_tasks(source(shard({"task": "One?"})))
 
 
