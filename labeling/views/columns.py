@@ -16,6 +16,7 @@ from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 
 from engine.core.wording import number
 from engine.domain.errors import EngineError, SpecError
@@ -85,7 +86,9 @@ def receive(
     try:
         found = _read_at_once(source_of([(file_name, BytesIO(data))], kind.most), material)
         if found is None or request.POST.get("look"):
-            return redirect("map_columns", upload.pk)
+            counted = request.POST.get("counted")
+            query = {"counted": counted} if counted else None
+            return redirect(reverse("map_columns", args=[upload.pk], query=query))
         return kind.store(request, name, found, upload)
     except (ImportingError, EngineError):
         drop_upload(upload)
@@ -163,7 +166,8 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
 
 def counted_votes(request: HttpRequest) -> dict[str, Any]:
     """The choices for votes that count already, and the one that was made."""
-    return {"counted_choices": _COUNTED, "counted": request.POST.get("counted", "")}
+    chosen = request.POST.get("counted", request.GET.get("counted", ""))
+    return {"counted_choices": _COUNTED, "counted": chosen}
 
 
 def _read_by(columns: Mapping[str, str], source: Source, material: Material) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -98,6 +99,18 @@ def test_votes_with_other_columns_keep_what_was_chosen_until_it_fits(client):
     assert "1 policy came with nearly equal names, such as &#x27;Q&#x27; and &#x27;q&#x27;" in page
     client.post(response.url, said(columns, action="import"))
     assert Experiment.objects.get(name="Mine").past_votes == 2
+
+
+@pytest.mark.usefixtures("owner")
+def test_the_choice_of_votes_that_count_already_is_kept_on_the_page_of_the_columns(client):
+    columns = {"item": "task", "left one": "policy_a", "right one": "policy_b", "better": "winner"}
+    client.post(upload(client, VOTES, field="votes").url, said(columns, action="import"))
+    asked = upload(client, VOTES + b"T,q,Q,a\n", field="votes", counted="only_new")
+    page = client.get(asked.url).content.decode()
+    assert re.findall('name="counted"[^>]*value="([a-z_]*)" checked', page) == ["only_new"]
+    # A later choice is in the place of the first one.
+    page = client.post(asked.url, said(columns, action="check", counted="again")).content.decode()
+    assert re.findall('name="counted"[^>]*value="([a-z_]*)" checked', page) == ["again"]
 
 
 @pytest.mark.usefixtures("owner")
