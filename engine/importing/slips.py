@@ -200,6 +200,26 @@ def left_out(found: Mapping[Rivals, int]) -> Iterator[str]:
         )
 
 
+def in_one_form(name: str) -> str:
+    """The name in the one form that Unicode has for all forms of its letters, in which people's names are
+    stored: "ﬁ" is "fi".
+    """
+    return unicodedata.normalize("NFKC", name)
+
+
+def one_person(names: Iterable[str]) -> Iterator[str]:
+    """A warning where people's names differ only in the forms of their letters: they become one person."""
+    alike: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        alike.setdefault(in_one_form(name), []).append(name)
+    if same := [group for group in alike.values() if len(group) > 1]:
+        shown = " and ".join(repr(name[:40]) for name in same[0][:2])
+        yield (
+            f"{number(len(same), 'annotator')} came with names of the same letters in several forms of "
+            f"Unicode, such as {shown}. They count as one person."
+        )
+
+
 def nearly_equal(names: Iterable[str], one: str, many: str) -> Iterator[str]:
     """A warning where names differ only in case, space, or characters that nobody sees."""
     alike: dict[str, list[str]] = {}
@@ -218,7 +238,7 @@ def _as_seen(name: str) -> str:
     if not name.isascii():
         name = "".join(
             each
-            for each in unicodedata.normalize("NFKC", name)
+            for each in in_one_form(name)
             if each.isspace() or not (each in _SELECTORS or unicodedata.category(each) in _UNSEEN)
         )
     return " ".join(name.casefold().split())

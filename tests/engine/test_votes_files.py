@@ -647,6 +647,31 @@ def test_what_may_be_a_mistake_is_counted_and_left_as_it_is():
 
 
 @pytest.mark.parametrize(
+    ("names", "warning"),
+    [
+        (
+            ["Fiona", "Ａnn", "Ann", "Ann"],
+            "1 annotator came with names of the same letters in several forms of Unicode, such as "
+            "'Ａnn' and 'Ann'. They count as one person.",
+        ),
+        (
+            ["Ren\u00e9", "Rene\u0301", "\ufb01", "fi", "fi"],
+            "2 annotators came with names of the same letters in several forms of Unicode, such as "
+            "'Ren\u00e9' and 'Rene\u0301'. They count as one person.",
+        ),
+        (
+            ["Ann", "ann", "Bob"],
+            "1 annotator came with nearly equal names, such as 'Ann' and 'ann'. They count as different "
+            "ones.",
+        ),
+    ],
+)
+def test_annotators_whose_names_look_alike_are_counted_in_a_warning(names, warning):
+    rows = [PLAIN | {"annotator": name, "winner": "a", "task": str(n)} for n, name in enumerate(names)]
+    assert read(as_jsonl(rows)).warnings == [warning]
+
+
+@pytest.mark.parametrize(
     ("columns", "said"),
     [
         ({"winner": "a", "preference": "b"}, ("winner", "preference")),

@@ -222,7 +222,10 @@ def _warnings(votes: Sequence[Vote], unanswered: int, again: int) -> Iterator[st
     yield from slips.of_programs(tasks, "task")
     policies = list(dict.fromkeys(name for v in votes for name in (v.policy_a, v.policy_b)))
     yield from slips.no_names(policies, "policy", "policies")
-    yield from slips.no_names((v.annotator for v in votes), "annotator")
+    annotators = list(dict.fromkeys(v.annotator for v in votes))
+    yield from slips.no_names(annotators, "annotator")
+    yield from slips.one_person(annotators)
+    yield from slips.nearly_equal(map(slips.in_one_form, annotators), "annotator", "annotators")
     yield from slips.nearly_equal(policies, "policy", "policies")
     yield from slips.nearly_equal((v.task for v in votes), "task", "tasks")
 
