@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -31,9 +33,9 @@ class Client:
     """Speaks to one server with one token.
 
     A request that the server is too busy for (503), or that came too soon (429), is sent again after as many
-    seconds as the server asks for, and one that cannot reach the server after some. A request that reads is
-    sent again too if the connection breaks, or a proxy has no answer (502, 504). Several threads may share a
-    client.
+    seconds as the server asks for, and one that cannot reach the server after some, unless its host is
+    unknown or has no valid certificate. A request that reads is sent again too if the connection breaks, or a
+    proxy has no answer (502, 504). Several threads may share a client.
 
     Parameters
     ----------
@@ -363,7 +365,8 @@ class Client:
                     response = self._http.send(self._http.build_request(method, path, **request), stream=True)
             except UnreachableError as error:
                 # A write may have had its effect unless there was no connection at all.
-                if last or not isinstance(error.__cause__, _CUT if reads else httpx2.ConnectError):
+                may_pass = isinstance(error.__cause__, _CUT if reads else httpx2.ConnectError)
+                if last or not may_pass or _is_wrong_address(error):
                     raise
                 self._sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
                 continue
@@ -387,6 +390,18 @@ def _reaching() -> Iterator[None]:
         yield
     except httpx2.TransportError as error:
         raise UnreachableError(f"There is no answer from the server: {error}") from error
+
+
+def _is_wrong_address(error: BaseException | None) -> bool:
+    """True if nobody knows the host, or it cannot prove that it is this one: no later try helps."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        if isinstance(error, socket.gaierror):
+            # EAI_AGAIN instead is of a name server that does not answer.
+            return error.errno == socket.EAI_NONAME
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _wait(response: httpx2.Response, tries: int) -> float:

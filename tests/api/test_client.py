@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -229,6 +231,31 @@ class TestPatience:
             client.members(1)
         with Client("far", "t") as client, pytest.raises(UnreachableError, match="http://"):
             client.members(1)
+
+    @pytest.mark.parametrize(
+        ("fault", "waits"),
+        [
+            (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), []),
+            (ssl.SSLCertVerificationError("certificate verify failed"), []),
+            # A name server that starts anew, and a server that does.
+            (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), [1.0, 2.0]),
+            (ConnectionRefusedError("refused"), [1.0, 2.0]),
+        ],
+        ids=["unknown host", "another host's certificate", "no name server", "no server"],
+    )
+    def test_a_mistyped_host_is_told_at_once(self, fault, waits, monkeypatch):
+        def refuse(*args: Any, **options: Any) -> Any:
+            raise fault
+
+        monkeypatch.setattr(socket, "create_connection", refuse)
+        waited: list[float] = []
+        with Client("http://far", "t", retries=2, sleep=waited.append) as client:
+            with pytest.raises(UnreachableError, match=fault.args[-1]):
+                client.members(1)
+            assert waited == waits
+            with pytest.raises(UnreachableError):
+                client.undo(1)
+            assert waited == waits * 2
 
     def test_it_shows_its_address_and_not_its_token(self):
         with Client("https://label.example.org/", "llmpo_secret") as client:
