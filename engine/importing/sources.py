@@ -33,7 +33,7 @@ from engine.importing.rows import (
     text_in,
     too_large,
 )
-from engine.importing.workbook import hidden_rows, sheets_of, workbook_rows
+from engine.importing.workbook import hidden_rows, n_formulas, sheets_of, workbook_rows
 
 _ZIP = b"PK\x03\x04"
 _WORKBOOK = "xl/workbook.xml"
@@ -101,8 +101,8 @@ class Source:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings of rows of a workbook that nobody sees, and of the sheets that are not read, unless
-        somebody chose the one that is.
+        """Warnings of rows of a workbook that nobody sees, of its formulas, and of the sheets that are not
+        read, unless somebody chose the one that is.
         """
         if not (sheets := self.sheets):
             return []
@@ -111,6 +111,11 @@ class Source:
             warnings.append(
                 f"{number(hidden, 'hidden row')} read too, as behind a filter. To leave them out, copy the "
                 "rows that you see to another file."
+            )
+        if formulas := n_formulas(self.parts[0][1], self.sheet):
+            warnings.append(
+                f"{number(formulas, 'formula')} read by the last result. Where a text begins with “=”, some "
+                "programs save it as a formula: bring such a table as CSV or JSON Lines."
             )
         first, *others = sheets
         if others and not self.sheet:

@@ -26,6 +26,7 @@ _FORMULA = re.compile(
     rb"<(?:\w+:)?c\b([^<>]*)>\s*+<(?:\w+:)?f\b(?:[^<>]*/>|[^<>]*>[^<]*</(?:\w+:)?f>)\s*+"
     rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?+\s*+</(?:\w+:)?c>"
 )
+_FORMULAS = re.compile(rb"<(?:\w+:)?f[\s/>]")
 _PLACE = re.compile(rb"\br=[\"']([A-Z]+)([0-9]+)[\"']")
 _OF_TEXT = re.compile(rb"\bt=[\"']str[\"']")
 # The beginning of a row or of a value: its name and its attributes.
@@ -113,6 +114,14 @@ def _without_result(data: bytes, sheet: str) -> dict[int, str]:
     return found
 
 
+def n_formulas(data: bytes, sheet: str = "") -> int:
+    """The number of cells with a formula, which are read by its last result.
+
+    ``sheet``: as in `workbook_rows`. The workbook can be read.
+    """
+    return sum(1 for _ in _FORMULAS.finditer(_part(data, sheet or _names(_opened(data))[0])))
+
+
 def hidden_rows(data: bytes, sheet: str = "") -> int:
     """The number of rows with a value that nobody sees, as behind a filter. They are read as the others are.
 
@@ -153,7 +162,8 @@ def _rows(sheet: Any, without_result: Mapping[int, str]) -> Iterator[Row | Fault
         if cell := without_result.get(number):
             yield Fault(
                 f"cell {cell}",
-                "This formula has no stored result. Open the workbook in a spreadsheet program, and save it.",
+                "This formula has no stored result. If it is a text that begins with “=”, save the table as "
+                "CSV or JSON Lines; else open the workbook in a spreadsheet program, and save it.",
             )
             continue
         # A row that states a large number is preceded by as many empty ones.

@@ -663,7 +663,10 @@ def test_a_formula_that_nobody_computed_is_no_empty_cell():
     """Programs write formulas without results. An empty text is a result."""
     table = [["task", "policy", "response"], ["T", "A", "=1+1"], ["T", "=1", "B"]]
     faults = [str(row) for row in source(workbook(table)).rows()]
-    said = "This formula has no stored result. Open the workbook in a spreadsheet program, and save it."
+    said = (
+        "This formula has no stored result. If it is a text that begins with “=”, save the table as CSV or "
+        "JSON Lines; else open the workbook in a spreadsheet program, and save it."
+    )
     assert faults == [f"cell C2: {said}", f"cell B3: {said}"]
     with zipfile.ZipFile(io.BytesIO(workbook(table))) as packed:
         files = {name: packed.read(name) for name in packed.namelist()}
@@ -675,3 +678,18 @@ def test_a_formula_that_nobody_computed_is_no_empty_cell():
         sheet = re.sub(rb'<c r="B3".*?</c>', b'<c r="B3"><v>7</v></c>', sheet)
         rows = list(source(archive(files | {"xl/worksheets/sheet1.xml": sheet})).rows())
         assert [(row.fields["policy"], row.fields["response"]) for row in rows] == [("A", text), ("7", "B")]
+
+
+def test_texts_that_a_program_saved_as_formulas_are_counted_in_a_warning():
+    """Some write "=1+1" as a formula with the result 0, which is read without a fault."""
+    with zipfile.ZipFile(io.BytesIO(workbook([["task", "policy", "response"], ["T", "A", "=1+1"]]))) as book:
+        files = {name: book.read(name) for name in book.namelist()}
+    sheet = re.sub(rb"<f>1\+1</f><v>.*?</v>", b"<f>1+1</f><v>0</v>", files["xl/worksheets/sheet1.xml"])
+    answers = read_responses(source(archive(files | {"xl/worksheets/sheet1.xml": sheet})))
+    assert [each.response for each in answers.responses] == ["0"]
+    assert [each for each in answers.warnings if "formula" in each] == [
+        "1 formula read by the last result. Where a text begins with “=”, some programs save it as a "
+        "formula: bring such a table as CSV or JSON Lines."
+    ]
+    answers = read_responses(source(workbook([["task", "policy", "response"], ["T", "A", "a < f"]])))
+    assert not any("formula" in each for each in answers.warnings)
