@@ -436,7 +436,7 @@ def _table_in(document: dict[str, Any]) -> list[dict[str, Any]] | None:
         return None
     rows = next((document[name] for name in _ROWS if isinstance(document.get(name), list)), None)
     if rows is None:
-        return _columns_of_pandas(document)
+        return _rows_of_pandas(document)
     if all(isinstance(row, dict) for row in rows):
         return list(rows)
     columns = document.get("columns")
@@ -446,20 +446,25 @@ def _table_in(document: dict[str, Any]) -> list[dict[str, Any]] | None:
     return None
 
 
-def _columns_of_pandas(document: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """The rows of an object that has columns, each with its cells by the numbers of their rows."""
-    columns = list(document.values())
-    first = columns[0] if columns else None
+def _rows_of_pandas(document: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The rows of an object that holds a column under each name, as a list or by the numbers of the rows, or
+    a row under each number or name.
+    """
+    inside = list(document.values())
     if any(_is_column(document.get(name)) for name in _OF_A_ROW):
-        # pandas' to_dict("list"), and that of `datasets`.
-        if not all(isinstance(cells, list) and len(cells) == len(columns[0]) for cells in columns):
+        # to_dict("list"), and that of `datasets`.
+        if not all(isinstance(cells, list) and len(cells) == len(inside[0]) for cells in inside):
             return None
-        return [dict(zip(document, row, strict=True)) for row in zip(*columns, strict=True)]
-    if not isinstance(first, dict) or not first or not all(map(str.isdecimal, first)):
+        return [dict(zip(document, row, strict=True)) for row in zip(*inside, strict=True)]
+    first = inside[0] if inside and isinstance(inside[0], dict) else {}
+    if not first or any(not isinstance(each, dict) or each.keys() != first.keys() for each in inside):
         return None
-    if any(not isinstance(cells, dict) or cells.keys() != first.keys() for cells in columns):
-        return None
-    return [{name: cells[row] for name, cells in document.items()} for row in first]
+    if all(map(str.isdecimal, first)):
+        return [{name: cells[row] for name, cells in document.items()} for row in first]
+    if all(map(str.isdecimal, document)) or any(name.lower() in _OF_A_ROW for name in first):
+        # orient="index".
+        return inside
+    return None
 
 
 def _is_column(value: Any) -> bool:

@@ -53,6 +53,9 @@ TWO = [("One?", "A", "1"), ("One?", "B", "one")]
         ",task,policy,,response\n0,One?,A,x,1\n1,One?,B,y,one\n",
         # pandas' and datasets' to_dict().
         json.dumps({"task": ["One?", "One?"], "policy": ["A", "B"], "response": ["1", "one"]}),
+        # pandas' orient="index", with numbers and with names of rows.
+        json.dumps({str(n): {"task": t, "policy": p, "response": r} for n, (t, p, r) in enumerate(TWO)}),
+        json.dumps({f"row-{p}": {"task": t, "policy": p, "response": r} for t, p, r in TWO}),
     ],
 )
 def test_tables_of_other_programs_are_read_row_by_row(text):
