@@ -6,7 +6,7 @@ import io
 import itertools
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any
 from xml.etree.ElementTree import ParseError
@@ -27,6 +27,10 @@ _FORMULA = re.compile(
     rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?+\s*+</(?:\w+:)?c>"
 )
 _FORMULAS = re.compile(rb"<(?:\w+:)?f[\s/>]")
+# A range of cells, with the column and the row of the first.
+_MERGED = re.compile(
+    rb"<(?:\w+:)?mergeCell\b[^<>]*?\bref=[\"'](([A-Z]{1,3})([0-9]{1,7}):[A-Z0-9]{2,10})[\"']"
+)
 _PLACE = re.compile(rb"\br=[\"']([A-Z]+)([0-9]+)[\"']")
 _OF_TEXT = re.compile(rb"\bt=[\"']str[\"']")
 # The beginning of a row or of a value: its name and its attributes.
@@ -66,7 +70,7 @@ def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
                 else "The workbook has no sheet of cells.",
             )
         page = book[sheet or names[0]]
-        yield from _rows(page, _without_result(data, page.title))
+        yield from _rows(page, _without_result(data, page.title), _merged(data, page.title))
     except ImportingError:
         raise
     except _DAMAGED as error:
@@ -114,6 +118,17 @@ def _without_result(data: bytes, sheet: str) -> dict[int, str]:
     return found
 
 
+def _merged(data: bytes, sheet: str) -> dict[int, list[tuple[int, str]]]:
+    """The ranges of merged cells by the first of their rows: each with the index of its first column."""
+    from openpyxl.utils import column_index_from_string
+
+    found: dict[int, list[tuple[int, str]]] = {}
+    for cells, column, row in map(re.Match.groups, _MERGED.finditer(_part(data, sheet))):
+        place = column_index_from_string(column.decode()) - 1, cells.decode()
+        found.setdefault(int(row), []).append(place)
+    return found
+
+
 def n_formulas(data: bytes, sheet: str = "") -> int:
     """The number of cells with a formula, which are read by its last result.
 
@@ -151,7 +166,9 @@ def _part(data: bytes, sheet: str) -> bytes:
         return archive.read(part)
 
 
-def _rows(sheet: Any, without_result: Mapping[int, str]) -> Iterator[Row | Fault]:
+def _rows(
+    sheet: Any, without_result: Mapping[int, str], merged: Mapping[int, Sequence[tuple[int, str]]]
+) -> Iterator[Row | Fault]:
     # The size that a sheet states of itself is often wrong.
     sheet.reset_dimensions()
     heading: Heading | None = None
@@ -180,8 +197,19 @@ def _rows(sheet: Any, without_result: Mapping[int, str]) -> Iterator[Row | Fault
             if heading.fault:
                 yield Fault(place, heading.fault)
                 return
+        elif across := _with_value(merged.get(number, ()), cells):
+            yield Fault(
+                f"cells {across}",
+                "These cells are merged, so only the first of them has the value. Unmerge them, and write it "
+                "into each; of pandas, use to_excel(merge_cells=False).",
+            )
         else:
             yield heading.row(place, cells)
+
+
+def _with_value(merged: Iterable[tuple[int, str]], cells: Sequence[str]) -> str:
+    """The first range of merged cells that begins in this row with a value; empty if there is none."""
+    return next((name for at, name in merged if at < len(cells) and cells[at].strip()), "")
 
 
 def _duration(value: timedelta) -> str:

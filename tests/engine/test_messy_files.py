@@ -92,6 +92,29 @@ def test_a_workbooks_cells_are_what_people_see():
     assert task.variables == {"due": "2026-03-01", "amount": "0.3"}
 
 
+def merged(*ranges: str) -> bytes:
+    """Two votes of Ann, where these cells are merged."""
+    heading = ["task", "policy_a", "policy_b", "winner", "response_a", "response_b", "annotator"]
+    vote = ["T", "P", "Q", "a", "p", "q", "Ann"]
+    book = openpyxl.load_workbook(io.BytesIO(workbook([heading, vote, vote])))
+    for cells in ranges:
+        book.active.merge_cells(cells)
+    file = io.BytesIO()
+    book.save(file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("cells", ["A2:A3", "G2:G3", "F2:G2"])
+def test_merged_cells_are_refused_as_only_the_first_has_their_value(cells):
+    """pandas merges those of an index of several columns. Votes of nobody would be read."""
+    with pytest.raises(ImportingError, match=f"^cells {cells}: These cells are merged"):
+        read_votes(source(merged(cells)))
+
+
+def test_merged_cells_of_a_heading_and_without_a_value_are_no_fault():
+    assert len(read_votes(source(merged("G1:H1", "J2:K3"))).votes) == 2
+
+
 @pytest.mark.parametrize(
     ("duration", "text"),
     [
