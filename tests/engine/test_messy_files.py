@@ -354,6 +354,7 @@ def test_a_line_that_may_name_columns_is_told(text, words):
         ("It\u00e2\u20ac\u2122s", "with characters such as “\u00c3\u00a9” or “\ufffd”"),
         ("Gr\u00c3\u00bcn", "with characters such as"),
         ("Привет".encode().decode("cp1252", "replace").replace("\ufffd", ""), "with characters such as"),
+        ("“It’s”".encode("cp1252").decode("latin-1"), "with characters such as"),
         ("Gr\ufffdn", "with characters such as"),
         ("x" * 32_767, "of exactly 32,767 characters, after which Excel cuts a cell off"),
         ("NA", "said only null, None, NaN or N/A"),
