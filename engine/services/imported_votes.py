@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -39,27 +41,47 @@ def person_of(name: str) -> str:
     return normal[: _LONGEST_STEM - len(end)] + end
 
 
+def name_in_file(username: str, experiment_id: int) -> str:
+    """The name that a file of the experiment's votes has for the person of this account; the account's own
+    name if no import made it.
+    """
+    return re.sub(rf"{suffix_of(experiment_id)}(-[0-9]+)?\Z", "", username)
+
+
 def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
     """Accounts for people of these names as they are known here: they cannot log in, and nobody shares one.
 
-    Two names may become one when they are cut, or when Unicode's forms of the same letters are made one, and
-    an account of that name may be there already. Such a name gets a number.
+    Two names may become one when they are cut, or when Unicode's forms of the same letters are made one: the
+    second gets a number. An account of that name may be there already: then the number is at the end, where
+    `name_in_file` passes over it.
     """
-    suffix = f"@import-{experiment.pk}"
-    taken = set(User.objects.filter(username__endswith=suffix).values_list("username", flat=True))
+    suffix = suffix_of(experiment.pk)
+    taken = set(User.objects.filter(username__contains=suffix).values_list("username", flat=True))
     numbers: Counter[str] = Counter()
+    stems: set[str] = set()
     accounts: dict[str, User] = {}
     for name in names:
         stem = User.normalize_username(name)[:_LONGEST_STEM]
         while True:
             numbers[stem] += 1
-            username = f"{stem}{f'-{numbers[stem]}' if numbers[stem] > 1 else ''}{suffix}"
-            if username not in taken:
+            own = _numbered(stem, numbers[stem])
+            if own not in stems:
                 break
-        taken.add(username)
+        stems.add(own)
+        usernames = (_numbered(f"{own}{suffix}", number) for number in itertools.count(1))
+        username = next(each for each in usernames if each not in taken)
         accounts[name] = User(username=username, password=make_password(None), is_active=False)
     User.objects.bulk_create(accounts.values(), batch_size=_BATCH)
     return accounts
+
+
+def suffix_of(experiment_id: int) -> str:
+    """The end of the names of accounts that imports of votes make."""
+    return f"@import-{experiment_id}"
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}-{number}"
 
 
 def tokens_of(experiment: Experiment, uuids: Sequence[uuid.UUID | None]) -> list[uuid.UUID]:

@@ -38,7 +38,9 @@ from engine.services.imported_votes import (
     add_to_counts,
     insert_comparisons,
     made_people,
+    name_in_file,
     person_of,
+    suffix_of,
     tokens_of,
 )
 from engine.services.locks import locked_experiment
@@ -455,14 +457,13 @@ def _people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
     """Accounts by the names in the file. A name that an earlier file of this experiment had is the same
     person. Somebody who joined under such a name is not.
     """
-    suffix = f"@import-{experiment.pk}"
     imported = Judgment.objects.filter(
         annotator=OuterRef("pk"), via=Judgment.Via.IMPORT, comparison__experiment=experiment
     )
     before = {
-        user.username.removesuffix(suffix): user
+        name_in_file(user.username, experiment.pk): user
         for user in User.objects.filter(
-            Exists(imported), username__endswith=suffix, forgotten_at__isnull=True
+            Exists(imported), username__contains=suffix_of(experiment.pk), forgotten_at__isnull=True
         )
     }
     known = {name: before[name] for name in names if name in before}

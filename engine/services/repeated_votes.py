@@ -16,7 +16,7 @@ from engine.domain.texts import digest
 from engine.importing import Vote, Winner
 from engine.importing.pacing import paced
 from engine.models import Experiment, Judgment, Response
-from engine.services.imported_votes import person_of
+from engine.services.imported_votes import name_in_file, person_of
 
 _OUTCOMES = {Winner.A: 1.0, Winner.B: 0.0, Winner.TIE: 0.5, Winner.BOTH_BAD: 0.5}
 
@@ -72,7 +72,7 @@ class Counted:
     @classmethod
     def of(cls, experiment: Experiment, tasks: Mapping[str, int]) -> Counted:
         """Those of an experiment. ``tasks``: the position by which a vote knows a text of a task."""
-        suffix, own = f"@import-{experiment.pk}", mark(experiment.pk)
+        own = mark(experiment.pk)
         named: dict[UUID, _Key] = {}
         keyed: Counter[_Key] = Counter()
         nameless: Counter[_Key] = Counter()
@@ -99,7 +99,7 @@ class Counted:
                 tuple(texts),
                 outcome_of(choice, i_on_left=i_on_left),
                 both_bad=choice == Judgment.Choice.BOTH_BAD,
-                annotator="" if forgotten_at else (by or "").removesuffix(suffix),
+                annotator="" if forgotten_at else name_in_file(by or "", experiment.pk),
                 at=at if time_known else None,
             )
             named[exchanged(token, own)] = key

@@ -477,8 +477,20 @@ def test_nobody_gets_the_votes_of_a_file_by_a_name_chosen_before():
     add_member(experiment, joined)
     add_votes(experiment_id=experiment.pk, votes=[replace(vote("a", "P1", "P2"), annotator="ann")])
     judgment = Judgment.objects.get()
-    assert judgment.annotator.username == f"ann-2@import-{experiment.pk}"
+    assert judgment.annotator.username == f"ann@import-{experiment.pk}-2"
     assert newest_answer(experiment, joined) is None
+
+
+def test_somebody_whose_account_has_a_number_is_known_by_the_name_in_the_file():
+    """The votes would count twice, and be those of two people."""
+    experiment = made(KNOWN[:20])
+    make_user(f"ann@import-{experiment.pk}")
+    votes = [replace(each, annotator="ann", judged_at=None) for each in KNOWN]
+    add_votes(experiment_id=experiment.pk, votes=votes[:10])
+    assert counted_in(experiment, votes[:10]) == "All 10 votes"
+    assert add_votes(experiment_id=experiment.pk, votes=votes[:20], only_new=True).n_votes == 10
+    judged = Judgment.objects.filter(annotator__username__startswith="ann").distinct()
+    assert set(judged.values_list("annotator__username", flat=True)) == {f"ann@import-{experiment.pk}-2"}
 
 
 def test_votes_of_both_kinds_add_up_in_one_experiment():

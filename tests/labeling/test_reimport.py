@@ -722,7 +722,7 @@ class TestNamesOfPeople:
 
 def test_an_account_of_that_name_is_somebody_else(judged, tmp_path):
     there = [make_user(f"cleo@import-{judged.pk + n}").username for n in (1, 2)]
-    assert imported_as(judged, tmp_path, "cleo", "dora") == {"cleo-2", "dora"}
+    assert imported_as(judged, tmp_path, "cleo", "dora") == {f"cleo@import-{judged.pk + 1}-2", "dora"}
     assert not Judgment.objects.filter(annotator__username__in=there).exists()
 
 
