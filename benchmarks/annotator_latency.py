@@ -75,7 +75,8 @@ def world(n_pairs: int) -> tuple[Any, Any]:
     from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
     from engine.generation.worker import write_batch
     from engine.models import Membership, User
-    from engine.services.experiments import create_experiment, start
+    from engine.services.drafts import create_experiment
+    from engine.services.experiments import start
     from engine.services.planning import advance
 
     settings.BUFFER_MIN = settings.BUFFER_MAX = n_pairs

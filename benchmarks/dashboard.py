@@ -75,7 +75,8 @@ def world(options: argparse.Namespace) -> tuple[Any, list[str], list[str]]:
     """A running experiment with its history, and the sessions of its viewers and annotators."""
     from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
     from engine.models import Membership, User
-    from engine.services.experiments import create_experiment, start
+    from engine.services.drafts import create_experiment
+    from engine.services.experiments import start
 
     rows = options.policies // 5
     experiment = create_experiment(

@@ -98,7 +98,7 @@ def world(rows: int) -> tuple[int, str]:
 
     from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
     from engine.models import User
-    from engine.services.experiments import create_experiment
+    from engine.services.drafts import create_experiment
     from engine.services.judging import rebuild_counts
 
     admin = User.objects.create_user("admin", is_superuser=True)

@@ -147,7 +147,8 @@ def run(backend: str, clicks: int, folder: Path) -> dict[str, Any]:
     """The experiment on one backend."""
     from engine.judges.rule import is_correct  # noqa: PLC0415 - needs Django
     from engine.models import Response  # noqa: PLC0415
-    from engine.services.experiments import create_experiment, start  # noqa: PLC0415
+    from engine.services.drafts import create_experiment  # noqa: PLC0415
+    from engine.services.experiments import start  # noqa: PLC0415
     from labeling.demo import human_spec  # noqa: PLC0415
 
     spec = human_spec()

@@ -121,7 +121,7 @@ class Crowd:
     def _create(self) -> Any:
         from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec  # noqa: PLC0415
         from engine.models import Membership, User  # noqa: PLC0415
-        from engine.services.experiments import create_experiment  # noqa: PLC0415
+        from engine.services.drafts import create_experiment  # noqa: PLC0415
 
         spec = ExperimentSpec(
             name=f"Crowd {self.seed}",

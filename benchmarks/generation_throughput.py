@@ -77,7 +77,8 @@ def plan(name: str, responses: int) -> Any:
     """An experiment with so many waiting responses."""
     from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec  # noqa: PLC0415
     from engine.models import Response  # noqa: PLC0415 - needs Django
-    from engine.services.experiments import create_experiment, start  # noqa: PLC0415
+    from engine.services.drafts import create_experiment  # noqa: PLC0415
+    from engine.services.experiments import start  # noqa: PLC0415
     from engine.services.planning import advance  # noqa: PLC0415
 
     spec = ExperimentSpec(

@@ -96,7 +96,8 @@ def experiment_on_ready_responses(users: list[Any]) -> Any:
     """A running experiment of sixteen policies that none of this load will end."""
     from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
     from engine.models import Experiment, Membership
-    from engine.services.experiments import create_experiment, start
+    from engine.services.drafts import create_experiment
+    from engine.services.experiments import start
 
     names = [f"Model {k}" for k in range(_POLICIES)]
     experiment = create_experiment(

@@ -302,7 +302,8 @@ def disturb(  # noqa: PLR0917 - the arguments of one thread
 def keep_generating() -> None:
     """Have an experiment run whose responses are written and judged here."""
     from engine.models import Experiment
-    from engine.services.experiments import create_experiment, start
+    from engine.services.drafts import create_experiment
+    from engine.services.experiments import start
     from labeling.demo import rule_spec
 
     if not Experiment.objects.filter(judge=Experiment.Judge.RULE, state=Experiment.State.RUNNING).exists():

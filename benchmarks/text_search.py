@@ -112,7 +112,7 @@ def measure(n: int, stored: int) -> dict[str, Any]:
 
 def _experiment() -> tuple[Any, list[Any], Any]:
     from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
-    from engine.services.experiments import create_experiment
+    from engine.services.drafts import create_experiment
 
     experiment = create_experiment(
         spec=ExperimentSpec(

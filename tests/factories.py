@@ -21,7 +21,8 @@ from engine.models import (
     Subscription,
     User,
 )
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.judging import judge_leased
 from engine.services.leases import lease_next
 from engine.services.notifications import subscribe

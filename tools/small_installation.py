@@ -113,7 +113,7 @@ def fill() -> None:
     from engine.generation.worker import write_batch  # noqa: PLC0415
     from engine.judges.rule_worker import judge_comparisons  # noqa: PLC0415
     from engine.models import Experiment, Membership, Token, User  # noqa: PLC0415
-    from engine.services import experiments, notifications, people, planning, tokens  # noqa: PLC0415
+    from engine.services import drafts, experiments, notifications, people, planning, tokens  # noqa: PLC0415
 
     admin = User.objects.create_user("admin", email="admin@example.org", is_superuser=True, is_staff=True)
     annotators = [User.objects.create_user(name) for name in ("ann", "bob")]
@@ -123,13 +123,13 @@ def fill() -> None:
         while write_batch(worker="small", backend=registry.backend())[0]:
             pass
 
-    experiments.create_experiment(spec=_described(DRAFT), by=admin)
-    by_rule = experiments.create_experiment(spec=_described(RULE, judge="rule", budget=_BUDGET), by=admin)
+    drafts.create_experiment(spec=_described(DRAFT), by=admin)
+    by_rule = drafts.create_experiment(spec=_described(RULE, judge="rule", budget=_BUDGET), by=admin)
     experiments.start(experiment_id=by_rule.pk, by=admin)
     while Experiment.objects.get(pk=by_rule.pk).state == Experiment.State.RUNNING:
         plan_and_write(by_rule)
         judge_comparisons(by_rule.pk)
-    by_people = experiments.create_experiment(
+    by_people = drafts.create_experiment(
         spec=_described(PEOPLE, overlap=2, gold_rate=0.2, repeat_rate=0.1, allow_tie=True), by=admin
     )
     for user in annotators:

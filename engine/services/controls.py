@@ -1,35 +1,26 @@
-"""Actions of an admin on an experiment besides starting and stopping it. The log records each."""
+"""Changes single settings of experiments, and reopens those that have concluded. The log records each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from engine.core import StopReason
-from engine.domain.blinding import new_seed
+from engine.domain.blinding import new_secret
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.rules import check_claim
 from engine.domain.tags import normal_tags
-from engine.models import AuditEntry, Experiment, User, clock
-from engine.selectors import consequences, counts, specs
-from engine.selectors.rubrics import why_no_judge
+from engine.models import AuditEntry, Experiment, User
+from engine.selectors import consequences, counts
 from engine.services.analysis import outdate
 from engine.services.audit import record
 from engine.services.checks import give_up_handed_back
-from engine.services.experiments import (
-    create_experiment,
-    faults_in,
-    pause,
-    refuse_archived,
-    renew_secret,
-    start,
-    stop,
-)
+from engine.services.descriptions import faults_in
+from engine.services.experiments import refuse_archived
 from engine.services.locks import locked_experiment
 from engine.services.replaying import mark_stale, replayed
 from engine.services.snapshots import write_snapshot
@@ -120,10 +111,21 @@ def reopen(
     experiment.save(
         update_fields=["state", "conclusion", "certified_claim", "finding", "winner", "concluded_at"]
     )
-    renew_secret(experiment=experiment)
+    _renew_secret(experiment=experiment)
     give_up_handed_back(experiment=experiment)
     write_snapshot(experiment=experiment, observed=observed)
     return experiment
+
+
+def _renew_secret(*, experiment: Experiment) -> None:
+    """Plan under a new secret from now on, as the old one may have been published. The record keeps both."""
+    experiment.past_secrets = [
+        *experiment.past_secrets,
+        {"first": experiment.secret_from, "secret": experiment.secret},
+    ]
+    experiment.secret = new_secret()
+    experiment.secret_from = experiment.planned_count
+    experiment.save(update_fields=["past_secrets", "secret", "secret_from"])
 
 
 def _change(
@@ -221,64 +223,3 @@ def _check_fields(experiment: Experiment, changes: Mapping[str, Any]) -> Experim
     except ValidationError as error:
         raise SpecError(faults_in(error)) from error
     return candidate
-
-
-@transaction.atomic
-def archive(*, experiment_id: int, by: User | None) -> Experiment:
-    """Hide an experiment from everybody's first page. Archiving twice is archiving once.
-
-    Raises
-    ------
-    WrongStateError
-        It is running.
-    """
-    experiment = locked_experiment(experiment_id)
-    if experiment.state == Experiment.State.RUNNING:
-        raise WrongStateError("A running experiment cannot be archived; pause or stop it first.")
-    if experiment.archived_at is None:
-        experiment.archived_at = clock.now()
-        experiment.save(update_fields=["archived_at"])
-        record(experiment=experiment, by=by, action=AuditEntry.Action.ARCHIVE)
-    return experiment
-
-
-@transaction.atomic
-def unarchive(*, experiment_id: int, by: User | None) -> Experiment:
-    """Show an experiment again."""
-    experiment = locked_experiment(experiment_id)
-    if experiment.archived_at is not None:
-        experiment.archived_at = None
-        experiment.save(update_fields=["archived_at"])
-        record(experiment=experiment, by=by, action=AuditEntry.Action.UNARCHIVE)
-    return experiment
-
-
-@transaction.atomic
-def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
-    """A new draft with the same description and a new random seed. Its owner is ``by``.
-
-    A language model is dropped as a judge if none is configured any more.
-
-    Raises
-    ------
-    SpecError
-        The name is taken or unusable.
-    """
-    described = specs.experiment_spec(experiment)
-    # With the same seed, the pairs of the first would predict those of the second.
-    settings = {**described.settings, "seed": new_seed()}
-    if why_no_judge():
-        settings["llm_judge"] = Experiment.LLMJudge.OFF
-    spec = replace(described, name=name, settings=settings)
-    cloned = create_experiment(spec=spec, by=by)
-    record(
-        experiment=cloned,
-        by=by,
-        action=AuditEntry.Action.CLONE,
-        details={"source": experiment.name, "source_id": experiment.pk},
-    )
-    return cloned
-
-
-# The actions, by their names on the page and in the API.
-ACTIONS = {"start": start, "pause": pause, "stop": stop, "archive": archive, "unarchive": unarchive}

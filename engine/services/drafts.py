@@ -1,19 +1,100 @@
-"""Replaces and deletes drafts."""
+"""Creates, copies, replaces and deletes drafts: experiments in which nothing has happened yet."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
-from django.db import transaction
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
 
-from engine.domain.errors import ChangedMeanwhileError, WrongStateError
-from engine.domain.specs import ExperimentSpec
-from engine.models import AuditEntry, Experiment, PairCount, Response, User
+from engine.domain.blinding import new_seed
+from engine.domain.conversations import as_json
+from engine.domain.errors import ChangedMeanwhileError, SpecError, WrongStateError
+from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec
+from engine.models import (
+    AuditEntry,
+    Experiment,
+    Factor,
+    GoldItem,
+    Level,
+    Membership,
+    PairCount,
+    Policy,
+    Response,
+    Task,
+    Upload,
+    User,
+)
 from engine.selectors import specs
+from engine.selectors.rubrics import why_no_judge
 from engine.services.audit import record
-from engine.services.experiments import Description, check_description, refuse_archived, write_description
+from engine.services.bulk_rows import insert
+from engine.services.descriptions import Description, check_description
+from engine.services.experiments import refuse_archived
 from engine.services.locks import locked_experiment
+from engine.services.ready_made import store_ready_made
 from engine.services.tokens import end_tokens_without_rights
+from engine.services.uploads import take_upload
+
+
+def create_experiment(
+    *, spec: ExperimentSpec, by: User | None = None, upload: Upload | None = None
+) -> Experiment:
+    """Store a draft experiment with everything that its description contains.
+
+    ``by`` makes it, and becomes its owner. ``upload`` is the kept file that it is made from.
+
+    Raises
+    ------
+    SpecError
+        Says which part is unusable and what it should be.
+    WrongStateError
+        Another request has imported the file.
+    """
+    return store_experiment(description=check_description(spec), by=by, upload=upload)
+
+
+@transaction.atomic
+def store_experiment(
+    *, description: Description, by: User | None = None, upload: Upload | None = None
+) -> Experiment:
+    """Store a description that was checked before the transaction: SQLite has one writer at a time."""
+    # First: its name is taken too where another request has imported the file.
+    take_upload(upload)
+    experiment = _write_description(experiment=Experiment(maker=by), description=description)
+    if by is not None:
+        Membership.objects.create(
+            experiment=experiment, user=by, role=Membership.Role.OWNER, origin=Membership.Origin.FOUNDER
+        )
+    record(experiment=experiment, by=by, action=AuditEntry.Action.CREATE)
+    return experiment
+
+
+@transaction.atomic
+def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
+    """A new draft with the same description and a new random seed. Its owner is ``by``.
+
+    A language model is dropped as a judge if none is configured any more.
+
+    Raises
+    ------
+    SpecError
+        The name is taken or unusable.
+    """
+    described = specs.experiment_spec(experiment)
+    # With the same seed, the pairs of the first would predict those of the second.
+    settings = {**described.settings, "seed": new_seed()}
+    if why_no_judge():
+        settings["llm_judge"] = Experiment.LLMJudge.OFF
+    spec = replace(described, name=name, settings=settings)
+    cloned = create_experiment(spec=spec, by=by)
+    record(
+        experiment=cloned,
+        by=by,
+        action=AuditEntry.Action.CLONE,
+        details={"source": experiment.name, "source_id": experiment.pk},
+    )
+    return cloned
 
 
 def replace_draft(
@@ -51,7 +132,7 @@ def _replace_draft(
         )
     before = specs.experiment_spec(experiment)
     _empty(experiment)
-    experiment = write_description(experiment=experiment, description=description)
+    experiment = _write_description(experiment=experiment, description=description)
     if changed := _differences(before, specs.experiment_spec(experiment)):
         record(
             experiment=experiment,
@@ -112,3 +193,95 @@ def _empty(experiment: Experiment) -> None:
     PairCount.objects.filter(experiment=experiment).delete()
     for rows in (experiment.policies, experiment.factors, experiment.tasks, experiment.gold_items):
         rows.all().delete()
+
+
+def check_name(experiment: Experiment) -> None:
+    """Refuse a name that another experiment of its maker has.
+
+    Raises
+    ------
+    SpecError
+        It is taken.
+    """
+    try:
+        experiment.validate_constraints()
+    except ValidationError as error:
+        raise SpecError(f"name: {' '.join(error.messages)}", ("name",)) from error
+
+
+def _write_description(*, experiment: Experiment, description: Description) -> Experiment:
+    """Fill an experiment that has no rows yet with what its checked description says.
+
+    Raises
+    ------
+    SpecError
+        Another experiment of its maker has its name.
+    """
+    spec = description.spec
+    described = Experiment(name=spec.name, **spec.settings)
+    for name in ("name", *SETTINGS):
+        setattr(experiment, name, getattr(described, name))
+    check_name(experiment)
+    try:
+        with transaction.atomic():
+            experiment.save()
+    except IntegrityError:
+        # Somebody may have taken the name since it was looked up.
+        check_name(experiment)
+        raise
+
+    policies = _create_policies(experiment, description)
+    keys = [policy.pk for policy in policies]
+    insert(description.pairs, {"experiment_id": [experiment.pk], "policy_i_id": keys, "policy_j_id": keys})
+    tasks = Task.objects.bulk_create(
+        Task(
+            experiment=experiment,
+            position=i,
+            prompt=task.prompt,
+            reference=task.reference,
+            messages=as_json(task.messages),
+            variables=dict(task.variables),
+            tags=list(task.tags),
+        )
+        for i, task in enumerate(spec.tasks)
+    )
+    GoldItem.objects.bulk_create(
+        GoldItem(
+            experiment=experiment,
+            prompt=gold.prompt,
+            messages=as_json(gold.messages),
+            better=gold.better,
+            worse=gold.worse,
+            explanation=gold.explanation,
+        )
+        for gold in spec.gold
+    )
+    store_ready_made(spec, policies, tasks)
+    return experiment
+
+
+def _create_policies(experiment: Experiment, description: Description) -> list[Policy]:
+    """Store the factors, their levels and the policies made of them; returns the policies, by index."""
+    level_rows: list[dict[str, Level]] = []
+    for position, spec in enumerate(description.spec.factors):
+        factor = Factor.objects.create(
+            experiment=experiment, name=spec.name, kind=spec.kind, position=position
+        )
+        level_rows.append({level.name: level for level in _create_levels(factor, spec)})
+    policies = Policy.objects.bulk_create(
+        Policy(experiment=experiment, index=i) for i in range(len(description.policies))
+    )
+    through = Policy.levels.through
+    through.objects.bulk_create(
+        through(policy_id=policy.pk, level_id=rows[name].pk)
+        for policy, combination in zip(policies, description.policies, strict=True)
+        for rows, name in zip(level_rows, combination, strict=True)
+    )
+    return policies
+
+
+def _create_levels(factor: Factor, spec: FactorSpec) -> list[Level]:
+    return Level.objects.bulk_create(
+        Level(factor=factor, name=name, value=dict(value), position=position)
+        for position, (name, value) in enumerate(spec.levels.items())
+    )

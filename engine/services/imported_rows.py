@@ -15,7 +15,7 @@ from engine.domain.policy_space import code_of, index_of
 from engine.domain.texts import digest
 from engine.models import Judgment, JudgmentVoid, Response
 from engine.selectors.counts import StandingJudgment
-from engine.services.experiments import Description
+from engine.services.descriptions import Description
 
 # One exported row by column name, its values as JSON has them.
 Row = Mapping[str, Any]

@@ -31,7 +31,9 @@ from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response
 from engine.selectors import designs
 from engine.services.audit import record
 from engine.services.bulk_rows import Prepared, insert, prepared, staged
-from engine.services.experiments import check_description, refuse_archived, store_experiment
+from engine.services.descriptions import check_description
+from engine.services.drafts import store_experiment
+from engine.services.experiments import refuse_archived
 from engine.services.imported_votes import (
     NO_TEXT,
     PAST_PLAN,

@@ -27,7 +27,9 @@ from engine.selectors import counts
 from engine.selectors.counts import Completion
 from engine.selectors.designs import Observed, told_design
 from engine.services.bulk_rows import Prepared, insert, prepared, staged
-from engine.services.experiments import check_description, conclude_as, store_experiment
+from engine.services.descriptions import check_description
+from engine.services.drafts import store_experiment
+from engine.services.experiments import conclude_as
 from engine.services.imported_rows import Row, check_rows, standing, time_of, uuid_of
 from engine.services.imported_votes import (
     NO_TEXT,

@@ -18,8 +18,9 @@ from engine.selectors.findings import Ladder
 from engine.selectors.log import audit_entries
 from engine.selectors.people import tagged
 from engine.selectors.remaining import Remaining, remaining
-from engine.services import controls
-from engine.services.experiments import create_experiment, stop_on
+from engine.services import controls, drafts, experiments
+from engine.services.drafts import create_experiment
+from engine.services.experiments import stop_on
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.api.auth import MANAGE, READ
@@ -109,7 +110,7 @@ def reopen(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn)
 def act(request: AuthenticatedRequest, experiment_id: Id, action: Action) -> dict[str, Any]:
     """Start (or resume), pause, stop, archive or unarchive an experiment."""
     experiment = access.to_run(request, experiment_id)
-    changed = controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
+    changed = experiments.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
     wake_planner(experiment.pk)
     return summary(changed)
 
@@ -130,7 +131,7 @@ def clone(request: AuthenticatedRequest, experiment_id: Id, payload: CloneIn) ->
     """Create a draft with the same description, which you own."""
     experiment = access.to_copy(request, experiment_id)
     check_may_create(request)
-    cloned = controls.clone(experiment=experiment, by=request.user, name=payload.name)
+    cloned = drafts.clone(experiment=experiment, by=request.user, name=payload.name)
     return Status(201, summary(cloned))
 
 

@@ -13,7 +13,7 @@ from engine.importing import Source, parse_columns, read_responses, read_votes, 
 from engine.importing.pacing import unhurried
 from engine.models import Comparison, Experiment, Response
 from engine.selectors.browsing import tasks_tagged
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.tasks import wake_planner
 from labeling import access

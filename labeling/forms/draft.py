@@ -39,8 +39,8 @@ from engine.importing.mapping import VARIABLE
 from engine.models import Experiment, Factor, User
 from engine.selectors import specs
 from engine.selectors.capabilities import Need
+from engine.services.drafts import check_name
 from engine.services.estimates import Question
-from engine.services.experiments import check_name
 from labeling.forms.columns import MEANING_LABELS, Columns, fold, said_columns
 from labeling.forms.factors import (
     ExclusionRow,

@@ -19,7 +19,7 @@ from django.http import QueryDict
 from engine.domain.limits import EXCLUSIONS, FACTORS, LEVELS
 from engine.domain.specs import FactorSpec
 from engine.models import Factor
-from engine.services.experiments import named_twice
+from engine.services.descriptions import named_twice
 from labeling.forms.levels import LEVEL_FORMS, NAMELESS, NEW_LEVEL, LevelForm
 
 _MOST_ROWS = {"factor": FACTORS, "exclusion": EXCLUSIONS}

@@ -39,7 +39,7 @@ from engine.importing.mapping import IGNORE, RESPONSE
 from engine.importing.pacing import unhurried
 from engine.models import Upload
 from engine.selectors.uploads import kept_upload
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.uploads import drop_upload, keep_upload
 from engine.tasks import wake_planner

@@ -16,7 +16,7 @@ from engine.domain.errors import EngineError, SpecError
 from engine.models import Experiment
 from engine.selectors.designs import winner_name
 from engine.selectors.log import audit_entries
-from engine.services import controls
+from engine.services import controls, drafts
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.requests import AuthenticatedRequest
@@ -96,7 +96,7 @@ def clone(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if not form.is_valid():
         return settings_page(request, experiment, status=400, clone_form=form)
     try:
-        copy = controls.clone(experiment=experiment, by=request.user, name=form.cleaned_data["name"])
+        copy = drafts.clone(experiment=experiment, by=request.user, name=form.cleaned_data["name"])
     except SpecError as refused:
         form.add_error(None, str(refused))
         return settings_page(request, experiment, status=400, clone_form=form)

@@ -18,7 +18,7 @@ from engine.selectors import counts, log
 from engine.selectors.findings import ladder
 from engine.selectors.judges import several_people_judged
 from engine.selectors.remaining import remaining
-from engine.services import analysis, controls
+from engine.services import analysis, experiments
 from engine.services.experiments import check_may_stop, may_stop, stop_on
 from engine.tasks import analyse, wake, wake_planner
 from labeling import access
@@ -30,7 +30,7 @@ from labeling.requests import AuthenticatedRequest, read_or_write
 
 
 class StateForm(forms.Form):
-    action = forms.ChoiceField(choices=[(action, action) for action in controls.ACTIONS])
+    action = forms.ChoiceField(choices=[(action, action) for action in experiments.ACTIONS])
     confirmed = forms.BooleanField(required=False)
 
 
@@ -152,12 +152,12 @@ def change_state(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
     experiment = access.to_run(request, experiment_id)
     form = StateForm(request.POST)
     if not form.is_valid():
-        return HttpResponseBadRequest(f"The action must be one of {', '.join(controls.ACTIONS)}.")
+        return HttpResponseBadRequest(f"The action must be one of {', '.join(experiments.ACTIONS)}.")
     action = form.cleaned_data["action"]
     if action == "stop" and may_stop(experiment) and not form.cleaned_data["confirmed"]:
         return _ask_to_stop(request, experiment)
     try:
-        controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
+        experiments.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
     wake_planner(experiment.pk)

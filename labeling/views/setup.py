@@ -72,7 +72,7 @@ def _received(request: AuthenticatedRequest) -> HttpResponse:
     if (file := request.FILES.get("description")) is None:
         raise ImportingError.at("", "Choose a file first.")
     described = read_experiment(decoded(file, DESCRIPTION_BYTES))
-    experiment = experiments.create_experiment(spec=described.spec, by=request.user)
+    experiment = drafts.create_experiment(spec=described.spec, by=request.user)
     messages.success(request, "Saved as a draft. Check it, then start it.")
     return redirect("setup", experiment_id=experiment.pk)
 
@@ -204,7 +204,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
     experiment = editor.experiment
     try:
         if experiment is None:
-            experiment = experiments.create_experiment(spec=spec, by=request.user)
+            experiment = drafts.create_experiment(spec=spec, by=request.user)
         else:
             experiment = drafts.replace_draft(
                 experiment_id=experiment.pk, spec=spec, by=request.user, version=editor.version

@@ -21,7 +21,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Invitation, Membership, Subscription, Token, User
-from engine.services.experiments import create_experiment, pause, start, stop
+from engine.services.drafts import create_experiment
+from engine.services.experiments import pause, start, stop
 from engine.services.inviting import invite_by_mail
 from engine.services.judging import judge_leased
 from engine.services.notifications import subscribe

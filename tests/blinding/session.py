@@ -14,7 +14,7 @@ from django.urls import reverse
 from engine.domain import blinding
 from engine.models import Check, Comparison, Experiment, Lease, User
 from engine.services.constant_cost import same_cost
-from engine.services.controls import clone
+from engine.services.drafts import clone
 from engine.services.experiments import start, stop
 from engine.services.planning import advance
 from tests.factories import make_experiment, make_user, write_responses

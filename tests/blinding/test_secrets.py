@@ -20,8 +20,9 @@ from engine.importing import write_experiment
 from engine.models import Check, Comparison, Experiment, User
 from engine.selectors import browsing, specs
 from engine.selectors.blinding import verify_blinding
-from engine.services import controls, serving
-from engine.services.experiments import create_experiment, pause, start, stop
+from engine.services import controls, drafts, serving
+from engine.services.drafts import create_experiment
+from engine.services.experiments import pause, start, stop
 from engine.services.planning import advance
 from engine.services.tokens import make_token
 from labeling.exports.files import Export, Tally, manifest_name
@@ -107,7 +108,7 @@ class TestEachExperimentHasItsOwn:
         assert experiment.comparisons.first().plan["seed"][0] == 2**63 - 1
 
     def test_a_clone_has_another_seed_and_secret(self, experiment, admin):
-        copy = controls.clone(experiment=experiment, by=admin, name="Copy")
+        copy = drafts.clone(experiment=experiment, by=admin, name="Copy")
         assert copy.secret != experiment.secret
         assert copy.seed != experiment.seed
 

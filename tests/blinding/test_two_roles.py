@@ -17,7 +17,8 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, User
 from engine.selectors import blinding, people
-from engine.services.experiments import create_experiment, start, stop
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start, stop
 from engine.services.judging import void_judgment
 from engine.services.leases import discard_unwanted
 from engine.services.people import begin_to_judge, change_role, create_invitation, remove_member

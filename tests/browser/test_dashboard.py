@@ -13,7 +13,8 @@ from engine.generation.worker import write_batch
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Experiment, User, WorkerPulse
 from engine.selectors.rankings import ranking
-from engine.services.experiments import conclude, create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import conclude, start
 from engine.services.planning import advance
 from labeling.dashboard import figures
 from tests.analysis import examine

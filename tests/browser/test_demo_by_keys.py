@@ -10,7 +10,8 @@ from playwright.sync_api import Page, expect
 from engine.generation.base import GenerationRequest, GenerationResult
 from engine.models import Lease, User
 from engine.selectors import designs
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.planning import advance
 from labeling.demo import everyday_spec
 from tests.browser.annotating import open_pair, press, shown_token

@@ -12,7 +12,7 @@ from engine.domain.specs import FactorSpec
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure
 from engine.models import Response
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment
 from tests.backends import BreakingBackend, ScriptedBackend, system_of, user_of
 from tests.factories import make_experiment, make_spec
 

@@ -10,8 +10,9 @@ import pytest
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment, User
 from engine.selectors import consequences, counts, designs, specs
-from engine.services.controls import archive, change_settings, clone, reopen, unarchive
-from engine.services.experiments import pause, start, stop, stop_on
+from engine.services.controls import change_settings, reopen
+from engine.services.drafts import clone
+from engine.services.experiments import archive, pause, start, stop, stop_on, unarchive
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from tests.factories import click_for, make_experiment, make_user, write_responses

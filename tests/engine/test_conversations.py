@@ -24,7 +24,8 @@ from engine.importing import (
 )
 from engine.models import Response
 from engine.selectors.specs import experiment_spec
-from engine.services.experiments import check_description, create_experiment
+from engine.services.descriptions import check_description
+from engine.services.drafts import create_experiment
 from engine.services.experiments import start as start_experiment
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend

@@ -12,7 +12,8 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.importing import read_responses
 from engine.models import Comparison, Experiment, Response
 from engine.selectors import specs
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.generation import Failed, claim_responses, store_outcomes
 from engine.services.planning import advance
 from tests.factories import SECRET, add_member, click_on, make_experiment, make_user, write_responses

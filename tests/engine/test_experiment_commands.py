@@ -16,7 +16,7 @@ from engine.importing import write_experiment
 from engine.management.finding import find_experiment
 from engine.models import Experiment, Response
 from engine.selectors.specs import experiment_spec
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment
 from labeling.demo import human_spec, rule_spec
 from tests.engine.test_drawing import ANSWERS, imported_spec
 from tests.factories import make_spec, make_user

@@ -14,8 +14,9 @@ from engine.models import Experiment, Notification, User
 from engine.selectors import consequences, designs, specs
 from engine.selectors.findings import ladder
 from engine.selectors.remaining import Remaining
-from engine.services.controls import change_settings, clone, reopen
-from engine.services.experiments import create_experiment, stop_on
+from engine.services.controls import change_settings, reopen
+from engine.services.drafts import clone, create_experiment
+from engine.services.experiments import stop_on
 from engine.services.planning import advance
 from tests.factories import click_for, make_experiment, make_spec, subscribed, write_responses
 

@@ -9,7 +9,7 @@ from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
 from engine.models import Judgment, JudgmentVoid, Lease, User
 from engine.selectors import counts, designs, people
 from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment
 from engine.services.forgetting import forget_person
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.leases import lease_next, return_leases, skip

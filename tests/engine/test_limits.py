@@ -18,7 +18,8 @@ from engine.domain.specs import FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing import ImportingError, read_experiment, read_responses, read_tasks
 from engine.importing.strict_json import JSONLimitError, loads
 from engine.models import Experiment
-from engine.services.experiments import check_description, create_experiment
+from engine.services.descriptions import check_description
+from engine.services.drafts import create_experiment
 from tests.factories import make_experiment, make_spec
 
 DOCUMENT = (Path(settings.BASE_DIR) / "docs" / "limits.md").read_text()
@@ -38,7 +39,7 @@ def no_enumeration(monkeypatch) -> None:
     def refuse(*_given: object) -> None:
         raise AssertionError("The policies were enumerated.")
 
-    monkeypatch.setattr("engine.services.experiments.combinations", refuse)
+    monkeypatch.setattr("engine.services.descriptions.combinations", refuse)
 
 
 def test_the_document_lists_every_limit_with_its_number_and_reason():

@@ -22,7 +22,7 @@ from engine.models import Experiment, Flag, Judgment, Notification, Opinion, Wor
 from engine.selectors import buffer, counts, designs, log, spending
 from engine.selectors.opinions import agreement_table, judging_cost, opinion_report, votes_now, votes_to_cast
 from engine.selectors.rubrics import DEFAULT_RUBRIC, identity
-from engine.services.controls import clone
+from engine.services.drafts import clone
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.notifications import subscribe

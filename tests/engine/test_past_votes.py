@@ -26,7 +26,8 @@ from engine.selectors.past_votes import past_votes
 from engine.selectors.people import newest_answer
 from engine.selectors.pools import name_of
 from engine.selectors.rankings import ranking
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.forgetting import forget_person
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.leases import lease_next

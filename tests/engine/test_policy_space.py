@@ -10,7 +10,7 @@ from engine.domain.policy_space import combinations
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Policy
 from engine.selectors import designs
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment
 
 LEVELS = {"prompt": ["plain", "kind"], "strategy": ["direct", "steps", "list"]}
 

@@ -12,7 +12,8 @@ from engine.importing import read_responses
 from engine.models import Comparison, Experiment, Judgment, PairCount, Response, WorkerPulse
 from engine.selectors import counts, designs
 from engine.selectors.findings import finding_of
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.leases import lease_next, skip
 from engine.services.planning import advance

@@ -13,7 +13,8 @@ from engine.models import Experiment, Response, WorkerPulse
 from engine.selectors import capabilities
 from engine.selectors.capabilities import Need, Offer
 from engine.selectors.health import queue_health
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.generation import claim_responses
 from engine.services.planning import advance
 from tests.factories import make_experiment, make_spec

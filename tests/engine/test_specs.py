@@ -8,7 +8,7 @@ import pytest
 
 from engine.models import Experiment
 from engine.selectors import specs
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment
 from tests.factories import make_spec
 
 pytestmark = pytest.mark.django_db

@@ -11,8 +11,7 @@ from engine.generation.worker import write_batch
 from engine.models import Comparison, Experiment, Response, Trial, User
 from engine.selectors import specs
 from engine.services import experiments, generation, retention, trials
-from engine.services.drafts import delete_draft, replace_draft
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment, delete_draft, replace_draft
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend
 from tests.engine.test_drawing import imported_spec

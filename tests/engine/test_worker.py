@@ -12,7 +12,8 @@ from engine.generation.base import BackendError, GenerationFailure
 from engine.generation.batch_size import BatchSize
 from engine.generation.worker import write_batch
 from engine.models import Response
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.planning import advance
 from tests.backends import (
     BreakingBackend,

@@ -26,7 +26,8 @@ from django.db import connection, transaction
 from benchmarks.installation import session_of, web_server
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.models import Experiment, Judgment, WorkerPulse, clock
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from llmpo_site.celery import app as celery
 from tests.factories import add_member
 from tests.faults.network import Proxy, Redis

@@ -14,7 +14,8 @@ from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBacken
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Response
 from engine.selectors import capabilities, health
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.planning import advance
 from tests.backends import ContinuousScriptedBackend, ScriptedBackend, system_of, user_of
 from tests.factories import write_responses

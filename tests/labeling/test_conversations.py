@@ -21,7 +21,7 @@ from engine.models import Comparison, Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
 from engine.selectors.specs import experiment_spec
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment
 from engine.services.experiments import start as start_experiment
 from engine.services.planning import advance
 from engine.services.tokens import make_token

@@ -12,8 +12,8 @@ from engine.importing.files import read_experiment
 from engine.models import Experiment
 from engine.selectors.designs import policy_names
 from engine.selectors.specs import experiment_spec
-from engine.services.drafts import replace_draft
-from engine.services.experiments import create_experiment, stop
+from engine.services.drafts import create_experiment, replace_draft
+from engine.services.experiments import stop
 from tests.accounts import let_create
 from tests.factories import add_member, click, make_experiment, make_spec, make_user
 from tests.markup import Markup, words

@@ -79,7 +79,7 @@ def test_a_process_that_is_killed_meanwhile_leaves_the_file_and_nothing_else(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr("engine.services.experiments.record", killed)
+        patched.setattr("engine.services.drafts.record", killed)
         patched.setattr("engine.models.Upload.save", killed)
         with pytest.raises(Killed):
             client.post(url, said(columns, "Mine"))
@@ -115,7 +115,7 @@ def test_an_upload_whose_process_is_killed_is_kept_and_its_user_goes_on_from_the
         if killed_while == "it reads":
             patched.setattr("engine.importing.rows.loads" if field == "votes" else "csv.reader", killed)
         else:
-            patched.setattr("engine.services.experiments.record", killed)
+            patched.setattr("engine.services.drafts.record", killed)
             patched.setattr("engine.services.past_votes.record", killed)
         with pytest.raises(Killed):
             client.post(address, {"name": "Mine", field: SimpleUploadedFile(name, data)})

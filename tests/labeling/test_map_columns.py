@@ -15,7 +15,7 @@ from django.utils import timezone
 from engine.domain.material import Material
 from engine.importing import look
 from engine.models import Experiment, Upload, User
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment
 from engine.services.retention import forget_old
 from tests.engine.test_sources import workbook
 from tests.factories import make_spec, make_user

@@ -9,8 +9,7 @@ from django.urls import reverse
 
 from engine.models import Comparison, Experiment, Lease
 from engine.selectors.designs import policy_names
-from engine.services.controls import archive
-from engine.services.experiments import pause, start, stop
+from engine.services.experiments import archive, pause, start, stop
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend
 from tests.factories import click, click_on, lease, make_experiment, make_user, write_responses

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from engine.models import Invitation, Membership
 from engine.services import people
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment
 from tests.factories import add_member, invited, make_experiment, make_spec, make_user
 from tests.markup import words
 

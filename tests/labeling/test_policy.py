@@ -12,7 +12,8 @@ from engine.domain.policy_space import names_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Response
 from engine.selectors.duels import weakest_tasks
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend
 from tests.factories import (

@@ -19,7 +19,8 @@ from engine.domain.outcomes import joint_outcome
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Membership
 from engine.selectors import designs
-from engine.services.experiments import create_experiment, start, stop
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start, stop
 from engine.services.judging import judge_leased
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of

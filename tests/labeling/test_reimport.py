@@ -25,8 +25,8 @@ from engine.models import Experiment, Judgment, Response, User
 from engine.selectors import browsing, counts, designs
 from engine.selectors.counts import comparison_count
 from engine.selectors.specs import experiment_spec
-from engine.services.drafts import replace_draft
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment, replace_draft
+from engine.services.experiments import start
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.leases import lease_next
 from engine.services.past_votes import start_from_votes
@@ -751,9 +751,9 @@ class TestAnswersMeanwhile:
         watch("engine.management.commands.load_experiment.check_description")
         watch("engine.management.commands.load_experiment.read_experiment")
         watch("engine.services.drafts.check_description")
-        watch("engine.services.experiments.check_description")
-        watch("engine.services.experiments.check_ready_made")
-        watch("engine.services.experiments.combinations")
+        watch("engine.services.descriptions.check_description")
+        watch("engine.services.descriptions.check_ready_made")
+        watch("engine.services.descriptions.combinations")
         watch("engine.selectors.designs.told_design")
         return seen
 

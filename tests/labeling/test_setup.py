@@ -18,8 +18,8 @@ from engine.domain.specs import FactorSpec, TaskSpec
 from engine.models import Estimate, Experiment, User, WorkerPulse
 from engine.selectors import specs
 from engine.services import estimates
+from engine.services.drafts import create_experiment
 from engine.services.estimates import compute_next, plan_of
-from engine.services.experiments import create_experiment
 from labeling.demo import everyday_spec, human_spec, rule_spec
 from labeling.forms.draft import data_of
 from labeling.setup.templates import STARTS, start_named

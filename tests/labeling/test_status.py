@@ -11,8 +11,7 @@ from django.utils import timezone
 from benchmarks.arena import arena
 from engine.models import Experiment, Response, Snapshot, WorkerPulse
 from engine.selectors.designs import policy_names
-from engine.services.controls import archive
-from engine.services.experiments import pause, stop
+from engine.services.experiments import archive, pause, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import void_judgment
 from engine.services.past_votes import start_from_votes

@@ -15,7 +15,7 @@ from engine.domain.specs import TaskSpec
 from engine.domain.texts import digest
 from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment, Response, WorkerPulse
-from engine.services.experiments import create_experiment
+from engine.services.drafts import create_experiment
 from tests.backends import ScriptedBackend, system_of
 from tests.engine.test_drawing import imported_spec
 from tests.factories import add_member, make_experiment, make_spec, make_user, write_responses

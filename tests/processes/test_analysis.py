@@ -7,7 +7,8 @@ import signal
 import pytest
 
 from engine.models import Examination
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.tasks import advance, wake
 from tests.factories import make_spec
 from tests.workers import Workers, wait_until

@@ -10,7 +10,8 @@ import pytest
 
 from engine.models import Comparison, Experiment, Response
 from engine.selectors.health import queue_health
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.planning import advance
 from tests.factories import make_spec
 from tests.generation.chat_server import MODEL, Reply, completion, serve

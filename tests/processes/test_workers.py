@@ -6,7 +6,8 @@ import pytest
 from django.db.models import Count
 
 from engine.models import Comparison, Experiment, Judgment, Response
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.judging import rebuild_counts
 from labeling.demo import rule_spec
 from tests.workers import Workers, wait_until

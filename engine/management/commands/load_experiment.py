@@ -20,7 +20,9 @@ from engine.importing import (
 from engine.management.mapping import add_map
 from engine.management.owners import add_owner, owner_of
 from engine.models import Experiment, User
-from engine.services.experiments import Description, check_description, start, store_experiment
+from engine.services.descriptions import Description, check_description
+from engine.services.drafts import store_experiment
+from engine.services.experiments import start
 
 
 class Command(BaseCommand):

@@ -12,7 +12,8 @@ from django.db import transaction
 from engine.domain.specs import ExperimentSpec
 from engine.generation import smollm2
 from engine.models import Experiment, Membership, User
-from engine.services.experiments import create_experiment, start
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from labeling.demo import everyday_spec, human_spec, rule_spec
 
 LOGINS = settings.VAR_DIR / "demo-logins.json"
