@@ -69,7 +69,7 @@ class Totals:
 
 
 def totals(experiment: Experiment) -> Totals:
-    """How many judged, how often, and when."""
+    """The number of people and judgments of an experiment, and when they were given."""
     return Totals(
         **standing_judgments(experiment.pk).aggregate(
             people=Count("annotator", distinct=True, filter=Q(judge=Judgment.Judge.HUMAN)),
