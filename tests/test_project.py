@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
+from environs import EnvValidationError
 
 from engine.domain import limits
 from labeling import urls
+from tests.starting import settings_with
 
 ROOT = Path(settings.BASE_DIR)
 
@@ -242,34 +245,14 @@ def test_only_the_secret_key_must_be_given():
         ("OPENAI_BASE_URL", "localhost:8000/v1"),
     ],
 )
-def test_a_setting_that_makes_no_sense_stops_the_start_and_is_named(variable, value, tmp_path):
-    said = _complaint_at_the_start(tmp_path, {variable: value})
-    assert f'Environment variable "{variable}" invalid' in said
+def test_a_setting_that_makes_no_sense_stops_the_start_and_is_named(variable, value):
+    with pytest.raises(EnvValidationError, match=f'Environment variable "{variable}" invalid'):
+        settings_with(**{variable: value})
 
 
-def test_two_settings_that_contradict_each_other_stop_the_start_and_are_named(tmp_path):
-    said = _complaint_at_the_start(tmp_path, {"BUFFER_MIN": "8", "BUFFER_MAX": "2"})
-    assert "BUFFER_MAX (2) is below BUFFER_MIN (8)" in said
-
-
-def _complaint_at_the_start(folder: Path, variables: dict[str, str]) -> str:
-    """The last line that a process with these variables writes; it must not start."""
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "SECRET_KEY": "only-for-tests-only-for-tests-only-for-tests",
-        "VAR_DIR": str(folder),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", "import llmpo_site.settings"],
-        cwd=ROOT,
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode != 0
-    return done.stderr.splitlines()[-1]
+def test_two_settings_that_contradict_each_other_stop_the_start_and_are_named():
+    with pytest.raises(ImproperlyConfigured, match=r"BUFFER_MAX \(2\) is below BUFFER_MIN \(8\)"):
+        settings_with(BUFFER_MIN="8", BUFFER_MAX="2")
 
 
 def test_a_web_process_spares_the_collector_what_was_loaded(monkeypatch):

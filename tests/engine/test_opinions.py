@@ -4,14 +4,12 @@ agreement.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from datetime import timedelta
 
 import pytest
 from django.db.models import F
 from django.utils import timezone
+from environs import EnvValidationError
 
 from engine import tasks
 from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
@@ -55,6 +53,7 @@ from tests.opinions import (
     verdict,
     vote,
 )
+from tests.starting import settings_with
 
 pytestmark = pytest.mark.django_db
 
@@ -622,19 +621,12 @@ class TestNoModelThatCanJudge:
 )
 def test_no_process_starts_with_the_embedded_model_as_a_judge(environment, judge):
     """And by default there is a judge only where the model that writes can be one."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("JUDGE_")}
-    started = subprocess.run(
-        [sys.executable, "-c", "from llmpo_site import settings; print(repr(settings.JUDGE_BACKEND))"],
-        env={"GENERATION_BACKEND": "embedded"} | inherited | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    given = {"GENERATION_BACKEND": "embedded"} | environment
     if judge is None:
-        assert started.returncode != 0
-        assert "embedded cannot judge. Use vllm or openai" in started.stderr
+        with pytest.raises(EnvValidationError, match=r"embedded cannot judge\. Use vllm or openai"):
+            settings_with(**given)
     else:
-        assert started.stdout.strip() == repr(judge), started.stderr
+        assert settings_with(**given)["JUDGE_BACKEND"] == judge
 
 
 class TestThroughTheTask:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
@@ -14,7 +11,7 @@ import pytest
 import requests
 from allauth.account.models import EmailAddress
 from allauth.socialaccount.models import SocialAccount, SocialToken
-from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -24,6 +21,7 @@ from tests.accounts import PASSWORD, sign_in_recently
 from tests.factories import invited, make_user
 from tests.labeling.test_accounts import code_of, is_signed_in, sign_in, turn_on_two_steps
 from tests.oidc_provider import Provider, a_provider, settings_for
+from tests.starting import settings_with
 
 pytestmark = pytest.mark.django_db
 
@@ -286,40 +284,21 @@ def test_a_provider_that_is_away_is_no_error_of_ours(client, provider):
     assert "The sign-in failed" in response.content.decode()
 
 
-@pytest.mark.parametrize(
-    ("environment", "outcome"),
-    [
-        (
-            {"OIDC_ISSUER": "https://sso.example.org"},
-            "Set OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET",
-        ),
-        (
-            {
-                "OIDC_ISSUER": "https://sso.example.org/",
-                "OIDC_CLIENT_ID": "me",
-                "OIDC_CLIENT_SECRET": "s",
-                "OIDC_NAME": "Example",
-            },
-            "sso Example me https://sso.example.org",
-        ),
-    ],
-)
-def test_it_is_set_by_environment_variables(environment, outcome):
-    program = (
-        "from llmpo_site.settings import SOCIALACCOUNT_PROVIDERS as p\n"
-        "app, = p['openid_connect']['APPS']\n"
-        "print(app['provider_id'], app['name'], app['client_id'], app['settings']['server_url'])"
+def test_it_is_set_by_environment_variables():
+    read = settings_with(
+        OIDC_ISSUER="https://sso.example.org/",
+        OIDC_CLIENT_ID="me",
+        OIDC_CLIENT_SECRET="s",
+        OIDC_NAME="Example",
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=django_settings.BASE_DIR,
-        env=dict(os.environ) | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert outcome in done.stdout + done.stderr
+    [app] = read["SOCIALACCOUNT_PROVIDERS"]["openid_connect"]["APPS"]
+    assert (app["provider_id"], app["name"], app["client_id"]) == ("sso", "Example", "me")
+    assert app["settings"]["server_url"] == "https://sso.example.org"
+
+
+def test_some_of_its_variables_stop_the_start():
+    with pytest.raises(ImproperlyConfigured, match="Set OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET"):
+        settings_with(OIDC_ISSUER="https://sso.example.org")
 
 
 def test_the_password_still_works_beside_it(annotator, provider):
