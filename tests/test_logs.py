@@ -110,6 +110,7 @@ def test_a_task_is_about_its_experiment_until_it_ends():
     assert about.names() == {}
 
 
+@pytest.mark.slow
 def test_the_setting_chooses_the_form():
     code = (
         "import django; django.setup(); import logging; from engine.domain import about;"

@@ -69,6 +69,7 @@ def test_no_migration_is_missing():
     call_command("makemigrations", check=True, dry_run=True, verbosity=0)
 
 
+@pytest.mark.slow
 def test_the_engine_works_where_there_is_no_django_and_no_celery():
     done = subprocess.run(
         [sys.executable, "-c", PURE_IMPORT],
@@ -268,6 +269,7 @@ def test_a_web_process_spares_the_collector_what_was_loaded(monkeypatch):
     assert gc.get_freeze_count() >= before + len(loaded)
 
 
+@pytest.mark.slow
 def test_a_command_ends_quietly_where_its_reader_has_seen_enough(tmp_path):
     """As with `manage.py … | head`."""
     environment = {"SECRET_KEY": "only-for-tests-only-for-tests-only-for-tests", "VAR_DIR": str(tmp_path)}

@@ -31,6 +31,7 @@ def test_what_is_right_depends_on_the_claim() -> None:
     assert right(Claim.GOOD_ENOUGH, "close", 0.05) == [0, 1]
 
 
+@pytest.mark.slow
 def test_it_covers_every_claim_space_load_and_share_of_ties(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

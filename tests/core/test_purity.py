@@ -1,7 +1,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_importing_the_core_loads_neither_the_web_nor_the_slow() -> None:
     """Importing engine.core must stay cheap and free of the application around it."""
     program = "import sys, engine.core; print(*sys.modules)"

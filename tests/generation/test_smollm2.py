@@ -10,7 +10,7 @@ from engine.generation.base import GenerationFailure
 from tests.generation import contract
 from tests.generation.contract import BackendContract, StreamContract, answer, ask
 
-pytestmark = pytest.mark.skipif(not smollm2.installed(), reason=smollm2.INSTALL)
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not smollm2.installed(), reason=smollm2.INSTALL)]
 
 
 @pytest.fixture(autouse=True)

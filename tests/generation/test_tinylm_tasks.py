@@ -126,6 +126,7 @@ def test_answers_are_found_in_every_style(reply, answer):
     assert extract_answer(reply) == answer
 
 
+@pytest.mark.slow
 def test_tasks_need_neither_numpy_nor_torch():
     code = (
         "import sys, engine.generation.tinylm.tasks; print({'numpy', 'torch', 'tokenizers'} & "

@@ -129,6 +129,7 @@ def test_a_backup_with_another_note_is_refused(change, said, tmp_path):
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's own program checks the file")
+@pytest.mark.slow
 def test_a_file_that_is_no_database_leaves_nothing_behind(another_database, tmp_path):
     """It fits its note all the same. The next restore finds an empty database."""
     file = tmp_path / "llmpo.backup"
