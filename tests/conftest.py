@@ -92,24 +92,13 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
-    """Let tests that commit empty SQLite's append-only tables, which Django does by DELETE.
-
-    The signal that follows an emptying makes the triggers anew. PostgreSQL's TRUNCATE fires none.
-
-    SQLite's tables are made from the models. The site asks which migrations were applied: all of them.
-    """
+    """SQLite's tables are made from the models. The site asks which migrations were applied: all of them."""
     if connection.vendor == "postgresql":
         return
     with django_db_blocker.unblock():
         migrations = MigrationLoader(connection)
         for app, name in migrations.disk_migrations.keys() - migrations.applied_migrations.keys():
             MigrationRecorder(connection).record_applied(app, name)
-    flush = connection.ops.sql_flush
-
-    def sql_flush(*args: Any, **options: Any) -> list[str]:
-        return [*append_only.remove_sql(connection), *flush(*args, **options)]
-
-    connection.ops.sql_flush = sql_flush
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -140,17 +129,20 @@ def shared_rows(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]
 
 @pytest.fixture(autouse=True, scope="session")
 def flushing_between_tests() -> Iterator[None]:
-    """Empty PostgreSQL's tables by DELETE after a test that committed.
+    """Empty the tables, append-only ones too, by DELETE after a test that committed.
 
-    Django's TRUNCATE makes new files for every table and index, which costs the server 20 times as much.
-    The lock waits for transactions that are still under way, as TRUNCATE does. Triggers, which refuse changes
-    of history, are off.
+    On SQLite the triggers that refuse changes of history are removed before; the signal that follows an
+    emptying makes them anew. On PostgreSQL they are off. Django's TRUNCATE there makes new files for every
+    table and index, which costs the server 20 times as much. The lock waits for transactions that are still
+    under way, as TRUNCATE does.
     """
-    if connection.vendor != "postgresql":
-        yield
-        return
+    operations = type(connection.ops)
+    by_django = operations.sql_flush
 
-    def sql_flush(self: Any, style: Any, tables: list[str], **options: Any) -> list[str]:
+    def of_sqlite(self: Any, *args: Any, **options: Any) -> list[str]:
+        return [*append_only.remove_sql(self.connection), *by_django(self, *args, **options)]
+
+    def of_postgresql(self: Any, style: Any, tables: list[str], **options: Any) -> list[str]:
         names = [self.quote_name(table) for table in tables]
         if not names:
             return []
@@ -162,7 +154,9 @@ def flushing_between_tests() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         # Of the class, as the connection is another object beside a browser.
-        patch.setattr(type(connection.ops), "sql_flush", sql_flush)
+        patch.setattr(
+            operations, "sql_flush", of_postgresql if connection.vendor == "postgresql" else of_sqlite
+        )
         yield
 
 
