@@ -29,6 +29,7 @@ from django.utils import timezone
 
 from engine.domain import limits
 from engine.models import (
+    AuditEntry,
     Check,
     Comparison,
     Experiment,
@@ -232,9 +233,19 @@ def _count_of(rows: QuerySet[Any]) -> Coalesce:
 
 
 def _answered_checks(user: User | Given) -> QuerySet[Check]:
-    """This user's answers to checks that stand, practice aside."""
+    """This user's answers to checks that stand, practice aside.
+
+    Where somebody has voided all judgments of the user, the answers to checks from before are left out too:
+    alone they would show which pairs were checks. They still say how well the user judges.
+    """
     answered = Check.objects.filter(annotator=user, passed__isnull=False, voided_at__isnull=True)
-    return answered.exclude(kind=Check.Kind.PRACTICE)
+    all_voided = AuditEntry.objects.filter(
+        experiment=OuterRef("experiment"),
+        about=user,
+        action=AuditEntry.Action.VOID,
+        at__gte=OuterRef("judged_at"),
+    )
+    return answered.exclude(kind=Check.Kind.PRACTICE).exclude(Exists(all_voided))
 
 
 def experiments_to_watch(user: User) -> QuerySet[Experiment]:

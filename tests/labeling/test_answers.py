@@ -7,11 +7,12 @@ import uuid
 import pytest
 from django.urls import reverse
 
-from engine.models import Flag, Judgment, JudgmentVoid, Lease
+from engine.models import Check, Flag, Judgment, JudgmentVoid, Lease, clock
 from engine.models.append_only import lifted
-from engine.selectors import counts, people
+from engine.selectors import counts, judges, people
 from engine.services.experiments import pause, stop
 from engine.services.leases import lease_next
+from engine.services.review import void_annotator
 from tests.factories import add_member, click, lease, make_experiment, make_user
 from tests.markup import Markup, stage, words
 
@@ -176,6 +177,27 @@ class TestHistory:
         client = client_for(annotator)
         client.post(reverse("undo", args=[experiment.pk]))
         assert "You have not answered anything here yet." in words(client.get(url))
+
+    def test_checks_do_not_outlast_the_judgments_that_somebody_voids(self, annotator, admin, client_for):
+        experiment = make_experiment(ready=True, n_gold=1, annotators=(annotator,))
+        client, url = client_for(annotator), reverse("history", args=[experiment.pk])
+
+        def check() -> None:
+            Check.objects.create(
+                experiment=experiment, annotator=annotator, kind="gold", gold=experiment.gold_items.get(),
+                choice="left", passed=True, judged_at=clock.now(),
+            )  # fmt: skip
+
+        click(experiment, annotator)
+        check()
+        assert client.get(url).content.decode().count("/reopen/") == 2
+        void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="A robot.")
+        assert "You have not answered anything here yet." in words(client.get(url))
+        assert people.judged_today(experiment.pk, annotator) == 0
+        assert people.newest_answer(experiment, annotator) is None
+        assert judges.check_results(experiment) == {(annotator.username, "gold"): (1, 1)}
+        check()
+        assert client.get(url).content.decode().count("/reopen/") == 1
 
     def test_its_length_and_its_cost_are_bounded(
         self, annotator, client_for, settings, django_assert_max_num_queries
