@@ -14,7 +14,7 @@ from engine.selectors import buffer, counts, designs, people
 from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import ladder_from
-from engine.selectors.health import QueueHealth, queue_health
+from engine.selectors.health import Pulse, QueueHealth, pulses, queue_health
 from engine.selectors.judges import longer_preferred, tallies, totals
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining
@@ -68,7 +68,7 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
     design = (observed or designs.counted(experiment)).design
     ranked = ranking(experiment, design)
     comparisons = counts.comparison_count(experiment.pk)
-    health = health_of(experiment)
+    pulse = pulse_of(experiment)
     left = remaining(experiment, snapshot)
     each = None if left is None else _hours_each(experiment)
     by_people = experiment.judge == Experiment.Judge.HUMAN
@@ -82,11 +82,11 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
         judged_by = shared(name, comparisons, lambda: totals(experiment), ages=_CONCERNS)
     return {
         "experiment": experiment,
-        "badge": badge(experiment, health),
+        "badge": badge(experiment, pulse),
         "verdict": verdict_of(
             experiment,
             snapshot,
-            health,
+            pulse,
             left,
             ranked=ranked,
             ladder=ladder,
@@ -108,7 +108,7 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
 
 def badge_of(experiment: Experiment) -> tuple[str, str]:
     """The look of an experiment's badge and its words."""
-    return badge(experiment, health_of(experiment))
+    return badge(experiment, pulse_of(experiment))
 
 
 def reading_matter(experiment: Experiment) -> dict[str, Any]:
@@ -147,6 +147,12 @@ def _moving_figures(experiment: Experiment) -> dict[str, Any]:
         "hours": _hours(experiment, left),
         "forecast_progress": forecast_progress(experiment),
     }
+
+
+def pulse_of(experiment: Experiment) -> Pulse:
+    """The workers and what waits for them, a moment ago: all that the verdict and the badge need."""
+    name = f"pulse:{experiment.pk}"
+    return shared(name, None, lambda: pulses([experiment])[experiment.pk], ages=_HEALTH)
 
 
 def health_of(experiment: Experiment) -> QueueHealth:

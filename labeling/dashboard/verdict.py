@@ -11,7 +11,7 @@ from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, designs
 from engine.selectors.findings import Ladder, tasks_left_out
-from engine.selectors.health import QueueHealth
+from engine.selectors.health import Pulse
 from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
 from labeling.dashboard import status
@@ -66,7 +66,7 @@ class Verdict:
 def verdict_of(
     experiment: Experiment,
     snapshot: Snapshot | None,
-    health: QueueHealth,
+    pulse: Pulse,
     left: Remaining | None,
     *,
     ranked: Sequence[Ranked],
@@ -87,20 +87,20 @@ def verdict_of(
     if experiment.state == Experiment.State.CONCLUDED:
         return _concluded(experiment, snapshot, ranked, comparisons)
     running = experiment.state == Experiment.State.RUNNING
-    stalled = running and not health.healthy
-    used_up = running and health.healthy and experiment.used_up
+    stalled = running and not pulse.healthy
+    used_up = running and pulse.healthy and experiment.used_up
     if used_up:
         left = None  # nobody can tell before there is more to judge
     over_budget = left is not None and left.over_budget
     return Verdict(
-        headline=_stalled(health) if stalled else headline(comparisons, ladder),
+        headline=_stalled(pulse) if stalled else headline(comparisons, ladder),
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=sum(each.standing.place is Place.RULED_OUT for each in ranked) if comparisons else 0,
         effort="" if left is None or over_budget else _effort(experiment, left, hours, n_annotators),
         sentences=[
-            *([health.ailment] if stalled else []),
-            *([health.catching_up] if running and health.catching_up else []),
+            *([pulse.ailment] if stalled else []),
+            *([pulse.catching_up] if running and pulse.catching_up else []),
             *([status.over_budget(experiment)] if over_budget and not stalled else []),
             *([status.USED_UP] if used_up else []),
             *notes,
@@ -122,8 +122,8 @@ def headline(comparisons: int, ladder: Ladder | None = None) -> str:
     return "Too early to say"
 
 
-def _stalled(health: QueueHealth) -> str:
-    return "Responses come too slowly" if health.slow else "The work has stopped"
+def _stalled(pulse: Pulse) -> str:
+    return "Responses come too slowly" if pulse.slow else "The work has stopped"
 
 
 def _effort(experiment: Experiment, left: Remaining, hours: float | None, n_annotators: int) -> str:

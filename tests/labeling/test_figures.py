@@ -399,6 +399,14 @@ class TestWhatIsLeft:
         assert "See the workers" in next_step()
         assert "Raise the budget" not in next_step()
 
+    def test_the_result_does_not_count_the_whole_queue(self, experiment, client_for, monkeypatch):
+        """With 100,000 judgments, counting every response for the tab Method took a quarter of the page."""
+        counted = "The queue was counted."
+        monkeypatch.setattr("labeling.dashboard.figures.queue_health", lambda _: pytest.fail(counted))
+        page = client_for(make_user(is_superuser=True))
+        for name in ("dashboard", "dashboard_live", "setup"):
+            assert page.get(reverse(name, args=[experiment.pk])).status_code == 200
+
     def test_work_that_is_slow_has_not_stopped(self, experiment, client_for):
         page = client_for(make_user(is_superuser=True))
         url = reverse("dashboard_live", args=[experiment.pk])
