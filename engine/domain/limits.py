@@ -213,7 +213,7 @@ REQUEST_BYTES: Limit = Limit(
 UPLOAD_BYTES = Limit(
     "bytes in one request with its files",
     16_000_000,
-    "The largest upload and the largest form together; refused before it is read.",
+    "The largest upload and the largest form together; refused before anything is kept of it.",
     "Send less, or load it with manage.py load_experiment.",
 )
 FORM_FIELDS: Limit = Limit(

@@ -14,12 +14,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.db import Error, InterfaceError, OperationalError, connections
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.template.loader import render_to_string
 from django.views import defaults
 
@@ -33,6 +34,8 @@ UNAVAILABLE = (OperationalError, InterfaceError)
 # Longer than nearly every transaction here, and short enough for somebody who waits.
 _RETRY_SECONDS = 2
 _SAY_AGAIN_SECONDS = 60.0
+# Bytes of a request that is refused as too large; four uploads of the largest size.
+_MOST_PASSED_OVER = 4 * limits.UPLOAD_BYTES.most
 # A full disk too, as with PostgreSQL: nothing was written, and somebody makes room.
 _SQLITE_CODES = {
     sqlite3.SQLITE_BUSY,
@@ -61,7 +64,7 @@ class Failures:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        # By the declared length, before any of it is read: no server here reads more than that.
+        # By the declared length, before any of it is kept: no server here reads more than that.
         declared = request.META.get("CONTENT_LENGTH") or "0"
         if message := limits.UPLOAD_BYTES.refusal(int(declared) if declared.isdigit() else 0):
             return _too_large(request, message)
@@ -173,7 +176,20 @@ _CONNECTIONS = _Connections()
 
 
 def _too_large(request: HttpRequest, message: str) -> HttpResponse:
+    _pass_over_body(request)
     return _answer(request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, "413.html")
+
+
+def _pass_over_body(request: HttpRequest) -> None:
+    """Read the rest of a request, and keep nothing of it.
+
+    A connection that is closed before that is cut, and a client that is still sending never sees the answer.
+    """
+    declared = request.META.get("CONTENT_LENGTH") or "0"
+    if declared.isdigit() and int(declared) <= _MOST_PASSED_OVER:
+        with suppress(UnreadablePostError):
+            while request.read(1 << 16):
+                pass
 
 
 def _busy(request: HttpRequest) -> HttpResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
 from typing import ClassVar
@@ -10,13 +11,13 @@ import psycopg
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import OperationalError
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from engine.models import Experiment, Token, User
 from engine.services.drafts import delete_draft
 from engine.services.tokens import make_token
-from labeling.middleware.failures import is_temporary
+from labeling.middleware.failures import Failures, is_temporary
 from tests.accounts import sign_in_recently
 from tests.factories import make_experiment, make_user
 
@@ -210,17 +211,32 @@ class TestTheAPIsErrorsAreJSON:
         assert "Too many requests" in detail(response)
 
 
+class Zeros(io.RawIOBase):
+    """A body of zeros that takes no memory."""
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+    def read(self, size: int = -1) -> bytes:
+        n_bytes = min(size, self.left)
+        self.left -= n_bytes
+        return b"\0" * n_bytes
+
+
 class TestTooLarge:
-    def test_a_declared_length_is_refused_before_a_byte_is_read(self, client, headers):
-        response = client.post(
-            "/api/experiments",
-            b"{}",
-            content_type="application/json",
-            headers=headers,
-            CONTENT_LENGTH="16000001",
-        )
+    @pytest.mark.parametrize(
+        ("declared", "left"), [(16_000_001, 0), (64_000_000, 0), (64_000_001, 64_000_001)]
+    )
+    def test_a_declared_length_is_refused_after_the_body_was_passed_over(self, declared, left):
+        """A client that is still sending would find its connection cut, and not the answer."""
+        body = Zeros(declared)
+        sent = {"wsgi.input": body, "CONTENT_LENGTH": str(declared)}
+        request = RequestFactory().generic("POST", "/api/experiments", **sent)
+        response = Failures(lambda request: pytest.fail("The request went on."))(request)
         assert response.status_code == 413
-        assert "16,000,001 bytes in one request with its files; the limit is 16,000,000" in detail(response)
+        said = f"{declared:,} bytes in one request with its files; the limit is 16,000,000"
+        assert said in json.loads(response.content)["detail"]
+        assert body.left == left
 
     def test_a_body_of_the_api(self, client, headers):
         body = b'{"name": "' + b"x" * 5_000_001 + b'"}'
