@@ -417,6 +417,52 @@ def test_a_record_that_nobody_has_answered_is_left_out_and_counted():
     )
 
 
+OLD = ARGILLA["fields"] | {"metadata": json.dumps(ARGILLA["metadata"]), "external_id": None}
+FLAT = ARGILLA["fields"] | ARGILLA["metadata"]
+
+
+@pytest.mark.parametrize("written", [as_jsonl, as_parquet])
+def test_all_answers_in_one_object_are_those_of_argillas_first_releases_on_hugging_face(written):
+    answers = {
+        "user_id": ["u1", "u2", "u3"],
+        "value": ["response-1", "tie", "response-2"],
+        "status": ["submitted", "submitted", "discarded"],
+    }
+    check_argilla(read(written([OLD | {"preference": answers}])))
+
+
+@pytest.mark.parametrize(
+    ("record", "nothing"),
+    [
+        (ARGILLA, {"responses": {"preference": [{"value": "tie", "user_id": "u1", "status": "draft"}]}}),
+        (
+            FLAT | {"preference.responses": ["tie"], "preference.responses.users": ["u1"]},
+            {"preference.responses.status": ["discarded"]},
+        ),
+        (OLD, {"preference": [{"value": "tie", "user_id": "u1", "status": "discarded"}]}),
+        (OLD, {"preference": []}),
+        (OLD, {"preference": None}),
+        (OLD, {"preference": {"user_id": [], "value": [], "status": []}}),
+    ],
+)
+def test_a_record_of_drafts_and_of_no_answers_is_left_out_and_the_others_are_read(record, nothing):
+    """Each of them refused the whole file."""
+    votes = read(as_jsonl([ARGILLA, record | nothing]))
+    check_argilla(votes)
+    assert "1 record without an answer, or taken back, left out." in votes.warnings
+
+
+def test_a_vote_beside_columns_as_argillas_is_none_of_its_records():
+    assert one(PLAIN | {"external_id": None, "metadata": None}).winner == Winner.A
+    assert "There is no policy_a" in fault_of({"external_id": "7", "metadata": "{}", "task": TASK})
+
+
+def test_argillas_lists_that_became_texts_are_refused():
+    """As `datasets` and pandas write them to a CSV."""
+    record = FLAT | {"preference.responses": "['response-1' 'tie']"}
+    assert "preference.responses is a list that a program has written as a text." in fault_of(record)
+
+
 # ---------------------------------------------------------------- Label Studio
 
 

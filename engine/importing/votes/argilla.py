@@ -8,10 +8,16 @@ from typing import Any
 from engine.importing.rows import ImportingError, Row
 from engine.importing.strict_json import loads
 from engine.importing.votes.answers import is_answer
-from engine.importing.votes.columns import WINNER, unmarked, unmarked_fields
+from engine.importing.votes.columns import WINNER, first_of, unmarked, unmarked_fields
 from engine.importing.votes.table import vote_of
 from engine.importing.votes.vote import Vote, Winner
 
+# The states in which an answer is none: a list, as a state may be anything.
+_NO_ANSWER = ["draft", "discarded"]
+# Parts of each answer.
+_OF_AN_ANSWER = {"value", "user_id"}
+# Columns of every record of the first releases.
+_OF_A_RECORD = {"external_id", "metadata"}
 # Our own export has names, times, UUIDs and kinds of judges beside the answers, in their order.
 _BESIDE = ("annotators", "judgedat", "judgmentuuids", "judgedby")
 
@@ -31,6 +37,8 @@ def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
     if flattened:
         questions = {
             name: _flattened(
+                row.place,
+                name,
                 values,
                 row.fields.get(f"{name}.responses.users"),
                 row.fields.get(f"{name}.responses.status"),
@@ -38,11 +46,18 @@ def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
             for name, values in flattened.items()
         }
         return _votes_of(row.place, fields, questions)
-    if questions := {name: value for name, value in row.fields.items() if _is_answers(value)}:
-        # Older releases write the record flat, and its metadata as JSON.
+    # Older releases write the record flat, and its metadata as JSON.
+    given = {name: _answers(value) for name, value in row.fields.items()}
+    if questions := {name: answers for name, answers in given.items() if answers is not None}:
         record = dict(fields) | unmarked_fields(_object(fields.get("metadata")))
         return _votes_of(row.place, record, questions)
-    return None
+    return [] if _is_unanswered(row.fields, fields) else None
+
+
+def _is_unanswered(columns: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
+    """True for an older record that nobody has answered yet: its questions are empty."""
+    others = [value for name, value in columns.items() if name not in _OF_A_RECORD]
+    return columns.keys() >= _OF_A_RECORD and first_of(fields, WINNER) in (None, []) and not all(others)
 
 
 def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]) -> list[Vote]:
@@ -54,13 +69,13 @@ def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any
         given = [
             (_ranked(answer.get("value")), answer.get("user_id") if by is None else by, at or None, *others)
             for answer, by, at, *others in zip(answers, *beside, strict=True)
-            if isinstance(answer, Mapping) and answer.get("status") not in ("draft", "discarded")
+            if isinstance(answer, Mapping) and answer.get("status") not in _NO_ANSWER
         ]
         given = [each for each in given if each[0] is not None]
         if given and all(isinstance(value, str) and is_answer(value) for value, *_ in given):
             readable.append((name, given))
     if not readable:
-        if any(questions.values()):
+        if not all(map(_is_open, questions.values())):
             raise ImportingError.at(
                 place,
                 f"No question's answers name a response ({', '.join(map(repr, questions))}). "
@@ -79,6 +94,14 @@ def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any
         )
         for value, by, at, uuid, judge in given
     ]
+
+
+def _is_open(answers: Any) -> bool:
+    """True for a question with nothing but drafts and answers that were taken back."""
+    return not answers or (
+        isinstance(answers, list)
+        and all(isinstance(each, Mapping) and each.get("status") in _NO_ANSWER for each in answers)
+    )
 
 
 _Given = list[tuple[Any, ...]]
@@ -109,7 +132,13 @@ def _beside(values: Any, answers: Sequence[Any]) -> Sequence[Any]:
     return values if fits else [None] * len(answers)
 
 
-def _flattened(values: Any, users: Any, statuses: Any) -> list[dict[str, Any]]:
+def _flattened(place: str, name: str, values: Any, users: Any, statuses: Any) -> list[dict[str, Any]]:
+    if isinstance(values, str) and values.startswith("["):
+        raise ImportingError.at(
+            place,
+            f"{name}.responses is a list that a program has written as a text. Export the records as JSON "
+            "Lines or Parquet.",
+        )
     answers = values if isinstance(values, list) else [] if values is None else [values]
     return [
         {"value": value, "user_id": user, "status": status}
@@ -143,9 +172,14 @@ def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _is_answers(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(each, Mapping) and {"value", "user_id"} <= each.keys() for each in value)
-    )
+def _answers(value: Any) -> Sequence[Mapping[str, Any]] | None:
+    """The answers that a column of an older record holds, each an object or all in one, whose lists have a
+    part of each; ``None`` for any other column.
+    """
+    if isinstance(value, Mapping) and value.keys() >= _OF_AN_ANSWER:
+        lists = [each if isinstance(each, list) else [] for each in value.values()]
+        return [dict(zip(value, parts, strict=False)) for parts in zip(*lists, strict=False)]
+    if isinstance(value, list) and value:
+        answers = [each for each in value if isinstance(each, Mapping) and each.keys() >= _OF_AN_ANSWER]
+        return answers if len(answers) == len(value) else None
+    return None
