@@ -44,7 +44,7 @@ _BY_NAME = (
     | dict.fromkeys(TAG_NAMES, "tags")
 )
 # Guesses, which somebody is asked to confirm.
-_LIKE_POLICY = ("policy", "model", "model_name", "model_id", "system", "variant", "candidate")
+_LIKE_POLICY = ("policy", "model", "model_name", "model_id", "generator", "system", "variant", "candidate")
 _LIKE_RESPONSE = (RESPONSE, "response_text", "answer_text", "completion", "generation", "model_output")
 _OF_RESPONSES = dict.fromkeys(_LIKE_POLICY, "policy") | dict.fromkeys(_LIKE_RESPONSE, RESPONSE) | _BY_NAME
 _NUMBERS_A_ROW = re.compile(r"(?:.*[_ -])?(?:id|idx|index|nr|no|number|row)|#", re.IGNORECASE)

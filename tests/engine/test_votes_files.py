@@ -556,6 +556,19 @@ def test_an_annotation_without_a_result_is_left_out_of_both_exports_with_a_count
         ({"winner": "the first"}, "line 2: winner is 'the first'. Write a, b, tie or both_bad, or the name"),
         ({"winner": None}, "line 2: The winner is empty. Write a, b, tie or both_bad, or remove the row."),
         (
+            # AlpacaEval's, of a comparison that failed.
+            {"winner": ..., "preference": None},
+            "line 2: The winner (preference) is empty. Write a, b, tie or both_bad, or remove the row.",
+        ),
+        (
+            {"winner": ..., "winner_model_a": 0, "winner_model_b": 0, "winner_tie": 0},
+            "line 2: One of winner_model_a, winner_model_b and winner_tie must be 1, and the others 0.",
+        ),
+        (
+            {"policy_a": ..., "chosen": "Red", "rejected": "Blue"},
+            "rejected. chosen and rejected say which text is better, but not whose it is. Add policy_a",
+        ),
+        (
             {"policy_a": "b", "policy_b": "Q", "winner": "b"},
             "which is a policy's name and also says the other one",
         ),
@@ -575,7 +588,8 @@ def test_an_annotation_without_a_result_is_left_out_of_both_exports_with_a_count
     ],
 )
 def test_a_row_that_cannot_be_read_is_named(changes, words):
-    assert words in fault_of(PLAIN, PLAIN | changes)
+    row = {name: value for name, value in (PLAIN | changes).items() if value is not ...}
+    assert words in fault_of(PLAIN, row)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
 from typing import Any
@@ -287,6 +288,19 @@ def test_a_column_answer_that_differs_between_policies_holds_the_responses(clien
     # One answer to each task is a reference.
     one = look("question,model,answer\nQ,a,Yes\nQ,b,Yes\n", Material.RESPONSES)
     assert [column.meaning for column in one.columns] == ["task", "policy", "reference"]
+
+
+def test_alpacaevals_outputs_are_the_responses_of_their_generator():
+    rows = [
+        {"dataset": "koala", "instruction": f"Q{n}", "output": f"{by} {n}", "generator": by}
+        for n in (1, 2)
+        for by in ("gpt4", "llama")
+    ]
+    text = json.dumps(rows)
+    found = look(text, Material.RESPONSES)
+    assert {each.name: each.meaning for each in found.columns} == {
+        "dataset": "ignore", "instruction": "task", "output": "response", "generator": "policy",
+    }  # fmt: skip
 
 
 def test_what_is_no_policy_for_sure_is_left_to_whoever_knows():

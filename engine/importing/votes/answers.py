@@ -79,11 +79,7 @@ def winner_of(
         ]
         if len(marked) == 1:
             return marked[0]
-        if "winner" in fields:
-            raise ImportingError.at(
-                place, "The winner is empty. Write a, b, tie or both_bad, or remove the row."
-            )
-        raise MissingError(place, "winner")
+        raise _no_winner(place, fields)
     text = text_in(place, "winner", said) or ""
     if text in {"1.0", "2.0"} and text not in policies:
         # Programs take numbers beside an empty cell for fractions.
@@ -121,3 +117,19 @@ def winner_of(
         f"winner is {limits.shown(text)}. Write a, b, tie or both_bad, or the name of one of the two "
         "policies.",
     )
+
+
+def _no_winner(place: str, fields: Mapping[str, Any]) -> Exception:
+    """The error of a row without an answer."""
+    if not fields.keys().isdisjoint(KAGGLE):
+        return ImportingError.at(
+            place,
+            "One of winner_model_a, winner_model_b and winner_tie must be 1, and the others 0. Correct them, "
+            "or remove the row.",
+        )
+    if column := next((name for name in WINNER if name in fields), ""):
+        named = "" if column == "winner" else f" ({column})"
+        return ImportingError.at(
+            place, f"The winner{named} is empty. Write a, b, tie or both_bad, or remove the row."
+        )
+    return MissingError(place, "winner")

@@ -140,11 +140,14 @@ def list_in(value: Any) -> list[Any] | None:
 
 
 class MissingError(Exception):
-    """A row has no such column, or nothing in it."""
+    """A row has no such column, or nothing in it.
 
-    def __init__(self, place: str, what: str) -> None:
-        super().__init__(place, what)
-        self.place, self.what = place, what
+    ``advice``: a sentence that says what to do.
+    """
+
+    def __init__(self, place: str, what: str, advice: str = "Add the column, or rename one.") -> None:
+        super().__init__(place, what, advice)
+        self.place, self.what, self.advice = place, what, advice
 
     def fault(self, row: Row) -> Fault:
         """The fault of this row, with the columns that have something in it, as they are written."""
@@ -155,7 +158,7 @@ class MissingError(Exception):
                 found += [f"{name}.{inner}" for inner in value]
             elif value not in (None, "", []):
                 found.append(written.get(name, name))
-        advice = "Add the column, or rename one."
+        advice = self.advice
         if len(row.fields) == 1:
             advice = "This is one column: separate columns by a comma, a semicolon, a tab or |."
         return Fault(self.place, f"There is no {self.what}. Found: {', '.join(found) or 'nothing'}. {advice}")

@@ -28,6 +28,11 @@ from engine.importing.votes.columns import (
 from engine.importing.votes.times import time_of
 from engine.importing.votes.vote import Judge, Vote
 
+_OF_PREFERENCES = (
+    "chosen and rejected say which text is better, but not whose it is. Add policy_a and policy_b, call the "
+    "texts response_a and response_b, and add winner, which is a in each row."
+)
+
 
 def vote_of(
     place: str,
@@ -47,7 +52,10 @@ def vote_of(
     (policy_a, policy_b), named_by_side = two_of(fields, POLICY)
     a, b = ((text_in(place, "policy", name) or "").strip() for name in (policy_a, policy_b))
     if not a or not b:
-        raise MissingError(place, "policy_a and policy_b (or model_a and model_b)")
+        what = "policy_a and policy_b (or model_a and model_b)"
+        if fields.keys() >= {"chosen", "rejected"}:
+            raise MissingError(place, what, _OF_PREFERENCES)
+        raise MissingError(place, what)
     for name, value in (("policy_a", a), ("policy_b", b)):
         if len(value) > LONGEST_NAME:
             raise ImportingError.at(
