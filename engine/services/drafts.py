@@ -34,6 +34,7 @@ from engine.services.experiments import refuse_archived
 from engine.services.locks import locked_experiment
 from engine.services.ready_made import store_ready_made
 from engine.services.tokens import end_tokens_without_rights
+from engine.services.trials import drop_tried
 from engine.services.uploads import take_upload
 
 
@@ -189,6 +190,8 @@ def _locked_draft(experiment_id: int) -> Experiment:
 
 
 def _empty(experiment: Experiment) -> None:
+    drop_tried(experiment)
+    # Those left are ready-made, and nobody else changes them.
     Response.objects.filter(task__experiment=experiment).delete()
     PairCount.objects.filter(experiment=experiment).delete()
     for rows in (experiment.policies, experiment.factors, experiment.tasks, experiment.gold_items):

@@ -13,9 +13,10 @@ from engine.selectors import designs
 from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
 from engine.services.audit import record
-from engine.services.locks import locked_experiment
+from engine.services.locks import lock_by_number, locked_experiment
 from engine.services.notifications import announce_conclusion
 from engine.services.replaying import catch_up, settle
+from engine.services.trials import drop_tried
 
 _STOPPABLE = {Experiment.State.RUNNING, Experiment.State.PAUSED}
 
@@ -36,8 +37,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
         )
     refuse_archived(experiment)
     resumed = experiment.state == Experiment.State.PAUSED
-    # Tried responses have no part in the experiment.
-    Response.objects.filter(trial__experiment=experiment).delete()
+    drop_tried(experiment)
     experiment.state = Experiment.State.RUNNING
     experiment.started_at = experiment.started_at or clock.now()
     experiment.save(update_fields=["state", "started_at"])
@@ -222,12 +222,14 @@ def discard_leftovers() -> None:
 
 def _discard_leftovers(*, experiment_ids: Sequence[int]) -> None:
     reason = "The experiment concluded before this comparison was needed."
-    Comparison.objects.filter(
+    comparisons = Comparison.objects.filter(
         experiment__in=experiment_ids, state__in=[Comparison.State.PLANNED, Comparison.State.READY]
-    ).update(state=Comparison.State.DISCARDED, discard_reason=reason)
-    Response.objects.filter(task__experiment__in=experiment_ids, state=Response.State.WAITING).update(
-        state=Response.State.FAILED, failure_reason=reason
     )
+    lock_by_number(comparisons, no_key=True)
+    comparisons.update(state=Comparison.State.DISCARDED, discard_reason=reason)
+    responses = Response.objects.filter(task__experiment__in=experiment_ids, state=Response.State.WAITING)
+    lock_by_number(responses, no_key=True)
+    responses.update(state=Response.State.FAILED, failure_reason=reason)
 
 
 @transaction.atomic

@@ -18,6 +18,7 @@ from engine.selectors import capabilities
 from engine.selectors.capabilities import Offer
 from engine.services import claims
 from engine.services.judging import settle_texts
+from engine.services.locks import lock_by_number
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,11 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     by_id = {outcome.response_id: outcome for outcome in outcomes}
     comparisons = _lock_comparisons(by_id)
     wanted = _halves(comparisons)
-    ours = claims.held(Response.objects.filter(pk__in=by_id, state=Response.State.GENERATING), claim)
-    rows = list(ours.select_for_update().values_list("pk", "attempts", "trial_id"))
+    generating = Response.objects.filter(state=Response.State.GENERATING)
+    # All that the claim holds: it is renewed on the rest.
+    lock_by_number(claims.held(generating, claim), no_key=True)
+    ours = claims.held(generating.filter(pk__in=by_id), claim)
+    rows = list(ours.values_list("pk", "attempts", "trial_id"))
     written = [outcome for pk, _, _ in rows if isinstance(outcome := by_id[pk], Written)]
     _store_written(written)
     for pk, spent, trial in rows:
@@ -158,9 +162,7 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
                 state=Response.State.WAITING if again else Response.State.FAILED,
                 failure_reason=failed.reason,
             )
-    claims.renew(
-        Response.objects.filter(state=Response.State.GENERATING), claim, seconds=settings.CLAIM_SECONDS
-    )
+    claims.renew(generating, claim, seconds=settings.CLAIM_SECONDS)
     return _settle(comparisons)
 
 
@@ -212,6 +214,7 @@ def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set
     comparisons = _lock_comparisons(response_ids)
     # Read again under the locks: a slow worker may have stored some and renewed its claim meanwhile.
     rows = lost.filter(pk__in=response_ids)
+    lock_by_number(rows, no_key=True)
     if blameless:
         rows.update(attempts=F("attempts") - 1)
     else:
@@ -235,29 +238,43 @@ def _lock_comparisons(response_ids: Iterable[int]) -> list[Comparison]:
     )
 
 
-def _halves(comparisons: Sequence[Comparison]) -> set[int]:
+def _halves(comparisons: Iterable[Comparison]) -> set[int]:
     """The responses that these comparisons wait for. No other one is worth writing again."""
     return {pk for c in comparisons for pk in (c.response_i_id, c.response_j_id)}
 
 
 def _settle(comparisons: Sequence[Comparison]) -> set[int]:
     responses = Response.objects.only("state", "failure_reason").in_bulk(_halves(comparisons))
-    touched = set()
     ready = []
+    discarded = []
     for comparison in comparisons:
         halves = [responses[comparison.response_i_id], responses[comparison.response_j_id]]
         failed = next((half for half in halves if half.state == Response.State.FAILED), None)
         if failed is not None:
-            _discard(comparison, halves, failed.failure_reason)
+            comparison.state = Comparison.State.DISCARDED
+            comparison.discard_reason = f"A response could not be generated: {failed.failure_reason}"
+            comparison.save(update_fields=["state", "discard_reason"])
+            discarded.append(comparison)
         elif all(half.state == Response.State.DONE for half in halves):
-            ready.append(comparison.pk)
-        else:
-            continue
-        touched.add(comparison.experiment_id)
+            ready.append(comparison)
+    if discarded:
+        _drop_other_halves(discarded)
     if ready:
-        Comparison.objects.filter(pk__in=ready).update(state=Comparison.State.READY, ready_at=clock.now())
-        settle_texts(comparison_ids=ready)
-    return touched
+        ids = [comparison.pk for comparison in ready]
+        Comparison.objects.filter(pk__in=ids).update(state=Comparison.State.READY, ready_at=clock.now())
+        settle_texts(comparison_ids=ids)
+    return {comparison.experiment_id for comparison in (*ready, *discarded)}
+
+
+def _drop_other_halves(discarded: Sequence[Comparison]) -> None:
+    """Write no responses for comparisons that were discarded, unless a planned one reuses them."""
+    halves = _halves(discarded)
+    planned = Comparison.objects.filter(
+        Q(response_i__in=halves) | Q(response_j__in=halves), state=Comparison.State.PLANNED
+    )
+    waiting = Response.objects.filter(pk__in=halves - _halves(planned), state=Response.State.WAITING)
+    lock_by_number(waiting, no_key=True)
+    waiting.update(state=Response.State.FAILED, failure_reason="The other response of its comparison failed.")
 
 
 @transaction.atomic
@@ -271,22 +288,3 @@ def settle_shared(*, experiment_id: int) -> None:
         .order_by("pk")
     )
     _settle(list(late))
-
-
-def _discard(comparison: Comparison, halves: Sequence[Response], reason: str) -> None:
-    comparison.state = Comparison.State.DISCARDED
-    comparison.discard_reason = f"A response could not be generated: {reason}"
-    comparison.save(update_fields=["state", "discard_reason"])
-    ids = [half.pk for half in halves]
-    # If responses are reused, another comparison may still wait for the other half.
-    others = Comparison.objects.filter(state=Comparison.State.PLANNED).exclude(pk=comparison.pk)
-    wanted = {
-        pk
-        for pair in others.filter(Q(response_i__in=ids) | Q(response_j__in=ids)).values_list(
-            "response_i", "response_j"
-        )
-        for pk in pair
-    }
-    Response.objects.filter(pk__in=set(ids) - wanted, state=Response.State.WAITING).update(
-        state=Response.State.FAILED, failure_reason="The other response of its comparison failed."
-    )

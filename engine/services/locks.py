@@ -1,10 +1,15 @@
 """The lock of an experiment's row, which orders all changes of the experiment and of its members.
 
-Lock order: experiments by number, then the account, then invitations. Two transactions that lock the same
-rows in different orders can wait for each other for ever.
+Lock order: experiments, then accounts, then invitations; experiments, then comparisons, then responses; and
+rows of one table by number. Two transactions that lock the same rows in different orders can wait for each
+other for ever.
 """
 
 from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
 
 from engine.models import Experiment
 
@@ -19,4 +24,14 @@ def lock_experiments_of(user_id: int) -> None:
     theirs = Experiment.objects.filter(
         pk__in=Experiment.objects.filter(memberships__user=user_id).values("pk")
     )
-    list(theirs.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
+    lock_by_number(theirs, no_key=True)
+
+
+def lock_by_number(rows: QuerySet[Any], *, no_key: bool) -> list[int]:
+    """Lock rows of one table by number until the caller's transaction ends; returns the numbers.
+
+    An UPDATE or DELETE of several rows takes their locks in any order: lock them first. ``no_key``: the rows
+    are not deleted, so others may go on referring to them.
+    """
+    ordered = rows.order_by("pk").select_for_update(of=("self",), no_key=no_key)
+    return list(ordered.values_list("pk", flat=True))

@@ -16,7 +16,7 @@ from django.db.models import QuerySet, Sum
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.limits import TRIED
 from engine.models import Experiment, Policy, Response, Trial, User, clock
-from engine.services.locks import locked_experiment
+from engine.services.locks import lock_by_number, locked_experiment
 
 MOST_TASKS = 3
 # Of more policies only some are tried, chosen so that each level occurs.
@@ -84,8 +84,7 @@ def _tried(experiment: Experiment) -> QuerySet[Response]:
 
 
 def _delete(responses: QuerySet[Response]) -> int:
-    # Locked in one order: two deletions of the same rows must not wait for each other.
-    ids = list(responses.order_by("pk").select_for_update(of=("self",)).values_list("pk", flat=True))
+    ids = lock_by_number(responses, no_key=False)
     Response.objects.filter(pk__in=ids).delete()
     return len(ids)
 

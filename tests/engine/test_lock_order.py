@@ -1,0 +1,133 @@
+"""Whoever locks several rows of one table locks them by number, so that no two wait for each other.
+
+Each test moves the row of the lowest number to the end of the table, where a statement without an order finds
+it last, and locks the two rows by number while the other side runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import connection, models, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from engine.models import Experiment, Response
+from engine.services import drafts, experiments, generation, trials
+from tests.concurrency import blocked
+from tests.factories import make_experiment, make_spec, make_user
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
+
+
+@pytest.fixture
+def draft() -> Experiment:
+    """A draft of which three responses are being tried."""
+    experiment = make_experiment(running=False)
+    trials.start_trial(experiment_id=experiment.pk, positions=[0], by=make_user())
+    return experiment
+
+
+def locks_by_number(rows: models.QuerySet[Any], call: Callable[[], Any]) -> Any:
+    """What ``call`` returns, which locks these rows while somebody locks the first two by number."""
+    first, second, *_ = rows.order_by("pk").values_list("pk", flat=True)
+    rows.filter(pk=first).update(state=F("state"))
+
+    def read_as_the_table_lies() -> Any:
+        with connection.cursor() as cursor:
+            # The database may choose such a plan at any time.
+            cursor.execute("SET enable_indexscan = off")
+            cursor.execute("SET enable_bitmapscan = off")
+        return call()
+
+    with transaction.atomic():
+        rows.select_for_update().get(pk=first)
+        other = blocked(read_as_the_table_lies)
+        # If the other side held this one, neither could go on.
+        rows.select_for_update().get(pk=second)
+    return other.result(timeout=60)
+
+
+def tried() -> models.QuerySet[Response]:
+    return Response.objects.filter(trial__isnull=False)
+
+
+class TestTriedResponses:
+    def test_starting_the_draft(self, draft):
+        locks_by_number(tried(), lambda: experiments.start(experiment_id=draft.pk))
+        assert not tried().exists()
+
+    def test_replacing_the_draft(self, draft):
+        spec = make_spec(name=draft.name)
+        locks_by_number(tried(), lambda: drafts.replace_draft(experiment_id=draft.pk, spec=spec))
+        assert not tried().exists()
+
+    def test_deleting_the_draft(self, draft):
+        locks_by_number(tried(), lambda: drafts.delete_draft(experiment_id=draft.pk, by=None))
+        assert not tried().exists()
+
+    def test_storing_texts(self, draft):
+        claim = generation.claim_responses(worker="w", limit=9)
+        failed = [generation.Failed(each.pk, "No such model.", retryable=False) for each in claim.responses]
+        locks_by_number(tried(), lambda: generation.store_outcomes(claim=claim.token, outcomes=failed))
+        assert set(tried().values_list("state", flat=True)) == {"failed"}
+
+    def test_storing_one_text_renews_the_claim_on_the_rest(self, draft):
+        claim = generation.claim_responses(worker="w", limit=9)
+        *_, last = claim.responses
+        failed = [generation.Failed(last.pk, "No such model.", retryable=False)]
+        locks_by_number(tried(), lambda: generation.store_outcomes(claim=claim.token, outcomes=failed))
+        assert list(tried().order_by("pk").values_list("state", flat=True)) == [
+            "generating",
+            "generating",
+            "failed",
+        ]
+
+    def test_giving_back_what_a_worker_did_not_finish(self, draft):
+        claim = generation.claim_responses(worker="w", limit=9)
+        locks_by_number(
+            tried(), lambda: generation.release_claim(claim=claim.token, reason="It was stopped.")
+        )
+        assert set(tried().values_list("state", flat=True)) == {"waiting"}
+
+    def test_taking_back_what_dead_workers_had(self, draft):
+        generation.claim_responses(worker="w", limit=9)
+        long_ago = timezone.now() - timedelta(seconds=django_settings.CLAIM_SECONDS + 1)
+        tried().update(claim_expires_at=long_ago)
+        locks_by_number(tried(), generation.expire_claims)
+        assert set(tried().values_list("state", flat=True)) == {"waiting"}
+
+
+def test_responses_whose_comparisons_fail_with_one_that_they_share():
+    experiment = make_experiment()
+    first, second = experiment.comparisons.order_by("pk")[:2]
+    shared, waiting = first.response_i_id, [first.response_j_id, second.response_j_id]
+    second.response_i_id = shared
+    first.response_j_id, second.response_j_id = second.response_j_id, first.response_j_id
+    for comparison in (first, second):
+        comparison.save(update_fields=["response_i", "response_j"])
+    Response.objects.filter(pk=shared).update(created_at=timezone.now() - timedelta(hours=1))
+    claim = generation.claim_responses(worker="w", limit=1)
+    failed = [generation.Failed(shared, "No such model.", retryable=False)]
+    others = Response.objects.filter(pk__in=waiting)
+    locks_by_number(others, lambda: generation.store_outcomes(claim=claim.token, outcomes=failed))
+    assert set(others.values_list("state", "failure_reason")) == {
+        ("failed", "The other response of its comparison failed.")
+    }
+
+
+class TestConcluding:
+    def test_comparisons_that_wait(self):
+        experiment = make_experiment()
+        locks_by_number(experiment.comparisons.all(), lambda: experiments.stop(experiment_id=experiment.pk))
+        assert set(experiment.comparisons.values_list("state", flat=True)) == {"discarded"}
+
+    def test_responses_that_wait(self):
+        experiment = make_experiment()
+        responses = Response.objects.filter(policy__experiment=experiment)
+        locks_by_number(responses, lambda: experiments.stop(experiment_id=experiment.pk))
+        assert set(responses.values_list("state", flat=True)) == {"failed"}
