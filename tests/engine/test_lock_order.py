@@ -16,8 +16,9 @@ from django.db import connection, models, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from engine.models import Experiment, Response
-from engine.services import drafts, experiments, generation, trials
+from engine.domain.errors import PersonError
+from engine.models import Experiment, Response, User
+from engine.services import drafts, experiments, forgetting, generation, trials
 from tests.concurrency import blocked
 from tests.factories import make_experiment, make_spec, make_user
 
@@ -131,3 +132,20 @@ class TestConcluding:
         responses = Response.objects.filter(policy__experiment=experiment)
         locks_by_number(responses, lambda: experiments.stop(experiment_id=experiment.pk))
         assert set(responses.values_list("state", flat=True)) == {"failed"}
+
+
+def test_two_superusers_who_forget_each_other_at_once_leave_one():
+    first, second = make_user(is_superuser=True), make_user(is_superuser=True)
+
+    def forget(user: User, by: User) -> bool:
+        try:
+            forgetting.forget_person(user_id=user.pk, by=by)
+        except PersonError:
+            return False
+        return True
+
+    with transaction.atomic():
+        assert forget(second, first)
+        late = blocked(lambda: forget(first, second))
+    assert late.result(timeout=60) is False
+    assert User.objects.filter(is_superuser=True, is_active=True).get() == first
