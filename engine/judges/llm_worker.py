@@ -30,7 +30,7 @@ from engine.selectors.rubrics import identity, may_tie, rubric_of
 from engine.services.claims import StoppedError
 from engine.services.opinions import (
     Asked,
-    Claim,
+    ClaimedOpinions,
     claim_opinions,
     is_halted,
     release_claim,
@@ -75,7 +75,7 @@ def give_opinions(*, worker: str, backend: Backend, stopping: Callable[[], bool]
     return len(claim.opinions)
 
 
-def _ask(claim: Claim, backend: Backend, stopping: Callable[[], bool]) -> None:
+def _ask(claim: ClaimedOpinions, backend: Backend, stopping: Callable[[], bool]) -> None:
     opinions: dict[int, Opinion] = {}
     for opinion in claim.opinions:
         if opinion.identity == identity(opinion.comparison.experiment):

@@ -22,7 +22,7 @@ from engine.services.locks import lock_by_number
 
 
 @dataclass(frozen=True)
-class Claim:
+class ClaimedResponses:
     """A batch that one worker is writing. Every later change of its rows names the token."""
 
     token: uuid.UUID
@@ -62,7 +62,7 @@ class Failed:
 @transaction.atomic
 def claim_responses(
     *, worker: str, limit: int, joining: uuid.UUID | None = None, offer: Offer | None = None
-) -> Claim:
+) -> ClaimedResponses:
     """Take up to ``limit`` waiting responses; no other worker gets the same ones.
 
     Experiments get equal shares, and within one the oldest come first. ``joining`` adds to a claim that is
@@ -93,7 +93,7 @@ def claim_responses(
         attempts=F("attempts") + 1,
     )
     claimed = claims.held(rows, token).select_related("task")
-    return Claim(token=token, responses=list(claimed.order_by("created_at", "id")))
+    return ClaimedResponses(token=token, responses=list(claimed.order_by("created_at", "id")))
 
 
 def _served(waiting: QuerySet[Response], offer: Offer) -> QuerySet[Response]:

@@ -127,7 +127,7 @@ def ask_opinions(*, experiment_id: int, most: int) -> int:
 
 
 @dataclass(frozen=True)
-class Claim:
+class ClaimedOpinions:
     """Opinions that one worker is asking for. Every later change of their rows names the token."""
 
     token: uuid.UUID
@@ -153,7 +153,7 @@ class Asked:
 
 
 @transaction.atomic
-def claim_opinions(*, worker: str, limit: int) -> Claim:
+def claim_opinions(*, worker: str, limit: int) -> ClaimedOpinions:
     """Take up to ``limit`` waiting opinions; no other worker gets the same ones.
 
     Experiments that want none any more are left out.
@@ -177,7 +177,7 @@ def claim_opinions(*, worker: str, limit: int) -> Claim:
     asked = claims.held(rows, token).select_related(
         "comparison__experiment", "comparison__task", "comparison__response_i", "comparison__response_j"
     )
-    return Claim(token=token, opinions=list(asked.order_by("pk")))
+    return ClaimedOpinions(token=token, opinions=list(asked.order_by("pk")))
 
 
 def renew_claim(*, claim: uuid.UUID) -> None:

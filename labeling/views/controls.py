@@ -20,7 +20,7 @@ from engine.services import controls, drafts
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.requests import AuthenticatedRequest
-from labeling.views.settings import CloneForm, DisplayForm, SettingsForm, settings_page
+from labeling.views.settings import ChangeSettingsForm, CloneForm, DisplayForm, settings_page
 
 _ENTRIES_PER_PAGE = 100
 
@@ -30,7 +30,7 @@ _ENTRIES_PER_PAGE = 100
 def change_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Say what a change means; with ``confirmed``, make it. A concluded experiment is reopened by it."""
     experiment = access.to_run(request, experiment_id)
-    form = SettingsForm(request.POST)
+    form = ChangeSettingsForm(request.POST)
     if not form.is_valid():
         return settings_page(request, experiment, status=400, form=form)
     reopening = experiment.state == Experiment.State.CONCLUDED
@@ -61,7 +61,7 @@ def change_display(request: AuthenticatedRequest, experiment_id: int) -> HttpRes
 
 
 def _ask(
-    request: AuthenticatedRequest, experiment: Experiment, form: SettingsForm, *, reopening: bool
+    request: AuthenticatedRequest, experiment: Experiment, form: ChangeSettingsForm, *, reopening: bool
 ) -> HttpResponse:
     changes = [
         {

@@ -22,7 +22,7 @@ from labeling.forms.settings import LABELS
 from labeling.requests import AuthenticatedRequest
 
 
-class SettingsForm(forms.Form):
+class ChangeSettingsForm(forms.Form):
     """The settings that may change after the start."""
 
     claim = forms.ChoiceField(
@@ -96,11 +96,11 @@ def settings_page(
     request: AuthenticatedRequest, experiment: Experiment, *, status: int = 200, **context: Any
 ) -> HttpResponse:
     """The page, with a faulty form in place of the fresh one."""
-    current = {name: getattr(experiment, name) for name in SettingsForm.base_fields}
+    current = {name: getattr(experiment, name) for name in ChangeSettingsForm.base_fields}
     defaults = {
         "experiment": experiment,
         "status": status_of(experiment),
-        "form": SettingsForm(initial=current),
+        "form": ChangeSettingsForm(initial=current),
         "display_form": DisplayForm(instance=experiment),
         "clone_form": CloneForm(initial={"name": f"{experiment.name} (copy)"[:200]}),
         "subscription_form": SubscriptionForm(),

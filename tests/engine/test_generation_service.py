@@ -13,7 +13,7 @@ from django.utils import timezone
 from engine.models import Comparison, Response
 from engine.services.experiments import stop
 from engine.services.generation import (
-    Claim,
+    ClaimedResponses,
     Failed,
     Written,
     claim_responses,
@@ -42,11 +42,11 @@ def failed(response: Response, reason: str = "too hot", retryable: bool = True) 
     return Failed(response_id=response.pk, reason=reason, retryable=retryable)
 
 
-def claim_all() -> Claim:
+def claim_all() -> ClaimedResponses:
     return claim_responses(worker="w", limit=1000)
 
 
-def silence(claim: Claim) -> None:
+def silence(claim: ClaimedResponses) -> None:
     """Make a claim look as if its worker had died."""
     long_ago = timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS + 1)
     Response.objects.filter(claim=claim.token).update(claim_expires_at=long_ago)

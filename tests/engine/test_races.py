@@ -21,7 +21,13 @@ from engine.generation.worker import write_batch
 from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, Response, User
 from engine.selectors import counts
 from engine.services.experiments import discard_leftovers, stop
-from engine.services.generation import Claim, Written, claim_responses, expire_claims, store_outcomes
+from engine.services.generation import (
+    ClaimedResponses,
+    Written,
+    claim_responses,
+    expire_claims,
+    store_outcomes,
+)
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.leases import expire_leases, lease_next, renew_leases, skip
 from engine.services.planning import advance
@@ -195,7 +201,7 @@ class TestWorkers:
         experiment = make_experiment()
         firsts, seconds = claim_halves(experiment)
 
-        def store(claim: Claim) -> set[int]:
+        def store(claim: ClaimedResponses) -> set[int]:
             touched: set[int] = set()
             for response in claim.responses:
                 touched |= store_outcomes(claim=claim.token, outcomes=[written(response)])
@@ -206,7 +212,7 @@ class TestWorkers:
         assert set(experiment.comparisons.values_list("state", flat=True)) == {"ready"}
 
 
-def claim_halves(experiment: Experiment) -> tuple[Claim, Claim]:
+def claim_halves(experiment: Experiment) -> tuple[ClaimedResponses, ClaimedResponses]:
     """Two workers, one with every comparison's first response and one with every second."""
     seconds = experiment.comparisons.values_list("response_j", flat=True)
     Response.objects.filter(pk__in=list(seconds)).update(created_at=timezone.now() + timedelta(hours=1))
