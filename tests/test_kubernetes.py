@@ -28,7 +28,7 @@ CONTAINERS = {name: pod["containers"][0] for name, pod in PODS.items()}
 
 def test_every_file_belongs_to_the_base_and_every_process_has_one():
     assert {*BASE["resources"], "kustomization.yaml"} == {file.name for file in FOLDER.iterdir()}
-    assert set(PODS) == {"migrate", "web", "control", "beat", "analysis", "generation"}
+    assert set(PODS) == {"migrate", "web", "control", "beat", "analysis", "generation", "judging"}
 
 
 @pytest.mark.parametrize("name", ["migrate", "web"])
@@ -36,7 +36,7 @@ def test_commands_are_those_of_compose(name):
     assert CONTAINERS[name]["args"] == shlex.split(SERVICES[name]["command"])
 
 
-@pytest.mark.parametrize("name", ["control", "beat", "analysis", "generation"])
+@pytest.mark.parametrize("name", ["control", "beat", "analysis", "generation", "judging"])
 def test_celery_is_started_as_in_compose(name):
     options = celery_options(shlex.join(CONTAINERS[name]["args"]))
     if name == "beat":
@@ -46,6 +46,13 @@ def test_celery_is_started_as_in_compose(name):
     assert not options.get("beat"), "beat has a process of its own, or each control worker would sweep"
     for option in ("queues", "pool", "concurrency"):
         assert options.get(option) == in_compose.get(option)
+
+
+def test_only_who_asks_for_it_has_a_worker_for_a_language_model_that_judges():
+    assert SERVICES["judging"]["profiles"] == ["judge"]
+    deployments = [each for each in OBJECTS if each["kind"] == "Deployment"]
+    unasked = {each["metadata"]["name"] for each in deployments if each["spec"]["replicas"] == 0}
+    assert unasked == {"judging"}
 
 
 @pytest.mark.parametrize("name", PODS)
