@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Exists, F, Q, QuerySet, Subquery, Value
+from django.db.models import BigAutoField, Count, Exists, F, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, Least
 from django.utils.translation import gettext as _
 
@@ -24,7 +24,10 @@ from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Comparison, Experiment, GoldItem, Judgment, Lease, User, clock
 from engine.selectors import counts, people
+from engine.selectors.compiled import Compiled, Given
 from engine.services import allowances
+
+_EXPERIMENT, _ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,16 @@ def are_used(experiment: Experiment) -> bool:
     return bool(experiment.practice or experiment.gold_rate or experiment.repeat_rate)
 
 
+_UNANSWERED = Compiled(
+    lambda: Check.objects.filter(experiment=_EXPERIMENT, annotator=_ANNOTATOR, choice="").order_by(
+        "created_at", "pk"
+    )
+)
+
+
 def unanswered_checks(*, experiment: Experiment, annotator: User) -> list[Check]:
     """The checks that this annotator was shown and has not answered, in the order of showing."""
-    mine = Check.objects.filter(experiment=experiment, annotator=annotator, choice="")
-    return list(mine.order_by("created_at", "pk"))
+    return _UNANSWERED(experiment=experiment.pk, annotator=annotator.pk)
 
 
 def is_held(check: Check) -> bool:
@@ -200,28 +209,41 @@ class Seen:
     handed_back: bool
 
 
-def seen_by(*, experiment: Experiment, annotator: User) -> Seen:
-    """The number of pairs that this annotator was shown so far, by kind."""
-    leases = Lease.objects.filter(annotator=annotator, comparison__experiment=experiment)
+def _with_counts() -> QuerySet[User]:
+    """The annotator, with the numbers of :class:`Seen`."""
+    leases = Lease.objects.filter(annotator=_ANNOTATOR, comparison__experiment=_EXPERIMENT)
     left = Q(choice="", reserved=False) | Q(choice=Check.LOST) | Q(voided_at__isnull=False)
-    checks_left = Check.objects.filter(left, annotator=annotator, experiment=experiment)
-    counted = (
-        User.objects.filter(pk=annotator.pk)
+    checks_left = Check.objects.filter(left, annotator=_ANNOTATOR, experiment=_EXPERIMENT)
+    return (
+        User.objects.filter(pk=_ANNOTATOR)
+        .only("pk")
         .annotate(
             practice=Count(
-                "checks", filter=Q(checks__experiment=experiment, checks__kind=Check.Kind.PRACTICE)
+                "checks", filter=Q(checks__experiment=_EXPERIMENT, checks__kind=Check.Kind.PRACTICE)
             ),
-            seen=Count("checks", filter=Q(checks__experiment=experiment)),
+            seen=Count("checks", filter=Q(checks__experiment=_EXPERIMENT)),
             leased=Coalesce(
                 Subquery(leases.order_by().values("annotator").annotate(n=Count("pk")).values("n")), 0
             ),
             handed_back=Exists(leases.filter(state__in=Lease.HANDED_BACK)),
             checks_left=Exists(checks_left),
         )
-        .values_list("practice", "seen", "leased", "handed_back", "checks_left")
     )
-    practice, checks, leased, *left_any = counted.get()
-    return Seen(practice=practice, checks=checks, pairs=checks + leased, handed_back=any(left_any))
+
+
+_WITH_COUNTS = Compiled(_with_counts)
+
+
+def seen_by(*, experiment: Experiment, annotator: User) -> Seen:
+    """The number of pairs that this annotator was shown so far, by kind."""
+    counted: Any
+    [counted] = _WITH_COUNTS(experiment=experiment.pk, annotator=annotator.pk)
+    return Seen(
+        practice=counted.practice,
+        checks=counted.seen,
+        pairs=counted.seen + counted.leased,
+        handed_back=counted.handed_back or counted.checks_left,
+    )
 
 
 def practice_due(*, experiment: Experiment, annotator: User, seen: Seen) -> Check | None:
