@@ -27,6 +27,7 @@ TERMS = {
         "where comparisons are few, with an interval. Left of the middle: the leader is preferred. All "
         "intervals are correct together, however often you look. "
         "“Ruled out” comes from the evidence: it excludes that this policy beats every other one. "
+        "“Open”, or “may be as good” beside a winner: it does not exclude that yet. "
         "An interval may reach beyond what the claim says of the winner: the claim is proved on its own, and "
         "sooner than all intervals together are that narrow."
     ),
