@@ -70,3 +70,5 @@ def test_a_phone_shows_a_whole_row(page: Page, annotator):
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 390
     assert page.evaluate("document.querySelector('.scroll').scrollWidth") <= 390
+    expect(row.get_by_text("Planned")).to_be_visible()
+    expect(page.get_by_text("–", exact=True).first).to_be_hidden()
