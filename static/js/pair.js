@@ -56,6 +56,7 @@
   function say(text) {
     const said = byId("said");
     said.textContent = text;
+    said.classList.toggle("warn", text === words().tooQuick);
     said.classList.remove("lengthy");
     said.classList.toggle("lengthy", said.scrollHeight > said.clientHeight + 1);
   }

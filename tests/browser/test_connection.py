@@ -301,6 +301,8 @@ def test_double_clicks_and_hasty_keys_are_one_answer_each_and_the_page_says_so(
         expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
         expect(page.locator("#today")).to_have_text(str(number + 1))
         expect(page.locator("#said")).to_have_text(TOO_QUICK)
+        # Green says that an answer is saved.
+        expect(page.locator("#said")).to_have_class("warn")
     assert_counted_once(experiment, 6)
 
 
