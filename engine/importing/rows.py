@@ -12,7 +12,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from engine.domain import limits
@@ -534,7 +534,7 @@ def _example(row: Row, prefix: str, *, choices: bool) -> Row | Fault:
             fields["input"] += "".join(f"\nchoice: {choice}" for choice in scores)
     if prefix and isinstance(fields.get("input"), str):
         fields["input"] = prefix + fields["input"]
-    return Row(row.place, fields)
+    return replace(row, fields=fields)
 
 
 def text_of(row: Row, names: Collection[str], *, required: bool = True, several: bool = False) -> str:

@@ -152,6 +152,15 @@ def test_other_faults_are_told_at_once_and_formats_without_columns_need_none(cli
 
 
 @pytest.mark.usefixtures("owner")
+def test_json_with_other_names_is_asked_for_its_columns_in_a_list_too(client):
+    """A list was refused, and its page of columns was empty; JSON Lines were looked at."""
+    rows = [{"item": "T", "left one": "P", "right one": "Q", "better": "a"}]
+    page = client.get(upload(client, json.dumps(rows).encode(), field="votes").url).content.decode()
+    for name in rows[0]:
+        assert f'value="{name}"' in page
+
+
+@pytest.mark.usefixtures("owner")
 def test_the_files_of_one_table_are_chosen_at_once(client):
     def shards(*parts: bytes, stem: str = "data-{}-of-00002.csv") -> list[SimpleUploadedFile]:
         return [SimpleUploadedFile(stem.format(f"{n:05}"), data) for n, data in enumerate(parts)]
