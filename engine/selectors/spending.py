@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Avg, Count, Q, Sum
@@ -87,7 +89,7 @@ def policy_spending(experiment: Experiment) -> list[PolicySpending]:
     policies = dict(experiment.policies.order_by("index").values_list("pk", "index"))
     # By the ids of the policies, without a join: PostgreSQL then counts with several processes.
     rows = Response.objects.filter(policy__in=list(policies)).order_by().values("policy")
-    found = {
+    found: dict[int, Mapping[str, Any]] = {
         row["policy"]: row
         for row in rows.annotate(
             done=Count("pk", filter=Q(state=Response.State.DONE)),

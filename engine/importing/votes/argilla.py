@@ -48,9 +48,9 @@ def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
         return _votes_of(row.place, fields, questions)
     # Older releases write the record flat, and its metadata as JSON.
     given = {name: _answers(value) for name, value in row.fields.items()}
-    if questions := {name: answers for name, answers in given.items() if answers is not None}:
+    if answered := {name: answers for name, answers in given.items() if answers is not None}:
         record = dict(fields) | unmarked_fields(_object(fields.get("metadata")))
-        return _votes_of(row.place, record, questions)
+        return _votes_of(row.place, record, answered)
     return [] if _is_unanswered(row.fields, fields) else None
 
 
