@@ -109,6 +109,5 @@ def policy_spending(experiment: Experiment) -> list[PolicySpending]:
             completion_tokens=row.get("completion") or 0,
             latency_seconds=row.get("latency"),
         )
-        for pk, index in policies.items()
-        for row in [found.get(pk, {})]
+        for index, row in ((index, found.get(pk, {})) for pk, index in policies.items())
     ]
