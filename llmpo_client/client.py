@@ -307,9 +307,13 @@ class Client:
         body = {"token": token, "reason": reason, "comment": comment}
         self._json("POST", f"/label/{experiment_id}/flag", body)
 
-    def undo(self, experiment_id: int) -> types.Shown:
-        """Take back your newest answer."""
-        return cast(types.Shown, self._json("POST", f"/label/{experiment_id}/undo"))
+    def undo(self, experiment_id: int, token: str | None = None) -> types.Shown:
+        """Take back your newest answer, or the one to the pair of this token.
+
+        With the token it is safe to call again where the server's answer was lost.
+        """
+        query = {} if token is None else {"token": token}
+        return cast(types.Shown, self._json("POST", f"/label/{experiment_id}/undo", **query))
 
     # ------------------------------------------------------------ requests
 

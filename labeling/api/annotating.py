@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from ninja import Router, Status
@@ -20,6 +21,7 @@ from labeling.api.schemas import FlagIn, JudgedOut, JudgmentIn, NextIn, NextOut,
 from labeling.requests import AuthenticatedRequest
 
 router = Router()
+_TAKEN_BACK = "You have no answer to this pair. It may have been taken back already."
 
 
 @router.post("/{experiment_id}/next", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
@@ -75,19 +77,24 @@ def flag(request: AuthenticatedRequest, experiment_id: Id, payload: FlagIn) -> S
 
 
 @router.post("/{experiment_id}/undo", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
-def undo(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
-    """Take back your newest answer. The reply holds its pair again, unless it is another annotator's now.
+def undo(request: AuthenticatedRequest, experiment_id: Id, token: uuid.UUID | None = None) -> dict[str, Any]:
+    """Take back your newest answer, or the one to the pair of a token. Repeating the request with a token
+    takes back nothing more.
 
-    It is if you also have or had a role that shows which policy wrote what.
+    The reply holds its pair again, unless it is another annotator's now. It is if you also have or had a role
+    that shows which policy wrote what.
 
     You may do so ten times in a row, and once more for every five answers.
     If you hold six pairs, one is returned.
     """
     experiment = access.to_label(request, experiment_id)
-    newest = people.newest_answer(experiment, request.user)
-    if newest is None:
-        raise HttpError(409, "You have no answer to take back.")
-    shown = serving.take_back(experiment=experiment, answer=newest, annotator=request.user)
+    if token is None:
+        answer = people.newest_answer(experiment, request.user)
+    else:
+        answer = people.own_answer(experiment, request.user, token)
+    if answer is None:
+        raise HttpError(409, "You have no answer to take back." if token is None else _TAKEN_BACK)
+    shown = serving.take_back(experiment=experiment, answer=answer, annotator=request.user)
     wake_planner(experiment.pk)
     return _shown(experiment, shown)
 

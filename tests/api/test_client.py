@@ -257,6 +257,19 @@ class TestPatience:
                 client.undo(1)
             assert waited == waits * 2
 
+    def test_an_undo_names_the_pair_that_it_is_told(self):
+        """So it may be sent again by somebody who never saw the answer."""
+        asked: list[str] = []
+
+        def answer(request: httpx2.Request) -> httpx2.Response:
+            asked.append(request.url.raw_path.decode())
+            return httpx2.Response(200, json={})
+
+        with Client("http://far", "t", transport=httpx2.MockTransport(answer)) as client:
+            client.undo(1)
+            client.undo(1, "7c1e")
+        assert asked == ["/api/label/1/undo", "/api/label/1/undo?token=7c1e"]
+
     def test_it_shows_its_address_and_not_its_token(self):
         with Client("https://label.example.org/", "llmpo_secret") as client:
             assert repr(client) == "Client('https://label.example.org')"

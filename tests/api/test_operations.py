@@ -7,6 +7,7 @@ import io
 import json
 from html import unescape
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -329,6 +330,23 @@ class TestAnnotate:
         assert Judgment.objects.count() == 1
         again = call("post", f"{path}/undo").json()
         assert again["pair"]["left"] == shown["pair"]["left"]
+        assert comparison_count(experiment.pk) == 0
+
+    def test_an_undo_with_a_token_takes_back_one_answer_however_often_it_is_sent(self, experiment, call):
+        """A client whose connection was cut cannot know whether the first one had its effect."""
+        path = f"/label/{experiment.pk}"
+        tokens = []
+        for _ in range(2):
+            tokens.append(call("post", f"{path}/next", {}).json()["pair"]["token"])
+            call("post", f"{path}/judgments", {"token": tokens[-1], "choice": "left"})
+        assert call("post", f"{path}/undo?token={tokens[1]}").json()["pair"]
+        for repeated in (tokens[1], uuid4()):
+            again = call("post", f"{path}/undo?token={repeated}")
+            assert again.status_code == 409
+            assert "It may have been taken back already." in again.json()["detail"]
+        assert comparison_count(experiment.pk) == 1
+        # The answer before the newest one.
+        assert call("post", f"{path}/undo?token={tokens[0]}").status_code == 200
         assert comparison_count(experiment.pk) == 0
 
     def test_what_is_held_is_not_handed_out_again(self, experiment, call):
