@@ -12,6 +12,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -338,74 +339,128 @@ def _prepared(
     come_again: bool,
     known: Mapping[_Text, int] = MappingProxyType({}),
 ) -> _Ready:
-    now = clock.now()
     texts = list(numbers)
     limits.RESPONSES.check(len(texts))
     digests = [digest(text or "") for _, _, text in texts]
     by = [person_of(vote.annotator) for vote in votes]
     names = sorted(set(by) - {""})
     people = {name: number for number, name in enumerate(names)}
-    comparisons, judgments, outcomes = [], [], []
-    for number, vote in enumerate(paced(votes)):
-        task = tasks[vote.task]
-        a, b = policies[vote.policy_a], policies[vote.policy_b]
-        text_a, text_b = numbers[a, task, vote.response_a], numbers[b, task, vote.response_b]
-        first, second = sorted(((a, text_a), (b, text_b)))
-        # A side that nobody knows is drawn, so that it says nothing about anybody's habit.
-        a_on_left = random.random() < 0.5 if vote.a_on_left is None else vote.a_on_left  # noqa: S311
-        i_on_left = a_on_left == (first[0] == a)
-        choice = _CHOICES.get(vote.winner)
-        if choice is None:
-            a_won = vote.winner == Winner.A
-            choice = Judgment.Choice.LEFT if a_won == a_on_left else Judgment.Choice.RIGHT
-        outcome = outcome_of(choice, i_on_left=i_on_left)
-        at = vote.judged_at or now
-        outcomes.append((first[0], second[0], outcome))
-        comparisons.append(
-            Comparison(
-                experiment_id=0,
-                number=number,
-                policy_i_id=first[0],
-                policy_j_id=second[0],
-                task_id=task,
-                response_i_id=first[1],
-                response_j_id=second[1],
-                i_on_left=i_on_left,
-                texts=two_texts(digests[text_a], digests[text_b]) if come_again else "",
-                plan=PAST_PLAN
-                | {
-                    "side_known": vote.a_on_left is not None,
-                    "time_known": vote.judged_at is not None,
-                    "texts_known": None not in {vote.response_a, vote.response_b},
-                },
-                state=Comparison.State.JUDGED,
-                outcome=outcome,
-                created_at=at,
-                judged_at=at,
-            )
-        )
-        judgments.append(
-            Judgment(
-                comparison_id=number,
-                judge=Judgment.Judge(vote.judge),
-                via=Judgment.Via.IMPORT,
-                annotator_id=people.get(by[number]),
-                token=uuid.uuid4(),
-                choice=choice,
-                outcome=outcome,
-                created_at=at,
-            )
-        )
+    now = clock.now()
+    placed = [_placed(vote, policies, tasks, numbers, now) for vote in paced(votes)]
     return _Ready(
         names=names,
         known=list(known.values()),
         responses=prepared(
             Response, (_response(text, number) for number, text in enumerate(texts) if number >= len(known))
         ),
-        comparisons=prepared(Comparison, comparisons),
-        judgments=prepared(Judgment, judgments),
+        comparisons=prepared(
+            Comparison,
+            (
+                _comparison(
+                    each,
+                    number,
+                    texts=two_texts(digests[each.response_i], digests[each.response_j]) if come_again else "",
+                )
+                for number, each in enumerate(paced(placed))
+            ),
+        ),
+        judgments=prepared(
+            Judgment,
+            (_judgment(each, number, people.get(by[number])) for number, each in enumerate(paced(placed))),
+        ),
         uuids=[vote.uuid for vote in votes],
-        outcomes=outcomes,
+        outcomes=[(each.policy_i, each.policy_j, each.outcome) for each in placed],
+    )
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A vote whose policies, responses and task are numbers, with i as the policy of the lower one.
+
+    ``at``: the time of the vote, or of the import where nobody knows it.
+    """
+
+    vote: Vote
+    task: int
+    policy_i: int
+    response_i: int
+    policy_j: int
+    response_j: int
+    i_on_left: bool
+    choice: Judgment.Choice
+    at: datetime
+
+    @property
+    def outcome(self) -> float:
+        return outcome_of(self.choice, i_on_left=self.i_on_left)
+
+
+def _placed(
+    vote: Vote,
+    policies: Mapping[str, int],
+    tasks: Mapping[str, int],
+    numbers: Mapping[_Text, int],
+    now: datetime,
+) -> _Placed:
+    task = tasks[vote.task]
+    a, b = policies[vote.policy_a], policies[vote.policy_b]
+    (policy_i, response_i), (policy_j, response_j) = sorted(
+        ((a, numbers[a, task, vote.response_a]), (b, numbers[b, task, vote.response_b]))
+    )
+    # A side that nobody knows is drawn, so that it says nothing about anybody's habit.
+    a_on_left = random.random() < 0.5 if vote.a_on_left is None else vote.a_on_left  # noqa: S311
+    choice = _CHOICES.get(vote.winner)
+    if choice is None:
+        a_won = vote.winner == Winner.A
+        choice = Judgment.Choice.LEFT if a_won == a_on_left else Judgment.Choice.RIGHT
+    return _Placed(
+        vote=vote,
+        task=task,
+        policy_i=policy_i,
+        response_i=response_i,
+        policy_j=policy_j,
+        response_j=response_j,
+        i_on_left=a_on_left == (policy_i == a),
+        choice=choice,
+        at=vote.judged_at or now,
+    )
+
+
+def _comparison(placed: _Placed, number: int, *, texts: str) -> Comparison:
+    vote = placed.vote
+    return Comparison(
+        experiment_id=0,
+        number=number,
+        policy_i_id=placed.policy_i,
+        policy_j_id=placed.policy_j,
+        task_id=placed.task,
+        response_i_id=placed.response_i,
+        response_j_id=placed.response_j,
+        i_on_left=placed.i_on_left,
+        texts=texts,
+        plan=PAST_PLAN
+        | {
+            "side_known": vote.a_on_left is not None,
+            "time_known": vote.judged_at is not None,
+            "texts_known": None not in {vote.response_a, vote.response_b},
+        },
+        state=Comparison.State.JUDGED,
+        outcome=placed.outcome,
+        created_at=placed.at,
+        judged_at=placed.at,
+    )
+
+
+def _judgment(placed: _Placed, number: int, annotator: int | None) -> Judgment:
+    return Judgment(
+        comparison_id=number,
+        judge=Judgment.Judge(placed.vote.judge),
+        via=Judgment.Via.IMPORT,
+        annotator_id=annotator,
+        token=uuid.uuid4(),
+        choice=placed.choice,
+        outcome=placed.outcome,
+        created_at=placed.at,
     )
 
 
