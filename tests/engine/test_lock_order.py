@@ -1,4 +1,4 @@
-"""Whoever locks several rows of one table locks them by number, so that no two wait for each other.
+"""Rows of one table are locked by number, so that no two transactions wait for each other.
 
 Each test moves the row of the lowest number to the end of the table, where a statement without an order finds
 it last, and locks the two rows by number while the other side runs.
