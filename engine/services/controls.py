@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -33,16 +33,17 @@ CONSEQUENCES: dict[str, Callable[[Experiment, Any], str]] = {
 }
 
 
+class GivenSettings(TypedDict, total=False):
+    """The settings that may change after the start; one that is left out or ``None`` stays as it is."""
+
+    claim: str | None
+    budget: int | None
+    delta: float | None
+    epsilon: float | None
+
+
 @transaction.atomic
-def change_settings(
-    *,
-    experiment_id: int,
-    by: User | None,
-    claim: str | None = None,
-    budget: int | None = None,
-    delta: float | None = None,
-    epsilon: float | None = None,
-) -> Experiment:
+def change_settings(*, experiment_id: int, by: User | None, **given: Unpack[GivenSettings]) -> Experiment:
     """Change some settings of an experiment that has not concluded.
 
     The evidence counts as stale, so that the next decision rests on the new settings alone.
@@ -58,20 +59,12 @@ def change_settings(
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError("The experiment has concluded. Reopen it with the new settings instead.")
     refuse_archived(experiment)
-    _change(experiment, by, claim=claim, budget=budget, delta=delta, epsilon=epsilon)
+    _change(experiment, by, given)
     return experiment
 
 
 @transaction.atomic
-def reopen(
-    *,
-    experiment_id: int,
-    by: User | None,
-    claim: str | None = None,
-    budget: int | None = None,
-    delta: float | None = None,
-    epsilon: float | None = None,
-) -> Experiment:
+def reopen(*, experiment_id: int, by: User | None, **given: Unpack[GivenSettings]) -> Experiment:
     """Concluded → running, with these changes of the settings.
 
     Raises
@@ -94,7 +87,7 @@ def reopen(
             "conclusion": experiment.get_conclusion_display(),
         },
     )
-    _change(experiment, by, claim=claim, budget=budget, delta=delta, epsilon=epsilon)
+    _change(experiment, by, given)
     observed = replayed(experiment=experiment)
     decision = observed.design.decision
     if decision.stopped:
@@ -128,16 +121,7 @@ def _renew_secret(*, experiment: Experiment) -> None:
     experiment.save(update_fields=["past_secrets", "secret", "secret_from"])
 
 
-def _change(
-    experiment: Experiment,
-    by: User | None,
-    *,
-    claim: str | None,
-    budget: int | None,
-    delta: float | None,
-    epsilon: float | None,
-) -> None:
-    given = {"claim": claim, "budget": budget, "delta": delta, "epsilon": epsilon}
+def _change(experiment: Experiment, by: User | None, given: GivenSettings) -> None:
     changes = _changes(experiment, given)
     _check(experiment, changes)
     seen = consequences.outcomes_seen(experiment)
@@ -209,17 +193,17 @@ def said(name: str, value: Any) -> Any:
 
 
 def _check(experiment: Experiment, changes: Mapping[str, float | str]) -> None:
-    candidate = _check_fields(experiment, changes)
-    check_claim(claim=candidate.claim, epsilon=candidate.epsilon, stopping=candidate.stopping)
+    changed = _check_fields(experiment, changes)
+    check_claim(claim=changed.claim, epsilon=changed.epsilon, stopping=changed.stopping)
 
 
 def _check_fields(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
     """The experiment as it would be after the changes."""
-    candidate = copy(experiment)
+    changed = copy(experiment)
     for name, value in changes.items():
-        setattr(candidate, name, value)
+        setattr(changed, name, value)
     try:
-        candidate.clean_fields(exclude={"winner"})
+        changed.clean_fields(exclude={"winner"})
     except ValidationError as error:
         raise SpecError(faults_in(error)) from error
-    return candidate
+    return changed
