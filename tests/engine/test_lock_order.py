@@ -34,7 +34,7 @@ def draft() -> Experiment:
 
 
 def locks_by_number(rows: models.QuerySet[Any], call: Callable[[], Any]) -> Any:
-    """What ``call`` returns, which locks these rows while somebody locks the first two by number."""
+    """Run ``call``, which locks these rows, while somebody locks the first two by number; its result."""
     first, second, *_ = rows.order_by("pk").values_list("pk", flat=True)
     rows.filter(pk=first).update(state=F("state"))
 
