@@ -7,8 +7,8 @@ What is the same in every call is written into the statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, TypeVar, cast
 
 from django.core.exceptions import EmptyResultSet
@@ -95,10 +95,9 @@ class Statement:
 
     def __init__(self, alias: str, sql: str, parameters: Iterable[Any]) -> None:
         self._alias = alias
-        self._sql, self._parameters = _with_constants(sql, parameters)
+        self.sql, self._parameters = _with_constants(sql, parameters)
 
-    @contextmanager
-    def executed(self, values: dict[str, Any]) -> Iterator[Any]:
+    def executed(self, values: dict[str, Any]) -> AbstractContextManager[Any]:
         """A cursor that has executed the statement with these values.
 
         Raises
@@ -106,14 +105,24 @@ class Statement:
         EmptyResultSet
             A column has no room for one of them.
         """
+        return executed(self._alias, self.sql, self.parameters(values))
+
+    def parameters(self, values: dict[str, Any]) -> list[Any]:
+        """The parameters of ``sql`` with these values; it raises what `executed` raises."""
         connection = connections[self._alias]
-        parameters = [
+        return [
             each.parameter(values, connection) if isinstance(each, Given) else each
             for each in self._parameters
         ]
-        with connection.cursor() as cursor, _prepared(connection):
-            cursor.execute(self._sql, parameters)
-            yield cursor
+
+
+@contextmanager
+def executed(alias: str, sql: str, parameters: Sequence[Any]) -> Iterator[Any]:
+    """A cursor of this database that has executed a statement whose plan it may keep."""
+    connection = connections[alias]
+    with connection.cursor() as cursor, _prepared(connection):
+        cursor.execute(sql, parameters)
+        yield cursor
 
 
 class _Read:

@@ -5,17 +5,87 @@ They skip the signals of models; nothing listens to those of the rows that a cli
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeVar, cast
 
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import Field, Model, QuerySet
 from django.db.models.sql import InsertQuery, UpdateQuery
 from django.db.transaction import mark_for_rollback_on_error
 
-from engine.selectors.compiled import Given, Statement
+from engine.selectors.compiled import Given, Statement, executed
 
 _M = TypeVar("_M", bound=Model)
+
+
+@dataclass(frozen=True)
+class Write:
+    """A compiled INSERT or UPDATE and its values, for :func:`write`.
+
+    Attributes
+    ----------
+    statement, values
+        What is executed.
+    inserted
+        The row that an INSERT stores; ``None`` for an UPDATE.
+    """
+
+    statement: Statement
+    values: dict[str, Any]
+    inserted: Model | None = None
+
+
+def write(*writes: Write) -> list[int]:
+    """Execute these writes: as one statement on PostgreSQL, and one after the other on SQLite.
+
+    No two of them may change the same row, and none may depend on what another writes: in one statement, each
+    sees the tables as they were before.
+
+    Returns
+    -------
+    list of int
+        For each UPDATE the number of rows that it changed, for each INSERT the key of its row.
+    """
+    with mark_for_rollback_on_error(DEFAULT_DB_ALIAS):
+        if len(writes) > 1 and connection.vendor == "postgresql":
+            numbers = _in_one_statement(writes)
+        else:
+            numbers = [_number(each) for each in writes]
+    for each, number in zip(writes, numbers, strict=True):
+        if each.inserted is not None:
+            each.inserted.pk = number
+            each.inserted._state.adding, each.inserted._state.db = False, DEFAULT_DB_ALIAS
+    return numbers
+
+
+def _number(each: Write) -> int:
+    with each.statement.executed(each.values) as cursor:
+        return int(cursor.rowcount if each.inserted is None else cursor.fetchone()[0])
+
+
+def _in_one_statement(writes: Sequence[Write]) -> list[int]:
+    sql = _joined(tuple((each.statement, each.inserted is not None) for each in writes))
+    parameters = [value for each in writes for value in each.statement.parameters(each.values)]
+    with executed(DEFAULT_DB_ALIAS, sql, parameters) as cursor:
+        return [int(number) for number in cursor.fetchone()]
+
+
+@cache
+def _joined(parts: tuple[tuple[Statement, bool], ...]) -> str:
+    """One statement of these, each of which is an INSERT or not: it returns the number of each."""
+    writes, numbers = [], []
+    for place, (statement, inserts) in enumerate(parts):
+        name = f"write_{place}"
+        if inserts:
+            # It has a RETURNING clause of one column, its key.
+            writes.append(f"{name} AS ({statement.sql})")
+            numbers.append(f"(TABLE {name})")
+        else:
+            writes.append(f"{name} AS ({statement.sql} RETURNING 1)")
+            numbers.append(f"(SELECT COUNT(*) FROM {name})")  # noqa: S608 - the names are ours
+    return f"WITH {', '.join(writes)} SELECT {', '.join(numbers)}"
 
 
 class Update:
@@ -38,24 +108,31 @@ class Update:
         query.add_update_values(self._changes)
         return Statement(DEFAULT_DB_ALIAS, *query.get_compiler(DEFAULT_DB_ALIAS).as_sql())
 
+    def of(self, **values: Any) -> Write:
+        """It with these values, to be executed with other writes."""
+        return Write(self._statement, values)
+
     def __call__(self, **values: Any) -> int:
         """Execute it with these values; returns the number of rows."""
-        with mark_for_rollback_on_error(DEFAULT_DB_ALIAS), self._statement.executed(values) as cursor:
-            return int(cursor.rowcount)
+        [n_rows] = write(self.of(**values))
+        return n_rows
 
 
-def save(row: Model, *fields: str) -> None:
-    """Write these fields of a row that is stored, and that the caller has locked."""
+def saving(row: Model, *fields: str) -> Write:
+    """The UPDATE of these fields of a row that is stored, and that the caller has locked."""
     values = {name: getattr(row, _column(type(row), name).attname) for name in fields}
-    _by_key(type(row), fields)(key=row.pk, **values)
+    return _by_key(type(row), fields).of(key=row.pk, **values)
+
+
+def inserting(row: Model) -> Write:
+    """The INSERT of a new row, which has its key once it is executed."""
+    values = {field.attname: field.pre_save(row, add=True) for field in _columns(type(row))}
+    return Write(_new(type(row)), values, inserted=row)
 
 
 def insert(row: _M) -> _M:
     """Store a new row; returns it with its key."""
-    values = {field.attname: field.pre_save(row, add=True) for field in _columns(type(row))}
-    with mark_for_rollback_on_error(DEFAULT_DB_ALIAS), _new(type(row)).executed(values) as cursor:
-        (row.pk,) = cursor.fetchone()
-    row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
+    write(inserting(row))
     return row
 
 

@@ -39,7 +39,7 @@ from engine.models import (
 from engine.selectors import counts
 from engine.selectors.blinding import has_or_had
 from engine.selectors.compiled import Given
-from engine.services.compiled_writes import Update, insert, save
+from engine.services.compiled_writes import Update, Write, inserting, saving, write
 from engine.services.leases import locked_lease, reopen
 from engine.services.locks import locked_experiment
 from engine.services.replaying import mark_stale
@@ -101,7 +101,6 @@ def judge_leased(
     if choice not in counts.choices(comparison.experiment):
         raise WrongStateError(_("This experiment does not offer that choice."))
     lease.state = Lease.State.JUDGED
-    save(lease, "state")
     judgment = record_judgment(
         comparison=comparison,
         choice=choice,
@@ -112,6 +111,7 @@ def judge_leased(
         shown_at=lease.granted_at,
         comment=comment,
         could_see_policies=annotator.is_superuser or lease.annotator_watches,
+        besides=[saving(lease, "state")],
     )
     return Recorded(judgment=judgment, created=True, late=not active)
 
@@ -154,41 +154,47 @@ def record_judgment(
     shown_at: datetime | None = None,
     restores: Judgment | None = None,
     could_see_policies: bool = False,
+    besides: Sequence[Write] = (),
 ) -> Judgment:
     """Write a judgment of a locked comparison, in the caller's transaction.
 
     With the last judgment that the experiment asks for, the comparison has its outcome and is counted; before
     that it goes on to the next annotator.
+
+    ``besides``: writes of other rows, to be executed with its own.
     """
-    judgment = insert(
-        Judgment(
-            comparison=comparison,
-            judge=judge,
-            via=via,
-            annotator=annotator,
-            token=token,
-            choice=choice,
-            outcome=outcome_of(choice, i_on_left=comparison.i_on_left),
-            reason=reason,
-            comment=comment,
-            shown_at=shown_at,
-            restores=restores,
-            annotator_could_see_policies=could_see_policies,
-        )
+    judgment = Judgment(
+        comparison=comparison,
+        judge=judge,
+        via=via,
+        annotator=annotator,
+        token=token,
+        choice=choice,
+        outcome=outcome_of(choice, i_on_left=comparison.i_on_left),
+        reason=reason,
+        comment=comment,
+        shown_at=shown_at,
+        restores=restores,
+        annotator_could_see_policies=could_see_policies,
     )
     experiment = comparison.experiment
     needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
     outcomes = [judgment.outcome]
     if needed > 1:
-        outcomes = list(counts.standing(comparison.judgments.all()).values_list("outcome", flat=True))
-    if len(outcomes) >= needed or via == Judgment.Via.IDENTICAL:
+        outcomes += counts.standing(comparison.judgments.all()).values_list("outcome", flat=True)
+    has_outcome = len(outcomes) >= needed or via == Judgment.Via.IDENTICAL
+    if has_outcome:
         comparison.outcome = joint_outcome(outcomes, experiment.overlap_rule)
         comparison.state = Comparison.State.JUDGED
         comparison.judged_at = judgment.created_at
-        _count(_ADDED, comparison, annotator=judgment.annotator_id)
     else:
         reopen(comparison)
-    save(comparison, "state", "outcome", "judged_at", "discard_reason")
+    saved = saving(comparison, "state", "outcome", "judged_at", "discard_reason")
+    writes = [*besides, inserting(judgment), saved]
+    if has_outcome:
+        _count(_ADDED, comparison, besides=writes, annotator=judgment.annotator_id)
+    else:
+        write(*writes)
     return judgment
 
 
@@ -261,14 +267,17 @@ _ADDED = Update(
 _TAKEN_OFF = Update(_PAIR, wins_i=F("wins_i") - _OUTCOME, comparisons=F("comparisons") - 1)
 
 
-def _count(change: Update, comparison: Comparison, **values: int | None) -> None:
-    changed = change(
+def _count(
+    change: Update, comparison: Comparison, *, besides: Sequence[Write] = (), **values: int | None
+) -> None:
+    counted = change.of(
         experiment=comparison.experiment_id,
         i=comparison.policy_i_id,
         j=comparison.policy_j_id,
         outcome=comparison.outcome,
         **values,
     )
+    *_, changed = write(*besides, counted)
     if changed != 1:
         raise RuntimeError(f"{comparison} has {changed} pair counts instead of one; run rebuild_counts.")
 

@@ -40,7 +40,7 @@ from engine.selectors.blinding import has_or_had
 from engine.selectors.compiled import Compiled, Given
 from engine.selectors.people import annotators_left, has_seen, seen_by_as_many_as_annotate
 from engine.services import allowances
-from engine.services.compiled_writes import insert, save
+from engine.services.compiled_writes import Write, inserting, saving, write
 
 if TYPE_CHECKING:
     from django_stubs_ext import WithAnnotations
@@ -214,24 +214,28 @@ def new_lease(
         return None
     if instead and (check := instead(comparison)) is not None:
         return check
-    comparison.state = Comparison.State.LEASED
-    save(comparison, "state")
     resumed = _resumed(comparison, annotator) if comparison.had_since else None
     return resumed or _granted(comparison, annotator)
 
 
 def _granted(comparison: Comparison, annotator: User) -> Lease:
+    """A new lease of a locked comparison."""
     now = clock.now()
-    return insert(
-        Lease(
-            comparison=comparison,
-            annotator=annotator,
-            created_at=now,
-            granted_at=now,
-            expires_at=_lease_end(),
-            held_until=now + allowances.hold(),
-        )
+    lease = Lease(
+        comparison=comparison,
+        annotator=annotator,
+        created_at=now,
+        granted_at=now,
+        expires_at=_lease_end(),
+        held_until=now + allowances.hold(),
     )
+    write(_leased(comparison), inserting(lease))
+    return lease
+
+
+def _leased(comparison: Comparison) -> Write:
+    comparison.state = Comparison.State.LEASED
+    return saving(comparison, "state")
 
 
 def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
@@ -248,7 +252,7 @@ def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
         if earlier.held_until <= now:
             earlier.held_until = now + allowances.hold()
         earlier.expires_at = min(_lease_end(), earlier.held_until)
-        earlier.save(update_fields=["state", "granted_at", "expires_at", "held_until"])
+        write(_leased(comparison), saving(earlier, "state", "granted_at", "expires_at", "held_until"))
     return earlier
 
 
@@ -270,8 +274,6 @@ def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
     )
     if comparison.state != Comparison.State.READY or comparison.through_with_it:
         return None
-    comparison.state = Comparison.State.LEASED
-    comparison.save(update_fields=["state"])
     return _granted(comparison, annotator)
 
 

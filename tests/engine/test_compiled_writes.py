@@ -6,12 +6,12 @@ import uuid
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import BigAutoField, F, FloatField, Model
 
 from engine.models import Comparison, Judgment, Lease, PairCount, clock
 from engine.selectors.compiled import Given
-from engine.services.compiled_writes import Update, insert, save
+from engine.services.compiled_writes import Update, insert, inserting, saving, write
 from tests.factories import lease, make_experiment
 
 pytestmark = pytest.mark.django_db
@@ -62,8 +62,8 @@ def test_only_the_fields_that_are_named_are_saved(annotator, django_assert_num_q
     comparison.state, comparison.outcome, comparison.skips = Comparison.State.JUDGED, 0.5, 7
     comparison.judged_at = clock.now()
     with django_assert_num_queries(2):
-        save(held, "state")
-        save(comparison, "state", "outcome", "judged_at", "discard_reason")
+        write(saving(held, "state"))
+        write(saving(comparison, "state", "outcome", "judged_at", "discard_reason"))
     assert stored(held)["state"] == "skipped"
     assert stored(held)["token"] != held.token
     found = stored(comparison)
@@ -71,7 +71,7 @@ def test_only_the_fields_that_are_named_are_saved(annotator, django_assert_num_q
     assert found["judged_at"] == comparison.judged_at
     assert stored(other)["state"] == "ready"
     comparison.state, comparison.outcome, comparison.judged_at = Comparison.State.READY, None, None
-    save(comparison, "state", "outcome", "judged_at", "discard_reason")
+    write(saving(comparison, "state", "outcome", "judged_at", "discard_reason"))
     assert stored(comparison)["outcome"] is None
 
 
@@ -93,12 +93,57 @@ def test_an_update_counts_its_rows_and_takes_expressions(annotator, django_asser
     assert {(row["wins_i"], row["comparisons"]) for row in map(stored, others)} == {(0.0, 0)}
 
 
+def test_several_writes_are_one_statement_on_postgresql(annotator, django_assert_num_queries):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    held = lease(experiment, annotator)
+    [free] = experiment.comparisons.filter(state="ready")[:1]
+    held.state, free.state = Lease.State.SKIPPED, Comparison.State.LEASED
+    count = Update(
+        PairCount.objects.filter(experiment=Given("experiment", BigAutoField())),
+        comparisons=F("comparisons") + 1,
+    )
+    for comment in ("first 100%", "second"):
+        free.discard_reason = comment
+        new = Lease(comparison=held.comparison, annotator=annotator, state=Lease.State.RETURNED)
+        new.expires_at = new.held_until = clock.now()
+        writes = (
+            saving(held, "state"),
+            inserting(new),
+            count.of(experiment=experiment.pk),
+            count.of(experiment=-1),
+            saving(free, "state", "discard_reason"),
+        )
+        with django_assert_num_queries(1 if connection.vendor == "postgresql" else len(writes)):
+            numbers = write(*writes)
+        assert numbers == [1, new.pk, experiment.pair_counts.count(), 0, 1]
+        assert not new._state.adding
+        assert stored(new) == {field.attname: getattr(new, field.attname) for field in Lease._meta.fields}
+        assert stored(free)["discard_reason"] == comment
+    assert (stored(held)["state"], stored(free)["state"]) == ("skipped", "leased")
+    assert set(experiment.pair_counts.values_list("comparisons", flat=True)) == {2}
+
+
+def test_of_several_writes_all_or_none_are_executed(annotator):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    held = lease(experiment, annotator)
+    held.state = Lease.State.SKIPPED
+    twice = Lease(comparison=held.comparison, annotator=annotator, token=held.token)
+    twice.expires_at = twice.held_until = held.held_until
+    with transaction.atomic():
+        with pytest.raises(IntegrityError):
+            write(saving(held, "state"), inserting(twice))
+        assert transaction.get_connection().needs_rollback
+        transaction.set_rollback(True)
+    assert stored(held)["state"] == "active"
+    assert twice.pk is None
+
+
 def test_what_the_database_refuses_ends_the_transaction(annotator):
     experiment = make_experiment(ready=True, annotators=(annotator,))
     held = lease(experiment, annotator)
     held.comparison.state = "nonsense"
     for refused in (
-        lambda: save(held.comparison, "state"),
+        lambda: write(saving(held.comparison, "state")),
         lambda: insert(Lease(comparison=held.comparison, annotator=annotator, token=held.token)),
     ):
         with transaction.atomic():
