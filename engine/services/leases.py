@@ -59,15 +59,14 @@ _TEXTS = ("task", "response_i", "response_j")
 
 _EXPERIMENT, _ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
 _NOW, _TOKEN = Given("now", DateTimeField()), Given("token", UUIDField())
-_HELD = Compiled(
-    lambda: Lease.objects.filter(
-        annotator=_ANNOTATOR,
-        comparison__experiment=_EXPERIMENT,
-        state=Lease.State.ACTIVE,
-        # A lease held for too long waits for the sweep.
-        held_until__gt=_NOW,
-    ).order_by("pk")
+_HELD_BY_THEM = Lease.objects.filter(
+    annotator=_ANNOTATOR,
+    comparison__experiment=_EXPERIMENT,
+    state=Lease.State.ACTIVE,
+    # A lease held for too long waits for the sweep.
+    held_until__gt=_NOW,
 )
+_HELD = Compiled(lambda: _HELD_BY_THEM.order_by("pk"))
 
 
 @transaction.atomic(savepoint=False)
@@ -79,12 +78,21 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
     and nobody holds one for longer than ``allowances.hold()``.
     """
     allowances.locked(experiment_id=experiment_id, annotator=annotator)
+    # Mostly they hold nothing else than is on their screen. Where they do, this search finds no pair.
+    has_room = len(besides) < allowances.MOST_HELD
+    if has_room and (new := _lease_of_another(experiment_id, annotator, besides)) is not None:
+        return new
     held = held_leases(experiment_id=experiment_id, annotator=annotator)
-    for lease in held:
-        if lease.token not in besides and (renewed := renew(lease)) is not None:
+    others = [lease for lease in held if lease.token not in besides]
+    for lease in others:
+        if (renewed := renew(lease)) is not None:
             return renewed
-    if len(held) >= allowances.MOST_HELD:
+    if len(held) >= allowances.MOST_HELD or (has_room and not others):
         return None
+    return _lease_of_another(experiment_id, annotator, besides)
+
+
+def _lease_of_another(experiment_id: int, annotator: User, besides: Collection[uuid.UUID]) -> Lease | None:
     found = new_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
     return found if isinstance(found, Lease) else None  # a check only comes where one is asked for
 
@@ -104,7 +112,7 @@ def _open(besides: int) -> QuerySet[Comparison]:
         state__in=Lease.HANDED_BACK, held_until__lte=_NOW, held_until__gt=Given("turn_began", DateTimeField())
     )
     over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
-    on_screen = Q(token__in=Given("besides", UUIDField()).each(besides))
+    on_screen = _on_screen(besides)
     # An answer that was taken back ended its lease, as it ends a check: what counts is the lease after it.
     answered = Q(Exists(Judgment.objects.filter(token=OuterRef("token"))))
     # An imported judgment stands without a lease.
@@ -142,6 +150,15 @@ _HAD_SINCE = Subquery(
 )
 
 
+def _on_screen(besides: int) -> Q:
+    return Q(token__in=Given("besides", UUIDField()).each(besides))
+
+
+def _open_beside_the_screen(besides: int) -> QuerySet[Comparison]:
+    """The pairs of `_open`, or none where the annotator holds one that is not on their screen."""
+    return _open(besides).filter(~Exists(_HELD_BY_THEM.exclude(_on_screen(besides))))
+
+
 def _due(among: QuerySet[Comparison], *order: Any) -> QuerySet[Any]:
     """The first of these in this order that nobody else has, locked, with its texts."""
     due = among.order_by(*order, "pk").select_for_update(skip_locked=True, no_key=True).values("pk")[:1]
@@ -156,8 +173,8 @@ def _due(among: QuerySet[Comparison], *order: Any) -> QuerySet[Any]:
 
 _OPEN = Compiled(lambda besides: _open(besides).only("pk")[:1])
 # Two reads and not an order: each stops at the first pair that will do, however many are ready.
-_IN_TURN = Compiled(lambda besides: _due(_open(besides).exclude(_JUDGED_LAST)))
-_OUT_OF_TURN = Compiled(lambda besides: _due(_open(besides)))
+_IN_TURN = Compiled(lambda besides: _due(_open_beside_the_screen(besides).exclude(_JUDGED_LAST)))
+_OUT_OF_TURN = Compiled(lambda besides: _due(_open_beside_the_screen(besides)))
 _HANDED_BACK_FIRST = Compiled(
     lambda besides: _due(
         _open(besides).annotate(had_since=_HAD_SINCE, judged_last=_JUDGED_LAST),
@@ -197,7 +214,8 @@ def new_lease(
 
     The caller has checked that the annotator may hold another pair. ``instead``: asked about the comparison
     that is due, with ``had_since``: when the annotator was first shown it, where they handed it back. The
-    check that it returns takes its place.
+    check that it returns takes its place. Without ``instead``, nobody gets a pair who holds one that is not
+    among ``besides``.
     """
     now = clock.now()
     found: list[Any] = []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 
 import pytest
 from django.conf import settings
+from django.db import connection
 
 from engine.models import Comparison, Experiment, Judgment, Lease, Membership, PairCount, Response, clock
 from engine.services import allowances
@@ -45,6 +47,41 @@ def another(experiment: Experiment, user, held: Lease) -> Lease:
     found = lease_next(experiment_id=experiment.pk, annotator=user, besides=[held.token])
     assert found is not None, "nothing is ready"
     return found
+
+
+class TestTheNextPair:
+    def test_beside_those_on_the_screen_it_is_found_without_reading_these(
+        self, experiment, annotator, django_assert_num_queries
+    ):
+        held = lease(experiment, annotator)
+        # The allowance, the pair that is due, and its state and the lease, which PostgreSQL writes at once.
+        with django_assert_num_queries(3 if connection.vendor == "postgresql" else 4):
+            found = another(experiment, annotator, held)
+        assert states(held, found) == ["active", "active"]
+
+    def test_is_the_one_that_they_hold_and_that_their_screen_lacks(self, experiment, annotator):
+        first = lease(experiment, annotator)
+        second = another(experiment, annotator, first)
+        assert another(experiment, annotator, second) == first
+        assert Lease.objects.count() == 2
+
+    def test_tokens_that_they_do_not_hold_take_up_no_room(self, experiment, annotator):
+        unknown = [uuid.uuid4() for _ in range(allowances.MOST_HELD)]
+        found = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=unknown)
+        assert states(found) == ["active"]
+        again = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=unknown)
+        assert again == found
+
+    def test_is_leased_anew_where_it_is_handed_back_at_this_moment(self, experiment, annotator, monkeypatch):
+        held = lease(experiment, annotator)
+
+        def handed_back(lease: Lease) -> None:
+            return_leases(annotator=annotator, tokens=[lease.token])
+
+        monkeypatch.setattr("engine.services.leases.renew", handed_back)
+        found = lease_next(experiment_id=experiment.pk, annotator=annotator)
+        assert found == held
+        assert states(found) == ["active"]
 
 
 def states(*held: Lease) -> list[str]:
