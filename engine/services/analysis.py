@@ -31,14 +31,15 @@ from engine.services import claims
 
 logger = logging.getLogger(__name__)
 
-# How far replays have got is stored this often, and after a turn of this length somebody else's work comes
+# Replays store their progress this often. After a turn of this length the work of another experiment comes
 # first.
 _CHECKPOINT_SECONDS = 2.0
 _TURN_SECONDS = 20.0
-# Of the annotators, those whose judgments are the most.
-MOST_ANNOTATORS = 30
+# Each annotator costs a replay, so only those with the most judgments are left out in turn.
+_MOST_ANNOTATORS = 30
 _FORECAST_RUNS = 40
 _LONGEST_FORECAST = 1_000_000  # comparisons × K²: some seconds
+# A forecast is due again after this share of its comparisons, and this many besides.
 _GROWTH = 0.1
 _FEWEST_NEWS = 20
 
@@ -140,7 +141,7 @@ def _may_be_forecast(experiment: Experiment) -> QuerySet[Experiment]:
 
 
 def _forecast_is_due(experiment: Experiment, examination: Examination | None, n_comparisons: int) -> bool:
-    """True if a running experiment has no forecast, or a tenth more comparisons than at its last one."""
+    """True if a running experiment has no forecast, or many more comparisons than at its last one."""
     if experiment.state != Experiment.State.RUNNING or experiment.evidence_stale:
         return False
     if examination is None or not examination.forecast:
@@ -337,7 +338,7 @@ def _findings(experiment: Experiment, material: _Material, reached: Replays, cla
 def _annotators(judgments: QuerySet[Judgment]) -> list[tuple[int, str, int]]:
     """Id, name and number of judgments of those with the most."""
     rows = judgments.filter(annotator__isnull=False).values_list("annotator_id", "annotator__username")
-    return list(rows.annotate(n=Count("pk")).order_by("-n", "annotator_id")[:MOST_ANNOTATORS])
+    return list(rows.annotate(n=Count("pk")).order_by("-n", "annotator_id")[:_MOST_ANNOTATORS])
 
 
 def _progress(reached: Replays, run: int, claim: Claim) -> dict[str, Any]:
