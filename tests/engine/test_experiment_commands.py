@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from engine.domain.errors import SpecError
 from engine.importing import write_experiment
@@ -18,16 +16,11 @@ from engine.models import Experiment, Response
 from engine.selectors.specs import experiment_spec
 from engine.services.drafts import create_experiment
 from labeling.demo import human_spec, rule_spec
+from tests.commands import run
 from tests.engine.test_drawing import ANSWERS, imported_spec
 from tests.factories import make_spec, make_user
 
 pytestmark = pytest.mark.django_db
-
-
-def run(*arguments: str, **options: Any) -> str:
-    out = StringIO()
-    call_command(*arguments, stdout=out, **options)
-    return out.getvalue()
 
 
 @pytest.fixture

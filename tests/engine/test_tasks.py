@@ -196,12 +196,14 @@ class TestRouting:
         assert list(tmp_path.iterdir()) == []
 
 
-class TestEachTask:
-    @pytest.fixture(autouse=True)
-    def committed(self, monkeypatch) -> None:
-        """Tests run in a transaction that never commits: send at once instead."""
-        monkeypatch.setattr(tasks.transaction, "on_commit", lambda send: send())
+@pytest.fixture
+def committed(monkeypatch) -> None:
+    """Tests run in a transaction that never commits: send at once instead."""
+    monkeypatch.setattr(tasks.transaction, "on_commit", lambda send: send())
 
+
+@pytest.mark.usefixtures("committed")
+class TestEachTask:
     def test_advance_wakes_generation_only_when_it_planned_something(self, sent):
         experiment = make_experiment(planned=False)
         tasks.advance(experiment.pk)
@@ -358,11 +360,8 @@ class TestEachTask:
         assert sent == [("advance", (experiment.pk,))]
 
 
+@pytest.mark.usefixtures("committed")
 class TestWorkersThatServeDifferently:
-    @pytest.fixture(autouse=True)
-    def committed(self, monkeypatch) -> None:
-        monkeypatch.setattr(tasks.transaction, "on_commit", lambda send: send())
-
     @pytest.fixture
     def addressed(self, monkeypatch) -> list[str]:
         """Receivers of the messages to write: "" for any worker."""
@@ -431,11 +430,8 @@ class TestWorkersThatServeDifferently:
         assert WorkerPulse.objects.get().details["trouble"] == ""
 
 
+@pytest.mark.usefixtures("committed")
 class TestSweep:
-    @pytest.fixture(autouse=True)
-    def committed(self, monkeypatch) -> None:
-        monkeypatch.setattr(tasks.transaction, "on_commit", lambda send: send())
-
     def test_it_wakes_everything_that_runs_and_nothing_else(self, sent):
         running, paused, stopped = (make_experiment() for _ in range(3))
         make_experiment(running=False)

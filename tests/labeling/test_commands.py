@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import stat
 from pathlib import Path
@@ -16,15 +15,10 @@ from engine.models import Experiment, Membership, PairCount, User
 from engine.services.experiments import stop
 from labeling.demo import HUMAN_EXPERIMENT, RULE_EXPERIMENT
 from labeling.management.commands import seed_demo
+from tests.commands import run
 from tests.factories import click, click_on, make_experiment
 
 pytestmark = pytest.mark.django_db
-
-
-def run(command: str, *args: object) -> str:
-    out = io.StringIO()
-    call_command(command, *args, stdout=out)
-    return out.getvalue()
 
 
 class TestDemoStatus:

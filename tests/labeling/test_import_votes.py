@@ -13,7 +13,7 @@ from typing import Any
 import openpyxl
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import Client
 from django.urls import reverse
 
@@ -25,6 +25,7 @@ from engine.selectors.findings import ladder
 from engine.services.planning import advance
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.status import status_of
+from tests.commands import run
 from tests.factories import add_member, make_experiment, make_user
 from tests.labeling.test_reimport import export, from_a_pool
 
@@ -42,12 +43,6 @@ def file_of(folder: Path, votes: list[Vote] = VOTES) -> Path:
     file = folder / "votes.jsonl"
     file.write_bytes(jsonl(votes))
     return file
-
-
-def run(*arguments: Any) -> str:
-    out = io.StringIO()
-    call_command(*map(str, arguments), stdout=out, stderr=out)
-    return out.getvalue()
 
 
 def imported(folder: Path, votes: list[Vote] = VOTES) -> Experiment:

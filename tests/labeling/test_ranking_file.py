@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.urls import reverse
 
 from benchmarks.arena import arena
@@ -16,17 +14,12 @@ from engine.models import Task
 from engine.selectors import counts
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
+from tests.commands import run
 from tests.factories import add_member, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
 VOTES = [vote for vote in arena(120, policies=4, tasks=3, ties=0.3) if vote.winner != Winner.TIE] * 3
-
-
-def run(*arguments: Any) -> str:
-    out = io.StringIO()
-    call_command(*map(str, arguments), stdout=out, stderr=out)
-    return out.getvalue()
 
 
 COLUMNS = ["policy", "strength", "low", "high", "comparisons", "standing"]
