@@ -14,7 +14,7 @@ _FILE = Path(settings.BASE_DIR) / "llmpo_site" / "settings.py"
 
 
 def settings_with(**variables: str) -> dict[str, Any]:
-    """What ``llmpo_site/settings.py`` sets where these are all variables, besides those that it needs.
+    """All that ``llmpo_site/settings.py`` sets where these are the variables, besides those that it needs.
 
     It runs in this process, but in a module of its own. A start ends with the exception that this raises.
     """
