@@ -17,6 +17,7 @@ from django.db import connection, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
+from django.utils import translation
 
 from engine.models import User, append_only
 from tests.factories import make_user
@@ -164,6 +165,12 @@ def flushing_between_tests() -> Iterator[None]:
 def fresh_counts() -> None:
     """Wrong passwords and requests of tokens are counted in the cache, which outlives a test."""
     cache.clear()
+
+
+@pytest.fixture(autouse=True)
+def usual_language() -> None:
+    """A page that an earlier test asked for in German leaves its language to the thread."""
+    translation.deactivate()
 
 
 @pytest.fixture(autouse=True)
