@@ -364,7 +364,7 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     comparison.save(update_fields=["skips", "state", "discard_reason"])
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def discard_unwanted(*, experiment_id: int) -> int:
     """Discard what some annotators skipped, judged under another number or took back, and no other one is
     left to see; returns how many comparisons.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, prefetch_related_objects
 
 from engine.core import Design
 from engine.core.types import BoolArray, FloatArray
@@ -102,6 +102,8 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     if experiment.state == Experiment.State.PAUSED:
         replaying.settle(experiment=experiment)
         return None
+    # They are the same for as long as it runs, and most of what follows asks for them.
+    prefetch_related_objects([experiment], "policies")
     if experiment.responses == Experiment.Responses.REUSE:
         settle_shared(experiment_id=experiment.pk)
     discard_unwanted(experiment_id=experiment.pk)

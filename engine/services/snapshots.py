@@ -16,7 +16,7 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
     design = observed.design
     progress = design.progress
     decision = design.decision
-    policy_ids = list(experiment.policies.values_list("pk", flat=True))
+    policy_ids = [policy.pk for policy in experiment.policies.all()]
     return Snapshot.objects.create(
         experiment=experiment,
         comparisons=decision.n_comparisons,

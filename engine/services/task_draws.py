@@ -163,7 +163,7 @@ class _Pool:
     """
 
     def __init__(self, experiment: Experiment, responses: QuerySet[Response]) -> None:
-        self._index = dict(experiment.policies.values_list("pk", "index"))
+        self._index = {policy.pk: policy.index for policy in experiment.policies.all()}
         self._responses = responses.order_by("pk")
         self._written: dict[int, _ByTask] = {}
 
