@@ -18,8 +18,8 @@ from engine.services.constant_cost import same_cost
 from engine.services.leases import ReadyComparison
 
 # Statements that each of these takes at most, a comparison or a check: both are filled up to it.
-_SHOWING = 9
-_SHOWING_AFTER_ONE_WAS_HANDED_BACK = 22
+_SHOWING = 8
+_SHOWING_AFTER_ONE_WAS_HANDED_BACK = 21
 _ANSWERING = 11
 _ANSWERING_LATE_OR_AS_ONE_OF_SEVERAL = 13
 _SKIPPING = 13
@@ -64,23 +64,25 @@ def show_next(
     if not checks.are_used(experiment):
         lease = leases.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
         return None if lease is None else _of_comparison(lease)
-    with same_cost(_SHOWING) as cost, transaction.atomic(savepoint=False):
+    with transaction.atomic(savepoint=False):
+        # The first look makes the row, which takes as long before a comparison as before a check.
         allowances.locked(experiment_id=experiment.pk, annotator=annotator)
-        unanswered = checks.unanswered_checks(experiment=experiment, annotator=annotator)
-        held = _held(experiment, annotator, unanswered)
-        for pair in held:
-            if pair.token not in besides and (found := _renewed(pair)) is not None:
-                return _shown(found)
-        if experiment.state != Experiment.State.RUNNING or len(held) >= allowances.MOST_HELD:
-            return None
-        if any(isinstance(pair, Check) and pair.kind == Check.Kind.PRACTICE for pair in held):
-            # One learns from the answer to it, so that comes before the next pair.
-            return None
-        seen = checks.seen_by(experiment=experiment, annotator=annotator)
-        if seen.handed_back:
-            cost.statements = _SHOWING_AFTER_ONE_WAS_HANDED_BACK
-        due = _due(experiment, annotator, seen=seen, unanswered=unanswered, besides=besides)
-        return None if due is None else _shown(due)
+        with same_cost(_SHOWING) as cost:
+            unanswered = checks.unanswered_checks(experiment=experiment, annotator=annotator)
+            held = _held(experiment, annotator, unanswered)
+            for pair in held:
+                if pair.token not in besides and (found := _renewed(pair)) is not None:
+                    return _shown(found)
+            if experiment.state != Experiment.State.RUNNING or len(held) >= allowances.MOST_HELD:
+                return None
+            if any(isinstance(pair, Check) and pair.kind == Check.Kind.PRACTICE for pair in held):
+                # One learns from the answer to it, so that comes before the next pair.
+                return None
+            seen = checks.seen_by(experiment=experiment, annotator=annotator)
+            if seen.handed_back:
+                cost.statements = _SHOWING_AFTER_ONE_WAS_HANDED_BACK
+            due = _due(experiment, annotator, seen=seen, unanswered=unanswered, besides=besides)
+            return None if due is None else _shown(due)
 
 
 def may_have_next(*, experiment: Experiment, annotator: User) -> bool:

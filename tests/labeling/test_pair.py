@@ -347,7 +347,9 @@ def test_a_click_takes_a_bounded_number_of_statements(annotator, client_for, set
     assert "token" in stage(shown)
     # Two of the statements begin and end the transaction. At the third click no pair that is left is in turn,
     # which takes one more to find out.
-    assert taken == [15, 15, 16], [each["sql"] for each in captured]
+    # PostgreSQL writes an answer in one statement and not four, and a lease in one and not two.
+    expected = [10, 10, 11] if connection.vendor == "postgresql" else [14, 14, 15]
+    assert taken == expected, [each["sql"] for each in captured]
 
 
 def test_practice_is_counted_and_its_lesson_comes_before_the_next_pair(annotator, client_for):
