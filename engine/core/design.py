@@ -164,8 +164,9 @@ class Design:
             earlier, and whose evidence has fallen back since, counts as open again.
         progress
             `Design.progress` as it was stored: peaks, streams, and what claims have named. In place of
-            `peak_evidence`. Without it the streams begin anew, and a claim that held earlier, and does not by
-            the present counts, counts as open again.
+            `peak_evidence`. Without it the streams and the reserve begin anew, and a claim that held earlier,
+            and does not by the present counts, counts as open again. Do not leave it out because of what the
+            outcomes say: no guarantee covers that choice.
         settings
             As for the constructor.
 
