@@ -534,7 +534,8 @@ def _example(row: Row, prefix: str, *, choices: bool) -> Row | Fault:
             fields["input"] += "".join(f"\nchoice: {choice}" for choice in scores)
     if prefix and isinstance(fields.get("input"), str):
         fields["input"] = prefix + fields["input"]
-    return replace(row, fields=fields)
+    # With scores it has other fields than its file, and no heading.
+    return replace(row, fields=fields) if scores is None else Row(row.place, fields)
 
 
 def text_of(row: Row, names: Collection[str], *, required: bool = True, several: bool = False) -> str:
