@@ -31,7 +31,7 @@ from engine.importing.pacing import paced
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, Upload, User, clock
 from engine.selectors import designs
 from engine.services.audit import record
-from engine.services.bulk_rows import Prepared, insert, prepared, staged
+from engine.services.bulk_rows import Prepared, analyze, insert, prepared, staged
 from engine.services.descriptions import check_description
 from engine.services.drafts import store_experiment
 from engine.services.experiments import refuse_archived
@@ -507,6 +507,7 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
         action=AuditEntry.Action.IMPORT_VOTES,
         details={"votes": n_votes, "budget": experiment.budget},
     )
+    analyze(*ready.tables)
     return experiment
 
 

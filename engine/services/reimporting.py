@@ -26,7 +26,7 @@ from engine.models import (
 from engine.selectors import counts
 from engine.selectors.counts import Completion
 from engine.selectors.designs import Observed, told_design
-from engine.services.bulk_rows import Prepared, insert, prepared, staged
+from engine.services.bulk_rows import Prepared, analyze, insert, prepared, staged
 from engine.services.descriptions import check_description
 from engine.services.drafts import store_experiment
 from engine.services.experiments import conclude_as
@@ -102,7 +102,9 @@ def import_experiment(
     tables = (description.pairs, ready.responses, ready.comparisons, ready.judgments, ready.voids)
     with staged(*tables), transaction.atomic():
         experiment = store_experiment(description=description, by=by)
-        return _store(experiment, ready, completions, observed, planned_count, people or {}, secrets)
+        _store(experiment, ready, completions, observed, planned_count, people or {}, secrets)
+        analyze(*tables)
+        return experiment
 
 
 @dataclass(frozen=True)
@@ -284,7 +286,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     planned_count: int,
     people: Mapping[str, User],
     secrets: Sequence[Period],
-) -> Experiment:
+) -> None:
     policies = list(experiment.policies.order_by("index").values_list("pk", flat=True))
     tasks = list(experiment.tasks.order_by("position").values_list("pk", flat=True))
     made = made_people(experiment, [name for name in ready.names if name not in people])
@@ -317,7 +319,6 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     write_snapshot(experiment=experiment, observed=observed)
     if observed.design.decision.stopped:
         conclude_as(experiment=experiment, observed=observed)
-    return experiment
 
 
 def _plan(row: Row) -> dict[str, Any]:

@@ -579,6 +579,14 @@ def test_a_name_that_is_taken_is_refused_and_nothing_is_stored():
 # ---------------------------------------------------------------- cost
 
 
+@pytest.mark.skipif("connection.vendor != 'postgresql'")
+def test_postgresql_plans_for_the_votes_from_the_end_of_their_import_on():
+    made(arena(500))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT reltuples FROM pg_class WHERE relname = %s", [Judgment._meta.db_table])
+        assert cursor.fetchone()[0] >= 500
+
+
 def test_an_arenas_import_costs_little_more_than_to_tell_its_votes():
     """In processor seconds: the floor is what the core alone needs for the votes, told one by one."""
     votes = arena(9_000)
