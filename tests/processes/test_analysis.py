@@ -37,6 +37,6 @@ def test_planning_goes_on_while_a_forecast_runs_and_a_killed_worker_is_replaced(
     workers.kill("analysis")
     workers.start("analysis")
     wait_until(
-        lambda: Examination.objects.get(experiment=forecast).forecast, 120, "another worker to finish it"
+        lambda: Examination.objects.get(experiment=forecast).forecast, 300, "another worker to finish it"
     )
     assert Examination.objects.get(experiment=forecast).claim is None
