@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from engine.core.wording import number
 from engine.importing import headings
@@ -210,28 +210,31 @@ def in_one_form(name: str) -> str:
 
 def one_person(names: Iterable[str]) -> Iterator[str]:
     """A warning where people's names differ only in the forms of their letters: they become one person."""
-    alike: dict[str, list[str]] = {}
-    for name in dict.fromkeys(names):
-        alike.setdefault(in_one_form(name), []).append(name)
-    if same := [group for group in alike.values() if len(group) > 1]:
-        shown = " and ".join(repr(name[:40]) for name in same[0][:2])
+    n_same, shown = _alike(names, in_one_form)
+    if n_same:
         yield (
-            f"{number(len(same), 'annotator')} came with names of the same letters in several forms of "
+            f"{number(n_same, 'annotator')} came with names of the same letters in several forms of "
             f"Unicode, such as {shown}. They count as one person."
         )
 
 
 def nearly_equal(names: Iterable[str], one: str, many: str) -> Iterator[str]:
     """A warning where names differ only in case, space, or characters that nobody sees."""
-    alike: dict[str, list[str]] = {}
-    for name in dict.fromkeys(names):
-        alike.setdefault(_as_seen(name), []).append(name)
-    if near := [group for group in alike.values() if len(group) > 1]:
-        shown = " and ".join(repr(name[:40]) for name in near[0][:2])
+    n_near, shown = _alike(names, _as_seen)
+    if n_near:
         yield (
-            f"{number(len(near), one, many)} came with nearly equal names, such as {shown}. They count as "
+            f"{number(n_near, one, many)} came with nearly equal names, such as {shown}. They count as "
             "different ones."
         )
+
+
+def _alike(names: Iterable[str], form: Callable[[str], str]) -> tuple[int, str]:
+    """The number of groups of different names that have one form, and two names of the first, to be shown."""
+    groups: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        groups.setdefault(form(name), []).append(name)
+    alike = [group for group in groups.values() if len(group) > 1]
+    return len(alike), " and ".join(repr(name[:40]) for group in alike[:1] for name in group[:2])
 
 
 def _as_seen(name: str) -> str:
