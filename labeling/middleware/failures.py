@@ -65,8 +65,7 @@ class Failures:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         # By the declared length, before any of it is kept: no server here reads more than that.
-        declared = request.META.get("CONTENT_LENGTH") or "0"
-        if message := limits.UPLOAD_BYTES.refusal(int(declared) if declared.isdigit() else 0):
+        if message := limits.UPLOAD_BYTES.refusal(_declared_bytes(request)):
             return _too_large(request, message)
         _CONNECTIONS.renew()
         response = self._get_response(request)
@@ -175,6 +174,12 @@ class _Connections:
 _CONNECTIONS = _Connections()
 
 
+def _declared_bytes(request: HttpRequest) -> int:
+    """The length that a request declares; 0 where it declares none, and then servers give no body."""
+    declared = request.META.get("CONTENT_LENGTH") or "0"
+    return int(declared) if declared.isdigit() else 0
+
+
 def _too_large(request: HttpRequest, message: str) -> HttpResponse:
     _pass_over_body(request)
     return _answer(request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, "413.html")
@@ -185,8 +190,7 @@ def _pass_over_body(request: HttpRequest) -> None:
 
     A connection that is closed before that is cut, and a client that is still sending never sees the answer.
     """
-    declared = request.META.get("CONTENT_LENGTH") or "0"
-    if declared.isdigit() and int(declared) <= _MOST_PASSED_OVER:
+    if _declared_bytes(request) <= _MOST_PASSED_OVER:
         with suppress(UnreadablePostError):
             while request.read(1 << 16):
                 pass
