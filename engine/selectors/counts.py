@@ -155,7 +155,7 @@ def completed(experiment: Experiment, *, after: int = 0, without: User | None = 
         # An earlier judgment of a comparison is part of the outcome that a later one completes.
         judgments = (
             newer
-            if _needed(experiment) == 1
+            if needed(experiment) == 1
             else judgments.filter(comparison__in=newer.values("comparison_id"))
         )
     rows = judgments.order_by("pk").values_list(
@@ -170,16 +170,17 @@ def completions(experiment: Experiment, standing: Iterable[StandingJudgment]) ->
 
     Identical texts are settled at once, however many people are to judge each other pair.
     """
-    needed = _needed(experiment)
+    n_needed = needed(experiment)
     heard: defaultdict[int, list[float]] = defaultdict(list)
     for judgment, comparison, i, j, outcome, via in standing:
         heard[comparison].append(outcome)
-        if len(heard[comparison]) == needed or via == Judgment.Via.IDENTICAL:
+        if len(heard[comparison]) == n_needed or via == Judgment.Via.IDENTICAL:
             joint = joint_outcome(heard.pop(comparison), experiment.overlap_rule)
             yield Completion(judgment, comparison, i, j, joint)
 
 
-def _needed(experiment: Experiment) -> int:
+def needed(experiment: Experiment) -> int:
+    """The number of judgments that give a comparison its outcome; identical texts need but one."""
     return experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
 
 

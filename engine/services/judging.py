@@ -178,7 +178,7 @@ def record_judgment(
         annotator_could_see_policies=could_see_policies,
     )
     experiment = comparison.experiment
-    needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
+    needed = counts.needed(experiment)
     outcomes = [judgment.outcome]
     if needed > 1:
         outcomes += counts.standing(comparison.judgments.all()).values_list("outcome", flat=True)
