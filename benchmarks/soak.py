@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--judgments", type=int, default=200_000, help="end after so many")
     parser.add_argument("--seconds", type=float, default=24 * 3600, help="end after so long")
-    parser.add_argument("--annotators", type=int, default=20)
+    parser.add_argument("--annotators", type=int, default=100)
     parser.add_argument("--fault-every", type=float, default=20, help="seconds between two kills")
     parser.add_argument("--pgbouncer", action="store_true", help="put PgBouncer before PostgreSQL")
     options = parser.parse_args(arguments)
@@ -231,6 +231,8 @@ def soak(url: str, options: argparse.Namespace) -> dict[str, Any]:
     experiment = experiment_on_ready_responses(users)
     confirmed: set[str] = set()
     over = threading.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda *_: over.set())
     load = Load()
     with web_server(url, processes=3) as (port, web):
         processes = Processes(url, web)
