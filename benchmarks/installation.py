@@ -161,9 +161,16 @@ def _running(
     commands: Sequence[Sequence[str]], database_url: str, environment: dict[str, str]
 ) -> Iterator[list[int]]:
     all_of_it = {**os.environ, "DATABASE_URL": database_url, **environment}
-    # Celery greets on standard output, whatever its level of logging.
+    # Celery greets on standard output, whatever its level of logging. A group of its own, as Ctrl-C is meant
+    # for the benchmark alone, which may have more to ask of them.
     running = [
-        subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=all_of_it, stdout=subprocess.DEVNULL)
+        subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=ROOT,
+            env=all_of_it,
+            stdout=subprocess.DEVNULL,
+            process_group=0,
+        )
         for command in commands
     ]
     try:

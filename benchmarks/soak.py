@@ -128,6 +128,7 @@ class Processes:
             env={**os.environ, "DATABASE_URL": self.database_url, "SWEEP_SECONDS": "2"},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            process_group=0,
         )
 
     def kill_one(self, rng: random.Random) -> None:
