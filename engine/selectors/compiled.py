@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from django.core.exceptions import EmptyResultSet
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Expression, Field, IntegerField, Model, QuerySet
+from django.db.models import BigAutoField, Expression, Field, IntegerField, Model, QuerySet
 from django.db.models.query import get_related_populators
 
 _M = TypeVar("_M", bound=Model)
@@ -57,6 +57,9 @@ class Given(Expression):
             if (least is not None and value < least) or (most is not None and value > most):
                 raise EmptyResultSet
         return self.output_field.get_db_prep_value(value, connection=connection)
+
+
+EXPERIMENT, ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
 
 
 class Compiled(Generic[_M]):

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import BigAutoField, CharField, Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import CharField, Count, Exists, OuterRef, Q, QuerySet
 
 from engine.domain.texts import pair_of_texts
 from engine.models import Comparison, Experiment, Judgment, Lease, Response, User
-from engine.selectors.compiled import Compiled, Given
+from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
 from engine.selectors.people import SEEN, annotators, has_seen
 
 Halves = tuple[Response, Response]
 
-_EXPERIMENT, _ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
 _SEEN_AND_READY = Compiled(
     lambda: Comparison.objects.filter(
-        has_seen(_ANNOTATOR, OuterRef("texts")), experiment=_EXPERIMENT, state=Comparison.State.READY
+        has_seen(ANNOTATOR, OuterRef("texts")), experiment=EXPERIMENT, state=Comparison.State.READY
     ).only("pk")[:1]
 )
 
@@ -146,14 +145,14 @@ def _of_these_texts(annotator: Given | None) -> Compiled[Comparison]:
     return Compiled(
         lambda names: (
             # The index of texts has those that are named alone.
-            _out_of_reach(_EXPERIMENT, annotator)
+            _out_of_reach(EXPERIMENT, annotator)
             .filter(texts__in=named.each(names), texts__gt="")
             .only("texts")
         )
     )
 
 
-_OUT_OF_REACH = _of_these_texts(_ANNOTATOR)
+_OUT_OF_REACH = _of_these_texts(ANNOTATOR)
 _OUT_OF_ANYBODYS_REACH = _of_these_texts(None)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import BigAutoField, DateTimeField, Q
+from django.db.models import DateTimeField, Q
 from django.utils.translation import ngettext
 
 from engine.domain.errors import WrongStateError
 from engine.models import Allowance, User, clock
 from engine.selectors import people
 from engine.selectors.buffer import PRESENCE
-from engine.selectors.compiled import Compiled, Given
+from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
 from engine.services.compiled_writes import Update
 
 # The pair on show, one that came back by an undo, and four that are fetched ahead or whose answers are on
@@ -38,9 +38,7 @@ def hold() -> timedelta:
     return timedelta(seconds=_LEASES_IN_A_HOLD * settings.LEASE_SECONDS)
 
 
-_OF_ONE = Allowance.objects.filter(
-    experiment=Given("experiment", BigAutoField()), annotator=Given("annotator", BigAutoField())
-)
+_OF_ONE = Allowance.objects.filter(experiment=EXPERIMENT, annotator=ANNOTATOR)
 _LOCKED = Compiled(lambda: _OF_ONE.select_for_update(no_key=True))
 _WAITS = Update(
     _OF_ONE.filter(Q(waited_at=None) | Q(waited_at__lt=Given("lately", DateTimeField()))),

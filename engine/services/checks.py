@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import BigAutoField, Count, Exists, F, Q, QuerySet, Subquery, Value
+from django.db.models import Count, Exists, F, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, Least
 from django.utils.translation import gettext as _
 
@@ -24,10 +24,8 @@ from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Comparison, Experiment, GoldItem, Judgment, Lease, User, clock
 from engine.selectors import counts, people
-from engine.selectors.compiled import Compiled, Given
+from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled
 from engine.services import allowances
-
-_EXPERIMENT, _ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ def are_used(experiment: Experiment) -> bool:
 
 
 _UNANSWERED = Compiled(
-    lambda: Check.objects.filter(experiment=_EXPERIMENT, annotator=_ANNOTATOR, choice="").order_by(
+    lambda: Check.objects.filter(experiment=EXPERIMENT, annotator=ANNOTATOR, choice="").order_by(
         "created_at", "pk"
     )
 )
@@ -211,17 +209,17 @@ class Seen:
 
 def _with_counts() -> QuerySet[User]:
     """The annotator, with the numbers of :class:`Seen`."""
-    leases = Lease.objects.filter(annotator=_ANNOTATOR, comparison__experiment=_EXPERIMENT)
+    leases = Lease.objects.filter(annotator=ANNOTATOR, comparison__experiment=EXPERIMENT)
     left = Q(choice="", reserved=False) | Q(choice=Check.LOST) | Q(voided_at__isnull=False)
-    checks_left = Check.objects.filter(left, annotator=_ANNOTATOR, experiment=_EXPERIMENT)
+    checks_left = Check.objects.filter(left, annotator=ANNOTATOR, experiment=EXPERIMENT)
     return (
-        User.objects.filter(pk=_ANNOTATOR)
+        User.objects.filter(pk=ANNOTATOR)
         .only("pk")
         .annotate(
             practice=Count(
-                "checks", filter=Q(checks__experiment=_EXPERIMENT, checks__kind=Check.Kind.PRACTICE)
+                "checks", filter=Q(checks__experiment=EXPERIMENT, checks__kind=Check.Kind.PRACTICE)
             ),
-            seen=Count("checks", filter=Q(checks__experiment=_EXPERIMENT)),
+            seen=Count("checks", filter=Q(checks__experiment=EXPERIMENT)),
             leased=Coalesce(
                 Subquery(leases.order_by().values("annotator").annotate(n=Count("pk")).values("n")), 0
             ),

@@ -38,7 +38,7 @@ from engine.models import (
 )
 from engine.selectors import counts
 from engine.selectors.blinding import has_or_had
-from engine.selectors.compiled import Given
+from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Given
 from engine.services.compiled_writes import Update, Write, inserting, saving, write
 from engine.services.leases import locked_lease, reopen
 from engine.services.locks import locked_experiment
@@ -46,7 +46,6 @@ from engine.services.replaying import mark_stale
 
 # Added to the record of a comparison whose two texts are one.
 IDENTICAL_PLAN = {"identical": True}
-_EXPERIMENT, _ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
 
 
 @dataclass(frozen=True)
@@ -258,11 +257,11 @@ def _name_texts(comparisons: QuerySet[Comparison]) -> None:
 
 
 _PAIR = PairCount.objects.filter(
-    experiment=_EXPERIMENT, policy_i=Given("i", BigAutoField()), policy_j=Given("j", BigAutoField())
+    experiment=EXPERIMENT, policy_i=Given("i", BigAutoField()), policy_j=Given("j", BigAutoField())
 )
 _OUTCOME = Given("outcome", FloatField())
 _ADDED = Update(
-    _PAIR, wins_i=F("wins_i") + _OUTCOME, comparisons=F("comparisons") + 1, last_annotator=_ANNOTATOR
+    _PAIR, wins_i=F("wins_i") + _OUTCOME, comparisons=F("comparisons") + 1, last_annotator=ANNOTATOR
 )
 _TAKEN_OFF = Update(_PAIR, wins_i=F("wins_i") - _OUTCOME, comparisons=F("comparisons") - 1)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from django.conf import settings
 from django.db import transaction
 from django.db.models import (
-    BigAutoField,
     DateTimeField,
     Exists,
     F,
@@ -37,7 +36,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors.blinding import has_or_had
-from engine.selectors.compiled import Compiled, Given
+from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
 from engine.selectors.people import annotators_left, has_seen, seen_by_as_many_as_annotate
 from engine.services import allowances
 from engine.services.compiled_writes import Write, inserting, saving, write
@@ -57,11 +56,10 @@ ReadyComparison: TypeAlias = "WithAnnotations[Comparison, HadSince]"
 # What the page shows of a comparison.
 _TEXTS = ("task", "response_i", "response_j")
 
-_EXPERIMENT, _ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
 _NOW, _TOKEN = Given("now", DateTimeField()), Given("token", UUIDField())
 _HELD_BY_THEM = Lease.objects.filter(
-    annotator=_ANNOTATOR,
-    comparison__experiment=_EXPERIMENT,
+    annotator=ANNOTATOR,
+    comparison__experiment=EXPERIMENT,
     state=Lease.State.ACTIVE,
     # A lease held for too long waits for the sweep.
     held_until__gt=_NOW,
@@ -106,7 +104,7 @@ def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
 
 def _open(besides: int) -> QuerySet[Comparison]:
     """The ready pairs that an annotator may be shown now, other than so many on their screen."""
-    mine = Lease.objects.filter(annotator=_ANNOTATOR, comparison=OuterRef("pk"))
+    mine = Lease.objects.filter(annotator=ANNOTATOR, comparison=OuterRef("pk"))
     # Others have their turn, for as long as this annotator had theirs.
     turn_over = Q(
         state__in=Lease.HANDED_BACK, held_until__lte=_NOW, held_until__gt=Given("turn_began", DateTimeField())
@@ -116,19 +114,19 @@ def _open(besides: int) -> QuerySet[Comparison]:
     # An answer that was taken back ended its lease, as it ends a check: what counts is the lease after it.
     answered = Q(Exists(Judgment.objects.filter(token=OuterRef("token"))))
     # An imported judgment stands without a lease.
-    judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=_ANNOTATOR, standing=True)
+    judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=ANNOTATOR, standing=True)
     asks_people = Experiment.objects.filter(
-        pk=_EXPERIMENT, state=Experiment.State.RUNNING, judge=Experiment.Judge.HUMAN
+        pk=EXPERIMENT, state=Experiment.State.RUNNING, judge=Experiment.Judge.HUMAN
     )
     # One condition: of several, PostgreSQL would weigh every order in which to join their tables.
     not_for_them = (
         Q(Exists(mine.filter(over | (turn_over | on_screen) & ~answered)))
         | Q(Exists(judged))
         # Ready-made texts come again: nobody judges the same two of them twice.
-        | has_seen(_ANNOTATOR, OuterRef("texts"))
+        | has_seen(ANNOTATOR, OuterRef("texts"))
     )
     return Comparison.objects.filter(
-        ~not_for_them, Exists(asks_people), experiment=_EXPERIMENT, state=Comparison.State.READY
+        ~not_for_them, Exists(asks_people), experiment=EXPERIMENT, state=Comparison.State.READY
     )
 
 
@@ -136,15 +134,15 @@ def _open(besides: int) -> QuerySet[Comparison]:
 # ready is shown all the same where there is no other.
 _JUDGED_LAST = Exists(
     PairCount.objects.filter(
-        experiment=_EXPERIMENT,
+        experiment=EXPERIMENT,
         policy_i=OuterRef("policy_i"),
         policy_j=OuterRef("policy_j"),
-        last_annotator=_ANNOTATOR,
+        last_annotator=ANNOTATOR,
     )
 )
 # `_open` leaves out what they judged or skipped, so they handed back what is theirs.
 _HAD_SINCE = Subquery(
-    Lease.objects.filter(annotator=_ANNOTATOR, comparison=OuterRef("pk"))
+    Lease.objects.filter(annotator=ANNOTATOR, comparison=OuterRef("pk"))
     .order_by("-pk")
     .values("created_at")[:1]
 )
@@ -456,10 +454,10 @@ class Watching(TypedDict):
 def _shown_under_token() -> QuerySet[Any]:
     """The lease of a token that an annotator was given, with its comparison, both locked."""
     return (
-        Lease.objects.filter(token=_TOKEN, annotator=_ANNOTATOR, comparison__experiment=_EXPERIMENT)
+        Lease.objects.filter(token=_TOKEN, annotator=ANNOTATOR, comparison__experiment=EXPERIMENT)
         .select_related("comparison__experiment")
         .annotate(
-            annotator_watches=has_or_had(OuterRef("comparison__experiment"), _ANNOTATOR, Membership.WATCHING)
+            annotator_watches=has_or_had(OuterRef("comparison__experiment"), ANNOTATOR, Membership.WATCHING)
         )
         # The comparison first, as the sweep does. The lease too: only a row that is locked is read
         # as it is after the wait, and while the comparison was waited for, the lease may have ended.
