@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from engine.models import Check, Experiment, Judgment, Membership, Token, User
-from engine.selectors import blinding, people
+from engine.selectors import answers, blinding, people
 from engine.services.people import begin_to_judge
 from labeling.requests import AuthenticatedRequest
 
@@ -232,7 +232,7 @@ def roles_to_give(request: AuthenticatedRequest, experiment: Experiment) -> list
 
 def own_answer(request: AuthenticatedRequest, experiment: Experiment, token: uuid.UUID) -> Judgment | Check:
     """The answer that this user gave under a token, to a comparison or to a check."""
-    answer = people.own_answer(experiment, request.user, token)
+    answer = answers.own_answer(experiment, request.user, token)
     if answer is None:
         raise Http404
     return answer

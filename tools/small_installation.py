@@ -188,7 +188,7 @@ def _answer(experiment: Experiment, user: User, n: int) -> None:
 def _change_their_minds(experiment: Experiment, ann: User, bob: User, admin: User) -> None:
     """An answer taken back, one voided, a pair flagged, one skipped, and one that stays on a screen."""
     from engine.models import Judgment  # noqa: PLC0415
-    from engine.selectors.people import newest_answer  # noqa: PLC0415
+    from engine.selectors.answers import newest_answer  # noqa: PLC0415
     from engine.services import review, serving  # noqa: PLC0415
 
     newest = newest_answer(experiment, ann)

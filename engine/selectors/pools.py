@@ -13,7 +13,8 @@ from django.db.models import CharField, Count, Exists, OuterRef, Q, QuerySet
 from engine.domain.texts import pair_of_texts
 from engine.models import Comparison, Experiment, Judgment, Lease, Response, User
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
-from engine.selectors.people import SEEN, annotators, has_seen
+from engine.selectors.people import annotators
+from engine.selectors.seen import SEEN, has_seen
 
 Halves = tuple[Response, Response]
 

@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 
 from engine.domain.errors import WrongStateError
 from engine.models import Allowance, User, clock
-from engine.selectors import people
+from engine.selectors.answers import answers_given
 from engine.selectors.buffer import PRESENCE
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
 from engine.services.compiled_writes import Update
@@ -80,7 +80,7 @@ def spend_undo(*, experiment_id: int, annotator: User) -> None:
         None is left; the message says after how many answers there is one.
     """
     allowance = locked(experiment_id=experiment_id, annotator=annotator)
-    answers = people.answers_given(experiment_id, annotator)
+    answers = answers_given(experiment_id, annotator)
     earned = allowance.undo_credit + answers - allowance.answers
     credit = min(earned, UNDOS_IN_A_ROW * ANSWERS_PER_UNDO)
     if credit < ANSWERS_PER_UNDO:

@@ -23,7 +23,7 @@ from django.utils.translation import gettext as _
 from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Comparison, Experiment, GoldItem, Judgment, Lease, User, clock
-from engine.selectors import counts, people
+from engine.selectors import answers, counts
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled
 from engine.services import allowances
 
@@ -294,7 +294,7 @@ def _repeat_check(
     rows = list(earlier.values_list("pk", "choice", "repeats"))
     candidates = [
         pk
-        for pk, choice, repeat in rows[people.REPEAT_DISTANCE :]
+        for pk, choice, repeat in rows[answers.REPEAT_DISTANCE :]
         if repeat is None and choice in {Judgment.Choice.LEFT, Judgment.Choice.RIGHT}
     ]
     if not candidates:

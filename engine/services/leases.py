@@ -37,7 +37,7 @@ from engine.models import (
 )
 from engine.selectors.blinding import has_or_had
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
-from engine.selectors.people import annotators_left, has_seen, seen_by_as_many_as_annotate
+from engine.selectors.seen import annotators_left, has_seen, seen_by_as_many_as_annotate
 from engine.services import allowances
 from engine.services.compiled_writes import Write, inserting, saving, write
 

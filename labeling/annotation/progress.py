@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from engine.models import Experiment, User
-from engine.selectors import people
+from engine.selectors.answers import answers_before, answers_by_person
 from labeling.caching import shared
 
 _STEP = 25
@@ -26,7 +26,7 @@ def answers_together(experiment: Experiment) -> int:
     answers = shared(
         f"together:{experiment.pk}",
         moment,
-        lambda: people.answers_before(experiment.pk, moment),
+        lambda: answers_before(experiment.pk, moment),
         ages=(0.0, 720.0),
     )
     return answers - answers % _STEP
@@ -40,7 +40,7 @@ def leaderboard(experiment: Experiment) -> tuple[datetime, list[tuple[User, int]
     if not experiment.leaderboard:
         return None
     moment = _last_moment(timezone.now())
-    return moment, people.answers_by_person(experiment.pk, moment)
+    return moment, answers_by_person(experiment.pk, moment)
 
 
 def _last_moment(now: datetime) -> datetime:

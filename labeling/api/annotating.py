@@ -9,7 +9,7 @@ from ninja import Router, Status
 from ninja.errors import HttpError
 
 from engine.models import Experiment, Judgment
-from engine.selectors import counts, people
+from engine.selectors import answers, counts
 from engine.services import serving
 from engine.services.allowances import note_waiting
 from engine.services.serving import ShownPair
@@ -89,9 +89,9 @@ def undo(request: AuthenticatedRequest, experiment_id: Id, token: uuid.UUID | No
     """
     experiment = access.to_label(request, experiment_id)
     if token is None:
-        answer = people.newest_answer(experiment, request.user)
+        answer = answers.newest_answer(experiment, request.user)
     else:
-        answer = people.own_answer(experiment, request.user, token)
+        answer = answers.own_answer(experiment, request.user, token)
     if answer is None:
         raise HttpError(409, "You have no answer to take back." if token is None else _TAKEN_BACK)
     shown = serving.take_back(experiment=experiment, answer=answer, annotator=request.user)

@@ -16,8 +16,8 @@ from engine.selectors import consequences, counts, designs, findings, health
 from engine.selectors.designs import policy_names
 from engine.selectors.findings import Ladder
 from engine.selectors.log import audit_entries
-from engine.selectors.people import tagged
 from engine.selectors.remaining import Remaining, remaining
+from engine.selectors.tags import tagged
 from engine.services import controls, drafts, experiments
 from engine.services.drafts import create_experiment
 from engine.services.experiments import stop_on

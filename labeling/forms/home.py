@@ -11,7 +11,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Lower
 
 from engine.models import Experiment, User
-from engine.selectors.people import tagged, tags_of
+from engine.selectors.tags import tagged, tags_of
 
 _ARCHIVED, _MINE = "archived", "mine"
 _ORDERS: Mapping[str, Sequence[str | Combinable]] = {

@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from engine.models import Experiment
-from engine.selectors import people
+from engine.selectors import answers, people
 from labeling import access
 from labeling.accounts.client_address import untrusted_proxy
 from labeling.annotation.endings import endings
@@ -33,7 +33,7 @@ def home(request: AuthenticatedRequest) -> HttpResponse:
     form = HomeForm(request.GET, user=request.user, watched=watched)
     page = Paginator(form.found().select_related("winner"), _PER_PAGE).get_page(request.GET.get("page"))
     to_label = endings(
-        people.with_own_answers(
+        answers.with_own_answers(
             people.experiments_to_label(request.user).filter(archived_at__isnull=True),
             request.user,
         ).select_related("winner")

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_safe
 
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import Check, Experiment, Flag, Judgment
-from engine.selectors import counts, people
+from engine.selectors import answers, counts
 from engine.services import serving
 from engine.services.allowances import MOST_HELD, note_waiting
 from engine.services.serving import Answered, ShownPair
@@ -205,7 +205,7 @@ def undo(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     form = ScreenForm(request.POST)
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
-    newest = people.newest_answer(experiment, request.user)
+    newest = answers.newest_answer(experiment, request.user)
     if newest is None:
         return _show_next(
             request,
@@ -279,8 +279,8 @@ def history(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         {
             "experiment": experiment,
             "ending": ending(experiment),
-            "answers": people.own_answers(experiment, request.user),
-            "summary": people.own_summary(experiment, request.user),
+            "answers": answers.own_answers(experiment, request.user),
+            "summary": answers.own_summary(experiment, request.user),
             "leaderboard": leaderboard(experiment),
         },
     )
@@ -342,11 +342,11 @@ def _render(
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),
         "choices": counts.choices(experiment),
         "flag_reasons": Flag.Reason.choices,
-        "today": people.judged_today(experiment.pk, request.user) if today is None else today,
+        "today": answers.judged_today(experiment.pk, request.user) if today is None else today,
         "everybody": answers_together(experiment),
         "notice": notice,
         "feedback": answered.feedback if answered else "",
-        "practice": people.practice_shown(experiment.pk, request.user)
+        "practice": answers.practice_shown(experiment.pk, request.user)
         if any(shown and shown.practice for shown in pairs)
         else None,
         **habits(request.user),

@@ -25,7 +25,7 @@ from django.utils import timezone
 
 from engine.domain import blinding
 from engine.models import Check, Lease, User
-from engine.selectors.people import newest_answer
+from engine.selectors.answers import newest_answer
 from engine.services import serving
 from engine.services.allowances import MOST_HELD, hold
 from engine.services.constant_cost import same_cost

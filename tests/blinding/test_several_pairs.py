@@ -24,7 +24,7 @@ from engine.domain import blinding
 from engine.domain.errors import EngineError
 from engine.models import Check, Comparison, Experiment, Judgment, Lease, User
 from engine.models import clock as engine_clock
-from engine.selectors import people
+from engine.selectors.answers import judged_today, newest_answer, own_answer, own_answers
 from engine.services import serving
 from engine.services.allowances import MOST_HELD
 from engine.services.constant_cost import same_cost
@@ -152,10 +152,10 @@ class World:
         serving.renew(annotator=self.ann, tokens=[self.token(number)])
 
     def undo(self) -> int | str | None:
-        return self._take_back(people.newest_answer(self.experiment, self.ann))
+        return self._take_back(newest_answer(self.experiment, self.ann))
 
     def reopen(self, number: int) -> int | str | None:
-        return self._take_back(people.own_answer(self.experiment, self.ann, self.token(number)))
+        return self._take_back(own_answer(self.experiment, self.ann, self.token(number)))
 
     def _take_back(self, answer: Judgment | Check | None) -> int | str | None:
         if answer is None:
@@ -163,8 +163,8 @@ class World:
         return self.number(serving.take_back(experiment=self.experiment, answer=answer, annotator=self.ann))
 
     def list_answers(self) -> tuple[list[int], int]:
-        answers = people.own_answers(self.experiment, self.ann)
-        today = people.judged_today(self.experiment.pk, self.ann)
+        answers = own_answers(self.experiment, self.ann)
+        today = judged_today(self.experiment.pk, self.ann)
         return [self.known.index(answer.token) for answer in answers], today
 
     # ------------------------------------------------------------ what happens meanwhile

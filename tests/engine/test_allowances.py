@@ -11,7 +11,7 @@ from django.utils.translation import override
 
 from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Comparison, Experiment, Judgment, JudgmentVoid, Lease, User
-from engine.selectors import people
+from engine.selectors import answers
 from engine.selectors.counts import pair_counts
 from engine.services.allowances import ANSWERS_PER_UNDO, MOST_HELD, UNDOS_IN_A_ROW, hold
 from engine.services.judging import judge_leased, void_judgment
@@ -35,7 +35,7 @@ def experiment(annotator, bob, settings) -> Experiment:
 
 
 def undo(experiment: Experiment, user: User) -> None:
-    newest = people.newest_answer(experiment, user)
+    newest = answers.newest_answer(experiment, user)
     take_back(experiment=experiment, answer=newest, annotator=user)
 
 
@@ -124,7 +124,7 @@ class TestUndos:
         elsewhere = make_experiment(ready=True, annotators=(annotator,))
         click(elsewhere, annotator)
         undo(elsewhere, annotator)
-        left = people.own_judgments(experiment, annotator).first()
+        left = answers.own_judgments(experiment, annotator).first()
         void_judgment(judgment_id=left.pk, by=admin, reason="A slip.")
 
     def test_it_is_told_in_german(self, experiment, annotator):
@@ -271,6 +271,6 @@ def test_an_undo_is_filled_up_only_where_there_are_checks_to_hide(
     experiment, annotator, django_assert_num_queries
 ):
     click(experiment, annotator)
-    newest = people.newest_answer(experiment, annotator)
+    newest = answers.newest_answer(experiment, annotator)
     with django_assert_num_queries(20 if connection.vendor == "postgresql" else 21):
         take_back(experiment=experiment, answer=newest, annotator=annotator)

@@ -11,7 +11,7 @@ from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, SpecError, UnknownTokenError
 from engine.models import Check, Experiment, Flag, GoldItem, Judgment, User
 from engine.models.append_only import lifted
-from engine.selectors import browsing, counts, people
+from engine.selectors import answers, browsing, counts
 from engine.services import serving
 from engine.services.checks import answer_check, check_due, expected_choice, seen_by
 from engine.services.experiments import pause
@@ -279,7 +279,7 @@ class TestAnswers:
         answer(experiment, annotator, token, "left")
         with pytest.raises(LeaseLostError, match="That answer stands"):
             answer(experiment, annotator, token, "right")
-        given = people.own_answer(experiment, annotator, token)
+        given = answers.own_answer(experiment, annotator, token)
         serving.take_back(experiment=experiment, answer=given, annotator=annotator)
         for choice in ("left", "right"):
             with pytest.raises(LeaseLostError, match="was taken back"):
@@ -343,7 +343,7 @@ def test_no_check_ever_enters_the_counts(annotator):
     assert counts.comparison_count(experiment.pk) == Judgment.objects.count() == counted
     assert rebuild_counts(experiment_id=experiment.pk) == {}
     assert browsing.selected_judgments(experiment, browsing.Selection()).count() == counted
-    assert people.own_judgments(experiment, annotator).count() == counted
+    assert answers.own_judgments(experiment, annotator).count() == counted
 
 
 def test_without_rates_nothing_but_comparisons_is_shown(annotator):

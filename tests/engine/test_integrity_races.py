@@ -7,7 +7,7 @@ from django.db import connection, transaction
 
 from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
 from engine.models import Judgment, JudgmentVoid, Lease, User
-from engine.selectors import counts, designs, people
+from engine.selectors import answers, counts, designs
 from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
 from engine.services.drafts import create_experiment
 from engine.services.forgetting import forget_person
@@ -93,7 +93,7 @@ def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_repl
 
     def undo_on() -> None:
         for _ in range(4):
-            newest = people.own_judgments(experiment, annotator).first()
+            newest = answers.own_judgments(experiment, annotator).first()
             take_back(experiment=experiment, answer=newest, annotator=annotator)
 
     def click_on() -> None:

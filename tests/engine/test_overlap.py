@@ -10,7 +10,7 @@ from engine.domain.errors import WrongStateError
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, PairCount
 from engine.selectors import counts
-from engine.selectors.people import own_judgments
+from engine.selectors.answers import own_judgments
 from engine.services import serving
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.leases import lease_again, lease_next, renew_leases, return_leases

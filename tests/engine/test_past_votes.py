@@ -22,8 +22,8 @@ from engine.importing import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membership, Response, User
 from engine.models.append_only import lifted
 from engine.selectors import consequences, counts, designs
+from engine.selectors.answers import newest_answer
 from engine.selectors.past_votes import past_votes
-from engine.selectors.people import newest_answer
 from engine.selectors.pools import name_of
 from engine.selectors.rankings import ranking
 from engine.services.drafts import create_experiment

@@ -21,7 +21,7 @@ from engine.models import (
     WorkerPulse,
 )
 from engine.models.append_only import lifted
-from engine.selectors import buffer, counts, designs, people, spending
+from engine.selectors import answers, buffer, counts, designs, people, spending
 from engine.selectors.health import queue_health
 from engine.services import allowances
 from engine.services.experiments import pause, stop
@@ -295,7 +295,7 @@ class TestPeople:
         click(experiment, other)
 
         def own_count(user) -> int:
-            mine = people.with_own_answers(people.experiments_to_label(user), user)
+            mine = answers.with_own_answers(people.experiments_to_label(user), user)
             return mine.get().mine
 
         assert own_count(annotator) == 2
@@ -351,8 +351,8 @@ class TestPeople:
         with lifted():
             Judgment.objects.filter(pk=new.pk).update(created_at=midnight)
         void_judgment(judgment_id=void.pk, by=admin, reason="A slip.")
-        assert people.judged_today(experiment.pk, annotator) == 1
-        assert people.judged_today(experiment.pk, admin) == 0
+        assert answers.judged_today(experiment.pk, annotator) == 1
+        assert answers.judged_today(experiment.pk, admin) == 0
 
 
 class TestQueueHealth:

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from engine.models import Check, Flag, Judgment, JudgmentVoid, Lease, clock
 from engine.models.append_only import lifted
-from engine.selectors import counts, judges, people
+from engine.selectors import answers, counts, judges
 from engine.services.experiments import pause, stop
 from engine.services.leases import lease_next
 from engine.services.review import void_annotator
@@ -193,8 +193,8 @@ class TestHistory:
         assert client.get(url).content.decode().count("/reopen/") == 2
         void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="A robot.")
         assert "You have not answered anything here yet." in words(client.get(url))
-        assert people.judged_today(experiment.pk, annotator) == 0
-        assert people.newest_answer(experiment, annotator) is None
+        assert answers.judged_today(experiment.pk, annotator) == 0
+        assert answers.newest_answer(experiment, annotator) is None
         assert judges.check_results(experiment) == {(annotator.username, "gold"): (1, 1)}
         check()
         assert client.get(url).content.decode().count("/reopen/") == 1
@@ -236,7 +236,7 @@ class TestReopen:
         response = client_for(annotator).post(
             reverse("reopen", args=[experiment.pk, older.token]), follow=True
         )
-        assert list(people.own_judgments(experiment, annotator)) == [newer]
+        assert list(answers.own_judgments(experiment, annotator)) == [newer]
         assert Lease.objects.get(token=stage(response)["token"]).comparison == older.comparison
 
     def test_the_answers_of_others_and_of_other_experiments_do_not_exist(
