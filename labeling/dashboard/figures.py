@@ -15,7 +15,7 @@ from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import ladder_from
 from engine.selectors.health import Pulse, QueueHealth, pulses, queue_health
-from engine.selectors.judges import longer_preferred, tallies, totals
+from engine.selectors.judges import Totals, longer_preferred, tallies, totals
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining
 from engine.selectors.spending import PolicySpending, is_priced, policy_spending
@@ -39,6 +39,7 @@ _HEALTH = (0.5, 0.5)
 _CHARTS = (1.0, 12.0)
 _PEOPLE = (2.0, 12.0)
 _CONCERNS = (6.0, 720.0)
+_TOTALS = (6.0, 6.0)
 # Comparisons from which on the charts of a tab may take longer than somebody waits for a page.
 LARGE = 20_000
 
@@ -76,10 +77,6 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
     spending = spending_of(experiment, (experiment.state, comparisons))
     policies = charts.policy_rows(experiment, ranked, spending, judged=comparisons > 0)
     ladder = ladder_from(experiment, observed, left) if comparisons else None
-    judged_by = None
-    if experiment.state == Experiment.State.CONCLUDED:
-        name = f"judged-by:{experiment.pk}"
-        judged_by = shared(name, comparisons, lambda: totals(experiment), ages=_CONCERNS)
     return {
         "experiment": experiment,
         "badge": badge(experiment, pulse),
@@ -97,13 +94,24 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
         "lacks_annotators": by_people and not n_annotators and experiment.state != Experiment.State.CONCLUDED,
         "ladder": ladder,
         "comparisons": comparisons,
-        "judged_by": judged_by,
+        "judged_by": totals_of(experiment, comparisons)
+        if experiment.state == Experiment.State.CONCLUDED
+        else None,
         "may_stop": may_stop(experiment),
         "policies": policies,
         "charts": _rendered(
             "result", experiment, _result(experiment, ranked, policies, spending, comparisons)
         ),
     }
+
+
+def totals_of(experiment: Experiment, comparisons: int) -> Totals:
+    """Who judged how often, a moment ago: for the result of a decided experiment, and for every report.
+
+    ``comparisons``: the number of them, so that neither ever shows totals of other comparisons beside it.
+    """
+    name = f"totals:{experiment.pk}:{experiment.state}:{comparisons}"
+    return shared(name, None, lambda: totals(experiment), ages=_TOTALS)
 
 
 def badge_of(experiment: Experiment) -> tuple[str, str]:

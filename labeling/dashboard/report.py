@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from engine.core import StopReason
 from engine.models import Experiment
 from engine.selectors import consequences, counts, designs, findings
-from engine.selectors.judges import Totals, totals
+from engine.selectors.judges import Totals
 from labeling.caching import shared
 from labeling.dashboard import charts, status
-from labeling.dashboard.figures import result_figures
+from labeling.dashboard.figures import result_figures, totals_of
 from labeling.dashboard.verdict import Verdict, headline
 
 # In units of DASHBOARD_SECONDS: a link that many people open costs as much as one dashboard.
@@ -55,7 +55,7 @@ def report_of(experiment: Experiment) -> Report:
 
 
 def _report(experiment: Experiment, comparisons: int) -> Report:
-    judged = totals(experiment)
+    judged = totals_of(experiment, comparisons)
     result = result_figures(experiment)
     verdict = result["verdict"]
     promised = None if consequences.caveats(experiment) else experiment.delta
