@@ -16,6 +16,7 @@ from django.conf import settings
 from django.core.management import get_commands
 from gunicorn.config import Config
 
+from labeling.management.commands import demo
 from llmpo_site.celery import app
 from tests.test_project import _environment_variables_read
 
@@ -93,6 +94,19 @@ def test_workers_listen_to_queues_that_there_are(name):
         # vLLM starts processes of its own, which a pool's may not; a solo worker hears of its stop in
         # mid-task.
         assert (options["pool"], options["concurrency"]) == ("solo", "1")
+
+
+def test_the_demo_runs_the_workers_of_compose():
+    commands = {
+        name: shlex.join(shlex.split(command)[2:])
+        for name, command in demo.PROGRAMS.items()
+        if "celery" in command
+    }
+    assert set(commands) == {*WORKERS, "beat"} - {"generation-gpu"}
+    for name in set(commands) - {"beat"}:
+        options = celery_options(commands[name])
+        assert options["queues"] == celery_options(SERVICES[name]["command"])["queues"]
+        assert not options.get("beat"), "beat has a process of its own"
 
 
 def test_the_web_server_serves_the_application_that_there_is():

@@ -27,7 +27,7 @@ from labeling.supervision import supervise
 _WORKER = (
     "{python} -m celery -A llmpo_site worker -P solo --without-gossip --without-mingle --without-heartbeat"
 )
-_PROGRAMS = {
+PROGRAMS = {
     "web": "{python} -m gunicorn llmpo_site.wsgi --bind {host}:{port} --threads 8 --access-logfile -",
     "control": _WORKER + " -Q control -n control@%h",
     "generation": _WORKER + " -Q generation -n generation@%h",
@@ -93,7 +93,7 @@ class Command(BaseCommand):
                 ) from error
 
     def _supervise(self, host: str, port: int, *, reload: bool) -> subprocess.Popen[bytes]:
-        programs, environments = dict(_PROGRAMS), dict[str, str]()
+        programs, environments = dict(PROGRAMS), dict[str, str]()
         if self._human_experiment().backend == Experiment.Backend.SMOLLM2:
             programs["smollm2"] = _WORKER + " -Q generation -n smollm2@%h"
             # New experiments of the demo's visitors get the better of the two models.
