@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,22 @@ from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
 from engine.selectors.people import annotators
 from engine.selectors.seen import SEEN, has_seen
 
-Halves = tuple[Response, Response]
+
+class Stored(NamedTuple):
+    """A response of a pool, as far as a draw needs it. A round of planning looks at several for each that it
+    takes, and making a model of one costs more than drawing it.
+    """
+
+    pk: int
+    policy_id: int
+    task_id: int
+    state: str
+    digest: str
+
+
+# A response that is no row yet is a model, to be stored with its comparison.
+Half = Response | Stored
+Halves = tuple[Half, Half]
 
 _SEEN_AND_READY = Compiled(
     lambda: Comparison.objects.filter(
@@ -157,14 +173,14 @@ _OUT_OF_REACH = _of_these_texts(ANNOTATOR)
 _OUT_OF_ANYBODYS_REACH = _of_these_texts(None)
 
 
-def name_of(first: Response, second: Response) -> str:
+def name_of(first: Half, second: Half) -> str:
     """The name of two texts as comparisons have it, or one for two responses that are still to be written."""
     if _are_written(first, second):
         return pair_of_texts(first.task_id, first.digest, second.digest)
     return f"{first.task_id}:policy {first.policy_id}:policy {second.policy_id}"
 
 
-def _are_written(first: Response, second: Response) -> bool:
+def _are_written(first: Half, second: Half) -> bool:
     return first.state == second.state == Response.State.DONE
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from django.db import transaction
 from django.db.models import Q, prefetch_related_objects
 
 from engine.core import Design
-from engine.core.types import BoolArray, FloatArray
+from engine.core.types import BoolArray
 from engine.domain import blinding
 from engine.models import Comparison, Experiment, Policy, Response, clock
 from engine.selectors import buffer, counts, designs, pools
@@ -165,15 +166,14 @@ def _top_up(
     return added
 
 
-@dataclass(frozen=True)
-class _Choice:
+class _Choice(NamedTuple):
     """Two responses, of the policy of the smaller index first.
 
-    ``propensities``: K×K, the chance that each pair of policies had to be chosen, where it is known.
+    ``propensity``: the chance that their policies had to be chosen, where it is known.
     """
 
     halves: Halves
-    propensities: FloatArray | None
+    propensity: float | None
 
 
 class _Chooser:
@@ -192,7 +192,7 @@ class _Chooser:
             i, j = sorted(self.design.ask())
             if (halves := self._draw(rng, self.policies[i], self.policies[j])) is None:
                 return
-            yield _Choice(halves, propensities)
+            yield _Choice(halves, None if propensities is None else float(propensities[i, j]))
 
 
 class _PoolChooser:
@@ -249,33 +249,34 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
     n_comparisons, in_flight = int(design.counts.sum()) // 2, int(design.in_flight.sum()) // 2
     first, next_number = experiment.planned_count, counts.next_number(experiment)
     evidence = design.evidence
-    policies = {policy.pk: policy for policy in chooser.policies}
-    comparisons: list[Comparison] = []
+    indices = {policy.pk: policy.index for policy in chooser.policies}
     # All else that is random about a comparison follows from the experiment's secret and its own number:
     # anybody who could draw it too would know a response by its seed.
     rngs = [
         np.random.default_rng(blinding.draw_seed(experiment.secret, number))
         for number in range(first, first + room)
     ]
+    choices = list(chooser.choices(rngs))
+    _store_new(choices)
     is_finite = pools.is_finite(experiment)
-    for number, choice in enumerate(chooser.choices(rngs), first):
-        (response_i, response_j), propensities = choice.halves, choice.propensities
-        policy_i, policy_j = policies[response_i.policy_id], policies[response_j.policy_id]
-        i, j = policy_i.index, policy_j.index
-        ready = response_i.state == response_j.state == Response.State.DONE
+    comparisons: list[Comparison] = []
+    for number, (halves, propensity) in enumerate(choices, first):
+        half_i, half_j = halves
+        i, j = indices[half_i.policy_id], indices[half_j.policy_id]
+        ready = half_i.state == half_j.state == Response.State.DONE
         comparisons.append(
             Comparison(
-                experiment=experiment,
+                experiment_id=experiment.pk,
                 number=next_number + number - first,
-                policy_i=policy_i,
-                policy_j=policy_j,
-                task_id=response_i.task_id,
-                response_i=response_i,
-                response_j=response_j,
+                policy_i_id=half_i.policy_id,
+                policy_j_id=half_j.policy_id,
+                task_id=half_i.task_id,
+                response_i_id=half_i.pk,
+                response_j_id=half_j.pk,
                 state=Comparison.State.READY if ready else Comparison.State.PLANNED,
                 ready_at=clock.now() if ready else None,
                 i_on_left=blinding.i_on_left(experiment.secret, number),
-                texts=pools.name_of(response_i, response_j) if ready and is_finite else "",
+                texts=pools.name_of(half_i, half_j) if ready and is_finite else "",
                 plan={
                     "rules": RULES_VERSION,
                     "number": number,
@@ -291,16 +292,10 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
                     # Basis of the choice: log E of both policies at the start of this round.
                     "evidence": [float(evidence[i]), float(evidence[j])],
                     # The chance that this pair had, where the sampler draws it and the chance is known.
-                    "propensity": None if propensities is None else float(propensities[i, j]),
+                    "propensity": propensity,
                 },
             )
         )
-    unsaved = [half for c in comparisons for half in (c.response_i, c.response_j) if half.pk is None]
-    # By identity: a response that is used again in this very round is one row.
-    Response.objects.bulk_create({id(half): half for half in unsaved}.values())
-    for comparison in comparisons:
-        comparison.response_i_id = comparison.response_i.pk
-        comparison.response_j_id = comparison.response_j.pk
     Comparison.objects.bulk_create(comparisons)
     experiment.planned_count = first + len(comparisons)
     experiment.save(update_fields=["planned_count"])
@@ -310,3 +305,10 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
         if comparison.pk in settled:
             comparison.state = Comparison.State.JUDGED
     return comparisons
+
+
+def _store_new(choices: Sequence[_Choice]) -> None:
+    """Store the responses that are still to be written."""
+    new = [half for choice in choices for half in choice.halves if isinstance(half, Response)]
+    # By identity: a response that is used again in this very round is one row.
+    Response.objects.bulk_create({id(half): half for half in new}.values())

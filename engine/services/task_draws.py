@@ -20,16 +20,15 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from django.db import DEFAULT_DB_ALIAS
 from django.db.models import QuerySet
 
 from engine.models import Experiment, Policy, Response
 from engine.selectors import pools
-from engine.selectors.pools import Halves
+from engine.selectors.pools import Half, Halves, Stored
 
 Draw = Callable[[np.random.Generator, Policy, Policy], Halves | None]
 
@@ -157,10 +156,7 @@ def _fresh(experiment: Experiment) -> Draw:
 
 
 class _Pool:
-    """The responses that exist, read for policies that are asked for: most rounds of planning ask for few.
-
-    A response is a model only once it is drawn: a pool may have a hundred thousand.
-    """
+    """The responses that exist, read for policies that are asked for: most rounds of planning ask for few."""
 
     def __init__(self, experiment: Experiment, responses: QuerySet[Response]) -> None:
         self._index = {policy.pk: policy.index for policy in experiment.policies.all()}
@@ -172,31 +168,15 @@ class _Pool:
             return
         self._written |= {policy_id: defaultdict(list) for policy_id in unread}
         rows = self._responses.filter(policy_id__in=unread)
-        columns = rows.values_list("policy_id", "task_id", "pk", "state", "digest")
-        for policy_id, task_id, pk, state, digest in columns:
-            self._written[policy_id][task_id].append(_Row(pk, state, digest))
+        for row in map(Stored._make, rows.values_list(*Stored._fields)):
+            self._written[row.policy_id][row.task_id].append(row)
 
     def _written_by(self, policy_id: int) -> _ByTask:
         self.read([policy_id])
         return self._written[policy_id]
 
 
-class _Row(NamedTuple):
-    pk: int
-    state: str
-    digest: str
-
-    def of(self, policy: Policy, task_id: int) -> Response:
-        # As a query set makes it: its other fields are read where they are asked for, and not set here.
-        values = (self.pk, policy.pk, task_id, self.state, self.digest)
-        return Response.from_db(DEFAULT_DB_ALIAS, _FIELDS, values)
-
-
-# In the order of the model's fields, as `Response.from_db` takes them.
-_FIELDS = ("id", "policy_id", "task_id", "state", "digest")
-
-
-_ByTask = defaultdict[int, list[_Row]]
+_ByTask = defaultdict[int, list[Stored]]
 
 
 class _Reused(_Pool):
@@ -205,7 +185,7 @@ class _Reused(_Pool):
     def __init__(self, experiment: Experiment) -> None:
         super().__init__(experiment, Response.objects.exclude(state=Response.State.FAILED))
         self._task_ids = list(experiment.tasks.values_list("pk", flat=True))
-        self._drawn: dict[tuple[int, int], Response] = {}
+        self._drawn: dict[tuple[int, int], Half] = {}
 
     def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
         return self._halves(rng, self._task_ids[rng.integers(len(self._task_ids))], policy_i, policy_j)
@@ -225,13 +205,11 @@ class _Reused(_Pool):
             j, task_id, int(rng.integers(2**31))
         )
 
-    def _half(self, policy: Policy, task_id: int, seed: int) -> Response:
+    def _half(self, policy: Policy, task_id: int, seed: int) -> Half:
         if (policy.pk, task_id) not in self._drawn:
             written = self._written_by(policy.pk).get(task_id)
             self._drawn[policy.pk, task_id] = (
-                written[0].of(policy, task_id)
-                if written
-                else Response(policy=policy, task_id=task_id, seed=seed)
+                written[0] if written else Response(policy=policy, task_id=task_id, seed=seed)
             )
         return self._drawn[policy.pk, task_id]
 
@@ -248,7 +226,7 @@ class _Imported(_Pool):
         tasks = self._common(policy_i.pk, policy_j.pk)
         task_id = tasks.ids[rng.integers(len(tasks.ids))]
         first, second = (half[task_id][rng.integers(len(half[task_id]))] for half in tasks.written)
-        return first.of(policy_i, task_id), second.of(policy_j, task_id)
+        return first, second
 
     def in_random_order(
         self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy
@@ -259,10 +237,7 @@ class _Imported(_Pool):
             at = int(np.searchsorted(tasks.ends, place, side="right"))
             task_id = tasks.ids[at]
             first, second = divmod(int(place - tasks.ends[at] + tasks.n_texts[at]), len(by_j[task_id]))
-            yield (
-                by_i[task_id][first].of(policy_i, task_id),
-                by_j[task_id][second].of(policy_j, task_id),
-            )
+            yield by_i[task_id][first], by_j[task_id][second]
 
     def sizes(self) -> npt.NDArray[np.int64]:
         self.read(self._index)
