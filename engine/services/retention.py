@@ -12,6 +12,7 @@ from django.contrib.sessions.models import Session
 from django.db.models import F, Q, QuerySet
 
 from engine.models import Invitation, Notification, ReportLink, Token, Trial, Upload, clock
+from engine.services.trials import forget_trials
 
 
 def forget_old() -> dict[str, int]:
@@ -34,11 +35,11 @@ def forget_old() -> dict[str, int]:
         "notifications": Notification.objects.filter(created_at__lt=messages).exclude(
             state=Notification.State.WAITING
         ),
-        "trials": Trial.objects.filter(asked_at__lt=clock.now() - Trial.KEPT_FOR),
         "uploads": Upload.objects.filter(created_at__lt=clock.now() - Upload.KEPT_FOR),
         "admin site's log": LogEntry.objects.filter(action_time__lt=_days_ago(settings.KEEP_ADMIN_LOG_DAYS)),
     }
-    return {name: rows.delete()[1].get(rows.model._meta.label, 0) for name, rows in old.items()}
+    gone = {name: rows.delete()[1].get(rows.model._meta.label, 0) for name, rows in old.items()}
+    return gone | {"trials": forget_trials(before=clock.now() - Trial.KEPT_FOR)}
 
 
 def _days_ago(days: int) -> datetime:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import QuerySet, Sum
@@ -77,6 +77,18 @@ def stop_trial(*, experiment_id: int) -> int:
 def drop_tried(experiment: Experiment) -> None:
     """Delete the tried responses of a locked experiment."""
     _delete(_tried(experiment))
+
+
+@transaction.atomic
+def forget_trials(*, before: datetime) -> int:
+    """Delete the trials that were asked for before this moment, with their responses; returns how many trials
+    there were.
+    """
+    old = Trial.objects.filter(asked_at__lt=before)
+    _delete(Response.objects.filter(trial__in=old))
+    ids = lock_by_number(old, no_key=False)
+    Trial.objects.filter(pk__in=ids).delete()
+    return len(ids)
 
 
 def _tried(experiment: Experiment) -> QuerySet[Response]:

@@ -17,8 +17,8 @@ from django.db.models import F
 from django.utils import timezone
 
 from engine.domain.errors import PersonError
-from engine.models import Experiment, Response, User
-from engine.services import drafts, experiments, forgetting, generation, trials
+from engine.models import Experiment, Response, Trial, User
+from engine.services import drafts, experiments, forgetting, generation, retention, trials
 from tests.concurrency import blocked
 from tests.factories import make_experiment, make_spec, make_user
 
@@ -69,6 +69,12 @@ class TestTriedResponses:
 
     def test_deleting_the_draft(self, draft):
         locks_by_number(tried(), lambda: drafts.delete_draft(experiment_id=draft.pk, by=None))
+        assert not tried().exists()
+
+    def test_deleting_old_trials(self, draft):
+        Trial.objects.update(asked_at=timezone.now() - Trial.KEPT_FOR - timedelta(days=1))
+        locks_by_number(tried(), retention.forget_old)
+        assert not Trial.objects.exists()
         assert not tried().exists()
 
     def test_storing_texts(self, draft):
