@@ -5,6 +5,7 @@ They skip the signals of models; nothing listens to those of the rows that a cli
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -26,12 +27,15 @@ class Write:
 
     Attributes
     ----------
+    model
+        Whose rows it writes.
     statement, values
         What is executed.
     inserted
         The row that an INSERT stores; ``None`` for an UPDATE.
     """
 
+    model: type[Model]
     statement: Statement
     values: dict[str, Any]
     inserted: Model | None = None
@@ -40,17 +44,23 @@ class Write:
 def write(*writes: Write) -> list[int]:
     """Execute these writes: as one statement on PostgreSQL, and one after the other on SQLite.
 
-    No two of them may change the same row, and none may depend on what another writes: in one statement, each
-    sees the tables as they were before.
+    None may depend on what another writes: in one statement, each sees the tables as they were before.
 
     Returns
     -------
     list of int
         For each UPDATE the number of rows that it changed, for each INSERT the key of its row.
+
+    Raises
+    ------
+    ValueError
+        Two UPDATEs are of one table: of two changes of one row in one statement, PostgreSQL makes only one.
     """
+    # On SQLite too, which would make both, so that a test on either finds it.
+    sql = _joined(tuple((each.model, each.statement, each.inserted is not None) for each in writes))
     with mark_for_rollback_on_error(DEFAULT_DB_ALIAS):
         if len(writes) > 1 and connection.vendor == "postgresql":
-            numbers = _in_one_statement(writes)
+            numbers = _in_one_statement(sql, writes)
         else:
             numbers = [_number(each) for each in writes]
     for each, number in zip(writes, numbers, strict=True):
@@ -65,18 +75,26 @@ def _number(each: Write) -> int:
         return int(cursor.rowcount if each.inserted is None else cursor.fetchone()[0])
 
 
-def _in_one_statement(writes: Sequence[Write]) -> list[int]:
-    sql = _joined(tuple((each.statement, each.inserted is not None) for each in writes))
+def _in_one_statement(sql: str, writes: Sequence[Write]) -> list[int]:
     parameters = [value for each in writes for value in each.statement.parameters(each.values)]
     with executed(DEFAULT_DB_ALIAS, sql, parameters) as cursor:
         return [int(number) for number in cursor.fetchone()]
 
 
 @cache
-def _joined(parts: tuple[tuple[Statement, bool], ...]) -> str:
-    """One statement of these, each of which is an INSERT or not: it returns the number of each."""
+def _joined(parts: tuple[tuple[type[Model], Statement, bool], ...]) -> str:
+    """One statement of these, each of which is an INSERT or not: it returns the number of each.
+
+    Raises
+    ------
+    ValueError
+        Two UPDATEs are of one table.
+    """
+    updated = Counter(model for model, _, inserts in parts if not inserts)
+    if twice := [model.__name__ for model, n in updated.items() if n > 1]:
+        raise ValueError(f"Two UPDATEs of {', '.join(twice)} may change one row. Execute them one by one.")
     writes, numbers = [], []
-    for place, (statement, inserts) in enumerate(parts):
+    for place, (_, statement, inserts) in enumerate(parts):
         name = f"write_{place}"
         if inserts:
             # It has a RETURNING clause of one column, its key.
@@ -110,7 +128,7 @@ class Update:
 
     def of(self, **values: Any) -> Write:
         """It with these values, to be executed with other writes."""
-        return Write(self._statement, values)
+        return Write(self._rows.model, self._statement, values)
 
     def __call__(self, **values: Any) -> int:
         """Execute it with these values; returns the number of rows."""
@@ -127,7 +145,7 @@ def saving(row: Model, *fields: str) -> Write:
 def inserting(row: Model) -> Write:
     """The INSERT of a new row, which has its key once it is executed."""
     values = {field.attname: field.pre_save(row, add=True) for field in _columns(type(row))}
-    return Write(_new(type(row)), values, inserted=row)
+    return Write(type(row), _new(type(row)), values, inserted=row)
 
 
 def insert(row: _M) -> _M:

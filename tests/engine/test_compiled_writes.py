@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import BigAutoField, F, FloatField, Model
 
-from engine.models import Comparison, Judgment, Lease, PairCount, clock
+from engine.models import Comparison, Judgment, Lease, PairCount, Task, clock
 from engine.selectors.compiled import Given
 from engine.services.compiled_writes import Update, insert, inserting, saving, write
 from tests.factories import lease, make_experiment
@@ -102,6 +102,7 @@ def test_several_writes_are_one_statement_on_postgresql(annotator, django_assert
         PairCount.objects.filter(experiment=Given("experiment", BigAutoField())),
         comparisons=F("comparisons") + 1,
     )
+    no_task = Update(Task.objects.filter(pk=Given("pk", BigAutoField())), prompt="").of(pk=-1)
     for comment in ("first 100%", "second"):
         free.discard_reason = comment
         new = Lease(comparison=held.comparison, annotator=annotator, state=Lease.State.RETURNED)
@@ -110,7 +111,7 @@ def test_several_writes_are_one_statement_on_postgresql(annotator, django_assert
             saving(held, "state"),
             inserting(new),
             count.of(experiment=experiment.pk),
-            count.of(experiment=-1),
+            no_task,
             saving(free, "state", "discard_reason"),
         )
         with django_assert_num_queries(1 if connection.vendor == "postgresql" else len(writes)):
@@ -121,6 +122,14 @@ def test_several_writes_are_one_statement_on_postgresql(annotator, django_assert
         assert stored(free)["discard_reason"] == comment
     assert (stored(held)["state"], stored(free)["state"]) == ("skipped", "leased")
     assert set(experiment.pair_counts.values_list("comparisons", flat=True)) == {2}
+
+
+def test_two_updates_of_one_table_are_refused(annotator, django_assert_num_queries):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    held = lease(experiment, annotator)
+    comparison = held.comparison
+    with django_assert_num_queries(0), pytest.raises(ValueError, match="Two UPDATEs of Comparison"):
+        write(saving(comparison, "state"), saving(held, "state"), saving(comparison, "skips"))
 
 
 def test_of_several_writes_all_or_none_are_executed(annotator):
