@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from datetime import datetime
+from functools import cache, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -156,34 +156,46 @@ def _fresh(experiment: Experiment) -> Draw:
 
 
 class _Pool:
-    """The responses that exist, read for policies that are asked for: most rounds of planning ask for few."""
+    """The responses that exist, read for policies that are asked for: most rounds of planning ask for few.
 
-    def __init__(self, experiment: Experiment, responses: QuerySet[Response]) -> None:
+    Parameters
+    ----------
+    responses
+        Those that may be drawn.
+    written
+        What is known of them, by policy: read once and added to.
+    """
+
+    def __init__(
+        self, experiment: Experiment, responses: QuerySet[Response], written: dict[int, _ByTask]
+    ) -> None:
         self._index = {policy.pk: policy.index for policy in experiment.policies.all()}
         self._responses = responses.order_by("pk")
-        self._written: dict[int, _ByTask] = {}
+        self._written = written
 
     def read(self, policy_ids: Collection[int]) -> None:
         if not (unread := set(policy_ids) - self._written.keys()):
             return
-        self._written |= {policy_id: defaultdict(list) for policy_id in unread}
+        found: dict[int, _ByTask] = {policy_id: {} for policy_id in unread}
         rows = self._responses.filter(policy_id__in=unread)
         for row in map(Stored._make, rows.values_list(*Stored._fields)):
-            self._written[row.policy_id][row.task_id].append(row)
+            found[row.policy_id].setdefault(row.task_id, []).append(row)
+        # All at once: had the read failed half-way, the rest would be missing for good.
+        self._written.update(found)
 
     def _written_by(self, policy_id: int) -> _ByTask:
         self.read([policy_id])
         return self._written[policy_id]
 
 
-_ByTask = defaultdict[int, list[Stored]]
+_ByTask = dict[int, list[Stored]]
 
 
 class _Reused(_Pool):
     """One response for each policy and task; those that are not written yet are made by the draw."""
 
     def __init__(self, experiment: Experiment) -> None:
-        super().__init__(experiment, Response.objects.exclude(state=Response.State.FAILED))
+        super().__init__(experiment, Response.objects.exclude(state=Response.State.FAILED), written={})
         self._task_ids = list(experiment.tasks.values_list("pk", flat=True))
         self._drawn: dict[tuple[int, int], Half] = {}
 
@@ -214,11 +226,23 @@ class _Reused(_Pool):
         return self._drawn[policy.pk, task_id]
 
 
+# At most 100,000 rows of some 200 bytes each.
+@lru_cache(maxsize=4)
+def _ready_made(experiment_id: int, created_at: datetime) -> dict[int, _ByTask]:
+    """Where a process keeps what it has read of an experiment's ready-made responses, from round to round:
+    none is changed, added or deleted once the experiment has started, and nothing is drawn before.
+
+    Two databases may have an experiment of one number, but not made at one moment.
+    """
+    return {}
+
+
 class _Imported(_Pool):
     """Responses that were written elsewhere, any number for each policy and task."""
 
     def __init__(self, experiment: Experiment) -> None:
-        super().__init__(experiment, Response.objects.all())
+        written = _ready_made(experiment.pk, experiment.created_at)
+        super().__init__(experiment, Response.objects.all(), written)
         # A round of planning asks for few pairs of policies, and for each of them often.
         self._common = cache(self._common_tasks)
 

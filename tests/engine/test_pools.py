@@ -174,6 +174,19 @@ class TestNobodyTwice:
             assert all(":" in name for name in experiment.comparisons.values_list("texts", flat=True))
         assert statements[1] == statements[0]
 
+    def test_ready_made_responses_are_read_in_the_first_round_only(self, settings):
+        settings.BUFFER_MIN = 6
+        experiment = pool_of({name: texts(name) for name in "ABC"})
+        ann = make_user("ann")
+        add_member(experiment, ann)
+        advance(experiment_id=experiment.pk)
+        for _ in range(3):
+            token = lease_next(experiment_id=experiment.pk, annotator=ann).token
+            judge_leased(experiment_id=experiment.pk, token=token, annotator=ann, choice="left")
+        with CaptureQueriesContext(connection) as queries:
+            assert advance(experiment_id=experiment.pk).planned > 0
+        assert not [query["sql"] for query in queries if "engine_response" in query["sql"]]
+
     def test_nothing_that_waits_is_discarded_while_nobody_annotates(self):
         experiment = pool_of({name: texts(name) for name in "AB"})
         first = advance(experiment_id=experiment.pk)
