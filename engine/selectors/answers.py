@@ -9,13 +9,12 @@ from datetime import datetime
 from statistics import median
 from typing import Any, cast
 
-from django.db.models import Count, DateTimeField, Exists, OuterRef, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce
+from django.db.models import Count, DateTimeField, Exists, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from engine.models import AuditEntry, Check, Comparison, Experiment, Judgment, User
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
-from engine.selectors.counts import standing, standing_judgments
+from engine.selectors.counts import count_of, standing, standing_judgments
 
 
 def with_answers_since(experiments: QuerySet[Experiment], user: User | Given) -> QuerySet[Experiment]:
@@ -34,7 +33,7 @@ def with_answers_since(experiments: QuerySet[Experiment], user: User | Given) ->
         .filter(judged_in=OuterRef("pk"))
     )
     checked = _answered_checks(user).filter(experiment=OuterRef("pk"), judged_at__gte=since)
-    return experiments.annotate(mine_today=_count_of(judged) + _count_of(checked))
+    return experiments.annotate(mine_today=count_of(judged) + count_of(checked))
 
 
 def with_own_answers(experiments: QuerySet[Experiment], user: User) -> QuerySet[Experiment]:
@@ -45,12 +44,7 @@ def with_own_answers(experiments: QuerySet[Experiment], user: User) -> QuerySet[
     """
     judged = Judgment.objects.filter(comparison__experiment=OuterRef("pk"), annotator=user, standing=True)
     checked = _answered_checks(user).filter(experiment=OuterRef("pk"))
-    return experiments.annotate(mine=_count_of(judged) + _count_of(checked))
-
-
-def _count_of(rows: QuerySet[Any]) -> Coalesce:
-    counted = rows.order_by().values(one=Value(1)).annotate(n=Count("pk")).values("n")
-    return Coalesce(Subquery(counted), 0)
+    return experiments.annotate(mine=count_of(judged) + count_of(checked))
 
 
 def _answered_checks(user: User | Given) -> QuerySet[Check]:

@@ -8,7 +8,7 @@ What is the same in every call is written into the statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, TypeVar, cast
 
 from django.core.exceptions import EmptyResultSet
@@ -70,10 +70,13 @@ class Compiled(Generic[_M]):
     build
         Returns the query set. Nothing in it may differ from call to call but the values that are
         :class:`Given`. It is called with ``NAME=n`` for each list of ``n`` values that a call names.
+    keeps_plan
+        Whether PostgreSQL may keep its plan, which is of the tables as they were: for reads that go by
+        indexes, however small the tables are.
     """
 
-    def __init__(self, build: Callable[..., QuerySet[_M]]) -> None:
-        self._build = build
+    def __init__(self, build: Callable[..., QuerySet[_M]], *, keeps_plan: bool = True) -> None:
+        self._build, self._keeps_plan = build, keeps_plan
         self._reads: dict[tuple[Any, ...], _Read] = {}
 
     def __call__(self, **values: Any) -> list[_M]:
@@ -81,7 +84,8 @@ class Compiled(Generic[_M]):
         sizes = {name: len(value) for name, value in values.items() if isinstance(value, list)}
         key = tuple(sizes.items())
         if (read := self._reads.get(key)) is None:
-            read = self._reads[key] = _Read(self._build(**sizes).using(DEFAULT_DB_ALIAS))
+            queryset = self._build(**sizes).using(DEFAULT_DB_ALIAS)
+            read = self._reads[key] = _Read(queryset, keeps_plan=self._keeps_plan)
         return read.instances(values)
 
 
@@ -94,10 +98,12 @@ class Statement:
         The database.
     sql, parameters
         As Django's compilers return them; a :class:`Given` among the parameters is a place.
+    keeps_plan
+        Whether PostgreSQL may keep its plan.
     """
 
-    def __init__(self, alias: str, sql: str, parameters: Iterable[Any]) -> None:
-        self._alias = alias
+    def __init__(self, alias: str, sql: str, parameters: Iterable[Any], *, keeps_plan: bool = True) -> None:
+        self._alias, self._keeps_plan = alias, keeps_plan
         self.sql, self._parameters = _with_constants(sql, parameters)
 
     def executed(self, values: dict[str, Any]) -> AbstractContextManager[Any]:
@@ -108,7 +114,7 @@ class Statement:
         EmptyResultSet
             A column has no room for one of them.
         """
-        return executed(self._alias, self.sql, self.parameters(values))
+        return executed(self._alias, self.sql, self.parameters(values), keeps_plan=self._keeps_plan)
 
     def parameters(self, values: dict[str, Any]) -> list[Any]:
         """The parameters of ``sql`` with these values; it raises what `executed` raises."""
@@ -120,10 +126,10 @@ class Statement:
 
 
 @contextmanager
-def executed(alias: str, sql: str, parameters: Sequence[Any]) -> Iterator[Any]:
-    """A cursor of this database that has executed a statement whose plan it may keep."""
+def executed(alias: str, sql: str, parameters: Sequence[Any], *, keeps_plan: bool = True) -> Iterator[Any]:
+    """A cursor of this database that has executed a statement, whose plan PostgreSQL may keep."""
     connection = connections[alias]
-    with connection.cursor() as cursor, _prepared(connection):
+    with connection.cursor() as cursor, _prepared(connection) if keeps_plan else nullcontext():
         cursor.execute(sql, parameters)
         yield cursor
 
@@ -131,10 +137,10 @@ def executed(alias: str, sql: str, parameters: Sequence[Any]) -> Iterator[Any]:
 class _Read:
     """The read for lists of certain lengths."""
 
-    def __init__(self, queryset: QuerySet[Any]) -> None:
+    def __init__(self, queryset: QuerySet[Any], *, keeps_plan: bool) -> None:
         self._alias = queryset.db
         compiler = queryset.query.get_compiler(using=self._alias)
-        self._statement = Statement(self._alias, *compiler.as_sql())
+        self._statement = Statement(self._alias, *compiler.as_sql(), keeps_plan=keeps_plan)
         columns: list[Any] = [column for column, *_ in compiler.select]
         self._converters = compiler.get_converters(columns)
         info = compiler.klass_info

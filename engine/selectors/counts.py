@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import Count, F, QuerySet, Sum
+from django.db.models import Count, F, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Coalesce
 
 from engine.core.contradictions import ties_within
 from engine.domain.outcomes import joint_outcome
@@ -21,6 +22,13 @@ from engine.models import (
 )
 
 Pair = tuple[int, int]
+_ROWS = Count("pk")
+
+
+def count_of(rows: QuerySet[Any], counted: Count = _ROWS) -> Coalesce:
+    """The number of these rows, or of something else in them, as a part of another query; 0 without any."""
+    numbers = rows.order_by().values(one=Value(1)).annotate(n=counted).values("n")
+    return Coalesce(Subquery(numbers), 0)
 
 
 def standing(judgments: QuerySet[Judgment]) -> QuerySet[Judgment]:

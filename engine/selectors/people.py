@@ -82,7 +82,7 @@ def open_report_links() -> QuerySet[ReportLink]:
     )
 
 
-def annotators(experiment_id: int) -> QuerySet[Membership]:
+def annotators(experiment_id: int | Given) -> QuerySet[Membership]:
     """The memberships of the people who may judge."""
     return Membership.objects.filter(
         experiment_id=experiment_id, role=Membership.Role.ANNOTATOR, user__is_active=True

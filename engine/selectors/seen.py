@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
 from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Greatest
+from django.db.models.lookups import GreaterThanOrEqual
 
 from engine.models import Judgment, Lease, Membership, User
 from engine.selectors.compiled import Given
+from engine.selectors.counts import count_of
 from engine.selectors.people import annotators
 
 # States of a lease whose annotator has finished the pair, or has it on the screen.
@@ -36,20 +37,16 @@ def annotators_left(
     )
 
 
-def seen_by_as_many_as_annotate(experiment_id: int, names: Collection[str]) -> set[str]:
-    """Those of these names of two texts that perhaps every annotator has seen: as many people have as
-    annotate the experiment, some of whom may have left.
+def seen_by_as_many_as_annotate(experiment_id: int | Given, texts: OuterRef) -> GreaterThanOrEqual:
+    """True if as many people have seen these two texts as annotate the experiment, some of whom may have
+    left; so perhaps every annotator has. By the name of the texts; of none without a name.
     """
-    if not names:
-        return set()
-    leases = Lease.objects.filter(comparison__texts__in=names, state__in=SEEN)
-    judgments = Judgment.objects.filter(comparison__texts__in=names, standing=True, annotator__isnull=False)
-    seen: Counter[str] = Counter()
-    for answers in (leases, judgments):
-        people = answers.values("comparison__texts").annotate(n=Count("annotator", distinct=True))
-        seen.update(dict(people.values_list("comparison__texts", "n")))
-    n_annotators = annotators(experiment_id).count()
-    return {name for name in names if seen[name] >= max(n_annotators, 1)}
+    of_these = {"comparison__texts": texts, "comparison__texts__gt": ""}
+    shown = Lease.objects.filter(state__in=SEEN, **of_these)
+    judged = Judgment.objects.filter(standing=True, annotator__isnull=False, **of_these)
+    people = Count("annotator", distinct=True)
+    n_seen = count_of(shown, people) + count_of(judged, people)
+    return GreaterThanOrEqual(n_seen, Greatest(count_of(annotators(experiment_id)), 1))
 
 
 def has_seen(annotator: User | OuterRef | Given, texts: str | OuterRef) -> Q:

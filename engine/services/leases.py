@@ -370,7 +370,7 @@ def discard_unwanted(*, experiment_id: int) -> int:
     Those who were left when it was skipped may have judged it since, or may annotate no longer. A comparison
     that waits for nobody would be in flight for ever, and the budget would never be reached.
     """
-    if not (doubtful := _doubtful(experiment_id)):
+    if not (doubtful := [each.pk for each in _DOUBTFUL(experiment=experiment_id)]):
         return 0
     unwanted = (
         Comparison.objects.filter(pk__in=doubtful, state=Comparison.State.READY)
@@ -391,22 +391,24 @@ def discard_unwanted(*, experiment_id: int) -> int:
     return len(discarded)
 
 
-def _doubtful(experiment_id: int) -> list[int]:
+def _doubtful() -> QuerySet[Comparison]:
     """The comparisons that wait and that perhaps nobody is left to see. Mostly there are none.
 
     Each round of planning asks this, so it looks at what waits alone, however long the history is.
     """
-    ready = Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.READY)
-    waiting = {pk: (skips, texts) for pk, skips, texts in ready.values_list("pk", "skips", "texts")}
-    judged = Lease.objects.filter(comparison__in=waiting, state=Lease.State.JUDGED)
-    judged_under = dict(judged.values_list("token", "comparison_id"))
-    stands = Judgment.objects.filter(token__in=judged_under, standing=True).values_list("token", flat=True)
+    stands = Judgment.objects.filter(token=OuterRef("token"), standing=True)
     # An answer that was taken back hands its lease back too, unless its annotator is kept from the pair.
-    taken_back = {judged_under[token] for token in judged_under.keys() - set(stands)}
-    seen_by_all = seen_by_as_many_as_annotate(
-        experiment_id, {texts for _, texts in waiting.values() if texts}
-    )
-    return [pk for pk, (skips, texts) in waiting.items() if skips or pk in taken_back or texts in seen_by_all]
+    taken_back = Lease.objects.filter(~Exists(stands), comparison=OuterRef("pk"), state=Lease.State.JUDGED)
+    seen_by_all = seen_by_as_many_as_annotate(EXPERIMENT, OuterRef("texts"))
+    return Comparison.objects.filter(
+        Q(skips__gt=0) | Q(Exists(taken_back)) | Q(seen_by_all),
+        experiment=EXPERIMENT,
+        state=Comparison.State.READY,
+    ).only("pk")
+
+
+# By a plan from when the tables were empty, it would read all leases for each comparison that waits.
+_DOUBTFUL = Compiled(_doubtful, keeps_plan=False)
 
 
 @transaction.atomic

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 from django.db import transaction
-from django.db.models import Q, prefetch_related_objects
+from django.db.models import BigAutoField, Q, prefetch_related_objects
 
 from engine.core import Design
 from engine.core.types import BoolArray
 from engine.domain import blinding
 from engine.models import Comparison, Experiment, Policy, Response, clock
 from engine.selectors import buffer, counts, designs, pools
+from engine.selectors.compiled import Compiled, Given
 from engine.selectors.pools import Halves
 from engine.services import replaying
 from engine.services.experiments import conclude_as
@@ -88,18 +89,20 @@ def advance(
             return replace(done, unseen=True)
 
 
+_PLANNABLE = Compiled(
+    lambda: Experiment.objects.select_for_update(no_key=True, skip_locked=True).filter(
+        Q(state=Experiment.State.RUNNING) | Q(state=Experiment.State.PAUSED, evidence_stale=True),
+        pk=Given("experiment", BigAutoField()),
+    )
+)
+
+
 @transaction.atomic
 def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
-    experiment = (
-        Experiment.objects.select_for_update(no_key=True, skip_locked=True)
-        .filter(
-            Q(state=Experiment.State.RUNNING) | Q(state=Experiment.State.PAUSED, evidence_stale=True),
-            pk=experiment_id,
-        )
-        .first()
-    )
-    if experiment is None:
+    found = _PLANNABLE(experiment=experiment_id)
+    if not found:
         return None
+    [experiment] = found
     if experiment.state == Experiment.State.PAUSED:
         replaying.settle(experiment=experiment)
         return None

@@ -14,11 +14,13 @@ import time
 from dataclasses import dataclass
 
 from django.db import transaction
+from django.db.models import BigAutoField
 
 from engine.core import Design
 from engine.core.robustness import summed_wins
 from engine.models import Experiment, ReplayPoint, Snapshot
 from engine.selectors import counts, designs
+from engine.selectors.compiled import Compiled, Given
 from engine.selectors.counts import Completion
 from engine.selectors.designs import Observed
 from engine.services.snapshots import write_snapshot
@@ -41,6 +43,11 @@ def mark_stale(*, experiment: Experiment) -> None:
     experiment.save(update_fields=["evidence_stale"])
 
 
+_STALE = Compiled(
+    lambda: Experiment.objects.filter(pk=Given("experiment", BigAutoField()), evidence_stale=True)
+)
+
+
 def catch_up(*, experiment_id: int, seconds: float = math.inf) -> bool:
     """Replay a stale experiment outside of any transaction, so that nobody waits for it.
 
@@ -50,9 +57,10 @@ def catch_up(*, experiment_id: int, seconds: float = math.inf) -> bool:
         True if only the outcomes since the last point are left for the transaction that decides.
         ``False`` if the time ran out: call again.
     """
-    experiment = Experiment.objects.filter(pk=experiment_id, evidence_stale=True).first()
-    if experiment is None:
+    stale = _STALE(experiment=experiment_id)
+    if not stale:
         return True
+    [experiment] = stale
     completions = list(counts.completed(experiment))
     # The part after the last point is not stored, so the deciding transaction replays it.
     kept = completions[: len(completions) - len(completions) % POINT_EVERY]
