@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 
+import django
 from environs import Env
 
 # As the settings do.
@@ -25,8 +26,19 @@ if os.environ.get("LOG_FORMAT") == "json":
 
 
 def on_starting(server):
-    """Let all processes of this server count in one folder, so that each can report all figures."""
+    """Prepare what the processes of this server share, before it listens.
+
+    They count in one folder, so that each can report all figures. The code is loaded once for all of them: a
+    request that came while each loaded it for itself would wait. It starts no thread and opens no connection,
+    which a process could not inherit; what does, as tracing, starts in each.
+    """
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="llmpo-metrics-")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
+    django.setup()
+    from llmpo_site.loading import load  # noqa: PLC0415 - reads the settings
+
+    load()
+    _freeze()
 
 
 def on_exit(server):
@@ -38,9 +50,17 @@ def post_worker_init(worker):
     """Let a click take turns with an import or an export in the same process.
 
     A thread that returns from the database waits this long for each other thread, and a click returns twenty
-    times. Each full garbage collection stops all threads. Three quarters of its objects are loaded modules,
-    which never become garbage, so they are frozen.
+    times.
     """
     sys.setswitchinterval(0.0005)
+    _freeze()
+
+
+def _freeze():
+    """Spare the garbage collector what is loaded.
+
+    Each full collection stops all threads. Three quarters of its objects are loaded modules, which never
+    become garbage. Processes share their memory for as long as no collection looks at them.
+    """
     gc.collect()
     gc.freeze()

@@ -5,9 +5,9 @@ import os
 
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
-from django.urls import get_resolver
 
 from llmpo_site import observing
+from llmpo_site.loading import load
 from llmpo_site.logs import WithoutSecretLinks
 from llmpo_site.postgresql.driver import Connection
 
@@ -16,8 +16,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
 observing.start("web")
 
 application = get_wsgi_application()
-# Import all views now: else somebody waits a second for them at the first request of each process.
-_ = get_resolver().reverse_dict
+load()
 # A worker may wait for the database and the broker, and is nobody's page.
 Connection.patience = settings.REQUEST_DATABASE_SECONDS
 settings.CELERY_BROKER_TRANSPORT_OPTIONS.update(settings.REQUEST_BROKER_OPTIONS)

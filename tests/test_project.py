@@ -270,6 +270,28 @@ def test_a_web_process_spares_the_collector_what_was_loaded(monkeypatch):
 
 
 @pytest.mark.slow
+def test_gunicorn_loads_the_code_once_for_all_its_processes(tmp_path):
+    """Before it listens; no thread and no connection is left to them, which a fork does not carry over."""
+    script = """
+import runpy, sys, threading
+runpy.run_path("gunicorn.conf.py")["on_starting"](None)
+assert {"labeling.views.pair", "labeling.api.experiments"} <= sys.modules.keys()
+from django.db import connection
+from django.template import engines
+[loader] = engines["django"].engine.template_loaders
+assert {"labeling/pair.html", "labeling/_stages.html"} <= loader.get_template_cache.keys()
+assert threading.active_count() == 1
+assert connection.connection is None
+"""
+    environment = {
+        "SECRET_KEY": "only-for-tests-only-for-tests-only-for-tests",
+        "VAR_DIR": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+    }
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, check=True)
+
+
+@pytest.mark.slow
 def test_a_command_ends_quietly_where_its_reader_has_seen_enough(tmp_path):
     """As with `manage.py … | head`."""
     environment = {"SECRET_KEY": "only-for-tests-only-for-tests-only-for-tests", "VAR_DIR": str(tmp_path)}
