@@ -707,6 +707,27 @@ def test_what_may_be_a_mistake_is_counted_and_left_as_it_is():
 
 
 @pytest.mark.parametrize(
+    ("winners", "is_told"),
+    [
+        ("1" * 10, True),
+        (["b"] * 10, True),
+        # Nine may be so by chance; where one is not, somebody has made a choice; ties are seen at once.
+        ("1" * 9, False),
+        (["1"] * 10 + ["tie"], False),
+        (["tie"] * 10, False),
+    ],
+)
+def test_votes_that_are_all_for_one_side_are_told(winners, is_told):
+    rows = [PLAIN | {"winner": winner, "task": str(n)} for n, winner in enumerate(winners)]
+    side = "a" if winners[0] == "1" else "b"
+    warning = (
+        f"All 10 votes are for policy_{side}. Where that is wrong, as where each 1 of the file only marks "
+        "a vote, write a, b, tie or both_bad instead."
+    )
+    assert read(as_csv(rows)).warnings == [warning] * is_told
+
+
+@pytest.mark.parametrize(
     ("names", "warning"),
     [
         (

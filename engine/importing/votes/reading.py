@@ -129,6 +129,8 @@ def _content(vote: Vote) -> Hashable:
 _ONE_OF = ("task", "policy_a", "policy_b", "winner", "response_a", "response_b")
 # Alpaca's.
 _ONE_TASK = ["instruction", "input"]
+# Fewer votes may all be for one side by chance: ten of a fair coin are so once in five hundred times.
+_FEWEST_ALIKE = 10
 _PLACES = {name: place for place, name in enumerate(MEANINGS)}
 
 
@@ -214,6 +216,7 @@ def _warnings(votes: Sequence[Vote], unanswered: int, again: int) -> Iterator[st
             f"{wording.number(opposite, 'pair')} of texts on which one person gave opposite votes. Each "
             "counts."
         )
+    yield from _one_sided(votes)
     responses = [text for v in votes for text in (v.response_a, v.response_b) if text]
     tasks = list(dict.fromkeys(v.task for v in votes))
     yield from slips.in_texts(responses, "response")
@@ -228,6 +231,18 @@ def _warnings(votes: Sequence[Vote], unanswered: int, again: int) -> Iterator[st
     yield from slips.nearly_equal(map(slips.in_one_form, annotators), "annotator", "annotators")
     yield from slips.nearly_equal(policies, "policy", "policies")
     yield from slips.nearly_equal((v.task for v in votes), "task", "tasks")
+
+
+def _one_sided(votes: Sequence[Vote]) -> Iterator[str]:
+    """A warning where every vote is for a, or every one for b, as of a column of marks that are all 1."""
+    winners = {v.winner for v in votes}
+    if len(votes) < _FEWEST_ALIKE or len(winners) > 1 or not winners <= {Winner.A, Winner.B}:
+        return
+    [side] = winners
+    yield (
+        f"All {len(votes):,} votes are for policy_{side}. Where that is wrong, as where each 1 of the file "
+        "only marks a vote, write a, b, tie or both_bad instead."
+    )
 
 
 def _opposite(votes: Sequence[Vote]) -> int:
