@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
 from typing import Any
 
 from engine.importing.rows import Allowance, Fault, ImportingError, Row, same_name
+from engine.importing.strict_json import loads
 
 # A file is a stream of messages with this before it.
 _FILE = b"ARROW1\x00\x00"
@@ -17,6 +18,9 @@ MAGIC = (b"\xff\xff\xff\xff", _FILE)
 _BATCH = 1000
 # What reading a cell raises that Python has no value for: a year 10,000, a text that is no UTF-8.
 UNREADABLE = (ValueError, OverflowError)
+
+# Of each column of labels, the one of each number, from 0.
+Labels = Mapping[str, Sequence[str]]
 
 
 def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
@@ -47,6 +51,7 @@ def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
             raise ImportingError.at("", fault)
         for field in schema:
             _check_type(str(field.name), field.type)
+        labels = labels_of(schema)
         while True:
             try:
                 message = messages.read_next_message()
@@ -57,13 +62,10 @@ def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
             batch = ipc.read_record_batch(message, schema)
             batch.validate(full=True)
             allowance.take(batch.nbytes)
-            batch = in_microseconds(batch)
             for start in range(0, batch.num_rows, _BATCH):
-                for fields in batch.slice(start, _BATCH).to_pylist():
+                for fields in fields_of(batch.slice(start, _BATCH), labels, allowance):
                     number += 1
-                    yield Row(
-                        f"row {number}", {name.lower(): cell(value) for name, value in fields.items()}, names
-                    )
+                    yield Row(f"row {number}", fields, names)
     except ImportingError:
         raise
     except (pa.ArrowException, OSError, *UNREADABLE, struct.error, EOFError, StopIteration) as error:
@@ -72,24 +74,62 @@ def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
         ) from error
 
 
-def in_microseconds(batch: Any) -> Any:
+def labels_of(schema: Any) -> Labels:
+    """The labels of the columns in which `datasets` has a number in the place of each: its ClassLabel."""
+    try:
+        features = loads((schema.metadata or {})[b"huggingface"].decode())["info"]["features"]
+        found = {
+            name: feature["names"]
+            for name, feature in features.items()
+            if feature.get("_type") == "ClassLabel" and name in schema.names
+        }
+    except (KeyError, TypeError, AttributeError, ValueError):
+        # Any program may write there.
+        return {}
+    return {
+        name: labels
+        for name, labels in found.items()
+        if isinstance(labels, list) and all(isinstance(label, str) for label in labels)
+    }
+
+
+def fields_of(batch: Any, labels: Labels, allowance: Allowance) -> Iterator[dict[str, Any]]:
+    """The cells of each row, by the names of the columns in lower case.
+
+    ``labels``: of `labels_of`. ``allowance``: pays for them, as many rows may have a long one.
+    """
+    for fields in _in_microseconds(batch).to_pylist():
+        for name, texts in labels.items():
+            fields[name] = label = _label(fields[name], texts)
+            allowance.take(len(label) if isinstance(label, str) else 0)
+        yield {name.lower(): _cell(value) for name, value in fields.items()}
+
+
+def _label(value: Any, labels: Sequence[str]) -> Any:
+    """The label of a number; nothing of -1, which is no label; any other value as it is."""
+    if value == -1:
+        return None
+    return labels[value] if isinstance(value, int) and 0 <= value < len(labels) else value
+
+
+def _in_microseconds(batch: Any) -> Any:
     """The same rows with times that Python has; of nanoseconds, pyarrow would ask for pandas."""
     import pyarrow as pa
 
-    schema = pa.schema([field.with_type(_in_microseconds(field.type)) for field in batch.schema])
+    schema = pa.schema([field.with_type(_kind_in_microseconds(field.type)) for field in batch.schema])
     return batch if schema.equals(batch.schema) else batch.cast(schema, safe=False)
 
 
-def _in_microseconds(kind: Any) -> Any:
+def _kind_in_microseconds(kind: Any) -> Any:
     import pyarrow as pa
     from pyarrow import types
 
     if types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_in_microseconds(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_kind_in_microseconds(kind.value_type)))
     if types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_in_microseconds(kind.value_type)))
+        return pa.large_list(kind.value_field.with_type(_kind_in_microseconds(kind.value_type)))
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_in_microseconds(field.type)) for field in kind])
+        return pa.struct([field.with_type(_kind_in_microseconds(field.type)) for field in kind])
     if getattr(kind, "unit", "") != "ns":
         return kind
     if types.is_timestamp(kind):
@@ -97,7 +137,7 @@ def _in_microseconds(kind: Any) -> Any:
     return pa.time64("us") if types.is_time(kind) else pa.duration("us")
 
 
-def cell(value: Any) -> Any:
+def _cell(value: Any) -> Any:
     """The value as JSON and CSV have it: a time and an exact number are texts, and NaN is nothing."""
     if isinstance(value, (date, time)):
         return value.isoformat()

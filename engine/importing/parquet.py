@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from engine.importing.arrow import UNREADABLE, cell, in_microseconds
+from engine.importing.arrow import UNREADABLE, fields_of, labels_of
 from engine.importing.rows import Allowance, Fault, ImportingError, Row, same_name
 
 MAGIC = b"PAR1"
@@ -81,12 +81,13 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
         allowance.check(stated)
         # A text that comes again is stored once, so each row may be as large as all that is stated.
         at_once = max(1, min(_BATCH, 4 * allowance.left // max(1, stated)))
+        labels = labels_of(file.schema_arrow)
         number = 0
         for batch in file.iter_batches(batch_size=at_once):
             allowance.take(batch.nbytes)
-            for fields in in_microseconds(batch).to_pylist():
+            for fields in fields_of(batch, labels, allowance):
                 number += 1
-                yield Row(f"row {number}", _lower(fields), names)
+                yield Row(f"row {number}", fields, names)
     except ImportingError:
         raise
     except (pa.ArrowException, OSError, *UNREADABLE) as error:
@@ -146,7 +147,3 @@ def _library() -> Any:
             "", "Parquet needs pyarrow on the server: pip install pyarrow. Or save the file as JSON Lines."
         ) from error
     return pyarrow
-
-
-def _lower(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name.lower(): cell(value) for name, value in fields.items()}

@@ -16,7 +16,7 @@ import sys
 import tracemalloc
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -167,6 +167,12 @@ def saved(*batches: pa.RecordBatch, as_file: bool = False, **options: Any) -> by
     return file.getvalue()
 
 
+def as_parquet(batch: pa.RecordBatch) -> bytes:
+    file = io.BytesIO()
+    pa.parquet.write_table(pa.Table.from_batches([batch]), file)
+    return file.getvalue()
+
+
 def test_a_saved_data_set_is_read_from_its_folder_split_by_split(tmp_path: Path):
     batches = pa.Table.from_pylist(SQUAD).to_batches(max_chunksize=1)
     about = {"dataset_info.json": b"{}", "state.json": b"{}", "cache-1f.arrow": b"not read"}
@@ -183,6 +189,43 @@ def test_a_saved_data_set_is_read_from_its_folder_split_by_split(tmp_path: Path)
     assert told(source(archive({f"train/{name}": data for name, data in files.items()}))) == AS_TOLD
     with pytest.raises(ImportingError, match=r"2 tables or splits here: test/data-0.*, train/data-0"):
         source_at(tmp_path, MOST)
+
+
+def labelled(numbers: Sequence[int | None], labels: Sequence[str] = ("tie", "b", "a")) -> pa.RecordBatch:
+    """Votes whose winner is a ClassLabel, as `datasets` 5.2.0 writes it to Parquet and to Arrow."""
+    features = {"task": {"dtype": "string", "_type": "Value"}}
+    features |= {"winner": {"names": labels, "_type": "ClassLabel"}}
+    batch = pa.RecordBatch.from_pylist([VOTE | {"winner": number} for number in numbers])
+    about = {"huggingface": json.dumps({"info": {"features": features}})}
+    return batch.replace_schema_metadata(about)
+
+
+@pytest.mark.parametrize("written", [saved, as_parquet])
+def test_a_label_of_datasets_is_read_and_not_its_number(written):
+    """The number 1 would be read as a, and 2 as b."""
+    votes = read_votes(source(written(labelled([2, 0, 1])))).votes
+    assert [vote.winner for vote in votes] == ["a", "tie", "b"]
+
+
+def test_a_label_that_is_missing_is_no_answer():
+    with pytest.raises(ImportingError) as refused:
+        read_votes(source(saved(labelled([1, None, -1, 3]))))
+    assert [fault.place for fault in refused.value.faults] == ["row 2", "row 3", "row 4"]
+
+
+def test_a_long_label_counts_in_each_row():
+    """The file has it once."""
+    with pytest.raises(ImportingError, match=r"larger than 0\.2 MB"):
+        read_votes(source(saved(labelled([0] * 300, ["a" * 1000]))))
+
+
+@pytest.mark.parametrize(
+    "about",
+    ["no JSON", "[]", '{"info": {"features": []}}', '{"info": {"features": {"winner": {"names": 1}}}}'],
+)
+def test_what_another_program_writes_about_a_column_is_no_label(about):
+    batch = pa.RecordBatch.from_pylist([VOTE | {"winner": 1}]).replace_schema_metadata({"huggingface": about})
+    assert read_votes(source(saved(batch))).votes[0].winner == "a"
 
 
 def test_arrow_gives_each_row_its_number_and_all_plain_values():
@@ -313,12 +356,6 @@ def test_arrow_that_begins_with_rows_is_refused():
     rows = messages.read_next_message().serialize().to_pybytes()
     with pytest.raises(ImportingError, match="a part of the type record batch where one of the type schema"):
         read_tasks(source(rows))
-
-
-def as_parquet(batch: pa.RecordBatch) -> bytes:
-    file = io.BytesIO()
-    pa.parquet.write_table(pa.Table.from_batches([batch]), file)
-    return file.getvalue()
 
 
 @pytest.mark.parametrize("written", [saved, as_parquet])
