@@ -69,8 +69,9 @@ def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
     except ImportingError:
         raise
     except (pa.ArrowException, OSError, *UNREADABLE, struct.error, EOFError, StopIteration) as error:
+        reason = str(error).rstrip(".")
         raise ImportingError.at(
-            "", f"The Arrow file cannot be read: {error}. Write it again, or save it as JSON Lines."
+            "", f"The Arrow file cannot be read: {reason}. Write it again, or save it as JSON Lines."
         ) from error
 
 

@@ -91,8 +91,9 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
     except ImportingError:
         raise
     except (pa.ArrowException, OSError, *UNREADABLE) as error:
+        reason = str(error).rstrip(".")
         raise ImportingError.at(
-            "", f"The Parquet file cannot be read: {error}. Write it again, or save it as JSON Lines."
+            "", f"The Parquet file cannot be read: {reason}. Write it again, or save it as JSON Lines."
         ) from error
 
 
