@@ -62,7 +62,7 @@ def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
             said[text.strip()] += 1
         garbled += not text.isascii() and _GARBLED.search(text) is not None
         cut += len(text) == _CELL_OF_EXCEL
-    if n := sum(many_times for word, many_times in said.items() if _is_nothing(word)):
+    if n := sum(many_times for word, many_times in said.items() if is_nothing(word)):
         yield f"{number(n, one, many)} said only null, None, NaN or N/A, as programs write for no text."
     if failed := [word for word in said if word.lower() in _ERRORS]:
         n = sum(said[word] for word in failed)
@@ -82,7 +82,8 @@ def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
         )
 
 
-def _is_nothing(word: str) -> bool:
+def is_nothing(word: str) -> bool:
+    """True for a word that programs write for no value."""
     return word in _NOTHING_AS_WRITTEN or word.lower() in _NOTHING
 
 
@@ -106,7 +107,7 @@ def messages(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
 
 def no_names(names: Iterable[str], one: str, many: str = "") -> Iterator[str]:
     """A warning where a name is only what programs write for no name."""
-    if n := sum(map(_is_nothing, set(names))):
+    if n := sum(map(is_nothing, set(names))):
         yield f"{number(n, one, many)} called null, None, NaN or N/A, as programs write for no name."
 
 

@@ -706,6 +706,13 @@ def test_what_may_be_a_mistake_is_counted_and_left_as_it_is():
     ]
 
 
+@pytest.mark.parametrize("word", ["NA", "<NA>", "NaN", "NULL", "None", "n/a", r"\N", " NA "])
+def test_what_programs_write_for_no_value_is_no_time_and_no_side(word):
+    """R, pandas, polars and DuckDB have a word each."""
+    vote = one(WHOLE, judged_at=word, side_a=word)
+    assert (vote.judged_at, vote.a_on_left) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("winners", "is_told"),
     [

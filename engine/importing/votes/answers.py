@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.domain import limits
 from engine.importing.rows import ImportingError
+from engine.importing.slips import is_nothing
 from engine.importing.votes.columns import WINNER, MissingError, first_of, text_in, unmarked
 from engine.importing.votes.vote import Winner
 
@@ -51,7 +52,7 @@ def _word(text: str) -> str:
 def side_of_a(place: str, fields: Mapping[str, Any]) -> bool | None:
     """True if a was shown on the left, False on the right; ``None`` where no column says it."""
     value = fields.get("sidea")
-    if value in (None, ""):
+    if value in (None, "") or is_nothing(str(value).strip()):
         return None
     side = unmarked(str(value))
     if side not in {"left", "right"}:

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.domain import limits
 from engine.importing.rows import ImportingError
+from engine.importing.slips import is_nothing
 
 # Seconds from 1970 to the year 10000, the last that a time may have. As milliseconds this is 1978.
 _MILLISECONDS_FROM = 253_402_300_800
@@ -34,8 +35,11 @@ def _uncompacted(value: Any) -> Any:
 
 
 def time_of(place: str, value: Any) -> datetime | None:
-    """A time in ISO 8601 or in seconds or milliseconds since 1970; without a zone it is UTC."""
-    if value is None:
+    """A time in ISO 8601 or in seconds or milliseconds since 1970; without a zone it is UTC.
+
+    ``None`` where there is none, or a word that programs write for none.
+    """
+    if value is None or (isinstance(value, str) and is_nothing(value.strip())):
         return None
     value = _uncompacted(value)
     if isinstance(value, str) and re.fullmatch(r"\d+([.,]\d+)?", value.strip()):
