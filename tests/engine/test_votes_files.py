@@ -377,6 +377,19 @@ def test_drafts_and_discarded_answers_of_argillas_flattened_records_are_no_votes
     assert (vote.winner, vote.annotator) == (Winner.A, "u1")
 
 
+def test_answers_of_pending_records_that_may_be_drafts_are_counted_in_a_warning():
+    """Argilla 2.8.0 leaves the states of the answers out of its JSON."""
+    pending = ARGILLA | {"status": "pending", "fields": ARGILLA["fields"] | {"prompt": "Another."}}
+    votes = read(as_jsonl([ARGILLA, pending]))
+    assert len(votes.votes) == 4
+    assert votes.warnings == [
+        "2 votes of records that are pending in Argilla, which may be drafts or discarded: the file does not "
+        "say it. Each counts. An export by to_datasets says it."
+    ]
+    answers = [{"value": "response-1", "user_id": "u1", "status": "submitted"}]
+    assert read(as_jsonl([pending | {"responses": {"preference": answers}}])).warnings == []
+
+
 def test_the_records_of_argillas_first_releases():
     answers = [
         {"value": "response-1", "user_id": "u1", "status": "submitted"},

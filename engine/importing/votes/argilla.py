@@ -54,6 +54,18 @@ def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
     return [] if _is_unanswered(row.fields, fields) else None
 
 
+def may_be_drafts(fields: Mapping[str, Any]) -> bool:
+    """True for a pending record that does not say which of its answers somebody has submitted.
+
+    Argilla's `to_json` leaves it out, and all answers of a pending record may be drafts.
+    """
+    responses = fields.get("responses")
+    if fields.get("status") != "pending" or not isinstance(responses, Mapping):
+        return False
+    answers = [each for given in responses.values() if isinstance(given, list) for each in given]
+    return any(isinstance(each, Mapping) and "status" not in each for each in answers)
+
+
 def _is_unanswered(columns: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
     """True for an older record that nobody has answered yet: its questions are empty."""
     others = [value for name, value in columns.items() if name not in _OF_A_RECORD]

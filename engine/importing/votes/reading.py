@@ -50,7 +50,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
     votes: list[Vote] = []
     faults: list[Fault] = []
     missing: list[MissingError] = []
-    number = unanswered = 0
+    number = unanswered = drafts = 0
     rivals: Counter[slips.Rivals] = Counter()
     unread: Counter[str] = Counter()
     for number, row in enumerate(rows, 1):
@@ -61,6 +61,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
                 found = _votes_of(row)
                 votes += found
                 unanswered += not found
+                drafts += len(found) * argilla.may_be_drafts(row.fields)
                 if not columns:
                     rivals.update(_rivals(row.fields))
                     unread.update(name for name in row.fields if _may_matter(name, row.fields[name]))
@@ -86,7 +87,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
     votes = _once_each(votes)
     if all(vote.judged_at is not None for vote in votes):
         votes.sort(key=lambda vote: vote.judged_at or datetime.min)
-    warnings = [*_warnings(votes, unanswered, n_read - len(votes)), *_left_out(unread)]
+    warnings = [*_warnings(votes, unanswered, drafts, n_read - len(votes)), *_left_out(unread)]
     return Votes(votes, [*warnings, *slips.left_out(rivals), *source.warnings])
 
 
@@ -186,10 +187,11 @@ def _left_out(unread: Mapping[str, int]) -> Iterator[str]:
         )
 
 
-def _warnings(votes: Sequence[Vote], unanswered: int, again: int) -> Iterator[str]:
+def _warnings(votes: Sequence[Vote], unanswered: int, drafts: int, again: int) -> Iterator[str]:
     """Counts of what may be a mistake in the file. Nothing of it is changed.
 
-    ``unanswered``, ``again``: records without an answer, and votes that are an earlier one again.
+    ``unanswered``, ``drafts``, ``again``: records without an answer, votes that may be drafts, and votes
+    that are an earlier one again.
     """
     if again:
         yield (
@@ -197,6 +199,11 @@ def _warnings(votes: Sequence[Vote], unanswered: int, again: int) -> Iterator[st
         )
     if unanswered:
         yield f"{wording.number(unanswered, 'record')} without an answer, or taken back, left out."
+    if drafts:
+        yield (
+            f"{wording.number(drafts, 'vote')} of records that are pending in Argilla, which may be drafts "
+            "or discarded: the file does not say it. Each counts. An export by to_datasets says it."
+        )
     if by_model := sum(v.judge == Judge.LLM for v in votes):
         yield (
             f"{wording.number(by_model, 'vote')} of a language model, as the file says. Each counts, and is "
