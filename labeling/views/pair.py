@@ -77,6 +77,16 @@ class LookForm(ScreenForm):
     waited = forms.IntegerField(required=False, min_value=0)
 
 
+class UndoForm(ScreenForm):
+    """``answer``: the token of the answer to take back; without one, the newest is meant.
+
+    ``on_show``: the pair that is on show.
+    """
+
+    answer = forms.UUIDField(required=False)
+    on_show = TokensField(required=False)
+
+
 class SkipForm(ScreenForm):
     token = forms.UUIDField()
 
@@ -158,7 +168,9 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         wake_planner(experiment.pk)
     # Read with the right to judge, before this answer.
     today = cast(int, cast(Any, experiment).mine_today) + answered.counts
-    return _show_next(request, experiment, data, answered=answered, today=today)
+    # Practice is no answer to take back.
+    newest = None if answered.feedback else str(data["token"])
+    return _show_next(request, experiment, data, answered=answered, today=today, newest=newest)
 
 
 @access.annotator_action
@@ -200,20 +212,23 @@ def flag(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 @access.annotator_action
 def undo(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Take back one's newest answer that stands, and show that pair again."""
+    """Take back the answer that the page names, and show its pair again. Repeated, it takes back no more."""
     experiment = access.to_label(request, experiment_id)
-    form = ScreenForm(request.POST)
+    form = UndoForm(request.POST)
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
-    newest = answers.newest_answer(experiment, request.user)
-    if newest is None:
-        return _show_next(
-            request,
-            experiment,
-            form.cleaned_data,
-            notice=_("You have no answer to take back."),
-        )
-    return _reopen(request, experiment, newest, form.cleaned_data)
+    data = form.cleaned_data
+    if data["answer"]:
+        answer = answers.own_answer(experiment, request.user, data["answer"])
+        # The pair that came back is on no screen where the first reply was lost: show it.
+        data["besides"] += data["on_show"] if answer is None else []
+        notice = _("That answer does not count any more.")
+    else:
+        answer = answers.newest_answer(experiment, request.user)
+        notice = _("You have no answer to take back.")
+    if answer is None:
+        return _show_next(request, experiment, data, notice=notice, newest=_newest(request, experiment))
+    return _reopen(request, experiment, answer, data)
 
 
 @access.annotator_action
@@ -236,14 +251,21 @@ def _reopen(
     except WrongStateError as refused:
         return _show_next(request, experiment, screen, notice=str(refused))
     wake_planner(experiment.pk)
+    newest = _newest(request, experiment)
     if shown is None:
         notice = _("Taken back. That pair goes to somebody else.")
-        return _show_next(request, experiment, screen, notice=notice)
+        return _show_next(request, experiment, screen, notice=notice, newest=newest)
     notice = _("Taken back. Choose again.")
     if not request.htmx:
         messages.info(request, notice)
         return redirect("pair", experiment_id=experiment.pk)
-    return _render(request, experiment, [shown], notice=notice)
+    return _render(request, experiment, [shown], notice=notice, newest=newest)
+
+
+def _newest(request: AuthenticatedRequest, experiment: Experiment) -> str:
+    """The token of the user's newest answer that stands; empty where there is none."""
+    answer = people.newest_answer(experiment, request.user)
+    return str(answer.token) if answer else ""
 
 
 @access.annotator_action
@@ -295,8 +317,9 @@ def _show_next(
     notice: str = "",
     waited: int = 0,
     today: int | None = None,
+    newest: str | None = None,
 ) -> HttpResponse:
-    """``today``: the user's answers of today, where they are known."""
+    """``today``: the user's answers of today. ``newest``: see :func:`_newest`. Both where they are known."""
     if request.method == "POST" and not request.htmx:
         if told := notice or (answered.feedback if answered else ""):
             messages.info(request, told)
@@ -312,7 +335,14 @@ def _show_next(
         _miss(request, experiment)
     # Without a pair, the page says why there is none.
     return _render(
-        request, experiment, pairs or [None], answered=answered, notice=notice, waited=waited, today=today
+        request,
+        experiment,
+        pairs or [None],
+        answered=answered,
+        notice=notice,
+        waited=waited,
+        today=today,
+        newest=newest,
     )
 
 
@@ -332,6 +362,7 @@ def _render(
     notice: str = "",
     waited: int = 0,
     today: int | None = None,
+    newest: str | None = None,
 ) -> HttpResponse:
     actions = _UNDER_A_PAIR if request.htmx else ACTIONS
     context = {
@@ -344,6 +375,7 @@ def _render(
         "flag_reasons": Flag.Reason.choices,
         "today": answers.judged_today(experiment.pk, request.user) if today is None else today,
         "everybody": answers_together(experiment),
+        "newest": newest,
         "notice": notice,
         "feedback": answered.feedback if answered else "",
         "practice": answers.practice_shown(experiment.pk, request.user)
@@ -354,6 +386,7 @@ def _render(
     if request.htmx:
         return render(request, "labeling/_stages.html", context)
     context |= {
+        "newest": _newest(request, experiment),
         "most_held": MOST_HELD,
         "store": _store(request, experiment),
         "beat_seconds": max(5, settings.LEASE_SECONDS // 3),

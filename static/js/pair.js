@@ -41,7 +41,7 @@
 
   let held = []; // pairs that wait behind the one on show
   let empty = null; // what the server shows instead of a pair, where it had none
-  let undoing = null; // where to undo, once the answers on their way are confirmed
+  let undoing = null; // {url, token}: the answer to take back, once it is confirmed
   let takingBack = false; // the server is asked to undo
   let news = ""; // what the server said about an answer, until the next one is given
   let sending = false;
@@ -69,7 +69,11 @@
   function readProgress(stage) {
     byId("today").textContent = stage.dataset.today;
     byId("everybody").textContent = stage.dataset.everybody;
+    if ("newest" in stage.dataset) newest().value = stage.dataset.newest;
   }
+
+  // The answer that an undo means. Naming it, a request that is repeated takes back no other one.
+  const newest = () => byId("undo-form").elements.answer;
 
   function showGoal() {
     byId("of-goal").textContent = goal() ? `${words().of} ${goal()}` : "";
@@ -249,9 +253,10 @@
     }
     attempts = 0;
     if (undoing) {
-      const url = undoing;
+      const { url, token: meant } = undoing;
       undoing = null;
-      await undo(url);
+      // An answer that was not counted is not replaced by the one before it.
+      if (newest().value === meant) await undo(url);
     }
     showNext();
     deliver();
@@ -330,7 +335,7 @@
       return putBack(last.stage);
     }
     if (last) {
-      undoing = url;
+      undoing = { url, token: last.token };
       return setBusy();
     }
     // Pressed twice, it takes back one answer.
@@ -338,7 +343,9 @@
     takingBack = true;
     let stage;
     try {
-      const reply = await post(url, held.map((each) => ["besides", token(each)]));
+      const onScreen = held.map((each) => ["besides", token(each)]);
+      if (!waits()) onScreen.push(["on_show", token(byId("stage"))]);
+      const reply = await post(url, [["answer", newest().value], ...onScreen]);
       if (reply.ok) [stage] = parse(await reply.text());
     } catch {
       // The connection is down.

@@ -392,6 +392,80 @@ def test_an_undo_that_did_not_arrive_says_so(page: Page, problems, experiment, p
     problems.clear()
 
 
+def test_an_undo_whose_reply_is_lost_and_that_is_pressed_again_takes_back_one_answer(
+    page: Page, problems, experiment, people
+):
+    open_pair(page, experiment, people[0])
+    tokens = []
+    for number in range(3):
+        tokens.append(shown_token(page))
+        press(page, "1")
+        saved(page, number + 1)
+    [newest] = Judgment.objects.filter(token=tokens[-1])
+
+    def lose(route: Route) -> None:
+        route.fetch()  # it reaches the server, and the reply never comes back
+        route.abort()
+
+    page.route("**/undo/", lose)
+    on_show = shown_token(page)
+    press(page, "u")
+    expect(page.get_by_role("alert")).to_contain_text("Not undone")
+    page.unroute("**/undo/")
+    press(page, "u")
+    expect(page.locator("#today")).to_have_text("2")
+    expect(page.locator("#said")).to_have_text("That answer does not count any more.")
+    expect(page.locator("#stage")).not_to_have_attribute("data-token", on_show)
+    shown = Lease.objects.get(token=shown_token(page))
+    assert (shown.comparison, shown.annotator) == (newest.comparison, people[0])
+    standing = Judgment.objects.filter(standing=True).values_list("token", flat=True)
+    assert {str(token) for token in standing} == set(tokens[:2])
+    # The next one goes one further back.
+    press(page, "u")
+    expect(page.locator("#today")).to_have_text("1")
+    assert [str(each.token) for each in Judgment.objects.filter(standing=True)] == tokens[:1]
+    assert all("ERR_FAILED" in problem for problem in problems)
+    problems.clear()
+
+
+def test_an_undo_takes_back_the_answer_of_its_own_tab(page: Page, context, experiment, people):
+    open_pair(page, experiment, people[0])
+    mine = shown_token(page)
+    press(page, "1")
+    saved(page, 1)
+    other = context.new_page()
+    open_pair(other, experiment)
+    theirs = shown_token(other)
+    press(other, "2")
+    saved(other, 2)
+    press(page, "u")
+    expect(page.locator("#said")).to_have_text("Taken back. Choose again.")
+    assert {str(each.token) for each in Judgment.objects.filter(standing=True)} == {theirs}
+    assert mine != theirs
+
+
+def test_an_undo_of_an_answer_that_did_not_count_takes_back_no_other(page: Page, experiment, people):
+    open_with_the_next(page, experiment, people[0])
+    press(page, "1")
+    saved(page, 1)
+    held_up: list[Route] = []
+
+    def hold_up(route: Route) -> None:
+        held_up.append(route)
+
+    page.route("**/judge/", hold_up)
+    token = shown_token(page)
+    press(page, "2")
+    expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
+    press(page, "u")
+    expect(page.locator("#choose-left")).to_be_disabled()
+    Lease.objects.filter(token=token).update(state="skipped")
+    held_up[0].continue_()
+    expect(page.locator("#said")).to_contain_text("was not counted")
+    expect(page.locator("#choose-left")).to_be_enabled()
+    assert Judgment.objects.filter(standing=True).count() == 1
+
+
 def test_an_undo_without_any_reply_says_so(page: Page, experiment, people):
     """A dead connection that stays open, and a network's own page where the pair should be."""
     page.add_init_script(

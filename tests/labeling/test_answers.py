@@ -118,6 +118,42 @@ class TestUndo:
         assert voided == [each.pk for each in reversed(clicks)]
         assert counts.comparison_count(experiment.pk) == 0
 
+    def test_the_answer_that_the_page_names_is_taken_back_and_repeated_no_other(
+        self, experiment, annotator, client_for, url
+    ):
+        first, second, newest = (click(experiment, annotator) for _ in range(3))
+        on_show = lease(experiment, annotator).token
+        client, form = client_for(annotator), {"answer": second.token, "on_show": on_show}
+        shown = stage(client.post(url, form, headers=HTMX))
+        again = stage(client.post(url, form, headers=HTMX))
+        assert again["said"] == "That answer does not count any more."
+        # The pair that came back is shown, though the reply to the first request may be lost.
+        assert again["token"] == shown["token"] != str(on_show)
+        assert Lease.objects.get(token=shown["token"]).comparison == second.comparison
+        assert again["newest"] == shown["newest"] == str(newest.token)
+        assert set(counts.standing_judgments(experiment.pk)) == {first, newest}
+
+    def test_the_answer_of_somebody_else_cannot_be_named(self, experiment, annotator, other, client_for, url):
+        theirs = click(experiment, other)
+        shown = stage(client_for(annotator).post(url, {"answer": theirs.token}, headers=HTMX))
+        assert (shown["said"], shown["newest"]) == ("That answer does not count any more.", "")
+        assert not JudgmentVoid.objects.exists()
+
+    def test_the_page_names_the_newest_answer(self, experiment, annotator, client_for, url):
+        client, pair = client_for(annotator), reverse("pair", args=[experiment.pk])
+
+        def named() -> list[str]:
+            page = Markup(client.get(pair).content.decode())
+            return [
+                each.attributes["value"] for each in page.elements if each.attributes.get("name") == "answer"
+            ]
+
+        assert named() == [""]
+        form = {"token": lease(experiment, annotator).token, "choice": "left"}
+        replied = stage(client.post(reverse("judge", args=[experiment.pk]), form, headers=HTMX))
+        assert [replied["newest"]] == named() == [str(form["token"])]
+        assert stage(client.post(url, {"answer": form["token"]}, headers=HTMX))["newest"] == ""
+
     @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
     def test_with_nothing_to_take_back_it_says_so_and_leaves_the_page_as_it_is(
         self, headers, experiment, annotator, other, client_for, url

@@ -61,6 +61,7 @@ def test_the_page_says_the_same_whichever_side_is_chosen_and_taken_back(choice, 
     for answer in (choice, "left"):
         form = {"token": lease(experiment, annotator).token, "choice": answer}
         seen = stage(client.post(reverse("judge", args=[experiment.pk]), form, headers=HTMX))
+        assert seen.pop("newest") == str(form["token"])
         told.append({name: value for name, value in seen.items() if name != "token"})
         page = Markup(client.get(reverse("pair", args=[experiment.pk])).content.decode())
         told.append({e.attributes.get("id") for e in page.elements} & {"confidence", "left"})
