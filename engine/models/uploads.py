@@ -28,6 +28,12 @@ class Upload(models.Model):
     material = models.CharField(max_length=10, choices=MATERIALS)
     name = models.CharField(max_length=200, blank=True, help_text="The experiment's name, as it was typed.")
     file_name = models.CharField(max_length=200)
+    counted = models.CharField(
+        max_length=10,
+        blank=True,
+        db_default="",
+        help_text="What to do with votes that count already, as it was chosen; empty to ask.",
+    )
     data = models.BinaryField(help_text="The file as it came, packed or not.")
     created_at = models.DateTimeField(default=clock.now)
 

@@ -11,8 +11,12 @@ from engine.models import Upload, User, clock
 
 
 @transaction.atomic
-def keep_upload(*, user: User, material: Material, name: str, file_name: str, data: bytes) -> Upload:
+def keep_upload(
+    *, user: User, material: Material, name: str, file_name: str, data: bytes, counted: str = ""
+) -> Upload:
     """Store the file. Only the newest files of a user are kept, and none for more than a day.
+
+    ``counted``: what to do with votes that count already; empty to ask.
 
     Raises
     ------
@@ -23,7 +27,12 @@ def keep_upload(*, user: User, material: Material, name: str, file_name: str, da
         if fault := limits.text_fault(text, what):
             raise SpecError(fault)
     upload = Upload.objects.create(
-        user=user, material=material, name=name[:200], file_name=file_name[:200], data=data
+        user=user,
+        material=material,
+        name=name[:200],
+        file_name=file_name[:200],
+        counted=counted,
+        data=data,
     )
     newest = Upload.objects.filter(user=user).values_list("pk", flat=True)[: Upload.MOST_OF_ONE_USER]
     Upload.objects.filter(user=user).exclude(pk__in=list(newest)).delete()

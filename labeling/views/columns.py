@@ -16,7 +16,6 @@ from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 
 from engine.core.wording import number
 from engine.domain.errors import EngineError, SpecError
@@ -82,13 +81,18 @@ def receive(
     """
     kind, name = _KINDS[material], request.POST.get("name", "").strip()
     file_name, data = as_one([(file.name or "", file) for file in files], kind.most)
-    upload = keep_upload(user=request.user, material=material, name=name, file_name=file_name, data=data)
+    upload = keep_upload(
+        user=request.user,
+        material=material,
+        name=name,
+        file_name=file_name,
+        data=data,
+        counted=counted_votes(request)["counted"],
+    )
     try:
         found = _read_at_once(source_of([(file_name, BytesIO(data))], kind.most), material)
         if found is None or request.POST.get("look"):
-            counted = request.POST.get("counted")
-            query = {"counted": counted} if counted else None
-            return redirect(reverse("map_columns", args=[upload.pk], query=query))
+            return redirect("map_columns", upload_id=upload.pk)
         return kind.store(request, name, found, upload)
     except (ImportingError, EngineError):
         drop_upload(upload)
@@ -154,7 +158,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
         "sheets": sheets,
         "sheet": sheet,
         "faults": faults,
-        **counted_votes(request),
+        **counted_votes(request, upload.counted),
         "said": kind.said(found) if found is not None else "",
         "warnings": found.warnings if found is not None else (),
         "back": kind.back,
@@ -164,10 +168,10 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     return render(request, "setup/columns.html", context, status=400 if wanted else 200)
 
 
-def counted_votes(request: HttpRequest) -> dict[str, Any]:
-    """The choices for votes that count already, and the one that was made."""
-    chosen = request.POST.get("counted", request.GET.get("counted", ""))
-    return {"counted_choices": _COUNTED, "counted": chosen}
+def counted_votes(request: HttpRequest, earlier: str = "") -> dict[str, Any]:
+    """The choices for votes that count already, and the one that was made, here or ``earlier``."""
+    chosen = request.POST.get("counted", earlier)
+    return {"counted_choices": _COUNTED, "counted": chosen if chosen in dict(_COUNTED) else ""}
 
 
 def _read_by(columns: Mapping[str, str], source: Source, material: Material) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -117,13 +118,16 @@ def test_an_upload_whose_process_is_killed_is_kept_and_its_user_goes_on_from_the
         else:
             patched.setattr("engine.services.drafts.record", killed)
             patched.setattr("engine.services.past_votes.record", killed)
+        form = {"name": "Mine", "counted": "again", field: SimpleUploadedFile(name, data)}
         with pytest.raises(Killed):
-            client.post(address, {"name": "Mine", field: SimpleUploadedFile(name, data)})
+            client.post(address, form)
     assert not Experiment.objects.exists()
     kept = reverse("map_columns", args=[Upload.objects.get().pk])
     for page in (address, reverse("new_experiment")):
         assert f'<a href="{kept}">{name}</a> for “Mine”' in client.get(page).content.decode()
     page = client.get(kept).content.decode()
+    chosen = re.findall('name="counted"[^>]*value="([a-z_]*)" checked', page)
+    assert chosen == (["again"] if field == "votes" else [])
     assert ("1 vote on 2 policies" if field == "votes" else "2 responses of 2 policies") in page
     assert client.post(kept, {"name": "Mine", "action": "import"}).status_code == 302
     assert Experiment.objects.get().name == "Mine"
