@@ -36,7 +36,7 @@ class Rung:
         True if the text says that it holds only if the levels' effects add up.
     left
         About how many more comparisons it takes if win rates stay as they are; ``None`` while nobody can
-        tell.
+        tell, and where the budget may end before.
     at_least
         It may well take more than ``left``, as the forecast was cut short.
     """
@@ -89,8 +89,9 @@ def ladder_from(experiment: Experiment, observed: Observed | None, forecast: Rem
         return Ladder([], 1.0)
     design = observed.design
     decision = design.decision_given(designs.model_test(experiment, observed))
-    left = decision.expected_left if forecast is None else forecast.expected
-    at_least = forecast is not None and forecast.at_least
+    left, at_least = decision.expected_left, False
+    if forecast is not None:
+        left, at_least = None if forecast.over_budget else forecast.expected, forecast.at_least
     states = {state.claim: state for state in decision.claims}
     return Ladder(
         rungs=[_rung(states[claim], design, left, at_least) for claim in LADDER if claim in states],

@@ -140,6 +140,14 @@ class TestLadder:
         html = render_to_string("dashboard/_ladder.html", page)
         assert "at least 96 more" in html
 
+    def test_where_the_budget_may_not_be_enough_no_number_is_said(self, good_enough):
+        """“At least 1 more” stood above “The budget may not be enough”."""
+        known = Remaining(expected=1, between=(1, None), at_least=True, over_budget=True)
+        page = {"ladder": ladder(good_enough, known), "experiment": good_enough, "may_stop": True}
+        html = render_to_string("dashboard/_ladder.html", page)
+        assert "at least" not in html
+        assert "not yet" in html
+
     def test_without_a_margin_there_is_no_good_enough(self):
         experiment = make_experiment(claim="best_if_any")
         assert list(ladder_of(experiment)) == ["best_if_any", "best"]
