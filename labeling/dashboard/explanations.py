@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
+from engine.domain.policy_space import PolicyName
 from engine.models import Comparison
 
 _SAMPLERS = {
@@ -30,8 +32,8 @@ class Explanation:
     record: list[tuple[str, str]]
 
 
-def explain(comparison: Comparison) -> Explanation:
-    """The recorded plan of a comparison, in words."""
+def explain(comparison: Comparison, names: Sequence[PolicyName]) -> Explanation:
+    """The recorded plan of a comparison, in words. ``names``: those of the policies, by index."""
     plan = comparison.plan
     if not plan:
         return Explanation(["The reason for this pair was not recorded."], [])
@@ -46,8 +48,9 @@ def explain(comparison: Comparison) -> Explanation:
     evidence = plan.get("evidence")
     if evidence:
         sentences.append(
-            f"The evidence against being the best was {evidence[0]:.2f} for {comparison.policy_i} and "
-            f"{evidence[1]:.2f} for {comparison.policy_j}"
+            f"The evidence against being the best was {evidence[0]:.2f} for "
+            f"{names[comparison.policy_i.index].name} and {evidence[1]:.2f} for "
+            f"{names[comparison.policy_j.index].name}"
             + (f"; {log(1 / plan['delta']):.2f} rules a policy out." if "delta" in plan else ".")
         )
     if plan.get("propensity") is not None:

@@ -91,7 +91,7 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
             "names": names,
             "withheld": withheld,
             "sides": sides,
-            "explanation": explain(row),
+            "explanation": explain(row, names),
             "may_void": access.may_void(request, experiment),
         },
     )

@@ -13,6 +13,7 @@ from engine.models import Check, Comparison, Experiment, Flag, Judgment, Judgmen
 from engine.models.append_only import lifted
 from engine.models.full_text import responses_with
 from engine.selectors import browsing, counts
+from engine.selectors.designs import policy_names
 from engine.services.experiments import stop
 from engine.services.judging import void_judgment
 from tests.factories import add_member, click, click_on, make_experiment, make_user
@@ -238,13 +239,20 @@ class TestOne:
             left, right = comparison.policy_i, comparison.policy_j
             if not comparison.i_on_left:
                 left, right = right, left
-            assert f"Response A, left: {left}" in page
-            assert f"Response B, right: {right}" in page
+            names = policy_names(experiment)
+            for side, policy in (("A, left", left), ("B, right", right)):
+                name = names[policy.index]
+                heading = rf"Response {side}: <a [^>]*>{name.name}</a> <small[^>]*>{name.short}</small></h3>"
+                assert re.search(heading, page)
+            name_i, name_j = (names[each.index].name for each in (comparison.policy_i, comparison.policy_j))
+            assert re.search(
+                rf"against being the best was [\d.]+ for {name_i} and [\d.]+ for {name_j};", page
+            )
 
     def test_a_judgment_says_which_policy_was_preferred(self, experiment, annotator, viewer, client_for):
         for choice, side in (("left", "A, left"), ("right", "B, right")):
             page = opened(client_for(viewer), click(experiment, annotator, choice).comparison)
-            preferred = re.search(rf"Response {side}: P\d</h3>\s*<p[^>]*><a[^>]*>([^<]+)", page)[1]
+            preferred = re.search(rf"Response {side}: <a[^>]*>([^<]+)", page)[1]
             assert f"{choice.capitalize()}: {preferred}" in page
 
     def test_a_plan_from_before_there_were_records(self, experiment, viewer, client_for):

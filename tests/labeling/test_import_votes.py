@@ -305,7 +305,9 @@ def test_the_status_and_each_comparison_say_where_the_votes_come_from(tmp_path):
     )
     first = experiment.comparisons.first()
     assert first is not None
-    assert explain(first).sentences == ["This is a past vote from a file. No sampler chose its pair here."]
+    assert explain(first, []).sentences == [
+        "This is a past vote from a file. No sampler chose its pair here."
+    ]
 
 
 # ---------------------------------------------------------------- out and back
