@@ -78,6 +78,11 @@ class Tried:
         return self.response.state == Response.State.FAILED
 
     @property
+    def is_in_hand(self) -> bool:
+        """True if a worker has taken it."""
+        return self.response.state == Response.State.GENERATING
+
+    @property
     def pending(self) -> bool:
         return not (self.is_done or self.has_failed)
 
@@ -163,6 +168,19 @@ class TrialPage:
         if self.pulse.loading:
             return "The workers are loading their models. This may take minutes."
         return ""
+
+    @property
+    def awaited(self) -> str:
+        """What a response waits for that no worker has taken yet."""
+        if not self.pulse.generation_alive:
+            return "a generation worker"
+        if self.pulse.unserved:
+            return f"a worker that serves {', '.join(self.pulse.unserved)}"
+        if self.pulse.trouble:
+            return "the backend to work again"
+        if self.pulse.loading:
+            return "the model to load"
+        return "its turn: the workers are busy" if self.pulse.writing else "the next look of a worker"
 
 
 def page_of(experiment: Experiment, *, undecided: bool) -> TrialPage | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.db import connection
@@ -90,17 +91,38 @@ def test_a_finished_trial_leads_to_the_start(draft, page):
 
 
 @pytest.mark.parametrize(
-    ("details", "message"),
+    ("details", "message", "awaited"),
     [
-        ({"trouble": "The server is away."}, "The backend does not work: The server is away."),
-        ({"loading": True}, "The workers are loading their models."),
+        (
+            {"trouble": "The server is away."},
+            "The backend does not work: The server is away.",
+            "the backend to work again",
+        ),
+        ({"loading": True}, "The workers are loading their models.", "the model to load"),
+        ({}, "", "the next look of a worker"),
+        (None, "No generation worker is running", "a generation worker"),
     ],
 )
-def test_while_nothing_is_written_it_says_why(details, message, draft, page):
-    details |= {"backend": "embedded", "model": "m"}
+def test_while_nothing_is_written_it_says_why(details, message, awaited, draft, page):
+    if details is not None:
+        details |= {"backend": "embedded", "model": "m"}
+        WorkerPulse.objects.create(queue="generation", worker="w", seen_at=timezone.now(), details=details)
+    page.post(url(draft), {"tasks": "1"})
+    html = page.get(url(draft)).content.decode()
+    assert message in html
+    assert html.count(f"Waiting for {awaited} …") == 3
+
+
+def test_while_one_is_written_the_others_wait_for_their_turn(draft, page):
+    details = {"backend": "embedded", "model": "m"}
     WorkerPulse.objects.create(queue="generation", worker="w", seen_at=timezone.now(), details=details)
     page.post(url(draft), {"tasks": "1"})
-    assert message in page.get(url(draft)).content.decode()
+    first = Response.objects.order_by("pk").values("pk")[:1]
+    soon = timezone.now() + timedelta(minutes=1)
+    Response.objects.filter(pk__in=first).update(state="generating", claim_expires_at=soon)
+    html = page.get(url(draft)).content.decode()
+    assert html.count("Being written …") == 1
+    assert html.count("Waiting for its turn: the workers are busy …") == 2
 
 
 def test_a_stop_keeps_what_is_written(draft, page):
