@@ -102,7 +102,7 @@ def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Pag
         Judgment.objects.update(created_at=timezone.now() - timedelta(hours=1))
 
     open_pair(page, experiment, annotator)
-    expect(page.locator("#everybody")).to_have_text("25+ by everybody")
+    expect(page.locator("#everybody")).to_have_text("25+ by everybody some minutes ago")
     assert page.locator("progress, [data-confidence]").count() == 0
     for number in range(10):
         press(page, "u")
@@ -114,7 +114,7 @@ def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Pag
     refusal = "You have taken back many answers. After 5 more answers you can take back another one."
     expect(page.locator("#said")).to_have_text(refusal)
     assert shown_token(page) == shown
-    expect(page.locator("#everybody")).to_have_text("25+ by everybody")
+    expect(page.locator("#everybody")).to_have_text("25+ by everybody some minutes ago")
     if folder := os.environ.get("PICTURES"):
         for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")):
             page.set_viewport_size({"width": width, "height": 844})

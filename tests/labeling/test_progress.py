@@ -75,9 +75,9 @@ def test_an_undo_does_not_move_it_at_the_very_edge(annotator, client_for, at):
     give(experiment, annotator, 25, NOON)
     at(NOON + timedelta(hours=1))
     client, pair = client_for(annotator), reverse("pair", args=[experiment.pk])
-    assert "25+ by everybody" in words(client.get(pair))
+    assert "25+ by everybody some minutes ago" in words(client.get(pair))
     client.post(reverse("undo", args=[experiment.pk]), headers=HTMX)
-    assert "25+ by everybody" in words(client.get(pair))
+    assert "25+ by everybody some minutes ago" in words(client.get(pair))
     assert stage(client.get(pair))["today"] in {"0", "24"}
 
 
@@ -86,7 +86,7 @@ def test_it_is_told_in_german(annotator, client_for, at):
     give(experiment, annotator, 25, NOON)
     at(NOON + timedelta(hours=1))
     page = client_for(annotator).get(reverse("pair", args=[experiment.pk]), headers={"Accept-Language": "de"})
-    assert "25+ von allen" in words(page)
+    assert "25+ von allen vor einigen Minuten" in words(page)
 
 
 class TestLimitsOnThePage:
