@@ -16,6 +16,20 @@ def number(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
+def duration(seconds: float) -> str:
+    """A time span in its largest unit, rounded down: 11330 → "3 hours".
+
+    Parameters
+    ----------
+    seconds
+        At least 0.
+    """
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            return number(int(seconds // length), unit)
+    return number(int(seconds), "second")
+
+
 def two_digits(expected: float) -> int:
     """An estimated number, rounded so that it does not look like a count: 1234.5 → 1200.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Min, Q, QuerySet, Sum
 
-from engine.core.wording import number
+from engine.core.wording import duration, number
 from engine.models import (
     Comparison,
     Experiment,
@@ -201,7 +201,7 @@ class Pulse:
             return f"The {queue} worker has never run. Start it."
         if worker.alive:
             return ""
-        return f"The {queue} worker was last seen {int(worker.seen_seconds)} s ago. Start it again."
+        return f"The {queue} worker was last seen {duration(worker.seen_seconds)} ago. Start it again."
 
 
 @dataclass(frozen=True)

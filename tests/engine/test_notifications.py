@@ -199,7 +199,7 @@ class TestHealth:
         for _ in range(3):
             watch()
         assert events() == ["unhealthy"]
-        assert "The generation worker was last seen 600 s ago. Start it again." in messages()[0][1]
+        assert "The generation worker was last seen 10 minutes ago. Start it again." in messages()[0][1]
         self.silence(minutes=0)
         for _ in range(3):
             watch()

@@ -110,7 +110,7 @@ class TestUnhealthy:
     def test_a_worker_that_went_away(self, alive):
         WorkerPulse.objects.filter(queue="generation").update(seen_at=timezone.now() - timedelta(hours=1))
         sentence = status_of(running()).sentence
-        assert sentence.startswith("The generation worker was last seen 3600 s ago. Start it again.")
+        assert sentence.startswith("The generation worker was last seen 1 hour ago. Start it again.")
 
     @pytest.mark.parametrize(
         ("minutes", "writing", "badge", "sentence"),
@@ -158,7 +158,7 @@ class TestUnhealthy:
         Response.objects.update(created_at=timezone.now() - timedelta(minutes=5))
         assert status_of(experiment).sentence.startswith("The generation worker is loading its model")
         WorkerPulse.objects.filter(queue="generation").update(seen_at=timezone.now() - timedelta(minutes=16))
-        assert "was last seen 960 s ago" in status_of(experiment).sentence
+        assert "was last seen 16 minutes ago" in status_of(experiment).sentence
 
     def test_a_backend_that_is_out_of_order(self, alive):
         experiment = make_experiment()
