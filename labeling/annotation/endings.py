@@ -74,7 +74,7 @@ def nothing_ready(experiment: Experiment, annotator: User) -> Ending:
             _("All caught up"),
             _("You have judged the pairs that are left; they wait for others. Your next one appears here."),
         )
-    return Ending(_("All caught up"), _("New pairs are being written. The next one appears here by itself."))
+    return Ending(_("All caught up"), _("New pairs are being prepared. The next one appears here by itself."))
 
 
 def _concluded(experiment: Experiment, conclusion: StopReason, names: Sequence[PolicyName] | None) -> Ending:

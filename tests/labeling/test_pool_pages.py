@@ -84,7 +84,7 @@ def test_nobody_is_shown_two_texts_twice_and_the_end_is_said(pool, client, clien
     client_for(ann).get(url)
     assert woken == [], "nothing can be planned for Ann"
     add_member(pool, bob)
-    assert "New pairs are being written." in words(client_for(bob).get(url))
+    assert "New pairs are being prepared." in words(client_for(bob).get(url))
     cora = make_user("cora")
     add_member(pool, cora)
     _, secret = make_token(user=cora, name="t", valid_days=1, scopes=["annotate"])
