@@ -22,6 +22,11 @@ def points(margin: float) -> str:
     return f"{100 * margin:.4g} point{'' if margin == 0.01 else 's'}"
 
 
+def over_half(margin: float) -> str:
+    """0.05 → "55%": the win rate that is so much above one half."""
+    return risk(0.5 + margin)
+
+
 def percent(value: float) -> str:
     """0.5 → "50%": a share, rounded."""
     return f"{round(100 * value)}%"

@@ -43,6 +43,16 @@ class Report:
     caveats: list[str]
     risk: float | None
 
+    @property
+    def counts_tokens(self) -> bool:
+        """False where nobody said how long the responses are, as of ready-made ones."""
+        return any(row.tokens for row in self.policies)
+
+    @property
+    def priced(self) -> bool:
+        """True if a token has a price."""
+        return any(row.cost for row in self.policies)
+
 
 def report_of(experiment: Experiment) -> Report:
     """The report as it stands, a moment ago."""

@@ -17,6 +17,7 @@ register = template.Library()
 
 for _filter in (
     formatting.browser,
+    formatting.over_half,
     formatting.percent,
     formatting.percent_range,
     formatting.points,

@@ -93,6 +93,24 @@ def test_it_tells_the_days_of_the_judgments(days, when, experiment, annotator, o
     assert f"2 judgments of 2 comparisons, {when}" in html
 
 
+def test_it_tells_what_a_response_costs_and_what_a_point_is(
+    experiment, annotator, owner, client_for, settings
+):
+    click_on(experiment, annotator, 6)
+    certify(experiment)
+    Experiment.objects.filter(pk=experiment.pk).update(epsilon=0.05)
+    address = shared(experiment, owner)
+    told = words(Client().get(address))
+    assert "would be preferred to the winner in more than 55% of comparisons" in told
+    assert "Tokens are those of a response, on average." in told
+    assert "Cost of 1,000" not in told
+    settings.PRICE_COMPLETION_TOKENS = 2e6
+    cache.clear()
+    told = words(Client().get(address))
+    assert "Cost of 1,000" in told
+    assert "2000.00 for 1,000" in told
+
+
 def test_a_link_is_shown_once_stored_as_a_hash_and_ended(experiment, editor, client_for):
     client = client_for(editor)
     page = client.post(reverse("share_report", args=[experiment.pk]), {"valid_days": "0"})
