@@ -72,3 +72,8 @@ def test_a_phone_shows_a_whole_row(page: Page, annotator):
     assert page.evaluate("document.querySelector('.scroll').scrollWidth") <= 390
     expect(row.get_by_text("Planned")).to_be_visible()
     expect(page.get_by_text("–", exact=True).first).to_be_hidden()
+    row.get_by_role("link").first.click()
+    for side in ("A, left", "B, right"):
+        heading = page.get_by_role("heading", name=f"Response {side}")
+        # Not only for screen readers.
+        assert heading.bounding_box()["height"] > 10

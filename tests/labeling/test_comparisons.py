@@ -242,8 +242,8 @@ class TestOne:
             names = policy_names(experiment)
             for side, policy in (("A, left", left), ("B, right", right)):
                 name = names[policy.index]
-                heading = rf"Response {side}: <a [^>]*>{name.name}</a> <small[^>]*>{name.short}</small></h3>"
-                assert re.search(heading, page)
+                named = rf"<a [^>]*>{name.name}</a> <small[^>]*>{name.short}</small>"
+                assert re.search(rf"Response {side}</h3>\s*<p>{named}", page)
             name_i, name_j = (names[each.index].name for each in (comparison.policy_i, comparison.policy_j))
             assert re.search(
                 rf"against being the best was [\d.]+ for {name_i} and [\d.]+ for {name_j};", page
@@ -252,7 +252,7 @@ class TestOne:
     def test_a_judgment_says_which_policy_was_preferred(self, experiment, annotator, viewer, client_for):
         for choice, side in (("left", "A, left"), ("right", "B, right")):
             page = opened(client_for(viewer), click(experiment, annotator, choice).comparison)
-            preferred = re.search(rf"Response {side}: <a[^>]*>([^<]+)", page)[1]
+            preferred = re.search(rf"Response {side}</h3>\s*<p><a[^>]*>([^<]+)", page)[1]
             assert f"{choice.capitalize()}: {preferred}" in page
 
     def test_a_plan_from_before_there_were_records(self, experiment, viewer, client_for):
