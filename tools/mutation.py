@@ -93,12 +93,17 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "Comparison.objects.filter(pk__in=doubtful)": (
             "They were ready a moment ago; with PostgreSQL somebody may have judged one since."
         ),
-        "_doubtful: Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.READY) -> "
-        "Comparison.objects.filter(experiment_id=experiment_id)": _SLOWER,
-        "_doubtful: Lease.objects.filter(comparison__in=waiting, state=Lease.State.JUDGED) -> "
-        "Lease.objects.filter(state=Lease.State.JUDGED)": _SLOWER,
-        "_doubtful: Judgment.objects.filter(token__in=judged_under, standing=True) -> "
-        "Judgment.objects.filter(standing=True)": _SLOWER,
+        "_doubtful: Comparison.objects.filter(Q(skips__gt=0) | Q(Exists(taken_back)) | Q(seen_by_all), "
+        "experiment=EXPERIMENT, state=Comparison.State.READY) -> Comparison.objects.filter("
+        "Q(skips__gt=0) | Q(Exists(taken_back)) | Q(seen_by_all), experiment=EXPERIMENT)": _SLOWER,
+        "_doubtful: Lease.objects.filter(~Exists(stands), comparison=OuterRef('pk'), "
+        "state=Lease.State.JUDGED) -> Lease.objects.filter(~Exists(stands), state=Lease.State.JUDGED)": (
+            _SLOWER
+        ),
+        "_doubtful: Lease.objects.filter(~Exists(stands), comparison=OuterRef('pk'), "
+        "state=Lease.State.JUDGED) -> Lease.objects.filter(~Exists(stands), comparison=OuterRef('pk'))": (
+            _SLOWER
+        ),
         "_end_leases: Comparison.objects.filter(pk__in=comparison_ids) -> Comparison.objects.filter()": (
             _SLOWER
         ),

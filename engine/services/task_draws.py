@@ -229,8 +229,8 @@ class _Reused(_Pool):
 # At most 100,000 rows of some 200 bytes each.
 @lru_cache(maxsize=4)
 def _ready_made(experiment_id: int, created_at: datetime) -> dict[int, _ByTask]:
-    """Where a process keeps what it has read of an experiment's ready-made responses, from round to round:
-    none is changed, added or deleted once the experiment has started, and nothing is drawn before.
+    """A process's own copy of an experiment's ready-made responses, kept from round to round: none is
+    changed, added or deleted once the experiment has started, and nothing is drawn before.
 
     Two databases may have an experiment of one number, but not made at one moment.
     """

@@ -264,7 +264,7 @@ def _reopen(
 
 def _newest(request: AuthenticatedRequest, experiment: Experiment) -> str:
     """The token of the user's newest answer that stands; empty where there is none."""
-    answer = people.newest_answer(experiment, request.user)
+    answer = answers.newest_answer(experiment, request.user)
     return str(answer.token) if answer else ""
 
 
