@@ -156,18 +156,16 @@ FEWEST_UNITS = 20
 _RESAMPLES = 2000
 
 
-def alpha(table: FloatArray, confidence: float = 0.95, seed: int = 0) -> Alpha:
-    """Krippendorff's α [Krippendorff 2011], with a percentile interval from resampled units.
+def alpha(table: FloatArray) -> Alpha:
+    """Krippendorff's α [Krippendorff 2011], with a 95% interval: percentiles of resampled units.
+
+    The same table always has the same interval.
 
     Parameters
     ----------
     table
         Shape (U, C): entry (u, c) counts the people who gave the answer c about unit u. Units with fewer
         than two answers are left out, as nobody can agree there.
-    confidence
-        Of the interval.
-    seed
-        Of the resampling, so that the same table has the same interval.
     """
     table = table[table.sum(axis=1) >= 2]
     units, answers = len(table), int(table.sum())
@@ -180,9 +178,9 @@ def alpha(table: FloatArray, confidence: float = 0.95, seed: int = 0) -> Alpha:
         return Alpha(units, answers, None, None)
     interval = None
     if units >= FEWEST_UNITS:
-        drawn = np.random.default_rng(seed).multinomial(units, counts / units, size=_RESAMPLES)
+        drawn = np.random.default_rng(0).multinomial(units, counts / units, size=_RESAMPLES)
         found = _alphas(kinds, drawn.astype(np.float64))
-        low, high = np.nanquantile(found, [0.5 - confidence / 2, 0.5 + confidence / 2])
+        low, high = np.nanquantile(found, [0.025, 0.975])
         interval = (float(low), float(high))
     return Alpha(units, answers, float(value), interval)
 

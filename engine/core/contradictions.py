@@ -24,6 +24,9 @@ _LOOSE_LOG_ODDS = 10.0
 _RELEVANT_LOG_ODDS = 0.3
 # Comparisons by which the share of ties of a pair is drawn towards that of all pairs.
 _TIE_PRIOR = 10.0
+# Nats by which each win rate of a cycle must differ from one half: about what a single two-sided test at the
+# 5% level asks for.
+_CYCLE_NATS = 2.0
 _ROUNDING = 1e-9
 
 
@@ -265,7 +268,7 @@ class Cycle:
     strength: float
 
 
-def strongest_cycle(wins: FloatArray, ties: FloatArray, among: IntArray, least: float = 2.0) -> Cycle | None:
+def strongest_cycle(wins: FloatArray, ties: FloatArray, among: IntArray) -> Cycle | None:
     """The cycle of three that the data speak for most, if any.
 
     Ties are left out: given how many outcomes were decided, those of two equal policies are fair coins.
@@ -279,9 +282,6 @@ def strongest_cycle(wins: FloatArray, ties: FloatArray, among: IntArray, least: 
         Shape (K, K), symmetric: ties of each pair, `summed_ties`.
     among
         The policies to look at.
-    least
-        Nats by which each of the three win rates must differ from one half; 2 is about what a single
-        two-sided test at the 5% level asks for.
 
     Raises
     ------
@@ -294,7 +294,7 @@ def strongest_cycle(wins: FloatArray, ties: FloatArray, among: IntArray, least: 
     rate = np.divide(own, counts, out=np.full_like(own, 0.5), where=counts > 0)
     edge = np.where(rate > 0.5, counts * bernoulli_kl(rate, 0.5), 0.0)
     around = np.minimum(np.minimum(edge[:, :, None], edge[None, :, :]), edge.T[:, None, :])
-    if around.size == 0 or around.max() < least:
+    if around.size == 0 or around.max() < _CYCLE_NATS:
         return None
     a, b, c = (int(among[index]) for index in np.unravel_index(np.argmax(around), around.shape))
     return Cycle((a, b, c), float(around.max()))

@@ -87,20 +87,20 @@ def is_nothing(word: str) -> bool:
     return word in _NOTHING_AS_WRITTEN or word.lower() in _NOTHING
 
 
-def of_programs(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
+def of_programs(texts: Iterable[str], one: str) -> Iterator[str]:
     """A warning where texts are lists or objects, as a program writes them that has no texts there."""
     if found := [text for text in texts if text[:1] in {"[", "{"} and _OF_A_PROGRAM.fullmatch(text.rstrip())]:
         yield (
-            f"{number(len(found), one, many)} written as a list or an object, such as {found[0][:40]!r}. It "
+            f"{number(len(found), one)} written as a list or an object, such as {found[0][:40]!r}. It "
             "is shown as it is. Bring lists and conversations as JSON Lines or Parquet."
         )
 
 
-def messages(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
+def messages(texts: Iterable[str], one: str) -> Iterator[str]:
     """A warning where texts are messages as a program writes them, of which only the content is meant."""
     if found := [text for text in texts if _OF_A_CHAT.match(text)]:
         yield (
-            f"{number(len(found), one, many)} written as a message of a program, such as {found[0][:40]!r}. "
+            f"{number(len(found), one)} written as a message of a program, such as {found[0][:40]!r}. "
             "It is shown as it is. Bring its content alone."
         )
 

@@ -50,7 +50,7 @@ RULES = (
 )
 
 
-def install(using: str = DEFAULT_DB_ALIAS) -> None:
+def install(using: str) -> None:
     """Create the triggers, or replace them."""
     _execute(connections[using], install_sql(connections[using]))
 
@@ -75,10 +75,10 @@ def remove_sql(connection: BaseDatabaseWrapper) -> list[str]:
 
 
 @contextmanager
-def lifted(using: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
+def lifted() -> Iterator[None]:
     """A transaction in which history may be rewritten: to erase what a law requires, or to set up a test."""
-    connection = connections[using]
-    with transaction.atomic(using=using):
+    connection = connections[DEFAULT_DB_ALIAS]
+    with transaction.atomic():
         _execute(connection, remove_sql(connection))
         yield
         _execute(connection, install_sql(connection))

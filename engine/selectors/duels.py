@@ -10,6 +10,7 @@ from engine.models import Comparison, Policy, Response, Task
 
 # The newest comparisons among which examples of different tasks are looked for.
 _RECENT = 20
+_SHOWN = 3
 # Fewer comparisons say little about a task.
 _ENOUGH = 3
 
@@ -64,7 +65,7 @@ def duel(comparison: Comparison, policy: Policy) -> Duel:
     )
 
 
-def examples(policy: Policy, *, won: bool, most: int = 3) -> list[Duel]:
+def examples(policy: Policy, *, won: bool) -> list[Duel]:
     """The newest comparisons that a policy won, or lost, each about another task."""
     above, below = Q(outcome__gt=0.5), Q(outcome__lt=0.5)
     wanted = Q(Q(policy_i=policy), above if won else below) | Q(Q(policy_j=policy), below if won else above)
@@ -72,7 +73,7 @@ def examples(policy: Policy, *, won: bool, most: int = 3) -> list[Duel]:
     by_task: dict[int, Comparison] = {}
     for row in rows[:_RECENT]:
         by_task.setdefault(row.task_id, row)
-    return [duel(row, policy) for row in list(by_task.values())[:most]]
+    return [duel(row, policy) for row in list(by_task.values())[:_SHOWN]]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class TaskResult:
     share: float
 
 
-def weakest_tasks(policy: Policy, *, most: int = 3) -> list[TaskResult]:
+def weakest_tasks(policy: Policy) -> list[TaskResult]:
     """The tasks where a policy won the smallest share of its comparisons, without those where it won all."""
     won = Case(When(policy_i=policy, then=F("outcome")), default=1.0 - F("outcome"))
     rows = (
@@ -93,7 +94,7 @@ def weakest_tasks(policy: Policy, *, most: int = 3) -> list[TaskResult]:
         .values("task")
         .annotate(n=Count("pk"), share=Sum(won) / Count("pk"))
         .filter(n__gte=_ENOUGH, share__lt=1.0)
-        .order_by("share", "-n", "task")[:most]
+        .order_by("share", "-n", "task")[:_SHOWN]
     )
     found = {row["task"]: (row["n"], row["share"]) for row in rows}
     tasks = Task.objects.in_bulk(list(found))

@@ -45,21 +45,9 @@ def badge(experiment: Experiment, health: Pulse | None) -> tuple[str, str]:
     return experiment.state, experiment.get_state_display()
 
 
-def status_of(
-    experiment: Experiment,
-    *,
-    snapshot: Snapshot | None = None,
-    health: Pulse | None = None,
-) -> Status:
-    """The badge and sentence of an experiment, with the reasons to doubt its risk where there are any.
-
-    ``snapshot`` and ``health`` are read from the database unless the caller passes them.
-    """
-    [status] = statuses_of(
-        [experiment],
-        snapshots=None if snapshot is None else {experiment.pk: snapshot},
-        healths=None if health is None else {experiment.pk: health},
-    )
+def status_of(experiment: Experiment) -> Status:
+    """The badge and sentence of an experiment, with the reasons to doubt its risk where there are any."""
+    [status] = statuses_of([experiment])
     return status
 
 
@@ -70,8 +58,9 @@ def statuses_of(
     healths: Mapping[int, Pulse] | None = None,
     in_brief: bool = False,
 ) -> list[Status]:
-    """The same for many experiments, in as many queries as for one.
+    """The badge and sentence of each experiment, in as many queries as for one.
 
+    ``snapshots`` and ``healths``, by experiment, are read from the database unless the caller passes them.
     ``in_brief``: of a conclusion only what a list needs.
     """
     running = [each for each in experiments if each.state == Experiment.State.RUNNING]

@@ -503,6 +503,10 @@ FIELDS = {column.name: column.path for column in _TABLE if column.path} | {
 }
 
 
+# Judgments that an export holds in memory.
+_AT_ONCE = 2000
+
+
 def stamped(time: datetime) -> str:
     """The time in ISO 8601, as CSV and JSON lines have it."""
     return time.isoformat(timespec="microseconds")
@@ -515,9 +519,8 @@ def read_rows(
     usernames: bool = False,
     stamp: Callable[[datetime], Any] = stamped,
     order: Sequence[str] = ("pk",),
-    chunk: int = 2000,
 ) -> Iterator[Row]:
-    """The selected judgments, a row each, as they stand at the first one; never more than ``chunk`` in
+    """The selected judgments, a row each, as they stand at the first one; at most 2,000 of them in
     memory.
 
     ``usernames``: people by their user names instead of pseudonyms. ``stamp`` makes a column's value of a
@@ -527,8 +530,8 @@ def read_rows(
     selected = browsing.selected_judgments(experiment, selection).order_by(*order)
     judgments = selected.values_list(*FIELDS.values())
     with one_look():
-        found = judgments.iterator(chunk_size=chunk)
-        while batch := list(islice(found, chunk)):
+        found = judgments.iterator(chunk_size=_AT_ONCE)
+        while batch := list(islice(found, _AT_ONCE)):
             yield from _rows(batch, lookups, stamp)
 
 
