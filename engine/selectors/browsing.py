@@ -109,8 +109,9 @@ def _of_comparison(experiment: Experiment, selection: Selection, at: str) -> Q:
 def _of_text(experiment: Experiment, text: str, at: str) -> Q:
     """Comparisons with ``text`` in their task or in a response.
 
-    A rare text is looked up in the index of the responses, and their comparisons are found by their own
-    indexes. A frequent text is searched for in one comparison after another: the first page fills quickly.
+    A rare text is looked up in the index of texts, and the comparisons are found from its tasks and
+    responses. For a frequent text the comparisons are searched one after another: the first page fills
+    quickly.
     """
     tasks = Task.objects.filter(experiment=experiment, prompt__icontains=text)
     responses = Response.objects.filter(responses_with(text), policy__experiment=experiment)

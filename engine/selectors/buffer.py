@@ -23,9 +23,10 @@ from engine.selectors.remaining import extrapolated_left
 
 PRESENCE = timedelta(seconds=60)
 _SAFETY = 2.0
-# From one round of planning to the next, at least, where many click. Fifty who never pause, on ready-made
-# responses, asked for a pair in vain four times as often as they got one. Where rounds were further apart, on
-# a busy machine, two fifths of ten people's answers brought no next pair.
+# The least time from one round of planning to the next that the buffer is meant to last. Without it, fifty
+# annotators who never paused, on ready-made responses, asked for a pair in vain four times as often as they
+# got one. On a busy machine, where rounds are further apart, two fifths of ten people's answers brought no
+# next pair.
 _PLANNING_SECONDS = 1.0
 # Nobody reads two responses in less.
 _LEAST_CLICK_SECONDS = 0.5
@@ -65,8 +66,9 @@ def click_seconds(experiment: Experiment) -> float | None:
 def click_rate(experiment: Experiment, *, present: int) -> float:
     """Judgments per second that the annotators who are here would make if they never had to wait.
 
-    Recent judgments would mislead: few are made just when pairs are lacking. Programs answer in milliseconds;
-    as much ahead of them as they ask for would be planned knowing next to nothing.
+    It is not counted from recent judgments: there are few of them just when pairs are lacking. A click counts
+    as half a second at least. Programs answer in milliseconds, and a buffer as large as they ask for would be
+    planned with next to no evidence.
     """
     seconds = click_seconds(experiment)
     return present / max(seconds, _LEAST_CLICK_SECONDS) if seconds else 0.0

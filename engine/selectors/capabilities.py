@@ -32,9 +32,9 @@ class Offer:
     Attributes
     ----------
     any_model : bool
-        A server takes the name of any model that it has, which only the server knows.
+        True of a server that accepts the name of any of its models, as only the server knows them.
     named_only : bool
-        It writes for the experiments that name its backend, and leaves the others to other workers.
+        True of a worker that writes only for experiments that name its backend.
     """
 
     backend: str

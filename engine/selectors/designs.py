@@ -285,8 +285,8 @@ def races(experiments: Collection[Experiment], most: int) -> dict[int, list[Race
     lasts = [When(experiment=pk, then=max(n - 1, 1)) for pk, n in counted]
     if not lasts:
         return found
-    # The remainder is small at the first place of each even step, and everywhere in a short race. The places
-    # come from an index alone: the rows are wide, and few of them are shown.
+    # Keep the first place of each step, which has a small remainder; in a short race every place has one.
+    # The places come from an index alone: the rows are wide, and few of them are shown.
     numbered = (
         snapshots.annotate(place=Window(RowNumber(), partition_by="experiment", order_by="pk") - 1)
         .annotate(rest=Mod(F("place") * steps, Case(*lasts, output_field=IntegerField())))

@@ -1,4 +1,4 @@
-"""Many new rows at once, with as little of the work as can be inside of the transaction.
+"""Many new rows at once, with as little of the work as possible inside the transaction.
 
 Making the values of a row takes Django more than ten times as long as storing them takes the database, and
 SQLite has one writer at a time. So the values are made first (:func:`prepared`), SQLite gets them before it
@@ -23,8 +23,8 @@ T = TypeVar("T")
 Keys = Sequence[int]
 # Characters of a text that may come again, such as a state.
 _SHORT = 20
-# Rows that are sooner inserted one by one: after each temporary table, SQLite compiles every statement of the
-# connection anew.
+# Fewer rows are inserted one by one, which is faster: after each temporary table, SQLite compiles every
+# statement of the connection anew.
 _FEW = 100
 
 
@@ -198,7 +198,7 @@ def _insert_staged(
 
 
 def _as_range(keys: Keys) -> Keys:
-    """The same keys, as a range if they are one: then a sum stands for each in the place of a search."""
+    """The same keys, as a range if they are consecutive: a sum then replaces the search for each key."""
     if isinstance(keys, range) or not keys:
         return keys
     consecutive = range(keys[0], keys[0] + len(keys))

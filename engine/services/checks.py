@@ -300,7 +300,7 @@ def _repeat_check(
     if not candidates:
         return None
     chosen = blinding.repeat_choice(experiment.secret, annotator.pk, number, candidates)
-    # Also where an editor voids it at this moment: it stood when it was chosen.
+    # Do not check again that it stands: it stood when it was chosen, even if an editor voids it now.
     with_texts = Judgment.objects.select_related(
         "comparison__task", "comparison__response_i", "comparison__response_j"
     )

@@ -22,7 +22,7 @@ from engine.models.claims import Claimable
 
 C = TypeVar("C", bound=Claimable)
 
-# To be written where a claim ends, by those who have to write a row in another way than by `release`.
+# The fields of a row that nobody has claimed, for code that cannot end a claim by `release`.
 NOBODY = {"claim": None, "claim_expires_at": None}
 # A long computation renews its claim, and asks whether it is still wanted, at most this often.
 _KEEP_SECONDS = 1.0

@@ -100,7 +100,7 @@ def named_twice(factors: Sequence[FactorSpec]) -> tuple[int, str] | None:
     return None
 
 
-# Of fields and not of values: `True` is 1 and "NaN" a number to Django's own conversion, and 2.7 becomes 2.
+# Django's own conversion is too generous: it takes `True` for 1, "NaN" for a number, and 2.7 for 2.
 _TYPES: tuple[tuple[tuple[type[models.Field[Any, Any]], ...], type | tuple[type, ...], str], ...] = (
     ((models.BooleanField,), bool, "true or false"),
     ((models.IntegerField,), int, "a whole number"),
@@ -213,7 +213,7 @@ def _check(
 ) -> None:
     try:
         row.full_clean(exclude=exclude, validate_unique=False, validate_constraints=False)
-        # Not yet whether the name is taken: that depends on who makes it.
+        # Uniqueness of the name is checked later: names are unique among the experiments of one maker.
         for constraint in row._meta.constraints:
             if isinstance(constraint, models.CheckConstraint):
                 _check_constraint(constraint, row, exclude)

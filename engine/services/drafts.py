@@ -60,7 +60,8 @@ def store_experiment(
     *, description: Description, by: User | None = None, upload: Upload | None = None
 ) -> Experiment:
     """Store a description that was checked before the transaction: SQLite has one writer at a time."""
-    # First: its name is taken too where another request has imported the file.
+    # Before the name is checked: if another request has imported this file, the name is taken too, but the
+    # file is the fault to report.
     take_upload(upload)
     experiment = _write_description(experiment=Experiment(maker=by), description=description)
     if by is not None:

@@ -24,7 +24,7 @@ _KEPT = timedelta(days=30)
 # A page asks every second or two; once it is closed, nobody needs the answer.
 _WANTED = timedelta(seconds=20)
 _RUNS = 60
-# Somebody is looking at the page: fewer simulated experiments, rather than more time than this.
+# Somebody waits at the page: after this time the estimate ends with the simulations that are done.
 _PROCESSOR_SECONDS = 25.0
 
 

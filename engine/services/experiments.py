@@ -188,7 +188,8 @@ def conclude(
         update_fields=["state", "conclusion", "winner", "certified_claim", "finding", "concluded_at"]
     )
     _discard_leftovers(experiment_ids=[experiment.pk])
-    # Those that the finding rests on, as every page says it: a late click is counted, but has no part in it.
+    # Take the number from the snapshot, as every page does: a late click is counted, but the finding does not
+    # rest on it.
     latest = designs.latest_snapshot(experiment)
     comparisons = 0 if latest is None else latest.comparisons
     action = AuditEntry.Action.CONCLUDE

@@ -147,7 +147,7 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     comparisons = _lock_comparisons(by_id)
     wanted = _halves(comparisons)
     generating = Response.objects.filter(state=Response.State.GENERATING)
-    # All that the claim holds: it is renewed on the rest.
+    # Lock all rows of the claim, as it is renewed on those that are not finished.
     lock_by_number(claims.held(generating, claim), no_key=True)
     ours = claims.held(generating.filter(pk__in=by_id), claim)
     rows = list(ours.values_list("pk", "attempts", "trial_id"))
@@ -227,7 +227,9 @@ def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set
 
 
 def _lock_comparisons(response_ids: Iterable[int]) -> list[Comparison]:
-    """Lock first, look second: of two workers that finish a pair's halves, the later one must see both."""
+    """Lock the comparisons of these responses, before anything is read: of two workers that finish the two
+    responses of a comparison, the later one must see both.
+    """
     ids = list(response_ids)
     return list(
         Comparison.objects.filter(

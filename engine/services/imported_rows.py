@@ -78,7 +78,7 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
     checked: list[Row] = []
     for number, given in enumerate(rows, 1):
         limits.JUDGMENTS.check(number)
-        # Files from before there was a choice of claims, or past votes, or UUIDs, lack their columns.
+        # Older files lack the columns of the claim, of past votes and of UUIDs.
         ours = given.get("plan_number") is not None
         unsaid = {"plan_claim": "", "judgment_uuid": "", "time_known": True}
         unsaid |= {"side_known": ours, "texts_known": ours}
@@ -91,7 +91,7 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
             ) from error
         except ValueError as error:
             raise SpecError(f"Row {number}: {error}") from error
-        # What is stored, and nothing of what the manifest says already: a large file fits into memory.
+        # Keep only the columns that are stored, so that a large file fits into memory.
         checked.append({name: row[name] for name in _KEPT})
     return checked
 
@@ -312,7 +312,7 @@ def _check_time(name: str, value: Any, *, required: bool) -> None:
         return
     try:
         time = datetime.fromisoformat(value)
-        # In the first and the last hours that there are, databases cannot turn every zone into theirs.
+        # In the first and the last hours that Python knows, a conversion to UTC may overflow.
         fits = time.tzinfo is not None and bool(time.astimezone(UTC))
     except (TypeError, ValueError, OverflowError):
         fits = False

@@ -30,9 +30,9 @@ _LONGEST_STEM = 110
 
 
 def person_of(name: str) -> str:
-    """The name by which an annotator of a file of votes is known here, whatever form of Unicode the file has.
+    """The user name here of an annotator whom a file of votes names, in one form of Unicode.
 
-    A longer one than fits is cut, and its digest tells it from others that begin alike.
+    A name that is too long is cut, and a digest of it is added: others may begin alike.
     """
     normal = User.normalize_username(name)
     if len(normal) <= _LONGEST_STEM:
@@ -49,11 +49,10 @@ def name_in_file(username: str, experiment_id: int) -> str:
 
 
 def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
-    """Accounts for people of these names as they are known here: they cannot log in, and nobody shares one.
+    """New accounts, one for each of these names from a file; nobody can log in to them.
 
-    Two names may become one when they are cut, or when Unicode's forms of the same letters are made one: the
-    second gets a number. An account of that name may be there already: then the number is at the end, where
-    `name_in_file` passes over it.
+    Two names may be equal after they are cut or brought into one form of Unicode: the second gets a number.
+    If an account of the name exists already, the number stands at the end, where `name_in_file` ignores it.
     """
     suffix = suffix_of(experiment.pk)
     taken = set(User.objects.filter(username__contains=suffix).values_list("username", flat=True))
@@ -85,8 +84,10 @@ def _numbered(name: str, number: int) -> str:
 
 
 def tokens_of(experiment: Experiment, uuids: Sequence[uuid.UUID | None]) -> list[uuid.UUID]:
-    """A token for each new judgment, by its UUID in the file; a new one where it has none, or where the
-    judgment of that UUID is there already, as where somebody counts votes a second time.
+    """A token for each new judgment, made from its UUID in the file.
+
+    A judgment gets a random token if it has no UUID, or if a judgment with that UUID exists already because
+    somebody imports votes a second time.
     """
     own = mark(experiment.pk)
     wanted = [each and exchanged(each, own) for each in uuids]

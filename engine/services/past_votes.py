@@ -79,7 +79,7 @@ def start_from_votes(
     policies = {name: n for n, name in enumerate(_once(p for v in votes for p in (v.policy_a, v.policy_b)))}
     tasks = {prompt: n for n, prompt in enumerate(_once(vote.task for vote in votes))}
     messages = {vote.task: vote.messages for vote in reversed(votes)}
-    # Before the pairs of policies are looked at one by one.
+    # Check the numbers first: the time of the following checks grows with the square of the policies.
     limits.POLICIES.check(len(policies))
     limits.TASKS.check(len(tasks))
     numbers = _numbered(votes, policies, tasks)

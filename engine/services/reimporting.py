@@ -98,7 +98,7 @@ def import_experiment(
         made_elsewhere=bool(spec.ready_made),
         come_again=unsaved.responses != Experiment.Responses.FRESH,
     )
-    del checked  # What is stored is in the prepared rows, and a large file fits into memory once.
+    del checked  # The prepared rows hold everything, and memory has room for one copy of a large file.
     tables = (description.pairs, ready.responses, ready.comparisons, ready.judgments, ready.voids)
     with staged(*tables), transaction.atomic():
         experiment = store_experiment(description=description, by=by)
@@ -260,8 +260,8 @@ def _judgment(
     return Judgment(
         comparison_id=comparisons[row["comparison_id"]],
         judge=row["judge"],
-        # Not the file's word: only what this installation saw itself can be "page" or "api". That two texts
-        # are one, it has seen itself.
+        # Do not believe the file: only answers that this installation received itself are "page" or "api".
+        # That two texts are identical is checked here, so it is believed.
         via=Judgment.Via.IDENTICAL if row["via"] == Judgment.Via.IDENTICAL else Judgment.Via.IMPORT,
         annotator_id=people.get(row["annotator"]),
         token=uuid.uuid4(),

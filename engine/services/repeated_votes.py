@@ -34,8 +34,8 @@ class _Key(NamedTuple):
 
     @property
     def is_sure(self) -> bool:
-        """False for a vote without a time, and without a person or a text: two may be alike and still be
-        two.
+        """False for a vote that lacks its time, and its person or a text too: two different votes may look
+        alike then.
         """
         return self.at is not None or bool(self.annotator and None not in self.texts)
 
@@ -114,14 +114,15 @@ class Counted:
     def sort(self, votes: Sequence[Vote], policies: Mapping[str, int], tasks: Mapping[str, int]) -> Sorted:
         """Tell the votes of a file that do not count yet from those that do.
 
-        A vote of our own export is told by its UUID. Any other one is a vote that counts where it looks like
-        one, and as many times.
+        A vote from our own export is recognised by its UUID. Any other vote counts already if it looks like
+        a vote that counts; two equal votes need two such votes.
         """
         told = Counter(self.named[vote.uuid] for vote in votes if vote.uuid and vote.uuid in self.named)
         others = [vote for vote in votes if vote.uuid not in self.named]
         keys = [_key_of(vote, policies, tasks) for vote in paced(others)]
         left, nameless = self.keyed - told, self.nameless - told
-        # Those of people who are known come first: anybody else may be the person who was forgotten.
+        # Votes of known people take their matches first. Afterwards, a vote of an unknown person may match
+        # one of a person who was forgotten.
         by_name = _taken(left, keys)
         by_look = _taken(
             nameless,
@@ -135,7 +136,7 @@ class Counted:
 
 
 def _taken(left: Counter[Any], keys: Sequence[_Key | None]) -> list[bool]:
-    """True for each key that was still left when its turn came. A key that is taken is left no more."""
+    """For each key in turn, True if ``left`` still had it; it then has one less of that key."""
     taken = []
     for key in keys:
         taken.append(left[key] > 0)
@@ -199,6 +200,7 @@ def _key(
     annotator: str,
     at: datetime | None,
 ) -> _Key:
-    # Beside a time to the microsecond no name is needed, and our own export has other names of people.
+    # A time to the microsecond identifies a vote without a name. Our own export has such times, and
+    # pseudonyms in the place of names.
     by = "" if at is not None and at.microsecond else annotator
     return _Key(task, policies, texts, outcome, both_bad, by, at)

@@ -1,8 +1,8 @@
 """The evidence after a judgment was taken back: replayed by a worker, and only from where it changed.
 
-The one who takes a judgment back marks the evidence as stale, which costs nothing. Before the next decision
-the judgments that stand are replayed: the voided one may have carried a peak. The result equals, bit by bit,
-a replay from nothing.
+Taking a judgment back only marks the evidence as stale, which costs nothing. Before the next decision, the
+judgments that stand are replayed, because a peak of the evidence may have rested on the voided one. The
+result equals, bit by bit, a replay from the first judgment.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ def _replay(experiment: Experiment, completions: list[Completion], deadline: flo
 
 def _digests(experiment: Experiment, completions: list[Completion]) -> dict[int, str]:
     """A name for the rules and the first n outcomes, at each n that may have a point."""
-    # The sampler and the risk have no part in the evidence, but a name once given rests on the risk.
+    # The sampler is left out, as the evidence does not depend on it. The risk is here for the policies that
+    # have been named, which depend on it.
     rules = (
         _VERSION,
         experiment.space,

@@ -46,7 +46,7 @@ _WHY_NOT = {
 def settle_remarks(*, comparison_id: int, by: User, until: datetime) -> bool:
     """Mark the flags and comments on a comparison, up to this time, as done; ``False`` if they were."""
     comparison = Comparison.objects.select_for_update(no_key=True).get(pk=comparison_id)
-    # What is said from now on has not been read yet.
+    # Nobody can have read a remark of the future.
     until = min(until, clock.now())
     if comparison.remarks_done_at is not None and comparison.remarks_done_at >= until:
         return False
@@ -164,7 +164,8 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError("The experiment has concluded; its judgments are final.")
     theirs = counts.standing_judgments(experiment_id).filter(annotator=annotator)
-    # All comparisons before any count, in order: a click holds its comparison while it waits for its count.
+    # Lock all comparisons, in order, before any count: a click holds its comparison while it waits for its
+    # count.
     comparisons = list(
         Comparison.objects.filter(pk__in=list(theirs.values_list("comparison_id", flat=True)))
         .select_for_update(no_key=True)

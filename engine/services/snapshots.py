@@ -11,7 +11,7 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
     if experiment.evidence_stale:
         experiment.evidence_stale = False
         experiment.save(update_fields=["evidence_stale"])
-    # Far larger than the rest of a snapshot, and nothing goes on from any but the newest.
+    # They are far larger than the rest of a snapshot, and only those of the newest are read again.
     experiment.snapshots.filter(streams__isnull=False).update(streams=None)
     design = observed.design
     progress = design.progress

@@ -56,8 +56,9 @@ _FIRST, _AT_ONCE = 3, 200
 
 
 def drawer(experiment: Experiment) -> Draw:
-    """The rule by which comparisons get their responses where nobody minds the same ones again; new ones are
-    not stored yet.
+    """The rule that draws the responses of a comparison, whether annotators have seen them or not.
+
+    Responses that are new are not stored yet.
     """
     return (
         _fresh(experiment) if experiment.responses == Experiment.Responses.FRESH else pool_of(experiment).draw
