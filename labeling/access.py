@@ -74,7 +74,7 @@ def _found(request: AuthenticatedRequest, experiment_id: int, find: _Find) -> Ex
 
 
 def judged(request: AuthenticatedRequest, experiment_id: int) -> Experiment | None:
-    """The experiment, if the user is its annotator already, with ``mine_today``."""
+    """The experiment, with the number of the user's answers today, if the user is its annotator already."""
     return _found(request, experiment_id, people.experiment_to_label)
 
 

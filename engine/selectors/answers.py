@@ -269,4 +269,9 @@ def midnight() -> datetime:
 def judged_today(experiment_id: int, user: User) -> int:
     """The number of this user's answers today. Checks count too: one that did not would give itself away."""
     [experiment] = _WITH_ANSWERS_SINCE(annotator=user.pk, experiment=experiment_id, since=midnight())
+    return counted_today(experiment)
+
+
+def counted_today(experiment: Experiment) -> int:
+    """The number of answers that :func:`with_answers_since` has given this experiment."""
     return cast(int, cast(Any, experiment).mine_today)

@@ -102,7 +102,8 @@ _TO_LABEL = Compiled(
 def experiment_to_label(user: User, experiment_id: int) -> Experiment | None:
     """The experiment, if it is among :func:`experiments_to_label`.
 
-    It has ``mine_today``, which each click shows: see :func:`engine.selectors.answers.with_answers_since`.
+    Each click shows how many answers the user gave today: :func:`engine.selectors.answers.counted_today`
+    reads it off the experiment.
     """
     return _found(_TO_LABEL(user=user.pk, experiment=experiment_id, since=midnight()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from django import forms
 from django.conf import settings
@@ -124,7 +124,7 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if data["waits"] and _is_to_wait_on(request, experiment):
         _miss(request, experiment)
         return HttpResponse(status=204)
-    today = cast(Any, experiment).mine_today
+    today = answers.counted_today(experiment)
     return _show_next(request, experiment, data, waited=data["waited"] or 0, today=today)
 
 
@@ -167,7 +167,7 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if answered.created:
         wake_planner(experiment.pk)
     # Read with the right to judge, before this answer.
-    today = cast(int, cast(Any, experiment).mine_today) + answered.counts
+    today = answers.counted_today(experiment) + answered.counts
     # Practice is no answer to take back.
     newest = None if answered.feedback else str(data["token"])
     return _show_next(request, experiment, data, answered=answered, today=today, newest=newest)
