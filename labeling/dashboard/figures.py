@@ -106,9 +106,9 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
 
 
 def totals_of(experiment: Experiment, comparisons: int) -> Totals:
-    """Who judged how often, a moment ago: for the result of a decided experiment, and for every report.
+    """The totals of all judges, a moment ago, which the result of a decided experiment and its report share.
 
-    ``comparisons``: the number of them, so that neither ever shows totals of other comparisons beside it.
+    ``comparisons``: their number now. Totals from another number of comparisons are never shown beside it.
     """
     name = f"totals:{experiment.pk}:{experiment.state}:{comparisons}"
     return shared(name, None, lambda: totals(experiment), ages=_TOTALS)
