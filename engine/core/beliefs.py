@@ -16,19 +16,20 @@ from .types import BoolArray, FloatArray, IntArray, Tally, located
 # Standard deviation of a strength before there are data.
 _STRENGTH = 0.4
 _PRECISION = 1.0 / _STRENGTH**2
-# Strengths expected beforehand are believed by half. Believed in full, ones that were the opposite of right
-# cost 12% more comparisons; by half they cost less than 10%, and right ones are worth as much.
+# Weight of the strengths that the user expects beforehand. With full weight, expectations that were the exact
+# opposite of the truth cost 12% more comparisons. With half of it they cost less than 10% more, and correct
+# ones saved as much as with full weight.
 _TRUST = 0.5
-# Deviations of pairs are expected at this variance, with the weight of so much squared information.
+# Prior of the variance of the pairs' deviations: its value, and its weight as squared information.
 _DEVIATION = 0.01
 _DEVIATION_WEIGHT = 200.0
 _DEVIATION_RANGE = (1e-3, 1.0)
 # Where deviations are this large, a pair's share in the estimate of their variance is best proportioned.
 _TYPICAL_DEVIATION = 0.04
-# Stands for no information where it is divided by.
+# Stands for no information in a denominator.
 _NO_WEIGHT = 1e-300
 _FIRST_STEPS = 20
-# More policies than this share no matrix of covariances.
+# With more policies, covariances are not kept together in one matrix.
 _MOST_TOGETHER = 64
 
 

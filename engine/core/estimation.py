@@ -15,12 +15,12 @@ from .types import BoolArray, FloatArray, IntArray, Tally
 
 _MAX_ITERATIONS = 200
 _MAX_HALVINGS = 60
-# The step that follows squares this.
+# The last step starts from a decrement this small, and squares it.
 _DECREMENT_TOLERANCE = 1e-6
 # A Newton step that moves no log-odds by more than this needs no line search: the third derivative of a
 # logistic likelihood along it is at most this times the second, so the objective gains 4% of the decrement.
 _SAFE_REACH = 1.7
-# Nor does one that promises this little.
+# A step with a smaller decrement needs no line search either.
 _SAFE_DECREMENT = 0.02
 
 

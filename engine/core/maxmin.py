@@ -25,11 +25,11 @@ from .types import BoolArray, FloatArray, IntArray
 
 _MAX_ROUNDS = 60
 _UNUSED = 2e-3
-# Pairs this close to being useful, relative to the level, come along: it saves rounds.
+# Pairs this close to being useful, relative to the level, join the working set too: it saves rounds.
 _NEARLY_USEFUL = 0.1
-# Pairs out of use are dropped in the first rounds only: for ever, that could go round in circles.
+# Rounds in which unused pairs are dropped. Dropping them in every round might never end.
 _THINNED_ROUNDS = 4
-# Share of the tolerance that the working set may use up, the other pairs having the rest.
+# Share of the tolerance that the working set may use up. The other pairs have the rest.
 _OWN_SHARE = 0.6
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 _SINGULAR = "the max-min program met a singular matrix; are features badly scaled, or win rates near 0 and 1?"

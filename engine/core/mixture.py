@@ -26,11 +26,12 @@ from .types import BoolArray, FloatArray, IntArray, Tally
 # that one always fits, with most weight on win rates around 60%.
 _PRIOR_SCALES = (0.16, 0.4, 1.0, 2.5)
 _PRIOR_LOG_WEIGHTS = np.log([0.15, 0.45, 0.3, 0.1])
-# The one that sampling reckons with, and whose posterior a restart begins with.
+# Index of the scale that sampling assumes, and whose posterior a restart begins with.
 _TYPICAL = 1
 TYPICAL_LOG_ODDS = _PRIOR_SCALES[_TYPICAL]
-# The next restart is due once the policy least separated from the leader is separated by so many nats per
-# feature. Waiting costs comparisons, and a sharper prior saves half a logarithm of them per feature.
+# A restart is due once even the policy closest to the leader is separated from it by so many nats per
+# feature. Waiting longer gives the restart a sharper prior, which saves evidence, but loses the comparisons
+# until then.
 _RESTARTS_AT = (0.4, 0.8)
 # Shares of the average from the beginning and of the restarts, which count as 1 until their first outcome.
 _SHARES = (0.25, 0.375, 0.375)

@@ -15,16 +15,17 @@ import numpy as np
 
 from .types import Claim, FloatArray, IntArray, Tally
 
-# Of 1 in all: what every policy's proof begins with together, and what goes to the leader after so many
-# comparisons a policy. Three moments or two, later or earlier ones, and halves of these shares were within a
-# tenth of each other on the paper's instance and on random and arbitrary ones.
+# The reserve is 1 in all. The first share is divided among the proofs of all policies at the start. Each
+# later share goes to the leader of its moment, in comparisons per policy. Two or three moments, later or
+# earlier ones, and halves of these shares were within a tenth of each other, on the paper's instance and on
+# random and arbitrary ones.
 START_SHARE = 0.3
 _MOMENTS = (10, 20, 40)
 _SHARES = (0.3, 0.2, 0.2)
-# The part of the shares that has begun when most of the work is still to be done.
+# The share that is given out while most of the work is still to be done.
 PLACED_IN_TIME = _SHARES[0]
-# From so many policies on it saves comparisons. Proofs with a margin are short, and a share that begins late
-# finds little left to do.
+# Fewest policies with which the reserve saves comparisons. Proofs with a margin are short, so that a share
+# that begins late finds little left to do.
 _FROM_POLICIES = {Claim.BEST: 3, Claim.GOOD_ENOUGH: 7}
 NOT_YET = -1
 

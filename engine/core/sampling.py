@@ -20,31 +20,34 @@ from .types import BoolArray, FloatArray, IntArray, Tally
 Picks = tuple[IntArray, IntArray]
 # A bet that has still to find out the odds grows at about this share of the best one's rate.
 _BET_EFFICIENCY = 0.7
-# Before its own comparisons say more, a pair counts as level, or as expected beforehand, with this weight.
-# Expecting what the estimated strengths say instead holds on to a wrong candidate for too long: it took half
+# Weight, in comparisons, of the prior of a pair's win rate: ½, or the rate that the user expects. The rate of
+# the estimated strengths would be a worse prior: it holds on to a wrong candidate for too long, and took half
 # as many comparisons again on the paper's instance.
 _PROOF_PRIOR = 20.0
-# Scale of the confidence bounds from which a proof's length is told. With less, a candidate that was unlucky
-# at first is not looked at again, and the comparisons go to one that is hardly within the margin.
+# Scale of the confidence bounds from which the length of a proof is estimated. With a smaller one, a
+# candidate that was unlucky at first is never tried again, and the comparisons go to one that is hardly
+# within the margin.
 _PROOF_OPTIMISM = 0.2
-# A proof with a rival that is still open after n comparisons is taken to need so many times n more. Where the
-# win rate is close to the margin, the estimate alone says "nearly done" for thousands of comparisons.
+# A proof against a rival that is still open after n comparisons is charged this share of n besides its
+# estimate. Where the win rate is close to the margin, the estimate alone says "nearly done" for thousands of
+# comparisons.
 _PROOF_WAIT = 0.5
-# Strengths expected beforehand say whom to prove first, for about so many comparisons a policy. For longer,
-# ones that were the opposite of right took up to three times as many, and right ones saved no more.
+# Comparisons per policy for which the strengths that the user expects decide whom to prove first. Over a
+# longer time, expectations that were the opposite of the truth took up to three times as many comparisons,
+# and correct ones saved no more.
 _PRIOR_LASTS = 2.0
-# Each open rival of the policy to prove is met at least so often, as a share of the rival met most. Else two
-# losers that are level are compared for thousands of comparisons before they meet those that beat them.
+# The policy to prove meets each open rival at least this share as often as the rival that it meets most.
+# Otherwise two weak policies that are level meet thousands of times before they meet those that beat them.
 _LEAST_MET = 0.05
-# Rivals are taken to trail by so much at least, so that the comparisons needed stay finite.
+# Smallest lead over a rival that is assumed, so that the number of comparisons needed stays finite.
 _LEAST_LEAD = 1e-3
 MANY = 64
 _MOST_CANDIDATES = 16
-# For so many comparisons a policy, opponents are chosen by head-to-head evidence alone. What the streams
-# promise rests on early guesses, and following it at once left leaders wrong for longer and took more
-# comparisons where strengths do not explain the pairs.
+# Comparisons per policy for which head-to-head evidence alone chooses the opponents. The forecast of the
+# streams rests on early guesses: when it was followed at once, leaders stayed wrong for longer, and pairs
+# that strengths do not explain took more comparisons.
 _PLAIN_FIRST = 30
-# From so many policies on it is quicker to rule the others out before the last one is proved the best.
+# With at least so many policies it is quicker to rule out the others before the last one is proved the best.
 _TWO_PHASES_FROM = 12
 
 

@@ -30,11 +30,12 @@ from .types import BoolArray, FloatArray, IntArray, Tally, located
 # Shares of head-to-head evidence, of the favourite's stream and of the bets in the evidence against a policy.
 SHARES = (0.1, 0.5, 0.4)
 LOG_SHARES = tuple(math.log(share) for share in SHARES)
-# A bet is multiplied by the chance that the policy is behind at all, to this power. What bets lost while that
-# was in doubt, they did not win back: against the closest rival they had a nat less when it was ruled out.
+# A bet is multiplied by this power of the chance that the policy is behind at all. Without it, bets lost
+# evidence while that was in doubt and never won it back: one nat against the closest rival, when it was ruled
+# out.
 _CAUTION = 2
 _ROOT_TWO_PI = np.sqrt(2.0 * np.pi)
-# How much a nat of evidence counts against a nat of belief when a policy is guessed.
+# Weight of a nat of evidence, relative to a nat of belief, in the guess of the best policy.
 _EVIDENCE_WEIGHT = 1.0
 _FOR_POLICIES = ("won", "lost", "log_bets", "theta", "curvature")
 _PER_RUN = ("n_told", "n_ties")
