@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, models, transaction
 
 from engine.domain.blinding import new_seed
 from engine.domain.conversations import as_json
@@ -208,7 +208,10 @@ def check_name(experiment: Experiment) -> None:
         It is taken.
     """
     try:
-        experiment.validate_constraints()
+        # The other constraints say nothing of names, and each costs a statement.
+        for constraint in Experiment._meta.constraints:
+            if isinstance(constraint, models.UniqueConstraint):
+                constraint.validate(Experiment, experiment)
     except ValidationError as error:
         raise SpecError(f"name: {' '.join(error.messages)}", ("name",)) from error
 
