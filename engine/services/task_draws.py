@@ -227,7 +227,7 @@ class _Reused(_Pool):
         return self._drawn[policy.pk, task_id]
 
 
-# At most 100,000 rows of some 200 bytes each.
+# Each has at most 100,000 rows (`limits.RESPONSES`) of some 450 bytes.
 @lru_cache(maxsize=4)
 def _ready_made(experiment_id: int, created_at: datetime) -> dict[int, _ByTask]:
     """A process's own copy of an experiment's ready-made responses, kept from round to round: none is
