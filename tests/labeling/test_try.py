@@ -113,6 +113,23 @@ def test_while_nothing_is_written_it_says_why(details, message, awaited, draft, 
     assert html.count(f"Waiting for {awaited} …") == 3
 
 
+def test_where_nothing_could_be_written_it_says_why_and_to_try_again(draft, page):
+    page.post(url(draft), {"tasks": "1"})
+    Response.objects.update(state="failed", failure_reason="The server answered 500: No memory.")
+    html = page.get(url(draft)).content.decode()
+    assert html.count("Not written: The server answered 500: No memory.") == 3
+    assert "Nothing was written" in html
+    assert "then try again." in html
+    assert "Read the responses" not in html
+
+
+def test_a_response_that_waits_again_says_what_came_of_the_last_attempt(draft, page):
+    page.post(url(draft), {"tasks": "1"})
+    Response.objects.update(failure_reason="No answer within 5 s.")
+    html = page.get(url(draft)).content.decode()
+    assert html.count("Waiting for a generation worker … Last attempt: No answer within 5 s.") == 3
+
+
 def test_while_one_is_written_the_others_wait_for_their_turn(draft, page):
     details = {"backend": "embedded", "model": "m"}
     WorkerPulse.objects.create(queue="generation", worker="w", seen_at=timezone.now(), details=details)
