@@ -169,22 +169,28 @@ class OpenAICompatibleBackend:
                 return GenerationFailure(request.key, f"The connection broke: {error.__cause__}")
             case openai.AuthenticationError() | openai.PermissionDeniedError():
                 raise BackendError(
-                    f"{where} refuses access: {error.message}. Is OPENAI_API_KEY right?"
+                    f"{where} refuses access: {_sentence(error)} Is OPENAI_API_KEY right?"
                 ) from error
             case openai.NotFoundError() if not request.model:
                 raise BackendError(
-                    f"{where} does not know {self.model!r}: {error.message}. Are GENERATION_MODEL "
+                    f"{where} does not know {self.model!r}: {_sentence(error)} Are GENERATION_MODEL "
                     "and OPENAI_BASE_URL right?"
                 ) from error
             case openai.RateLimitError(code="insufficient_quota"):
-                raise BackendError(f"The account at {where} has no quota left: {error.message}") from error
+                raise BackendError(f"The account at {where} has no quota left: {_sentence(error)}") from error
             case openai.RateLimitError() | openai.InternalServerError() | openai.ConflictError():
                 return GenerationFailure(
-                    request.key, f"The server answered {error.status_code}: {error.message}"
+                    request.key, f"The server answered {error.status_code}: {_sentence(error)}"
                 )
             case openai.APIStatusError():
                 again = error.status_code == httpx2.codes.REQUEST_TIMEOUT
-                reason = f"The server answered {error.status_code}: {error.message}"
+                reason = f"The server answered {error.status_code}: {_sentence(error)}"
                 return GenerationFailure(request.key, reason, retryable=again)
             case _:
                 return GenerationFailure(request.key, f"The server's answer cannot be read: {error}")
+
+
+def _sentence(error: openai.APIStatusError) -> str:
+    """What the server says of an error, without the code, and with one full stop at the end."""
+    said = error.message.removeprefix(f"Error code: {error.status_code} - ")
+    return f"{said.rstrip('. ')}."

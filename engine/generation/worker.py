@@ -80,12 +80,12 @@ def write_batch(
         batch.give_back("The backend did not answer it.", blameless=False)
     except StoppedError:
         batch.give_back("The worker was stopped.", blameless=True)
+    except BackendError as error:
+        batch.give_back(storable(str(error)), blameless=True)
+        raise
     except Exception as error:
         # The signal that stops the worker may also break its engine.
-        out_of_order = isinstance(error, BackendError) or stopping()
-        batch.give_back(storable(f"{type(error).__name__}: {error}"), blameless=out_of_order)
-        if isinstance(error, BackendError):
-            raise
+        batch.give_back(storable(f"{type(error).__name__}: {error}"), blameless=stopping())
         logger.exception("A batch failed; its unfinished responses wait again")
     return batch.claimed, batch.touched
 

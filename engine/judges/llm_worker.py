@@ -65,12 +65,12 @@ def give_opinions(*, worker: str, backend: Backend, stopping: Callable[[], bool]
         release(reason="The worker was stopped.", blameless=True)
     except _HaltedError:
         release(reason="", blameless=True)
+    except BackendError as error:
+        release(reason=storable(str(error)), blameless=True)
+        raise
     except Exception as error:
         # The signal that stops the worker may also break its backend.
-        out_of_order = isinstance(error, BackendError) or stopping()
-        release(reason=storable(f"{type(error).__name__}: {error}"), blameless=out_of_order)
-        if isinstance(error, BackendError):
-            raise
+        release(reason=storable(f"{type(error).__name__}: {error}"), blameless=stopping())
         logger.exception("A batch of opinions failed; the unfinished ones wait again")
     return len(claim.opinions)
 

@@ -256,8 +256,8 @@ class TestOutOfOrder:
     @pytest.mark.parametrize(
         ("reply", "advice"),
         [
-            (error(401, "Wrong key"), "OPENAI_API_KEY"),
-            (error(403, "Not you"), "OPENAI_API_KEY"),
+            (error(401, "Wrong key"), r"refuses access: Wrong key\. Is OPENAI_API_KEY right\?"),
+            (error(403, "Not you."), r"refuses access: Not you\. Is OPENAI_API_KEY right\?"),
             (error(404, "No such model"), "GENERATION_MODEL"),
             (error(429, "Pay first", code="insufficient_quota"), "no quota left"),
         ],
