@@ -390,7 +390,7 @@ class TestSteps:
             assert len(number.replace(",", "").rstrip("0")) <= 2
 
     def test_the_summary_names_the_models_that_would_write(self, page):
-        nobody = "No running worker has this model or backend."
+        nobody = "No running worker can write the responses."
         assert nobody in summary(page)
         for worker, backend, model in (("a", "vllm", "Qwen"), ("b", "embedded", "tinylm-1")):
             details = {"backend": backend, "model": model, "others": ["adapter"] if worker == "a" else []}
