@@ -191,6 +191,6 @@ class OpenAICompatibleBackend:
 
 
 def _sentence(error: openai.APIStatusError) -> str:
-    """What the server says of an error, without the code, and with one full stop at the end."""
+    """The server's words on an error, without the code, and with one full stop at the end."""
     said = error.message.removeprefix(f"Error code: {error.status_code} - ")
     return f"{said.rstrip('. ')}."

@@ -171,7 +171,7 @@ class TrialPage:
 
     @property
     def awaited(self) -> str:
-        """What a response waits for that no worker has taken yet."""
+        """The thing that a response waits for while no worker has taken it."""
         if not self.pulse.generation_alive:
             return "a generation worker"
         if self.pulse.unserved:
