@@ -26,8 +26,7 @@ UNDOS_IN_A_ROW = 10
 ANSWERS_PER_UNDO = 5
 
 # A lease may be renewed for twelve times its own length (an hour by default): long enough for a lunch with
-# the page open. Then other annotators get the pair for
-# the same time.
+# the page open. Then other annotators get the pair for the same time.
 _LEASES_IN_A_HOLD = 12
 
 # Half of the time for which somebody counts as being here.
