@@ -13,7 +13,7 @@ from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs, people
 from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.duels import examples, weakest_tasks
-from engine.selectors.findings import ladder_from
+from engine.selectors.findings import Ladder, ladder_from
 from engine.selectors.health import Pulse, QueueHealth, pulses, queue_health
 from engine.selectors.judges import Totals, longer_preferred, tallies, totals
 from engine.selectors.rankings import Ranked, ranking
@@ -28,7 +28,7 @@ from labeling.dashboard.past_votes import facts
 from labeling.dashboard.policies import asked, policy_at
 from labeling.dashboard.status import badge, late_clicks
 from labeling.dashboard.tags import tag_rows
-from labeling.dashboard.verdict import verdict_of
+from labeling.dashboard.verdict import Verdict, verdict_of
 from labeling.dashboard.warnings import Concerns, concerns
 from labeling.formatting import agreement
 
@@ -55,14 +55,46 @@ class Rendered:
     version: str
 
 
+@dataclass(frozen=True)
+class ResultFigures:
+    """The verdict and the charts below it, made together: neither is ever older than the other.
+
+    Attributes
+    ----------
+    badge
+        Its look and its words.
+    lacks_annotators
+        True if people are to judge, the experiment has not concluded, and nobody may.
+    ladder
+        ``None`` before the first comparison.
+    comparisons
+        Judged comparisons.
+    judged_by
+        ``None`` before the conclusion.
+    policies
+        In the order of the ranking.
+    """
+
+    experiment: Experiment
+    badge: tuple[str, str]
+    verdict: Verdict
+    lacks_annotators: bool
+    ladder: Ladder | None
+    comparisons: int
+    judged_by: Totals | None
+    may_stop: bool
+    policies: list[charts.PolicyRow]
+    charts: Rendered
+
+
 @replica.reading()
-def result_figures(experiment: Experiment) -> dict[str, Any]:
-    """The verdict and the charts below it, made together: neither is ever older than the other."""
-    name = f"result:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
+def result_figures(experiment: Experiment) -> ResultFigures:
+    """The figures of the result, a moment ago."""
+    name = f"result-figures:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
     return shared(name, None, lambda: _result_figures(experiment), ages=_RESULT)
 
 
-def _result_figures(experiment: Experiment) -> dict[str, Any]:
+def _result_figures(experiment: Experiment) -> ResultFigures:
     snapshot = designs.latest_snapshot(experiment)
     # The leader, the claims and the ranking all come from this one evidence.
     observed = designs.continued(experiment, snapshot)
@@ -77,10 +109,11 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
     spending = spending_of(experiment, (experiment.state, comparisons))
     policies = charts.policy_rows(experiment, ranked, spending, judged=comparisons > 0)
     ladder = ladder_from(experiment, observed, left) if comparisons else None
-    return {
-        "experiment": experiment,
-        "badge": badge(experiment, pulse),
-        "verdict": verdict_of(
+    concluded = experiment.state == Experiment.State.CONCLUDED
+    return ResultFigures(
+        experiment=experiment,
+        badge=badge(experiment, pulse),
+        verdict=verdict_of(
             experiment,
             snapshot,
             pulse,
@@ -91,18 +124,14 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
             hours=None if left is None or each is None else left.expected * each,
             n_annotators=n_annotators,
         ),
-        "lacks_annotators": by_people and not n_annotators and experiment.state != Experiment.State.CONCLUDED,
-        "ladder": ladder,
-        "comparisons": comparisons,
-        "judged_by": totals_of(experiment, comparisons)
-        if experiment.state == Experiment.State.CONCLUDED
-        else None,
-        "may_stop": may_stop(experiment),
-        "policies": policies,
-        "charts": _rendered(
-            "result", experiment, _result(experiment, ranked, policies, spending, comparisons)
-        ),
-    }
+        lacks_annotators=by_people and not n_annotators and not concluded,
+        ladder=ladder,
+        comparisons=comparisons,
+        judged_by=totals_of(experiment, comparisons) if concluded else None,
+        may_stop=may_stop(experiment),
+        policies=policies,
+        charts=_rendered("result", experiment, _result(experiment, ranked, policies, spending, comparisons)),
+    )
 
 
 def totals_of(experiment: Experiment, comparisons: int) -> Totals:

@@ -67,13 +67,13 @@ def report_of(experiment: Experiment) -> Report:
 def _report(experiment: Experiment, comparisons: int) -> Report:
     judged = totals_of(experiment, comparisons)
     result = result_figures(experiment)
-    verdict = result["verdict"]
+    verdict = result.verdict
     promised = None if consequences.caveats(experiment) else experiment.delta
     concluded = experiment.state == Experiment.State.CONCLUDED
     return Report(
         headline=verdict.headline if concluded else headline(comparisons),
         verdict=verdict,
-        policies=result["policies"],
+        policies=result.policies,
         judged=judged,
         comparisons=comparisons,
         caveats=_caveats(experiment, comparisons, judged.people),

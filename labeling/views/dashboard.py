@@ -211,4 +211,4 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
 
 
 def _result(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
-    return figures.result_figures(experiment) | {"may_run": access.may_run(request, experiment)}
+    return vars(figures.result_figures(experiment)) | {"may_run": access.may_run(request, experiment)}

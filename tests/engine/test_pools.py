@@ -90,7 +90,7 @@ class TestNobodyTwice:
         for queue in ("control", "analysis", "generation"):
             WorkerPulse.objects.create(queue=queue, worker="test")
         assert "Every annotator has judged each two texts" in status_of(experiment).sentence
-        verdict = result_figures(experiment)["verdict"]
+        verdict = result_figures(experiment).verdict
         assert (verdict.sentences, verdict.effort) == ([USED_UP], "")
         client.force_login(ann)
         page = client.get(reverse("pair", args=[experiment.pk])).content.decode()
