@@ -239,10 +239,10 @@ def own_answer(request: AuthenticatedRequest, experiment: Experiment, token: uui
 
 
 def require_recent_sign_in(request: HttpRequest) -> None:
-    """Go on only if the password, a code or the organisation's sign-in was given a short while ago.
+    """Require that the user has given the password, a code or the organisation's sign-in a short while ago.
 
-    Others are asked to confirm first, and then their request is carried out. So nobody makes tokens or owners
-    in a browser that was left open, or with a stolen cookie.
+    Anybody else is asked to confirm first; then the request is carried out. So a browser that was left open
+    or a stolen cookie is not enough to make tokens or owners.
 
     Raises
     ------

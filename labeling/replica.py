@@ -82,7 +82,7 @@ def reading() -> Iterator[None]:
 
 
 def read(pieces: Iterator[T]) -> Iterator[T]:
-    """The pieces of a stream, each made inside of `reading`: they are made after the view has returned."""
+    """The pieces of a stream, each made inside `reading`, because the view has returned by then."""
     return _read(pieces, _wrote.get())
 
 

@@ -25,7 +25,7 @@ def return_leases(user: User | None, **_: Any) -> None:
 
 @receiver(pre_save, sender=User)
 def note_rights(instance: User, update_fields: frozenset[str] | None, **_: Any) -> None:
-    """Remember the rights that the stored account has. Logging in saves another column and asks nothing."""
+    """Remember the rights that the stored account has. A login saves another column, and costs no query."""
     instance.rights_before = None
     if instance.pk is not None and (update_fields is None or not update_fields.isdisjoint(_RIGHTS)):
         instance.rights_before = User.objects.filter(pk=instance.pk).values_list(*_RIGHTS).first()

@@ -221,9 +221,9 @@ def _keys() -> MultiFernet:
 class OidcAdapter(DefaultSocialAccountAdapter):
     """Sign-in with the organisation's own accounts.
 
-    It opens an account here that is linked to it, or, once, one whose e-mail address both sides have
-    verified. It makes a new account only for somebody who is following an invitation, and uses that
-    invitation.
+    It opens the account here that is linked to it. If none is, it links one whose e-mail address both sides
+    have verified, once. It makes a new account only for somebody who follows an invitation, which is then
+    used.
     """
 
     def can_authenticate_by_email(self, login: SocialLogin, email: str) -> bool:
@@ -264,7 +264,7 @@ class OidcAdapter(DefaultSocialAccountAdapter):
 
 
 def _is_known(sociallogin: SocialLogin) -> bool:
-    """True if an account here uses one of the addresses without proof: the true owner is unknown."""
+    """True if an account here has one of the addresses unverified, so that its true owner is unknown."""
     emails = [address.email.lower() for address in sociallogin.email_addresses]
     return (
         EmailAddress.objects.filter(email__in=emails).exists()

@@ -75,8 +75,8 @@ def _consume(request: HttpRequest, counts: list[tuple[str, str | None]]) -> list
 
 
 def _names_of(request: HttpRequest) -> dict[str, str]:
-    """Digests of the names that have signed in from this browser, each with the number of the browser under
-    it.
+    """The digests of the names that have signed in from this browser, each with the browser's number for that
+    name.
     """
     try:
         names: dict[str, str] = signing.loads(

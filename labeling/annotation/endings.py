@@ -25,7 +25,10 @@ class Ending:
 
 
 def endings(experiments: Iterable[Experiment]) -> list[tuple[Experiment, Ending | None]]:
-    """Each with the reason why nothing is judged there now, in as many queries for one as for many."""
+    """The experiments, each with its ending if nothing is judged there now.
+
+    Many take as many queries as one.
+    """
     listed = list(experiments)
     told = [each for each in listed if _is_told(each)]
     names = designs.names_in(told) if told else {}

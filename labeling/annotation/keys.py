@@ -45,7 +45,7 @@ def keys_of(user: User) -> dict[str, str]:
 
 
 def habits(user: User) -> dict[str, Any]:
-    """The annotator's page as this person likes it. Costs no query: the account is there already."""
+    """The keys and the layout of the annotator's page for this person, without a query."""
     keys = keys_of(user)
     return {
         "keys": keys,

@@ -37,7 +37,7 @@ class Card:
 
 
 def cards(experiments: Sequence[Experiment]) -> list[Card]:
-    """Badge, sentence, sparkline, and how the queue does; in as many queries for one as for many."""
+    """The cards of these experiments, in their order. Many take as many queries as one."""
     running = [each for each in experiments if each.state == Experiment.State.RUNNING]
     healths = pulses(running)
     ahead = counts.ahead_in(running)

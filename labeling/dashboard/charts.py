@@ -58,7 +58,10 @@ class Race:
 def race(
     snapshots: Sequence[Snapshot], names: Sequence[PolicyName], delta: float, order: Sequence[int]
 ) -> Race:
-    """log E_k of every policy over the comparisons; log 1/δ rules a policy out. ``order``: the ranking's."""
+    """The chart of log E_k of every policy over the comparisons; at log 1/δ a policy is ruled out.
+
+    ``order``: policy indices in the order of the ranking.
+    """
     loud = set(order[:_LINES])
     return Race(
         lines=[RaceLine(name.name, quiet=index not in loud) for index, name in enumerate(names)],
@@ -202,7 +205,7 @@ class Rival:
 
 
 def rivals(wins: Matrix, names: Sequence[PolicyName], policy: int) -> list[Rival]:
-    """Every rival of a policy, the strongest against it first, and those that it never met last."""
+    """The rivals of a policy: first those that beat it most clearly, last those that it never met."""
     met = wins[policy] + wins[:, policy]
     found = [
         Rival(

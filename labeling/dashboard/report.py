@@ -24,7 +24,8 @@ class Report:
     Attributes
     ----------
     headline
-        The verdict's own once there is one. How the work goes is no reader's business.
+        That of the verdict after the conclusion. Until then it says nothing of workers and queues, which
+        readers of a report cannot change.
     policies
         In the order of the ranking, with the interval of their win rate against the first.
     judged, comparisons

@@ -485,8 +485,8 @@ _TABLE = (
 
 COLUMNS = {column.name: column for column in _TABLE}
 
-# What is read of each judgment: the columns that are a field, and what others are made of; with the path of
-# each.
+# The fields that are read of each judgment, by name, with the path of each: columns that are a field, and
+# fields from which other columns are computed.
 FIELDS = {column.name: column.path for column in _TABLE if column.path} | {
     "annotator_id": "annotator_id",
     "voided_by_id": "void__by_id",

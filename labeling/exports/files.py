@@ -145,7 +145,7 @@ _OF_ROWS = {
     LMARENA: lmarena_pieces,
     ARGILLA: argilla_pieces,
 }
-# Raised when a column changes its meaning or the manifest its shape; a new column or field is no new schema.
+# Raise it when a column changes its meaning or the manifest its shape, not for a new column or field.
 SCHEMA_VERSION = 2
 
 
@@ -257,7 +257,7 @@ class Export:
         """The manifest of the file, after all its pieces have gone through ``tally``."""
         experiment = Experiment.objects.get(pk=self.experiment.pk)
         winner = experiment.winner
-        # Stale evidence is not that of the rows in this file.
+        # Stale evidence rests on other rows than those of this file.
         snapshot = None if experiment.evidence_stale else designs.latest_snapshot(experiment)
         return {
             "file": self.filename,

@@ -36,7 +36,7 @@ _RETRY_SECONDS = 2
 _SAY_AGAIN_SECONDS = 60.0
 # Bytes of a request that is refused as too large; four uploads of the largest size.
 _MOST_PASSED_OVER = 4 * limits.UPLOAD_BYTES.most
-# A full disk too, as with PostgreSQL: nothing was written, and somebody makes room.
+# A full disk counts too, as with PostgreSQL: nothing was written, and an operator can make room.
 _SQLITE_CODES = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -97,7 +97,7 @@ def is_temporary(error: BaseException) -> bool:
         return False
     cause = error.__cause__
     if isinstance(cause, sqlite3.Error):
-        # The low byte; the others say more of the same kind.
+        # The low byte is the kind of error; the other bytes give its detail.
         return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _SQLITE_CODES
     state = getattr(cause, "sqlstate", None)
     return state is None or state.startswith(_SQL_STATES)

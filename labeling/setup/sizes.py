@@ -143,7 +143,7 @@ def size_of(editor: DraftEditor) -> Size:
         for claim in LADDER
         if claim != question.claim and question.stopping == CERTIFIED
     ]
-    # Asked for last, so that a worker computes it first.
+    # Ask for this one last: a worker computes the newest question first.
     answer = _ask(question, Claim(question.claim))
     asked = [answer, *others]
     if any(estimate.state == Estimate.State.WAITING for estimate in asked):

@@ -58,8 +58,8 @@ class ScreenForm(forms.Form):
     ahead = forms.IntegerField(required=False, min_value=1, max_value=MOST_HELD)
 
 
-# The addresses that the page sends to, and of these the ones that stand under each pair. A rehearsal has its
-# own.
+# The names of the addresses to which the page sends; the first three have buttons under each pair. A
+# rehearsal has other addresses.
 _UNDER_A_PAIR = ("judge", "skip", "flag")
 ACTIONS = ("pair", *_UNDER_A_PAIR, "undo", "beat", "leave", "history")
 
@@ -111,7 +111,7 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The pair to judge now; with ``besides``, the one after those that the page holds."""
     experiment = access.judged(request, experiment_id)
     if experiment is None:
-        # An owner, who has to say so before this makes them an annotator.
+        # Only an owner comes here: they become an annotator, but not before they say so.
         asked = {"experiment": access.to_label(request, experiment_id)}
         return render(request, "labeling/begin.html", asked)
     if request.method == "HEAD":
