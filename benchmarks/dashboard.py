@@ -24,6 +24,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 from urllib.parse import urlencode
 
@@ -112,8 +113,8 @@ def world(options: argparse.Namespace) -> tuple[Any, list[str], list[str]]:
 
 
 def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> None:
-    """Judged comparisons by the model of Bradley and Terry, a snapshot for each, and some pairs that are
-    ready.
+    """Store comparisons judged by the model of Bradley and Terry, a snapshot for each but the last, and some
+    pairs that are ready.
     """
     from django.db import connection
 
@@ -127,173 +128,96 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
     pairs = np.sort(np.argsort(rng.random((total, K)), axis=1)[:, :2], axis=1)
     i_wins = rng.random(total) < 1 / (1 + np.exp(strength[pairs[:, 1]] - strength[pairs[:, 0]]))
     on_left = rng.random(total) < 0.5
+    responses = (
+        {
+            "policy_id": policies[pair[side]],
+            "task_id": tasks[n % len(tasks)],
+            "seed": n,
+            "state": "done",
+            "claimed_by": "w",
+            "attempts": 1,
+            "crashes": 0,
+            "failure_reason": "",
+            "text": text,
+            "digest": digest(text),
+            "model": "m",
+            "prompt_tokens": 20,
+            "completion_tokens": 200,
+            "finish_reason": "stop",
+            "guardrail": "",
+            "latency_seconds": 1.5,
+            "leak": "",
+            "created_at": "now",
+            "done_at": "now",
+        }
+        for n, pair in enumerate(pairs)
+        for text in [f"It is {n}. " * 10]
+        for side in (0, 1)
+    )
     with connection.cursor() as cursor:
-        first = _copy(
-            cursor,
-            "engine_response",
-            (
-                "policy_id",
-                "task_id",
-                "seed",
-                "state",
-                "claimed_by",
-                "attempts",
-                "crashes",
-                "failure_reason",
-                "text",
-                "digest",
-                "model",
-                "prompt_tokens",
-                "completion_tokens",
-                "finish_reason",
-                "guardrail",
-                "latency_seconds",
-                "leak",
-                "created_at",
-                "done_at",
-            ),
-            (
-                (
-                    policies[pair[side]],
-                    tasks[n % len(tasks)],
-                    n,
-                    "done",
-                    "w",
-                    1,
-                    0,
-                    "",
-                    text := f"It is {n}. " * 10,
-                    digest(text),
-                    "m",
-                    20,
-                    200,
-                    "stop",
-                    "",
-                    1.5,
-                    "",
-                    "now",
-                    "now",
-                )
-                for n, pair in enumerate(pairs)
-                for side in (0, 1)
-            ),
+        first = _copy(cursor, "engine_response", responses)
+        comparisons = (
+            {
+                "experiment_id": experiment.pk,
+                "number": n + 1,
+                "policy_i_id": policies[i],
+                "policy_j_id": policies[j],
+                "task_id": tasks[n % len(tasks)],
+                "response_i_id": first + 2 * n,
+                "response_j_id": first + 2 * n + 1,
+                "i_on_left": bool(on_left[n]),
+                "plan": "{}",
+                "texts": "",
+                "state": "judged" if n < n_judgments else "ready",
+                "skips": 0,
+                "outcome": float(i_wins[n]) if n < n_judgments else None,
+                "discard_reason": "",
+                "created_at": "now",
+                "ready_at": "now",
+                "judged_at": "now" if n < n_judgments else None,
+            }
+            for n, (i, j) in enumerate(pairs.tolist())
         )
-        comparison = _copy(
-            cursor,
-            "engine_comparison",
-            (
-                "experiment_id",
-                "number",
-                "policy_i_id",
-                "policy_j_id",
-                "task_id",
-                "response_i_id",
-                "response_j_id",
-                "i_on_left",
-                "plan",
-                "texts",
-                "state",
-                "skips",
-                "outcome",
-                "discard_reason",
-                "created_at",
-                "ready_at",
-                "judged_at",
-            ),
-            (
-                (
-                    experiment.pk,
-                    n + 1,
-                    policies[i],
-                    policies[j],
-                    tasks[n % len(tasks)],
-                    first + 2 * n,
-                    first + 2 * n + 1,
-                )
-                + (bool(on_left[n]), "{}", "", "judged" if n < n_judgments else "ready", 0)
-                + (
-                    (float(i_wins[n]), "", "now", "now", "now")
-                    if n < n_judgments
-                    else (None, "", "now", "now", None)
-                )
-                for n, (i, j) in enumerate(pairs.tolist())
-            ),
+        comparison = _copy(cursor, "engine_comparison", comparisons)
+        judgments = (
+            {
+                "comparison_id": comparison + n,
+                "judge": "human",
+                "via": "page",
+                "annotator_id": annotators[n % len(annotators)].pk,
+                "annotator_could_see_policies": False,
+                "token": _uuid(n),
+                "choice": "left" if i_wins[n] == on_left[n] else "right",
+                "outcome": float(i_wins[n]),
+                "reason": "",
+                "comment": "",
+                "standing": True,
+                "shown_at": f"2026-01-01 00:00:{n % 59:02d}",
+                "created_at": "2026-01-01 00:01:00",
+            }
+            for n in range(n_judgments)
         )
-        judgment = _copy(
-            cursor,
-            "engine_judgment",
-            (
-                "comparison_id",
-                "judge",
-                "via",
-                "annotator_id",
-                "annotator_could_see_policies",
-                "token",
-                "choice",
-                "outcome",
-                "reason",
-                "comment",
-                "standing",
-                "shown_at",
-                "created_at",
-            ),
-            (
-                (
-                    comparison + n,
-                    "human",
-                    "page",
-                    annotators[n % len(annotators)].pk,
-                    False,
-                    _uuid(n),
-                    "left" if i_wins[n] == on_left[n] else "right",
-                    float(i_wins[n]),
-                    "",
-                    "",
-                    True,
-                    f"2026-01-01 00:00:{n % 59:02d}",
-                    "2026-01-01 00:01:00",
-                )
-                for n in range(n_judgments)
-            ),
-        )
+        judgment = _copy(cursor, "engine_judgment", judgments)
         # Snapshots after each click, with numbers of realistic count and size.
-        _copy(
-            cursor,
-            "engine_snapshot",
-            (
-                "experiment_id",
-                "comparisons",
-                "evidence",
-                "peak_evidence",
-                "named",
-                "last_judgment",
-                "threshold",
-                "best_id",
-                "open_rivals",
-                "expected_left",
-                "reason",
-                "created_at",
-            ),
-            (
-                (
-                    experiment.pk,
-                    n,
-                    evidence,
-                    evidence,
-                    "{}",
-                    judgment + n - 1,
-                    20.7,
-                    policies[-1],
-                    K - 1,
-                    None,
-                    "",
-                    "now",
-                )
-                for n in range(n_judgments)
-                for evidence in [json.dumps([round(n / 10_000 * (1 + k / K), 6) for k in range(K)])]
-            ),
+        snapshots = (
+            {
+                "experiment_id": experiment.pk,
+                "comparisons": n,
+                "evidence": evidence,
+                "peak_evidence": evidence,
+                "named": "{}",
+                "last_judgment": judgment + n - 1,
+                "threshold": 20.7,
+                "best_id": policies[-1],
+                "open_rivals": K - 1,
+                "expected_left": None,
+                "reason": "",
+                "created_at": "now",
+            }
+            for n in range(1, n_judgments)
+            for evidence in [json.dumps([round(n / 10_000 * (1 + k / K), 6) for k in range(K)])]
         )
-        cursor.execute("DELETE FROM engine_snapshot WHERE comparisons = 0")
+        _copy(cursor, "engine_snapshot", snapshots)
         connection.commit()
         connection.set_autocommit(True)
         cursor.execute("VACUUM ANALYZE")
@@ -302,13 +226,14 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
     rebuild_counts(experiment_id=experiment.pk)
 
 
-def _copy(cursor: Any, table: str, columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> int:
-    """Bulk load; returns the id of the first row."""
+def _copy(cursor: Any, table: str, rows: Iterator[dict[str, Any]]) -> int:
+    """Load rows, whose values are given by column; returns the id of the first row."""
     cursor.execute(f"SELECT coalesce(max(id), 0) + 1 FROM {table}")  # noqa: S608 - our own names
     (first,) = cursor.fetchone()
-    with cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
-        for row in rows:
-            copy.write_row(row)
+    head = next(rows)
+    with cursor.copy(f"COPY {table} ({', '.join(head)}) FROM STDIN") as copy:
+        for row in chain([head], rows):
+            copy.write_row(list(row.values()))
     return int(first)
 
 
