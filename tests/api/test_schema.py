@@ -30,6 +30,8 @@ WITH_RULES = {
     "/api/experiments/from-votes",
     "/api/experiments/{experiment_id}/votes",
     "/api/experiments/{experiment_id}/members",
+    # Mail cannot be sent to every text.
+    "/api/experiments/{experiment_id}/invitations/mailed",
 }
 
 
