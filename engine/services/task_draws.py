@@ -230,8 +230,8 @@ class _Reused(_Pool):
 # Each has at most 100,000 rows (`limits.RESPONSES`) of some 450 bytes.
 @lru_cache(maxsize=4)
 def _ready_made(experiment_id: int, created_at: datetime) -> dict[int, _ByTask]:
-    """A process's own copy of an experiment's ready-made responses, kept from round to round: none is
-    changed, added or deleted once the experiment has started, and nothing is drawn before.
+    """The ready-made responses of an experiment that this process has read, by policy; kept from round to
+    round, as none is changed, added or deleted once the experiment has started, and none is drawn before.
 
     Two databases may have an experiment of one number, but not made at one moment.
     """
