@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import sys
+import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from engine.importing.defusing import as_it_was
 from engine.importing.strict_json import finite, integer, loads
 from engine.models import Experiment
 from labeling.exports.columns import COLUMNS, Kind
-from labeling.exports.files import CSV, HUGGING_FACE, JSONL, PARQUET, SCHEMA_VERSION
+from labeling.exports.files import CSV, HUGGING_FACE, JSONL, PARQUET, SCHEMA_VERSION, manifest_name
 
 _Part = TypeVar("_Part", FactorSpec, TaskSpec, GoldSpec, ReadyMade)
 _KINDS = {"str": (str, "a text"), "int": (int, "a whole number")}
@@ -42,6 +43,10 @@ def read_manifest(manifest: Path, file: Path) -> dict[str, Any]:
         with file.open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
     except (OSError, ValueError) as error:
+        if _has_manifest_inside(file):
+            raise SpecError(
+                f"{file.name} holds an export and its manifest. Unpack it, and import the file in it."
+            ) from error
         raise SpecError(f"The manifest cannot be read: {error}. Export with its manifest.") from error
     try:
         if said["versions"]["schema"] != SCHEMA_VERSION:
@@ -59,6 +64,15 @@ def read_manifest(manifest: Path, file: Path) -> dict[str, Any]:
     except (KeyError, TypeError) as error:
         raise SpecError(f"{manifest.name} is not a manifest of an export: {error} is missing.") from error
     return said
+
+
+def _has_manifest_inside(file: Path) -> bool:
+    """True for a ZIP of an export and its manifest, as the page and the API pack them."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return any(name.endswith(manifest_name("")) for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def _check_counts(manifest: dict[str, Any]) -> None:

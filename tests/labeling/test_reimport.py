@@ -522,6 +522,12 @@ class TestRefused:
         file.with_name("export.jsonl.manifest.json").unlink()
         self.refused(file, "manifest cannot be read")
 
+    def test_a_zip_of_a_file_and_its_manifest_says_to_unpack_it(self, judged, tmp_path):
+        """As the page and the API give it."""
+        file = tmp_path / "export.zip"
+        file.write_bytes(b"".join(Export(judged, JSONL, browsing.Selection(), {}).zipped()))
+        self.refused(file, r"export\.zip holds an export and its manifest\. Unpack it")
+
     def test_a_name_that_is_taken(self, judged, tmp_path):
         file = export(judged, tmp_path)
         with pytest.raises(CommandError, match="of this name already"):
