@@ -11,7 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from ninja import NinjaAPI
-from ninja.errors import HttpError, Throttled, ValidationError
+from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
 from ninja.openapi.docs import DocsBase
 from ninja.openapi.schema import OpenAPISchema
 from ninja.parser import Parser
@@ -132,6 +132,15 @@ def _invalid(request: HttpRequest, invalid: ValidationError) -> HttpResponse:
     if (rest := len(invalid.errors) - MOST_FAULTS) > 0:
         faults.append(f"And {rest} more like these.")
     return api.create_response(request, {"detail": "; ".join(faults)}, status=422)
+
+
+@api.exception_handler(AuthenticationError)
+def _unknown(request: HttpRequest, unknown: AuthenticationError) -> HttpResponse:
+    detail = (
+        "The token is missing or wrong, or it has ended. Send “Authorization: Bearer TOKEN”; make a new "
+        "token on the page of API tokens."
+    )
+    return api.create_response(request, {"detail": detail}, status=unknown.status_code)
 
 
 @api.exception_handler(HttpError)

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Bearer x", "Basic eDp5", "llmpo_x", "Bearer ü"])
 def test_what_is_no_token_is_none(header, db):
-    assert Client().get("/api/experiments", headers={"Authorization": header}).status_code == 401
+    refused = Client().get("/api/experiments", headers={"Authorization": header})
+    assert refused.status_code == 401
+    assert refused.json()["detail"].endswith("make a new token on the page of API tokens.")
 
 
 @pytest.mark.parametrize(
