@@ -56,6 +56,8 @@ class Client:
 
     Raises
     ------
+    ValueError
+        The token cannot be one.
     ApiError
         From every method: the server refuses. Its subclasses say in which way.
     UnreachableError
@@ -73,6 +75,8 @@ class Client:
         transport: httpx2.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        if not (token.isascii() and token.isprintable() and token.strip() == token != ""):
+            raise ValueError("The token is empty, or has a character that no token has. Copy it again.")
         self._http = httpx2.Client(
             base_url=f"{url.rstrip('/')}/api",
             headers={"Authorization": f"Bearer {token}"},

@@ -74,4 +74,6 @@ def error_of(status: int, body: bytes, elsewhere: str | None = None) -> ApiError
         detail = str(json.loads(body)["detail"])
     except (ValueError, KeyError, TypeError):
         detail = body.decode(errors="replace")[:200].strip() or "The answer has no text."
+        if detail.startswith("<"):
+            detail = "The answer is a web page, not the API's. Check the address, and a proxy before it."
     return _KINDS.get(status, ApiError)(status, detail)

@@ -274,6 +274,18 @@ class TestPatience:
         with Client("https://label.example.org/", "llmpo_secret") as client:
             assert repr(client) == "Client('https://label.example.org')"
 
+    @pytest.mark.parametrize("token", ["", " ", "llmpo_x\n", "tök"])
+    def test_what_cannot_be_a_token_is_told_before_any_request(self, token):
+        """As of a variable that is not set, and of a line of a file."""
+        with pytest.raises(ValueError, match="The token is empty, or has"):
+            Client("http://far", token)
+
+    def test_a_web_page_is_called_one_and_not_shown(self):
+        portal = httpx2.MockTransport(lambda request: httpx2.Response(404, text="<!DOCTYPE html>\n<title>No"))
+        told = "404: The answer is a web page, not the API's"
+        with Client("http://far", "t", transport=portal) as client, pytest.raises(NotFoundError, match=told):
+            client.members(1)
+
     def test_what_a_proxy_says_is_shortened(self):
         client, _ = self.served((502, {}, "x" * 1000))
         with pytest.raises(ApiError) as raised:
