@@ -38,6 +38,7 @@ _PACKED = {
     b"\xff\xd8\xff": "a picture",
     b"SQLite format 3": "a database of SQLite",
     b"\x93NUMPY": "an array of NumPy",
+    b"Obj\x01": "an Avro file",
     b"\x80\x04": "a pickle of Python",
     b"\x80\x05": "a pickle of Python",
 }

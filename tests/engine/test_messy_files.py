@@ -469,10 +469,11 @@ def test_responses_that_are_messages_of_a_program_are_told(text):
         (b"\x89PNG\r\n\x1a\n\0", "a picture"),
         (b"SQLite format 3\0", "a database of SQLite"),
         (b"\x93NUMPY\x01\0v\0", "an array of NumPy"),
+        (b"Obj\x01\x04\x14avro.codec", "an Avro file"),
         (b"\x80\x04\x95\x10\0", "a pickle of Python"),
     ],
     # A gzip holds the time at which it was packed.
-    ids=["gzip", "tar", "rtf", "png", "sqlite", "numpy", "pickle"],
+    ids=["gzip", "tar", "rtf", "png", "sqlite", "numpy", "avro", "pickle"],
 )
 def test_a_file_of_another_kind_is_called_by_its_name(data, kind):
     with pytest.raises(ImportingError, match=f"This is {kind}, and no text."):
