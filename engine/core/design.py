@@ -165,8 +165,8 @@ class Design:
         progress
             `Design.progress` as it was stored: peaks, streams, and what claims have named. In place of
             `peak_evidence`. Without it the streams and the reserve begin anew, and a claim that held earlier,
-            and does not by the present counts, counts as open again. Do not leave it out because of what the
-            outcomes say: no guarantee covers that choice.
+            and does not by the present counts, counts as open again. Each such beginning errs with at most δ
+            by itself: an experiment with n of them, for whatever reason, errs with at most (n + 1) δ.
         settings
             As for the constructor.
 
