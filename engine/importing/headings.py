@@ -219,7 +219,7 @@ def _n_close(rows: Iterable[Sequence[str]], n_cells: int) -> int:
 
 def _rows_below(text: str, delimiter: str) -> list[list[str]]:
     """The rows below the first line; none where they are no CSV."""
-    found = _csv(Lines(text), delimiter)
+    found = _csv((line for _, line in full_lines(text)), delimiter)
     return [row for row in found if any(map(str.strip, row))][1:]
 
 

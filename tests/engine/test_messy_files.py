@@ -132,22 +132,35 @@ VOTE = "T,P,Q,a\n"
 BLANK = {"empty lines": "\n", "lines of Windows": "\r\n", "spaces": " \t\n", "empty cells": ",,,\n"}
 
 
-@pytest.mark.parametrize("blank", BLANK.values(), ids=BLANK)
-def test_blank_lines_are_passed_over_in_one_go_and_counted(blank, monkeypatch):
-    """Each took a microsecond, and a spreadsheet writes a million of them."""
-    looked_at: list[str] = []
+@pytest.fixture
+def looked_at(monkeypatch) -> list[str]:
+    """The lines that are looked at one by one."""
+    found: list[str] = []
     following = headings.Lines.__next__
 
     def next_line(lines: headings.Lines) -> str:
-        looked_at.append(following(lines))
-        return looked_at[-1]
+        found.append(following(lines))
+        return found[-1]
 
     monkeypatch.setattr(headings.Lines, "__next__", next_line)
+    return found
+
+
+@pytest.mark.parametrize("blank", BLANK.values(), ids=BLANK)
+def test_blank_lines_are_passed_over_in_one_go_and_counted(blank, looked_at):
+    """Each took a microsecond, and a spreadsheet writes a million of them."""
     heading = "task,policy_a,policy_b,winner\n"
     n = 10_000
     votes = read_votes(source(f"{heading}{blank * n}{VOTE}{blank * n}{VOTE}{blank * n}".encode())).votes
     assert [vote.place for vote in votes] == [f"line {n + 2}", f"line {2 * n + 3}"]
     assert len(looked_at) < 10
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r\n", " \t\n"])
+def test_blank_lines_below_tasks_are_passed_over_too(blank, looked_at):
+    """Where the lines may be plain ones, those below the first say whether it is a heading."""
+    assert len(read_tasks(source(f"task,topic\nOne?,a\n{blank * 10_000}".encode()))) == 1
+    assert len(looked_at) < 20
 
 
 def test_blank_lines_in_a_cell_and_between_json_lines_count_too():
