@@ -96,14 +96,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_doubtful: Comparison.objects.filter(Q(skips__gt=0) | Q(Exists(taken_back)) | Q(seen_by_all), "
         "experiment=EXPERIMENT, state=Comparison.State.READY) -> Comparison.objects.filter("
         "Q(skips__gt=0) | Q(Exists(taken_back)) | Q(seen_by_all), experiment=EXPERIMENT)": _SLOWER,
-        "_doubtful: Lease.objects.filter(~Exists(stands), comparison=OuterRef('pk'), "
-        "state=Lease.State.JUDGED) -> Lease.objects.filter(~Exists(stands), state=Lease.State.JUDGED)": (
-            _SLOWER
-        ),
-        "_doubtful: Lease.objects.filter(~Exists(stands), comparison=OuterRef('pk'), "
-        "state=Lease.State.JUDGED) -> Lease.objects.filter(~Exists(stands), comparison=OuterRef('pk'))": (
-            _SLOWER
-        ),
         "_end_leases: Comparison.objects.filter(pk__in=comparison_ids) -> Comparison.objects.filter()": (
             _SLOWER
         ),

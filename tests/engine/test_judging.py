@@ -298,6 +298,15 @@ class TestSkip:
         other.comparison.refresh_from_db()
         assert other.comparison.state == "leased"
 
+    def test_what_was_handed_back_waits_though_nobody_annotates(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        go_away(held)
+        expire_leases()
+        experiment.memberships.all().delete()
+        assert discard_unwanted(experiment_id=experiment.pk) == 0
+        held.comparison.refresh_from_db()
+        assert held.comparison.state == "ready"
+
     def test_after_enough_skips_it_is_discarded_though_others_are_left(self, annotator, bob):
         people = [annotator, bob, make_user(), make_user()]
         experiment = make_experiment(ready=True, annotators=tuple(people), max_skips=2)

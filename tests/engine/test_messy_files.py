@@ -158,7 +158,7 @@ def test_blank_lines_are_passed_over_in_one_go_and_counted(blank, looked_at):
 
 @pytest.mark.parametrize("blank", ["\n", "\r\n", " \t\n"])
 def test_blank_lines_below_tasks_are_passed_over_too(blank, looked_at):
-    """Where the lines may be plain ones, those below the first say whether it is a heading."""
+    """The lines below the first say whether it is a heading, where they may be plain ones."""
     assert len(read_tasks(source(f"task,topic\nOne?,a\n{blank * 10_000}".encode()))) == 1
     assert len(looked_at) < 20
 
