@@ -6,6 +6,7 @@ from typing import Any
 from django import template
 from django.utils.safestring import SafeString
 
+from engine.core.wording import duration
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Policy
 from engine.services import inviting
@@ -27,6 +28,7 @@ for _filter in (
     formatting.share,
     formatting.spread,
     formatting.working_time,
+    duration,
     excerpt,
     inviting.validity,
 ):

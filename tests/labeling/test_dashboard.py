@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from engine.core import StopReason
 from engine.models import Experiment, WorkerPulse
@@ -279,6 +281,10 @@ class TestMethod:
         assert "Comparisons 5" in words
         assert "Accepted risk (δ) 5%" in words
 
+    def test_it_tells_when_each_worker_was_seen(self, experiment, viewer, client_for):
+        WorkerPulse.objects.filter(queue="generation").update(seen_at=timezone.now() - timedelta(minutes=3.5))
+        assert "3 minutes ago" in text_of(page(client_for(viewer), experiment, "method"))
+
 
 class TestParts:
     @pytest.mark.parametrize("view", [*POLLED, "without"])
@@ -353,7 +359,7 @@ class TestParts:
 
 def without_moving_numbers(html: str) -> str:
     """Without secrets that differ each time, places of htmx, and seconds that pass meanwhile."""
-    return re.sub(r'value="[A-Za-z0-9]{64}"|\d+ s ago| hx-swap-oob="true"', "", html)
+    return re.sub(r'value="[A-Za-z0-9]{64}"|\d+ seconds? ago| hx-swap-oob="true"', "", html)
 
 
 @each_tab
