@@ -137,7 +137,7 @@ class TestMaterial:
         assert upload(send, path, grown, only_new="true").json()["rows"] == 1
         status = admin_call("get", f"/experiments/{experiment['id']}").json()
         assert status["comparisons"] == 5
-        assert "5 past votes from a file count, too" in status["caveats"][0]
+        assert "5 past votes were brought from files." in status["caveats"][0]
         admin_call("post", f"/experiments/{experiment['id']}/actions/start")
         running = upload(send, path, VOTES)
         assert running.status_code == 409

@@ -152,7 +152,7 @@ def test_the_page_imports_and_leads_to_the_result(client):
     for words in (
         "120 votes imported.",
         "Too early to say",
-        "120 past votes from a file count. No sampler chose their pairs here.",
+        "120 past votes were brought from files, and those that stand count.",
         "because of its result",
         "Agreement: ",
         "Position bias: ",
@@ -300,7 +300,7 @@ def _may_create() -> list[Any]:
 def test_the_status_and_each_comparison_say_where_the_votes_come_from(tmp_path):
     experiment = imported(tmp_path)
     assert (
-        "120 past votes from a file count, too: no sampler chose their pairs here"
+        "120 past votes were brought from files. Those that stand count, too: no sampler"
         in status_of(experiment).sentence
     )
     first = experiment.comparisons.first()
