@@ -5,9 +5,10 @@
 
 Gunicorn and the workers run as in production, on a test database of their own. Annotators do what the page
 does: they hold the pair on show and the one behind it, answer under the session and its CSRF token, send
-heartbeats, take answers back (1 in 50), and skip (1 in 50). Without --think they answer at once. In the same
-run, and with as many people, a bare Django view is clicked that does one update, one insert and one select:
-the floor. Afterwards the database is held against what the server had confirmed. The last line is JSON.
+heartbeats, take answers back (1 in 50), and skip (1 in 50). Without --think they answer at once. In the
+middle of it another experiment is started, and its first pair waited for. In the same run, and with as many
+people, a bare Django view is clicked that does one update, one insert and one select: the floor. Afterwards
+the database is held against what the server had confirmed. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import random
 import re
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -94,15 +96,23 @@ def annotators(n: int) -> list[Person]:
 
 def experiment_on_ready_responses(users: list[Any]) -> Any:
     """A running experiment of sixteen policies that none of this load will end."""
+    from engine.services.experiments import start
+
+    experiment = draft_on_ready_responses(f"Load of {len(users)}", users)
+    start(experiment_id=experiment.pk)
+    return experiment
+
+
+def draft_on_ready_responses(name: str, users: list[Any]) -> Any:
+    """The same, not started yet."""
     from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
     from engine.models import Experiment, Membership
     from engine.services.drafts import create_experiment
-    from engine.services.experiments import start
 
     names = [f"Model {k}" for k in range(_POLICIES)]
     experiment = create_experiment(
         spec=ExperimentSpec(
-            name=f"Load of {len(users)}",
+            name=name,
             factors=[FactorSpec("Model", "imported", {name: {} for name in names})],
             tasks=[TaskSpec(f"What is {n} and one?") for n in range(_TASKS)],
             ready_made=[
@@ -114,7 +124,6 @@ def experiment_on_ready_responses(users: list[Any]) -> Any:
         )
     )
     Membership.objects.bulk_create(Membership(experiment=experiment, user=user) for user in users)
-    start(experiment_id=experiment.pk)
     return experiment
 
 
@@ -271,7 +280,9 @@ async def click(visitor: Visitor, ends: float, think: float) -> None:
 
 def measure(url: str, people: list[Person], options: argparse.Namespace) -> dict[str, Any]:
     """One row: the product and then the floor, with as many people."""
-    experiment = experiment_on_ready_responses([person.user for person in people])
+    users = [person.user for person in people]
+    experiment = experiment_on_ready_responses(users)
+    newcomer = Newcomer(draft_on_ready_responses(f"Newcomer among {len(users)}", users), options.seconds / 2)
     database = database_process()
     with (
         web_server(url, processes=options.web_processes) as (port, web),
@@ -286,6 +297,7 @@ def measure(url: str, people: list[Person], options: argparse.Namespace) -> dict
         client_before = time.process_time()
         base = f"/label/{experiment.pk}"
         started = time.monotonic()
+        newcomer.start()
         run(
             [
                 annotate(Visitor(port, p.cookie, load), base, lambda: time.monotonic() >= ends, options.think)
@@ -293,6 +305,7 @@ def measure(url: str, people: list[Person], options: argparse.Namespace) -> dict
             ]
         )
         seconds = time.monotonic() - started
+        newcomer.join()
         client = time.process_time() - client_before
         spent = {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}
     wrong = differences(experiment, load)
@@ -314,6 +327,7 @@ def measure(url: str, people: list[Person], options: argparse.Namespace) -> dict
         "per_second": round(rate, 1),
         "ms": percentiles(load.milliseconds),
         "first_pair_ms": percentiles(load.first_pair),
+        "new_experiment_ms": newcomer.milliseconds,
         "cpu_ms": {name: round(1000 * value / max(1, load.confirmed), 1) for name, value in spent.items()},
         "cpu_ms_in_all": round(1000 * sum(spent.values()) / max(1, load.confirmed), 1),
         "client_cores": round(client / seconds, 2),
@@ -346,8 +360,32 @@ def database_process() -> int | None:
     return int(stat.read_text().rsplit(")", 1)[1].split()[1]) if stat.exists() else None
 
 
-def settle(experiment: Any) -> None:
-    """Wait until the first pairs are ready."""
+class Newcomer(threading.Thread):
+    """Starts a draft after so many seconds; then ``milliseconds`` tells how long its first pair took."""
+
+    def __init__(self, draft: Any, seconds: float) -> None:
+        super().__init__()
+        self.draft, self.seconds, self.milliseconds = draft, seconds, 0
+
+    def run(self) -> None:
+        """Wait, start and wait again; afterwards nobody plans for it any more."""
+        from django.db import connection
+
+        from engine.services.experiments import pause, start
+
+        time.sleep(self.seconds)
+        try:
+            began = time.perf_counter()
+            start(experiment_id=self.draft.pk)
+            settle(self.draft, look_seconds=0.02)
+            self.milliseconds = round(1000 * (time.perf_counter() - began))
+            pause(experiment_id=self.draft.pk)
+        finally:
+            connection.close()
+
+
+def settle(experiment: Any, look_seconds: float = 0.5) -> None:
+    """Wait until the first pairs are ready, looking so often."""
     from engine.models import Comparison
     from engine.tasks import advance, wake
 
@@ -356,7 +394,7 @@ def settle(experiment: Any) -> None:
     while not Comparison.objects.filter(experiment=experiment, state=Comparison.State.READY).exists():
         if time.monotonic() > deadline:
             sys.exit("No pair was ready within two minutes: does the control worker run?")
-        time.sleep(0.5)
+        time.sleep(look_seconds)
 
 
 def differences(experiment: Any, load: Load) -> dict[str, int]:
@@ -397,7 +435,7 @@ def print_row(row: dict[str, Any]) -> None:
     )
     print(
         f"{row['annotators']:4d} people  {row['per_second']:6.1f} judgments/s  {waits}\n"
-        f"      first pair  {firsts}\n"
+        f"      first pair  {firsts}; of an experiment that starts meanwhile {row['new_experiment_ms']} ms\n"
         f"      processor ms a judgment: {row['cpu_ms_in_all']} ({cpu}); the load itself "
         f"{row['client_cores']} cores\n"
         f"      floor {row['floor_per_second']}/s at {row['floor_web_cpu_ms']} ms; ratio "
