@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 from django.db import transaction
-from django.db.models import BigAutoField, Q, prefetch_related_objects
+from django.db.models import Q, prefetch_related_objects
 
 from engine.core import Design
 from engine.core.types import BoolArray
 from engine.domain import blinding
 from engine.models import Comparison, Experiment, Policy, Response, clock
 from engine.selectors import buffer, counts, designs, pools
-from engine.selectors.compiled import Compiled, Given
+from engine.selectors.compiled import EXPERIMENT, Compiled
 from engine.selectors.pools import Halves
 from engine.services import replaying
 from engine.services.experiments import conclude_as
@@ -92,7 +92,7 @@ def advance(
 _PLANNABLE = Compiled(
     lambda: Experiment.objects.select_for_update(no_key=True, skip_locked=True).filter(
         Q(state=Experiment.State.RUNNING) | Q(state=Experiment.State.PAUSED, evidence_stale=True),
-        pk=Given("experiment", BigAutoField()),
+        pk=EXPERIMENT,
     )
 )
 

@@ -14,13 +14,12 @@ import time
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import BigAutoField
 
 from engine.core import Design
 from engine.core.robustness import summed_wins
 from engine.models import Experiment, ReplayPoint, Snapshot
 from engine.selectors import counts, designs
-from engine.selectors.compiled import Compiled, Given
+from engine.selectors.compiled import EXPERIMENT, Compiled
 from engine.selectors.counts import Completion
 from engine.selectors.designs import Observed
 from engine.services.snapshots import write_snapshot
@@ -43,9 +42,7 @@ def mark_stale(*, experiment: Experiment) -> None:
     experiment.save(update_fields=["evidence_stale"])
 
 
-_STALE = Compiled(
-    lambda: Experiment.objects.filter(pk=Given("experiment", BigAutoField()), evidence_stale=True)
-)
+_STALE = Compiled(lambda: Experiment.objects.filter(pk=EXPERIMENT, evidence_stale=True))
 
 
 def catch_up(*, experiment_id: int, seconds: float = math.inf) -> bool:
