@@ -147,9 +147,9 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
         rest = max(_ROUND_SECONDS, rest)
         _round_seconds[experiment_id] = took + rest
         _rounds.rest(experiment_id, rest, then=done.unseen)
-    if done is not None and done.planned:
+    if done is not None and done.planned > done.ready:
         wake_writers()
-    if done is not None and done.ready:
+    if done is not None and done.ready and done.asks_machine:
         wake(judge, experiment_id)
 
 

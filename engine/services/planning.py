@@ -42,6 +42,8 @@ class Advance:
         Comparisons planned now.
     ready
         Those among them whose responses are written.
+    asks_machine
+        A rule or a language model may judge those at once.
     low
         Less than half of what is to be kept ahead was left.
     behind
@@ -54,6 +56,7 @@ class Advance:
     planned: int
     concluded: bool
     ready: int = 0
+    asks_machine: bool = False
     low: bool = False
     behind: bool = False
     unseen: bool = False
@@ -128,6 +131,8 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
         planned=len(added),
         concluded=False,
         ready=sum(comparison.state == Comparison.State.READY for comparison in added),
+        asks_machine=experiment.judge == Experiment.Judge.RULE
+        or experiment.llm_judge != Experiment.LLMJudge.OFF,
         low=2 * len(added) > target,
     )
 

@@ -34,6 +34,7 @@ from engine.services.leases import lease_next
 from engine.services.planning import Advance
 from llmpo_site.celery import app
 from tests.backends import BreakingBackend, SkilledBackend
+from tests.engine.test_drawing import imported_spec, started
 from tests.factories import add_member, click, lease, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -317,6 +318,18 @@ class TestEachTask:
         [(_, send)] = clock.booked
         send()
         assert sent == [("advance", (1,))] * 2
+
+    @pytest.mark.parametrize(
+        ("settings", "woken"),
+        [({}, []), ({"judge": "rule"}, ["judge"]), ({"llm_judge": "shadow"}, ["judge"])],
+        ids=["people", "a rule", "people and a language model"],
+    )
+    def test_ready_made_responses_wake_no_writer_and_machines_alone_to_judge(self, settings, woken, sent):
+        experiment = started(imported_spec(**settings))
+        sent.clear()
+        tasks.advance(experiment.pk)
+        assert experiment.comparisons.filter(state="ready").exists()
+        assert sent == [(name, (experiment.pk,)) for name in woken]
 
     def test_advance_of_an_experiment_that_is_gone_or_does_not_run_is_nothing(self, sent):
         experiment = make_experiment(running=False)
