@@ -28,6 +28,17 @@ TOO_QUICK = "Too quick: not counted. Choose again."
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
+def requests_held_up(page: Page, address: str) -> list[Route]:
+    """The requests to this address from now on; none gets an answer, unless the test lets it go on."""
+    held_up: list[Route] = []
+
+    def hold_up(route: Route) -> None:
+        held_up.append(route)
+
+    page.route(address, hold_up)
+    return held_up
+
+
 @pytest.fixture
 def people(transactional_db):
     return make_user("ann"), make_user("bob")
@@ -357,12 +368,7 @@ def test_who_closes_the_page_hands_its_pairs_back(page: Page, experiment, people
 
 def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, experiment, people):
     open_with_the_next(page, experiment, people[0])
-    held_up: list[Route] = []
-
-    def hold_up(route: Route) -> None:
-        held_up.append(route)
-
-    page.route("**/judge/", hold_up)
+    held_up = requests_held_up(page, "**/judge/")
     token = shown_token(page)
     press(page, "1")
     expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
@@ -448,12 +454,7 @@ def test_an_undo_of_an_answer_that_did_not_count_takes_back_no_other(page: Page,
     open_with_the_next(page, experiment, people[0])
     press(page, "1")
     saved(page, 1)
-    held_up: list[Route] = []
-
-    def hold_up(route: Route) -> None:
-        held_up.append(route)
-
-    page.route("**/judge/", hold_up)
+    held_up = requests_held_up(page, "**/judge/")
     token = shown_token(page)
     press(page, "2")
     expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
@@ -476,12 +477,7 @@ def test_an_undo_without_any_reply_says_so(page: Page, experiment, people):
     press(page, "1")
     saved(page, 1)
     not_undone = "Not undone: the connection is down. Try again in a moment."
-    silent: list[Route] = []
-
-    def hold_up(route: Route) -> None:
-        silent.append(route)
-
-    page.route("**/undo/", hold_up)
+    silent = requests_held_up(page, "**/undo/")
     page.evaluate("window.impatient = true")
     press(page, "u")
     expect(page.get_by_role("alert")).to_have_text(not_undone)
