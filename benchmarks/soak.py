@@ -4,7 +4,8 @@
     … python -m benchmarks.soak --seconds 300 --pgbouncer
 
 Three web processes, two control workers, three generation workers, one for analysis, and beat run on a test
-database. Annotators answer, skip, take back, and go away without a word, so that leases expire. Meanwhile
+database. Annotators answer, skip, take back, and go away without a word, so that leases expire; after a day's
+answers each gives the place to somebody else. Meanwhile
 judgments are voided and processes are killed with -9, and an experiment that a rule judges has responses
 written. ``--pgbouncer`` puts a pool of transactions before PostgreSQL. Afterwards the database is held
 against what was confirmed, and `manage.py verify` runs. The last line is JSON.
@@ -31,6 +32,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import StringIO
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,6 +44,8 @@ _SETTINGS = ONE_THREAD | {"LEASE_SECONDS": "10", "CLAIM_SECONDS": "10", "LOG_LEV
 _WORKERS = {"control": 2, "generation": 3, "analysis": 1}
 _UNDO_ONE_IN, _SKIP_ONE_IN, _VANISH_ONE_IN = 50, 50, 400
 _VANISHED_SECONDS = 15.0
+# One person's answers of a day: every click counts them, and nobody gives thousands.
+_ANSWERS_A_SHIFT = 400
 # Of a process, in which its caches fill: memory is held against that at its end.
 _WARM_UP_SECONDS = 120.0
 
@@ -53,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--judgments", type=int, default=200_000, help="end after so many")
     parser.add_argument("--seconds", type=float, default=24 * 3600, help="end after so long")
-    parser.add_argument("--annotators", type=int, default=100)
+    parser.add_argument("--annotators", type=int, default=100, help="as many at a time")
     parser.add_argument("--fault-every", type=float, default=20, help="seconds between two kills")
     parser.add_argument("--pgbouncer", action="store_true", help="put PgBouncer before PostgreSQL")
     options = parser.parse_args(arguments)
@@ -196,10 +200,11 @@ class PatientVisitor(Visitor):
 
 
 async def annotate(visitor: Visitor, base: str, confirmed: set[str], over: threading.Event) -> None:
-    """Judge, skip, take back and vanish until it is over."""
+    """Judge, skip, take back and vanish until the shift is over, or everything."""
     rng = random.Random(id(visitor))
     held = [token for token in [token_of(await visitor.sign(f"{base}/"))] if token]
-    while not over.is_set():
+    n_judged = 0
+    while n_judged < _ANSWERS_A_SHIFT and not over.is_set():
         if rng.random() * _VANISH_ONE_IN < 1:
             held = []
             await asyncio.sleep(_VANISHED_SECONDS)
@@ -216,6 +221,7 @@ async def annotate(visitor: Visitor, base: str, confirmed: set[str], over: threa
             reply = await visitor.post(f"{base}/judge/", form)
             if 'data-said=""' in reply:
                 confirmed.add(shown)
+                n_judged += 1
         if rng.random() * _UNDO_ONE_IN < 1:
             reply = await visitor.post(f"{base}/undo/", [])
         held = [token for token in [token_of(reply)] if token]
@@ -226,9 +232,10 @@ def soak(url: str, options: argparse.Namespace) -> dict[str, Any]:
     """Run it all; returns what was done and what is wrong."""
     from engine.models import User
 
-    users = [User.objects.create_user(f"annotator{k}") for k in range(options.annotators)]
+    n_people = options.annotators + options.judgments // _ANSWERS_A_SHIFT
+    users = [User.objects.create_user(f"annotator{k}") for k in range(n_people)]
     admin = User.objects.create_user("admin", is_superuser=True)
-    cookies = [session_of(user) for user in users]
+    cookies = cycle([session_of(user) for user in users])
     experiment = experiment_on_ready_responses(users)
     confirmed: set[str] = set()
     over = threading.Event()
@@ -249,7 +256,12 @@ def soak(url: str, options: argparse.Namespace) -> dict[str, Any]:
             started = time.monotonic()
             chaos.start()
             base = f"/label/{experiment.pk}"
-            run([annotate(PatientVisitor(port, cookie, load), base, confirmed, over) for cookie in cookies])
+
+            async def take_turns() -> None:
+                while not over.is_set():
+                    await annotate(PatientVisitor(port, next(cookies), load), base, confirmed, over)
+
+            run([take_turns() for _ in range(options.annotators)])
             chaos.join()
             seconds = time.monotonic() - started
         finally:
