@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
 from defusedxml.common import DefusedXmlException
 
 from engine.domain import limits
+from engine.importing.number_formats import shown
 from engine.importing.rows import Fault, Heading, ImportingError, Row
 
 # The format has no more.
@@ -49,8 +52,9 @@ _DAMAGED = (
 def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
     """The rows of one sheet below its first row that is not empty, which names the columns.
 
-    Values are the texts that CSV would hold: of a formula its last result, of a time ISO 8601. Empty rows
-    are left out. The caller has checked the unpacked size.
+    Values are the texts that CSV would hold: of a formula its last result, of a time ISO 8601, of a number
+    its percent, currency and zeros in front. Empty rows are left out. The caller has checked the unpacked
+    size.
 
     ``sheet``: its name; the first of `sheets_of` unless given.
 
@@ -172,7 +176,7 @@ def _rows(
     # The size that a sheet states of itself is often wrong.
     sheet.reset_dimensions()
     heading: Heading | None = None
-    for number, values in enumerate(sheet.iter_rows(values_only=True, max_col=limits.COLUMNS.most + 1), 1):
+    for number, given in enumerate(sheet.iter_rows(max_col=limits.COLUMNS.most + 1), 1):
         if number > _MOST_ROWS:
             yield Fault(f"row {number}", "A sheet has no row of this number. Save the workbook again.")
             return
@@ -184,9 +188,9 @@ def _rows(
             )
             continue
         # A row that states a large number is preceded by as many empty ones.
-        if values.count(None) == len(values):
+        if all(cell.value is None for cell in given):
             continue
-        cells = [_text(value) for value in values]
+        cells = [_text(cell) for cell in given]
         if not any(map(str.strip, cells)):
             continue
         place = f"row {number}"
@@ -220,7 +224,8 @@ def _duration(value: timedelta) -> str:
     return f"{'-' * (value < timedelta())}{hours}:{minutes:02}:{seconds.seconds:02}{parts}"
 
 
-def _text(value: Any) -> str:
+def _text(cell: Any) -> str:
+    value = cell.value
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -234,4 +239,6 @@ def _text(value: Any) -> str:
         return _duration(value)
     # Spreadsheets compute with two digits more than they show: 0.1 + 0.2 is 0.30000000000000004.
     text = f"{value:.15g}" if isinstance(value, float) else str(value)
+    if isinstance(value, (int, float)):
+        return (shown(Decimal(text), cell.number_format) if math.isfinite(value) else "") or text
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)

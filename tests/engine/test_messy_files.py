@@ -92,6 +92,54 @@ def test_a_workbooks_cells_are_what_people_see():
     assert task.variables == {"due": "2026-03-01", "amount": "0.3"}
 
 
+def formatted(value: float, number_format: str) -> str:
+    """The answer of a workbook's task, in a cell of this format."""
+    book = openpyxl.load_workbook(io.BytesIO(workbook([["task", "answer"], ["One?", value]])))
+    book.active["B2"].number_format = number_format
+    file = io.BytesIO()
+    book.save(file)
+    [(_, answer)] = tasks(source(file.getvalue()))
+    return answer
+
+
+ACCOUNTING = '_($* #,##0.00_);_($* \\(#,##0.00\\);_($* "-"??_);_(@_)'
+
+
+@pytest.mark.parametrize(
+    ("value", "number_format", "shown"),
+    [
+        (0.05, "0%", "5%"),
+        (0.0625, "0.0%", "6.3%"),
+        (0.051, "0.##%", "5.1%"),
+        (0.05, "[Red]0.##%", "5%"),
+        (-0.05, "0%", "-5%"),
+        (3.5, '"$"#,##0.00', "$3.50"),
+        (1234.5, '#,##0.00\\ "€"', "1,234.50 €"),
+        (1234, "[$CHF-807]\\ #,##0.00", "CHF 1,234.00"),
+        (3.5, ACCOUNTING, "$3.50"),
+        (-3.5, ACCOUNTING, "$(3.50)"),
+        (7, "000", "007"),
+        (12, '0 "kg"', "12 kg"),
+        (1e300, '"$"0', f"$1{'0' * 300}"),
+    ],
+)
+def test_a_number_keeps_what_its_format_says(value, number_format, shown):
+    """As a response, 0.05 is no 5%."""
+    assert formatted(value, number_format) == shown
+
+
+@pytest.mark.parametrize(
+    "number_format",
+    [
+        "General", "0.00", "#,##0.00", "# ?/?", "0.00E+00", '#,##0,"k"', '"high"', "0_ ;[Red]\\-0\\ ", ";;;",
+        '[>5]"a"0;"b"0', f"0.{'0' * 40}%", f"0%{' ' * 300}",
+    ],
+)  # fmt: skip
+def test_a_number_of_any_other_format_is_its_value(number_format):
+    """Grouped, the number of a person or of seconds would be none."""
+    assert formatted(1234.5, number_format) == "1234.5"
+
+
 def merged(*ranges: str) -> bytes:
     """Two votes of Ann, where these cells are merged."""
     heading = ["task", "policy_a", "policy_b", "winner", "response_a", "response_b", "annotator"]
