@@ -9,7 +9,7 @@ from datetime import date, time
 from decimal import Decimal
 from typing import Any
 
-from engine.importing.rows import Allowance, Fault, ImportingError, Row, same_name
+from engine.importing.rows import Allowance, Fault, ImportingError, Row, in_turns, same_name
 from engine.importing.strict_json import loads
 
 # A file is a stream of messages with this before it.
@@ -144,7 +144,7 @@ def _cell(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, Decimal):
         return str(value)
-    return None if isinstance(value, float) and math.isnan(value) else value
+    return None if isinstance(value, float) and math.isnan(value) else in_turns(value)
 
 
 def _of_type(wanted: str, message: Any) -> Any:

@@ -511,12 +511,24 @@ def _json_row(place: str, entry: Any, plain: Sequence[str]) -> Row | Fault:
         return Row(place, {plain[0]: entry})
     if not isinstance(entry, dict):
         return Fault(place, f"This must be an object of named fields, not {json.dumps(entry)[:60]}.")
-    fields = {name.lower(): value for name, value in entry.items()}
+    fields = {name.lower(): in_turns(value) for name, value in entry.items()}
     if len(fields) < len(entry):
         return Fault(place, "Two names differ only in capital letters; give each field once.")
     if message := limits.COLUMNS.refusal(len(fields)):
         return Fault(place, message)
     return Row(place, fields, list(entry))
+
+
+def in_turns(value: Any) -> Any:
+    """The messages of an object of lists, one of roles and one of contents: of a list of objects `datasets`
+    makes that. Any other value as it is.
+    """
+    if not isinstance(value, dict) or not value.keys() >= {"role", "content"}:
+        return value
+    lists = [each for each in value.values() if isinstance(each, list)]
+    if len(lists) < len(value) or len({len(each) for each in lists}) > 1:
+        return value
+    return [dict(zip(value, parts, strict=True)) for parts in zip(*lists, strict=True)]
 
 
 def _example(row: Row, prefix: str, *, choices: bool) -> Row | Fault:

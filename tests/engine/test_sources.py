@@ -207,6 +207,31 @@ def test_a_label_of_datasets_is_read_and_not_its_number(written):
     assert [vote.winner for vote in votes] == ["a", "tie", "b"]
 
 
+TURNS = {"role": ["system", "user"], "content": ["Be brief.", "One?"]}
+ANSWERED = [{"role": ["user", "assistant"], "content": ["One?", each]} for each in ("1", "one")]
+
+
+def in_json(batch: pa.RecordBatch) -> bytes:
+    return json.dumps(batch.to_pylist()).encode()
+
+
+@pytest.mark.parametrize("name", ["messages", "prompt"])
+@pytest.mark.parametrize("written", [saved, as_parquet, in_json])
+def test_roles_and_contents_in_two_lists_are_a_conversation(written, name):
+    """`datasets` stores a list of objects so."""
+    [task] = read_tasks(source(written(pa.RecordBatch.from_pylist([{name: TURNS}]))))
+    assert task.messages == (Message("system", "Be brief."), Message("user", "One?"))
+    vote = {"model_a": "P", "model_b": "Q", "winner": "a"}
+    conversations = dict(zip(("conversation_a", "conversation_b"), ANSWERED, strict=True))
+    [read] = read_votes(source(written(pa.RecordBatch.from_pylist([vote | conversations])))).votes
+    assert (read.task, read.response_a, read.response_b) == ("One?", "1", "one")
+
+
+def test_lists_of_several_lengths_are_no_conversation():
+    with pytest.raises(ImportingError, match=r"^line 1: prompt "):
+        read_tasks('{"prompt": {"role": ["user"], "content": []}}')
+
+
 def test_a_label_that_is_missing_is_no_answer():
     with pytest.raises(ImportingError) as refused:
         read_votes(source(saved(labelled([1, None, -1, 3]))))
