@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from engine.domain import limits
 
-_DELIMITERS = ",;\t|"
+# Each with its name.
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "|"}
 # With its end.
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _BLANK = re.compile(r"\s*")
@@ -118,13 +119,19 @@ def as_table(text: str) -> str:
 def delimiter_of(text: str) -> str:
     """The delimiter of a table: the one that a line names, or the one that its first line has most often."""
     declared, text = without_separator(text)
-    return declared or max(_DELIMITERS, key=_first(text).count)
+    return declared or max(DELIMITERS, key=_first(text).count)
+
+
+def is_spaced(text: str, delimiter: str) -> bool:
+    """True if a space follows each delimiter of the first line, so that it belongs to no cell."""
+    first = _first(text)
+    return 0 < first.count(delimiter) == first.count(f"{delimiter} ")
 
 
 def cells(text: str) -> list[str]:
     """The first line's cells, by any of the delimiters."""
     delimiter, text = without_separator(text)
-    return [cell.strip(' "') for cell in re.split(f"[{delimiter or _DELIMITERS}]", _first(text))]
+    return [cell.strip(' "') for cell in re.split(f"[{delimiter or ''.join(DELIMITERS)}]", _first(text))]
 
 
 def cells_of(line: str, delimiter: str) -> list[str]:

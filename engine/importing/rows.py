@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from engine.core import wording
 from engine.domain import limits
 from engine.domain.texts import UNSTORABLE, is_blank
 from engine.importing import headings
@@ -316,7 +317,8 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
     _, text = headings.without_separator(text)
     csv.field_size_limit(limits.CELL_CHARACTERS.most)
     lines = headings.Lines(text)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    spaced = headings.is_spaced(text, delimiter)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=spaced)
     blank = re.compile(rf"[\s{re.escape(delimiter)}]*")
     heading: Heading | None = None
     place = ""
@@ -334,13 +336,23 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
                     yield Fault(place, heading.fault)
                     return
             elif len(cells) != len(heading):
-                yield Fault(
-                    place, f"This row has {len(cells)} columns, but the first line has {len(heading)}."
-                )
+                yield Fault(place, _length_fault(len(cells), len(heading), delimiter))
             else:
                 yield heading.row(place, cells)
     except csv.Error as error:
         yield Fault(place, _csv_fault(error))
+
+
+def _length_fault(n_cells: int, n_names: int, delimiter: str) -> str:
+    name = headings.DELIMITERS[delimiter]
+    advice = (
+        f"Put a cell that holds a {name} into quotation marks, and remove lines above the names. If the "
+        "first cell numbers the rows, as R writes them, name it too."
+        if n_cells > n_names
+        else f"Fill the row up, or remove it. If a {name} separates no columns here, say in a first line "
+        "what does, such as sep=; or sep=,."
+    )
+    return f"This row has {wording.number(n_cells, 'column')}, but the first line has {n_names}. {advice}"
 
 
 def _csv_fault(error: csv.Error) -> str:
@@ -349,7 +361,10 @@ def _csv_fault(error: csv.Error) -> str:
         return f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}"
     if "unexpected end" in str(error):
         return "A quotation mark in this row is not closed. Close it, or write it twice."
-    return f"This is not valid CSV: {error}."
+    return (
+        f"This is not valid CSV: {error}. Separate columns by a comma, a semicolon, a tab or |, and write a "
+        "quotation mark in a cell twice."
+    )
 
 
 def _is_refused(line: str) -> bool:

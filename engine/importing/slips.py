@@ -45,7 +45,6 @@ _LIKE_A_NAME = re.compile(
 _OF_TASKS = re.compile(r"(?:\w+[ _-])?(?:task|prompt|question|input|instruction)s?:?", re.IGNORECASE)
 _OF_SENTENCES = re.compile(r"[\d?.!:]")
 _SPACE = re.compile(r"\s")
-_DELIMITERS = {",": "comma", ";": "semicolon", "|": "|", "\t": "tab"}
 
 
 def twice(items: Collection[object]) -> int:
@@ -177,7 +176,7 @@ def _columns(lines: Sequence[str]) -> Iterator[str]:
     A tab separates a task from its answer, so it counts from the second on. A comma between two digits does
     not.
     """
-    for delimiter, name in _DELIMITERS.items():
+    for delimiter, name in headings.DELIMITERS.items():
         sizes = Counter(_n_columns(line, delimiter) for line in lines if delimiter in line)
         n_columns, n = max(sizes.items(), key=lambda each: each[1], default=(0, 0))
         if len(lines) > 1 and n_columns > 1 + (delimiter == "\t") and 2 * n > len(lines):

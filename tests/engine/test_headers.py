@@ -51,7 +51,7 @@ def test_the_delimiter_that_the_first_line_names_is_the_delimiter():
 
 
 def test_the_line_that_names_the_delimiter_counts_in_places():
-    with pytest.raises(ImportingError, match="line 4: This row has 1 columns, but the first line has 2"):
+    with pytest.raises(ImportingError, match="line 4: This row has 1 column, but the first line has 2"):
         read_tasks("sep=;\ntask;answer\na;1\nb\n")
 
 

@@ -62,6 +62,18 @@ def test_tables_of_other_programs_are_read_row_by_row(text):
     assert responses(text) == TWO
 
 
+@pytest.mark.parametrize("delimiter", ",;|\t")
+def test_a_space_behind_each_name_of_a_column_belongs_to_no_cell(delimiter):
+    """Quotation marks behind such a space were part of the text."""
+    lines = ["task~ policy~ response", f'"One{delimiter} or?"~ "A"~ "1"', "One?~ B~ one"]
+    text = "\n".join(lines).replace("~", delimiter)
+    assert responses(text) == [(f"One{delimiter} or?", "A", "1"), ("One?", "B", "one")]
+
+
+def test_a_space_of_a_text_stays_where_the_names_have_none():
+    assert responses("task,policy,response\nOne?,A, 1\n") == [("One?", "A", " 1")]
+
+
 ALPACA = [
     {"instruction": "Translate.", "input": "cat", "output": "Katze"},
     {"instruction": "Name a colour.", "input": "", "output": "Red"},
@@ -307,6 +319,20 @@ def test_spreadsheets_write_truths_in_capital_letters():
             source(workbook([["task", "policy", "response"]] * 2)),
             "row 2: This row has the names of the columns again",
         ),
+        (
+            read_responses,
+            '"task","policy","response"\n"1","One?","A","1"\n',
+            "line 2: This row has 4 columns, but the first line has 3. Put a cell that holds a comma into "
+            "quotation marks, and remove lines above the names. If the first cell numbers the rows, as R "
+            "writes them, name it too.",
+        ),
+        (
+            read_responses,
+            "task;policy;response;a, long, note, here\nOne?;A;1;x\n",
+            "line 2: This row has 1 column, but the first line has 4. Fill the row up, or remove it. If a "
+            "comma separates no columns here, say in a first line what does, such as sep=;",
+        ),
+        (read_responses, '"task" "policy" "response"\n"1" "One?" "A" "1"\n', "line 1: This is not valid CSV"),
         (read_responses, "Our votes,,\ntask,policy,response\nOne?,A,1\n", "line 2: A cell stands right"),
         (
             read_responses,

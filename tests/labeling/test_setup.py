@@ -525,7 +525,7 @@ class TestItems:
     def test_faults_are_told_by_line(self, page):
         data = {"part": "tasks", "tasks": "prompt,reference\nA,1\nB\n"}
         html = page.post(NEW, data, headers=HTMX).content.decode()
-        assert "line 3: This row has 1 columns, but the first line has 2." in html
+        assert "line 3: This row has 1 column, but the first line has 2." in html
 
     def test_a_file_fills_the_field(self, page):
         file = SimpleUploadedFile("t.json", b'{"examples": [{"input": "A?", "target": "1"}]}')
