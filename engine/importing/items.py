@@ -23,6 +23,7 @@ from engine.importing.rows import (
     Fault,
     ImportingError,
     Row,
+    in_json,
     raise_any,
     rows_of,
     storable,
@@ -44,7 +45,7 @@ TAG_NAMES = ("tags", "category")
 # In Alpaca's data it is the task, or the first half of it if there is an input; else a variable.
 _INSTRUCTION = "instruction"
 # The names that make a first line a heading.
-HEADINGS = (*TASK_NAMES, _INSTRUCTION)
+HEADINGS = (*TASK_NAMES, _INSTRUCTION, "messages")
 # All other columns of a task are variables.
 _KNOWN = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "variables"}
 # What a column of a list of tasks may be.
@@ -148,14 +149,16 @@ def _task(row: Row) -> TaskSpec:
 
 def _asked(row: Row) -> tuple[str, tuple[Message, ...]]:
     """The text of the row's task, and its messages if it is a conversation."""
-    given = [name for name in ("messages", *TASK_NAMES) if isinstance(row.fields.get(name), list)]
-    name = next((name for name in given if any(isinstance(each, dict) for each in row.fields[name])), None)
-    if name is None:
+    fields = dict(row.fields, messages=in_json(row.fields.get("messages")))
+    given = [name for name in ("messages", *TASK_NAMES) if isinstance(fields.get(name), list)]
+    name = next((name for name in given if any(isinstance(each, dict) for each in fields[name])), None)
+    if name is None and (not fields["messages"] or any(row.fields.get(each) for each in TASK_NAMES)):
         return text_of(row, TASK_NAMES), ()
+    name = name or "messages"
     if other := next((each for each in TASK_NAMES if each != name and row.fields.get(each)), None):
         raise ImportingError.at(row.place, f"The task is both in {name} and in {other}. Remove one of them.")
     try:
-        messages = read_messages(row.fields[name])
+        messages = read_messages(fields[name])
     except ValueError as error:
         raise ImportingError.at(row.place, f"{name}: {error}") from error
     text, messages = text_and_messages(messages)
@@ -163,7 +166,7 @@ def _asked(row: Row) -> tuple[str, tuple[Message, ...]]:
 
 
 def _variables(row: Row) -> dict[str, str]:
-    given = row.fields.get("variables") or {}
+    given = in_json(row.fields.get("variables")) or {}
     if not isinstance(given, dict):
         raise ImportingError.at(row.place, "variables must be an object of texts by name.")
     variables = {}
@@ -181,7 +184,13 @@ def _variables(row: Row) -> dict[str, str]:
 def _tags(row: Row) -> tuple[str, ...]:
     found: list[str] = []
     for name in TAG_NAMES:
-        value = row.fields.get(name)
+        value = in_json(row.fields.get(name))
+        if isinstance(value, str) and value[:1] == "[" and value[-1] == "]":
+            raise ImportingError.at(
+                row.place,
+                f"{name} is a list that a program has written as a text. Separate tags by commas, or write "
+                "the list as JSON.",
+            )
         for each in value if isinstance(value, list) else [] if value is None else [value]:
             if isinstance(each, bool) or not isinstance(each, (str, int, float)):
                 raise ImportingError.at(row.place, f"{name} must be a text, or a list of texts.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import gzip
 import io
@@ -532,6 +533,16 @@ def _json_row(place: str, entry: Any, plain: Sequence[str]) -> Row | Fault:
     if message := limits.COLUMNS.refusal(len(fields)):
         return Fault(place, message)
     return Row(place, fields, list(entry))
+
+
+def in_json(value: Any) -> Any:
+    """The list or the object that a text is as JSON, which tables of texts hold so; any other value as it
+    is.
+    """
+    if isinstance(value, str) and value.lstrip()[:1] in {"[", "{"}:
+        with contextlib.suppress(ValueError):
+            return loads(value)
+    return value
 
 
 def in_turns(value: Any) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
+import re
 import time
 import zipfile
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -72,6 +75,41 @@ def test_a_space_behind_each_name_of_a_column_belongs_to_no_cell(delimiter):
 
 def test_a_space_of_a_text_stays_where_the_names_have_none():
     assert responses("task,policy,response\nOne?,A, 1\n") == [("One?", "A", " 1")]
+
+
+def in_csv(**columns: str) -> str:
+    file = io.StringIO()
+    csv.writer(file).writerows([columns.keys(), columns.values()])
+    return file.getvalue()
+
+
+def test_a_table_of_texts_holds_messages_variables_and_tags_as_json():
+    """As DuckDB and JavaScript write them."""
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "One?"}]
+    text = in_csv(messages=json.dumps(messages), variables='{"name": "Ann"}', tags='["sums", "easy; short"]')
+    [task] = read_tasks(text)
+    assert [asdict(each) for each in task.messages] == messages
+    assert (task.variables, task.tags) == ({"name": "Ann"}, ("sums", "easy", "short"))
+    [alone] = read_tasks(in_csv(messages=json.dumps(messages)))
+    assert alone.messages == task.messages
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"task": "One?", "tags": "['sums', 'easy']"}, "line 2: tags is a list that a program has written"),
+        ({"messages": "[{'role': 'user'}]", "n": "1"}, "line 2: messages: Messages are a list of objects"),
+        (
+            {"messages": '[{"role": "user", "content": "One?"}]', "task": "One?"},
+            "line 2: The task is both in",
+        ),
+        ({"task": "One?", "variables": "{'name': 'Ann'}"}, "line 2: variables must be an object"),
+    ],
+)
+def test_a_list_in_the_notation_of_python_is_refused(columns, words):
+    """Its tags were "['sums'" and "'easy']"."""
+    with pytest.raises(ImportingError, match=re.escape(words)):
+        read_tasks(named("tasks.csv", in_csv(**columns)))
 
 
 ALPACA = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.importing.rows import ImportingError, Row
-from engine.importing.strict_json import loads
+from engine.importing.rows import ImportingError, Row, in_json
 from engine.importing.votes.answers import is_answer
 from engine.importing.votes.columns import WINNER, first_of, unmarked, unmarked_fields
 from engine.importing.votes.table import vote_of
@@ -176,11 +175,7 @@ def _ranked(value: Any) -> Any:
 
 def _object(value: Any) -> Mapping[str, Any]:
     """An object, or one that is written as JSON; an empty one for anything else."""
-    if isinstance(value, str):
-        try:
-            value = loads(value)
-        except ValueError:
-            return {}
+    value = in_json(value)
     return value if isinstance(value, Mapping) else {}
 
 

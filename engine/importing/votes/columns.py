@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.domain import limits
-from engine.importing.rows import Fault, ImportingError, Row, storable
-from engine.importing.strict_json import loads
+from engine.importing.rows import Fault, ImportingError, Row, in_json, storable
 
 # Of a level's name, which a policy's becomes.
 LONGEST_NAME = 100
@@ -131,11 +130,7 @@ def without_fraction(text: str) -> str:
 
 def list_in(value: Any) -> list[Any] | None:
     """A list, which a table may hold as JSON; ``None`` where it is none, or empty."""
-    if isinstance(value, str) and value.startswith("["):
-        try:
-            value = loads(value)
-        except ValueError:
-            return None
+    value = in_json(value)
     return value if isinstance(value, list) and value else None
 
 

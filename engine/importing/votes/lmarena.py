@@ -19,8 +19,7 @@ from engine.domain.conversations import (
     text_and_messages,
     transcript,
 )
-from engine.importing.rows import ImportingError, storable
-from engine.importing.strict_json import loads
+from engine.importing.rows import ImportingError, in_json, storable
 from engine.importing.votes.answers import KAGGLE
 from engine.importing.votes.columns import list_in, two_of, without_fraction
 
@@ -145,12 +144,7 @@ def _split(place: str, name: str, value: Any, n_turns: int | None) -> tuple[_Tas
     """The task of a conversation, which is all before the first answer, and the rest of it; ``None`` where
     it ends with the user. Turns after the last one that was judged are left out.
     """
-    if isinstance(value, str):
-        try:
-            value = loads(value)
-        except ValueError:
-            value = None
-    messages = _until(_checked_messages(place, name, value), n_turns)
+    messages = _until(_checked_messages(place, name, in_json(value)), n_turns)
     answered = next((n for n, message in enumerate(messages) if message.role == ASSISTANT), None)
     if answered is None and messages and {each.role for each in messages} <= {SYSTEM, USER}:
         return _task(place, messages), None
@@ -163,7 +157,9 @@ def _split(place: str, name: str, value: Any, n_turns: int | None) -> tuple[_Tas
 
 def _checked_messages(place: str, name: str, value: Any) -> list[Message]:
     fault = ImportingError.at(
-        place, f"{name} must be a list of messages, each with its role and its content."
+        place,
+        f"{name} must be a list of messages, each with its role and its content. A table of texts holds "
+        "it as JSON.",
     )
     if not isinstance(value, list):
         raise fault
