@@ -5,7 +5,6 @@ answers 403, with the reason.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -21,8 +20,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from engine.models import Check, Experiment, Judgment, Membership, Token, User
-from engine.selectors import answers, blinding, people
+from engine.models import Experiment, Membership, Token, User
+from engine.selectors import blinding, people
 from engine.services.people import begin_to_judge
 from labeling.requests import AuthenticatedRequest
 
@@ -228,14 +227,6 @@ def roles_to_give(request: AuthenticatedRequest, experiment: Experiment) -> list
     """The roles that this user may invite others to: no invitation leads to more rights than one has."""
     roles = people.roles_to_give(request.user, experiment.pk)
     return [(role, label) for role, label in Membership.Role.choices if role in roles]
-
-
-def own_answer(request: AuthenticatedRequest, experiment: Experiment, token: uuid.UUID) -> Judgment | Check:
-    """The answer that this user gave under a token, to a comparison or to a check."""
-    answer = answers.own_answer(experiment, request.user, token)
-    if answer is None:
-        raise Http404
-    return answer
 
 
 def require_recent_sign_in(request: HttpRequest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from engine.models import (
     Subscription,
     User,
 )
+from engine.selectors.answers import newest_answer
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.judging import judge_leased
@@ -126,6 +128,13 @@ def click_for(experiment: Experiment, user: User, beats: Callable[[int, int], bo
     i_wins = beats(comparison.policy_i.index, comparison.policy_j.index)
     choice = "left" if i_wins == comparison.i_on_left else "right"
     return judge_leased(experiment_id=experiment.pk, token=held.token, annotator=user, choice=choice).judgment
+
+
+def newest(experiment: Experiment, user: User) -> dict[str, uuid.UUID]:
+    """The form of an undo, which names the user's newest answer."""
+    answer = newest_answer(experiment, user)
+    assert answer is not None
+    return {"answer": answer.token}
 
 
 def click_on(experiment: Experiment, user: User, n_clicks: int, choice: str = "left") -> None:

@@ -195,6 +195,13 @@ def own_answer(experiment: Experiment, user: User, token: uuid.UUID) -> Judgment
     return judgment or check
 
 
+def gave_answer(experiment: Experiment, user: User, token: uuid.UUID) -> bool:
+    """True if this user gave an answer under a token, even if it was taken back. Checks are answers too."""
+    judged = Judgment.objects.filter(comparison__experiment=experiment, annotator=user, token=token)
+    checks = _checks_ever_answered(experiment.pk).filter(annotator=user, token=token)
+    return judged.values("pk").union(checks.values("pk"), all=True).exists()
+
+
 def newest_answer(experiment: Experiment, user: User) -> Judgment | Check | None:
     """This user's newest answer that stands, to a comparison or to a check."""
     judgment = own_judgments(experiment, user).first()

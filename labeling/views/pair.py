@@ -10,7 +10,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.crypto import salted_hmac
@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
-from engine.models import Check, Experiment, Flag, Judgment
+from engine.models import Experiment, Flag, Judgment
 from engine.selectors import answers, counts
 from engine.services import serving
 from engine.services.allowances import MOST_HELD, note_waiting
@@ -63,7 +63,7 @@ class ScreenForm(forms.Form):
 _UNDER_A_PAIR = ("judge", "skip", "flag")
 ACTIONS = ("pair", *_UNDER_A_PAIR, "undo", "beat", "leave", "history")
 
-_EMPTY_SCREEN: Mapping[str, Any] = {"besides": [], "ahead": None}
+_EMPTY_SCREEN: Mapping[str, Any] = {"besides": [], "ahead": None, "on_show": []}
 
 
 class LookForm(ScreenForm):
@@ -78,7 +78,7 @@ class LookForm(ScreenForm):
 
 
 class UndoForm(ScreenForm):
-    """``answer``: the token of the answer to take back; without one, the newest is meant.
+    """``answer``: the token of the answer to take back; none where the page knows of none.
 
     ``on_show``: the pair that is on show.
     """
@@ -219,31 +219,43 @@ def undo(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
     data = form.cleaned_data
     if data["answer"]:
-        answer = answers.own_answer(experiment, request.user, data["answer"])
-        # The pair that came back is on no screen where the first reply was lost: show it.
-        data["besides"] += data["on_show"] if answer is None else []
-        notice = _("That answer does not count any more.")
-    else:
-        answer = answers.newest_answer(experiment, request.user)
-        notice = _("You have no answer to take back.")
-    if answer is None:
-        return _show_next(request, experiment, data, notice=notice, newest=_newest(request, experiment))
-    return _reopen(request, experiment, answer, data)
+        return _take_back(request, experiment, data["answer"], data)
+    # An undo takes back only the answer that it names. Repeated without a name, it would take back two.
+    newest = _newest(request, experiment)
+    notice = (
+        _("Your newest answer was given on another page. Press Undo again to take it back.")
+        if newest
+        else _("You have no answer to take back.")
+    )
+    return _show_next(request, experiment, data, notice=notice, newest=newest)
 
 
 @access.annotator_action
 def reopen(request: AuthenticatedRequest, experiment_id: int, token: uuid.UUID) -> HttpResponse:
-    """Take back one of one's own answers and show that pair again."""
+    """Take back one of one's own answers and show that pair again. Repeated, it takes back no more."""
     experiment = access.to_label(request, experiment_id)
-    return _reopen(request, experiment, access.own_answer(request, experiment, token), _EMPTY_SCREEN)
+    if not answers.gave_answer(experiment, request.user, token):
+        raise Http404
+    return _take_back(request, experiment, token, _EMPTY_SCREEN)
 
 
-def _reopen(
+def _take_back(
     request: AuthenticatedRequest,
     experiment: Experiment,
-    answer: Judgment | Check,
+    token: uuid.UUID,
     screen: Mapping[str, Any],
 ) -> HttpResponse:
+    answer = answers.own_answer(experiment, request.user, token)
+    if answer is None:
+        # The pair that came back is on no screen where the first reply was lost: show it.
+        besides = [*screen["besides"], *screen["on_show"]]
+        return _show_next(
+            request,
+            experiment,
+            {**screen, "besides": besides},
+            notice=_("That answer does not count any more."),
+            newest=_newest(request, experiment),
+        )
     try:
         shown = serving.take_back(
             experiment=experiment, answer=answer, annotator=request.user, besides=screen["besides"]

@@ -33,7 +33,7 @@ from engine.services.controls import reopen
 from engine.services.experiments import pause, stop
 from engine.services.planning import advance
 from engine.services.tokens import make_token
-from tests.factories import make_experiment, make_user, write_responses
+from tests.factories import make_experiment, make_user, newest, write_responses
 
 _EXPERIMENT = re.compile(r"/label/\d+/")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -182,7 +182,7 @@ def look(world: World) -> None:
 
 
 def undo(world: World) -> None:
-    world.call("undo")
+    world.call("undo", **newest(world.experiment, world.ann))
 
 
 def history(world: World) -> None:

@@ -191,7 +191,9 @@ class TestUnfinishedPairsAreHidden:
     def test_an_answer_that_was_taken_back_is_for_somebody_else(self, both, experiment):
         """The page of the finished comparison may have been read meanwhile."""
         judgment = click(experiment, both)
-        page = signed_in(both).post(reverse("undo", args=[experiment.pk]), follow=True)
+        page = signed_in(both).post(
+            reverse("undo", args=[experiment.pk]), {"answer": judgment.token}, follow=True
+        )
         assert "That pair goes to somebody else." in words(page)
         assert lease(experiment, both).comparison_id != judgment.comparison_id
         discard_unwanted(experiment_id=experiment.pk)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +18,7 @@ from engine.selectors.people import with_a_role
 from engine.services.experiments import stop
 from engine.services.tokens import make_token
 from labeling import access
-from tests.factories import add_member, click, lease, make_experiment, make_user
+from tests.factories import add_member, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -209,17 +208,6 @@ def test_nobody_gives_a_role_above_their_own(experiment, people):
     assert set(given["editor"]) < set(given["owner"])
     labels = dict(access.roles_to_give(request_of(people["owner"]), experiment))
     assert labels["annotator"] != "annotator"
-
-
-def test_an_answer_is_found_by_who_gave_it(experiment, annotator, people):
-    judgment = click(experiment, annotator)
-    assert access.own_answer(request_of(annotator), experiment, judgment.token) == judgment
-    for who, token in ((people["viewer"], judgment.token), (annotator, uuid.uuid4())):
-        with pytest.raises(Http404):
-            access.own_answer(request_of(who), experiment, token)
-    held = lease(experiment, annotator)
-    with pytest.raises(Http404):
-        access.own_answer(request_of(annotator), experiment, held.token)
 
 
 class TestAnnotatorAction:

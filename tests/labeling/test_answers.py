@@ -13,7 +13,7 @@ from engine.selectors import answers, counts, judges
 from engine.services.experiments import pause, stop
 from engine.services.leases import lease_next
 from engine.services.review import void_annotator
-from tests.factories import add_member, click, lease, make_experiment, make_user
+from tests.factories import add_member, click, lease, make_experiment, make_user, newest
 from tests.markup import Markup, stage, words
 
 pytestmark = pytest.mark.django_db
@@ -100,7 +100,7 @@ class TestUndo:
     ):
         first, newest = click(experiment, annotator), click(experiment, annotator)
         theirs = click(experiment, other)
-        response = client_for(annotator).post(url, headers=HTMX)
+        response = client_for(annotator).post(url, {"answer": newest.token}, headers=HTMX)
         assert response.status_code == 200
         assert stage(response)["said"] == "Taken back. Choose again."
         assert list(JudgmentVoid.objects.values_list("judgment", "by")) == [(newest.pk, annotator.pk)]
@@ -113,7 +113,7 @@ class TestUndo:
         clicks = [click(experiment, annotator) for _ in range(3)]
         client = client_for(annotator)
         for _ in range(3):
-            client.post(url, headers=HTMX)
+            client.post(url, newest(experiment, annotator), headers=HTMX)
         voided = list(JudgmentVoid.objects.order_by("pk").values_list("judgment", flat=True))
         assert voided == [each.pk for each in reversed(clicks)]
         assert counts.comparison_count(experiment.pk) == 0
@@ -155,6 +155,21 @@ class TestUndo:
         assert stage(client.post(url, {"answer": form["token"]}, headers=HTMX))["newest"] == ""
 
     @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
+    def test_a_page_that_knows_no_answer_takes_none_back_but_learns_of_the_newest(
+        self, headers, experiment, annotator, client_for, url
+    ):
+        """It took the newest answer back, given in another tab, and repeated the one before it too."""
+        elsewhere = click(experiment, annotator)
+        held = lease(experiment, annotator)
+        for _ in range(2):
+            told = client_for(annotator).post(url, {"answer": ""}, headers=headers, follow=True)
+            said = words(told) + stage(told)["said"]
+            assert "Your newest answer was given on another page. Press Undo again to take it back." in said
+            assert stage(told)["token"] == str(held.token)
+        assert str(elsewhere.token) in told.content.decode()
+        assert not JudgmentVoid.objects.exists()
+
+    @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
     def test_with_nothing_to_take_back_it_says_so_and_leaves_the_page_as_it_is(
         self, headers, experiment, annotator, other, client_for, url
     ):
@@ -169,15 +184,15 @@ class TestUndo:
         self, experiment, annotator, client_for, url
     ):
         judgment = click(experiment, annotator)
-        response = client_for(annotator).post(url, follow=True)
+        response = client_for(annotator).post(url, {"answer": judgment.token}, follow=True)
         assert response.redirect_chain == [(reverse("pair", args=[experiment.pk]), 302)]
         assert "Taken back. Choose again." in words(response)
         assert Lease.objects.get(token=stage(response)["token"]).comparison == judgment.comparison
 
     def test_after_the_end_answers_are_final_and_it_says_so(self, experiment, annotator, client_for, url):
-        click(experiment, annotator)
+        judgment = click(experiment, annotator)
         stop(experiment_id=experiment.pk)
-        response = client_for(annotator).post(url, headers=HTMX)
+        response = client_for(annotator).post(url, {"answer": judgment.token}, headers=HTMX)
         assert "final" in stage(response)["said"]
         assert not JudgmentVoid.objects.exists()
 
@@ -209,9 +224,9 @@ class TestHistory:
         }
 
     def test_what_was_taken_back_is_no_answer_any_more(self, experiment, annotator, client_for, url):
-        click(experiment, annotator)
+        judgment = click(experiment, annotator)
         client = client_for(annotator)
-        client.post(reverse("undo", args=[experiment.pk]))
+        client.post(reverse("undo", args=[experiment.pk]), {"answer": judgment.token})
         assert "You have not answered anything here yet." in words(client.get(url))
 
     def test_checks_do_not_outlast_the_judgments_that_somebody_voids(self, annotator, admin, client_for):
@@ -280,16 +295,20 @@ class TestReopen:
     ):
         theirs = click(experiment, other)
         elsewhere = click(make_experiment(ready=True, annotators=(annotator,)), annotator)
-        for token in (theirs.token, elsewhere.token, uuid.uuid4()):
+        for token in (theirs.token, elsewhere.token, lease(experiment, annotator).token, uuid.uuid4()):
             url = reverse("reopen", args=[experiment.pk, token])
             assert client_for(annotator).post(url).status_code == 404
         assert not JudgmentVoid.objects.exists()
 
-    def test_twice_is_once(self, experiment, annotator, client_for):
+    def test_twice_is_once_and_leads_to_the_pair_that_waits(self, experiment, annotator, client_for):
+        """Where the reply to the first request is lost, people press the button again."""
         judgment = click(experiment, annotator)
         url = reverse("reopen", args=[experiment.pk, judgment.token])
-        statuses = [client_for(annotator).post(url).status_code for _ in range(2)]
-        assert statuses == [302, 404]
+        first, again = (client_for(annotator).post(url, follow=True) for _ in range(2))
+        assert "Taken back. Choose again." in words(first)
+        assert "That answer does not count any more." in words(again)
+        assert stage(first)["token"] == stage(again)["token"]
+        assert Lease.objects.get(token=stage(again)["token"]).comparison == judgment.comparison
         assert JudgmentVoid.objects.count() == 1
 
 

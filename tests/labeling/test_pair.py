@@ -12,7 +12,7 @@ from engine.selectors.designs import policy_names
 from engine.services.experiments import archive, pause, start, stop
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend
-from tests.factories import click, click_on, lease, make_experiment, make_user, write_responses
+from tests.factories import click, click_on, lease, make_experiment, make_user, newest, write_responses
 from tests.markup import Markup, stage, words
 
 pytestmark = pytest.mark.django_db
@@ -263,7 +263,7 @@ def test_an_answer_counts_today_at_once_and_only_once(annotator, client_for):
         shown = client.post(url, answer, headers=htmx)
         told.append(stage(shown)["today"])
     told.append(stage(client.post(url, answer, headers=htmx))["today"])
-    undone = client.post(reverse("undo", args=[experiment.pk]), headers=htmx)
+    undone = client.post(reverse("undo", args=[experiment.pk]), newest(experiment, annotator), headers=htmx)
     assert [*told, stage(undone)["today"]] == ["0", "1", "2", "2", "1"]
 
 

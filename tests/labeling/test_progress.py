@@ -12,7 +12,7 @@ from engine.models.append_only import lifted
 from engine.services.allowances import MOST_HELD
 from labeling.annotation import progress
 from labeling.annotation.progress import answers_together
-from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
+from tests.factories import add_member, click, click_on, lease, make_experiment, make_user, newest
 from tests.markup import Markup, stage, words
 
 pytestmark = pytest.mark.django_db
@@ -65,7 +65,7 @@ def test_the_page_says_the_same_whichever_side_is_chosen_and_taken_back(choice, 
         told.append({name: value for name, value in seen.items() if name != "token"})
         page = Markup(client.get(reverse("pair", args=[experiment.pk])).content.decode())
         told.append({e.attributes.get("id") for e in page.elements} & {"confidence", "left"})
-        client.post(undo, headers=HTMX)
+        client.post(undo, newest(experiment, annotator), headers=HTMX)
     expected = {"id": "stage", "today": "25", "everybody": "", "said": ""}
     assert told == [expected, set(), expected, set()]
 
@@ -76,7 +76,7 @@ def test_an_undo_does_not_move_it_at_the_very_edge(annotator, client_for, at):
     at(NOON + timedelta(hours=1))
     client, pair = client_for(annotator), reverse("pair", args=[experiment.pk])
     assert "25+ by everybody some minutes ago" in words(client.get(pair))
-    client.post(reverse("undo", args=[experiment.pk]), headers=HTMX)
+    client.post(reverse("undo", args=[experiment.pk]), newest(experiment, annotator), headers=HTMX)
     assert "25+ by everybody some minutes ago" in words(client.get(pair))
     assert stage(client.get(pair))["today"] in {"0", "24"}
 
@@ -95,9 +95,12 @@ class TestLimitsOnThePage:
         click_on(experiment, annotator, 12)
         client, undo = client_for(annotator), reverse("undo", args=[experiment.pk])
         for _ in range(10):
-            assert stage(client.post(undo, headers=HTMX))["said"] == "Taken back. Choose again."
+            assert (
+                stage(client.post(undo, newest(experiment, annotator), headers=HTMX))["said"]
+                == "Taken back. Choose again."
+            )
         shown = stage(client.get(reverse("pair", args=[experiment.pk]), headers=HTMX))["token"]
-        refused = client.post(undo, headers=HTMX)
+        refused = client.post(undo, newest(experiment, annotator), headers=HTMX)
         assert refused.status_code == 200
         assert "After 5 more answers you can take back another one." in stage(refused)["said"]
         assert stage(refused)["token"] == shown
@@ -116,7 +119,9 @@ class TestLimitsOnThePage:
     ):
         click(experiment, annotator)
         with django_capture_on_commit_callbacks(execute=True):
-            client_for(annotator).post(reverse("undo", args=[experiment.pk]), headers=HTMX)
+            client_for(annotator).post(
+                reverse("undo", args=[experiment.pk]), newest(experiment, annotator), headers=HTMX
+            )
         assert sent == [(experiment.pk,)]
 
     @pytest.mark.parametrize("name", ["pair", "judge", "skip", "undo", "beat", "leave"])
