@@ -27,8 +27,11 @@ def page(client) -> str:
 
 
 def test_an_annotator_finds_what_there_is_to_label_and_how_much_they_did(experiment, annotator, client_for):
+    assert "Start labeling" in page(client_for(annotator))
     click(experiment, annotator)
     html = page(client_for(annotator))
+    assert "Continue labeling" in html
+    assert "Start labeling" not in html
     assert experiment.name in html
     assert "1 judged by you" in html
     assert reverse("pair", args=[experiment.pk]) in html
