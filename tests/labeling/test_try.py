@@ -87,7 +87,7 @@ def test_a_finished_trial_leads_to_the_start(draft, page):
     write_responses()
     html = page.get(url(draft)).content.decode()
     assert f'action="{reverse("change_state", args=[draft.pk])}"' in html
-    assert 'name="action" value="start">Start the experiment<' in html
+    assert '<button class="primary" name="action" value="start">Start the experiment<' in html
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,10 @@ def test_where_nothing_could_be_written_it_says_why_and_to_try_again(draft, page
     assert "Nothing was written" in html
     assert "then try again." in html
     assert "Read the responses" not in html
+    # Starting was the button that stood out, beside a rehearsal of nothing.
+    assert reverse("rehearse", args=[draft.pk]) not in html
+    assert '<button name="action" value="start">Start the experiment<' in html
+    assert f'class="button primary" href="{reverse("setup", args=[draft.pk])}">Change the setup<' in html
 
 
 def test_a_response_that_waits_again_says_what_came_of_the_last_attempt(draft, page):
