@@ -88,6 +88,7 @@ class ScriptedBackend:
                 completion_tokens=len(reply.split()),
                 finish_reason="stop",
                 latency_seconds=0.25,
+                model=request.model,
             )
 
 

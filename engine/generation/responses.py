@@ -116,17 +116,18 @@ class Making:
     def _write(self, result: GenerationResult, usual_model: str) -> Written:
         text = storable(result.text)
         refusal = self._composition.refusal_for_output(text)
+        model = result.model or usual_model
         return Written(
             response_id=result.key,
             text=text if refusal is None else refusal,
-            model=result.model or usual_model,
+            model=model,
             prompt_tokens=result.prompt_tokens,
             completion_tokens=result.completion_tokens,
             finish_reason=result.finish_reason,
             latency_seconds=self._seconds,
             logprob=result.logprob,
             guardrail="" if refusal is None else Response.Block.OUTPUT,
-            leak=find_leak(text, instructions=self._instructions, model=usual_model)[:500],
+            leak=find_leak(text, instructions=self._instructions, model=model)[:500],
         )
 
     def _refused(self, refusal: str, guardrail: str) -> Written:

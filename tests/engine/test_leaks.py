@@ -48,3 +48,14 @@ def test_it_is_written_down_with_the_response():
     make_experiment()
     write_batch(worker="w", backend=ScriptedBackend(lambda request: "I am scripted-1, at your service."))
     assert set(Response.objects.values_list("leak", flat=True)) == {"its model: scripted-1"}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("text", "leak"), [("I am Other-2.", "its model: other-2"), ("I am scripted-1.", "")]
+)
+def test_its_model_is_the_one_that_wrote_it(text, leak):
+    """A backend may serve several models; the one that it uses where nobody names one is not always meant."""
+    make_experiment(model="other-2")
+    write_batch(worker="w", backend=ScriptedBackend(lambda request: text))
+    assert set(Response.objects.values_list("model", "leak")) == {("other-2", leak)}
