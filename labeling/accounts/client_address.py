@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from django.conf import settings
 from django.core.cache import cache
@@ -14,8 +14,6 @@ logger = logging.getLogger(__name__)
 
 _UNTRUSTED_PROXY = "proxy-not-trusted"
 _REMEMBERED_SECONDS = 7 * 24 * 3600
-# Providers give each household a network of this size: all its addresses count as one.
-_IPV6_PREFIX = 64
 
 
 class ClientAddress:
@@ -31,8 +29,10 @@ class ClientAddress:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        # A server behind a Unix socket sees no address; only this machine can be at its other end.
-        peer = request.META["REMOTE_ADDR"] = request.META.get("REMOTE_ADDR") or "127.0.0.1"
+        # A server behind a Unix socket sees no address; only this machine can be at its other end. One that
+        # listens on IPv6 as well sees IPv4 clients at addresses of one network (::ffff:192.0.2.1).
+        seen = request.META.get("REMOTE_ADDR") or "127.0.0.1"
+        peer = request.META["REMOTE_ADDR"] = str(_parse(seen) or seen)
         forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "")
         if settings.TRUSTED_PROXIES is None:
             if forwarded:
@@ -48,14 +48,6 @@ class ClientAddress:
 def untrusted_proxy() -> str | None:
     """The address of a suspected proxy, while ``TRUSTED_PROXIES`` is not set."""
     return cache.get(_UNTRUSTED_PROXY) if settings.TRUSTED_PROXIES is None else None
-
-
-def network_of(address: str) -> str:
-    """The address, or of an IPv6 address the network that one household or office has."""
-    parsed = ip_address(address)
-    if isinstance(parsed, IPv4Address):
-        return str(parsed)
-    return str(ip_network(f"{parsed}/{_IPV6_PREFIX}", strict=False).network_address)
 
 
 def _client(peer: str, forwarded: str) -> str:

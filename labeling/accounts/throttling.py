@@ -17,8 +17,6 @@ from django.core import signing
 from django.http import HttpRequest, HttpResponse
 from django.utils.crypto import get_random_string, salted_hmac
 
-from labeling.accounts.client_address import network_of
-
 _COOKIE = "known_browser"
 _SALT = "labeling.accounts.known-browser"
 _COOKIE_SECONDS = 365 * 24 * 3600
@@ -34,8 +32,9 @@ def count_attempt(request: HttpRequest, name: str) -> list[RateLimitUsage] | Non
     name = name.lower()
     if (browser := _names_of(request).get(_digest(name))) is not None:
         return _consume(request, [("login_failed", f"browser {browser}")])
+    # Of an IPv6 address allauth counts the network: a household or an office has a whole one.
+    counts = [("login_failed", f"{ratelimit.get_ip(request)} {name}"), ("login_failed_address", None)]
     address = request.META["REMOTE_ADDR"]
-    counts = [("login_failed", f"{network_of(address)} {name}"), ("login_failed_address", None)]
     if not UserSession.objects.filter(user__username__iexact=name, ip=address).exists():
         counts.append(("login_failed_name", name))
     return _consume(request, counts)

@@ -12,7 +12,6 @@ from allauth.core.internal import ratelimit
 from django.test import Client
 from django.urls import reverse
 
-from labeling.accounts.client_address import network_of
 from tests.accounts import PASSWORD
 from tests.factories import make_user
 
@@ -181,6 +180,8 @@ def behind_proxies(settings) -> None:
         ("10.0.0.1", "192.0.2.1, nonsense", "10.0.0.1"),
         ("10.0.0.1", "", "10.0.0.1"),
         ("10.0.0.1", None, "10.0.0.1"),
+        ("::ffff:10.0.0.1", "192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "203.0.113.9", "192.0.2.1"),
         # Not from a proxy of ours: nothing of it counts.
         ("192.0.2.1", "203.0.113.9", "192.0.2.1"),
     ],
@@ -229,8 +230,12 @@ def test_behind_a_proxy_clients_are_told_apart(annotator, behind_proxies):
 
 
 def test_the_addresses_of_one_household_are_one(annotator):
-    assert network_of("2001:db8::1") == network_of("2001:db8::ffff") != network_of("2001:db8:0:1::1")
     assert [attempt("wrong", address=f"2001:db8::{k}") for k in range(1, 5)] == [200, 200, 200, 429]
+    assert attempt("wrong", address="2001:db8:0:1::1") == 200
+
+
+def test_ipv4_clients_are_told_apart_where_the_server_listens_on_ipv6_too(annotator):
+    assert [attempt("wrong", address=f"::ffff:192.0.2.{k}") for k in range(1, 5)] == [200] * 4
 
 
 def test_a_proxy_that_nobody_named_is_told_of_to_superusers(annotator, admin, client_for, settings, caplog):
