@@ -187,6 +187,22 @@ class TestNobodyTwice:
             assert advance(experiment_id=experiment.pk).planned > 0
         assert not [query["sql"] for query in queries if "engine_response" in query["sql"]]
 
+    def test_what_waits_for_somebody_who_left_is_discarded(self):
+        ann, bob = make_user("ann"), make_user("bob")
+        experiment = pool_of({name: texts(name) for name in "AB"})
+        add_member(experiment, ann)
+        assert len(judged_by(experiment, ann)) == N_TASKS
+        member = add_member(experiment, bob)
+        advance(experiment_id=experiment.pk)
+        member.delete()
+        assert experiment.comparisons.filter(state=Comparison.State.READY).count() == N_TASKS
+        advance(experiment_id=experiment.pk)
+        left = experiment.comparisons.exclude(state=Comparison.State.JUDGED)
+        assert (
+            list(left.values_list("state", "discard_reason"))
+            == [("discarded", "Every annotator has judged these two texts.")] * N_TASKS
+        )
+
     def test_nothing_that_waits_is_discarded_while_nobody_annotates(self):
         experiment = pool_of({name: texts(name) for name in "AB"})
         first = advance(experiment_id=experiment.pk)
