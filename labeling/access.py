@@ -16,11 +16,12 @@ from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from engine.models import Experiment, Membership, Token, User
+from engine.models import Experiment, Invitation, Membership, Token, User
 from engine.selectors import blinding, people
 from engine.services.people import begin_to_judge
 from labeling.requests import AuthenticatedRequest
@@ -183,6 +184,7 @@ def to_copy(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
             "You judge this experiment, or did, and a copy would show you who wrote its responses. Copy it "
             "after it has concluded, or ask somebody who runs it and does not judge."
         )
+    check_may_create(request)
     return experiment
 
 
@@ -200,6 +202,16 @@ def judges_blind(request: HttpRequest, experiment: Experiment) -> bool:
 def may_create(request: HttpRequest) -> bool:
     """Superusers (who have every permission), and users with this permission."""
     return request.user.has_perm("engine.add_experiment")
+
+
+def check_may_create(request: AuthenticatedRequest) -> None:
+    """Refuse with 403 a user or a token that may not make experiments."""
+    if bound_to(request) is not None:
+        raise PermissionDenied(
+            "This token is limited to one experiment, so it cannot create others. Use another token."
+        )
+    if not may_create(request):
+        raise PermissionDenied("You may not create experiments. Ask an administrator for the permission.")
 
 
 def to_create(request: AuthenticatedRequest) -> None:
@@ -227,6 +239,13 @@ def roles_to_give(request: AuthenticatedRequest, experiment: Experiment) -> list
     """The roles that this user may invite others to: no invitation leads to more rights than one has."""
     roles = people.roles_to_give(request.user, experiment.pk)
     return [(role, label) for role, label in Membership.Role.choices if role in roles]
+
+
+def invitation_to_give(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> Invitation:
+    """An invitation of the experiment, to a role that this user may give."""
+    experiment = to_run(request, experiment_id)
+    roles = people.roles_to_give(request.user, experiment_id)
+    return get_object_or_404(experiment.invitations.filter(role__in=roles), pk=invitation_id)
 
 
 def require_recent_sign_in(request: HttpRequest) -> None:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from django.db import transaction
 from django.http import HttpResponseBase
 from ninja import Path, Query, Router, Status
-from ninja.errors import HttpError
 
 from engine.domain.tags import normal_tags
 from engine.models import Experiment, Snapshot
@@ -70,7 +69,7 @@ def list_experiments(
 @router.post("", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
 def create(request: AuthenticatedRequest, payload: ExperimentIn) -> Status[dict[str, Any]]:
     """Create a draft that you own."""
-    check_may_create(request)
+    access.check_may_create(request)
     return Status(201, summary(create_experiment(spec=payload.spec(), by=request.user)))
 
 
@@ -130,7 +129,6 @@ def stop_on_claim(request: AuthenticatedRequest, experiment_id: Id, payload: Cla
 def clone(request: AuthenticatedRequest, experiment_id: Id, payload: CloneIn) -> Status[dict[str, Any]]:
     """Create a draft with the same description, which you own."""
     experiment = access.to_copy(request, experiment_id)
-    check_may_create(request)
     cloned = drafts.clone(experiment=experiment, by=request.user, name=payload.name)
     return Status(201, summary(cloned))
 
@@ -182,16 +180,6 @@ def _offer(kind: str, form: files.Format) -> None:
 
 for _kind, _form in files.FORMATS.items():
     _offer(_kind, _form)
-
-
-def check_may_create(request: AuthenticatedRequest) -> None:
-    """Refuse with 403 where the user or the token may not make experiments."""
-    if access.bound_to(request) is not None:
-        raise HttpError(
-            403, "This token is limited to one experiment, so it cannot create others. Use another token."
-        )
-    if not access.may_create(request):
-        raise HttpError(403, "You may not create experiments. Ask an administrator for the permission.")
 
 
 def summary(experiment: Experiment) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from engine.services.past_votes import add_votes, start_from_votes
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.api.auth import MANAGE, READ
-from labeling.api.experiments import PROBLEMS, WRITE_PROBLEMS, Id, check_may_create, summary
+from labeling.api.experiments import PROBLEMS, WRITE_PROBLEMS, Id, summary
 from labeling.api.schemas import ImportedOut, ResponsesOut
 from labeling.requests import AuthenticatedRequest
 
@@ -45,7 +45,7 @@ def create_from_responses(
     request: AuthenticatedRequest, name: Name, file: Upload, columns: Columns
 ) -> Status[dict[str, Any]]:
     """Create a draft on ready-made responses, which you own. `rows` counts the responses."""
-    check_may_create(request)
+    access.check_may_create(request)
     with unhurried():
         answers = read_responses(_source(file, RESPONSES_BYTES), parse_columns(columns))
         made = create_experiment(spec=answers.spec(name.strip()), by=request.user)
@@ -57,7 +57,7 @@ def create_from_votes(
     request: AuthenticatedRequest, name: Name, file: Upload, columns: Columns
 ) -> Status[dict[str, Any]]:
     """Create a paused experiment of past votes, which you own. `rows` counts the votes."""
-    check_may_create(request)
+    access.check_may_create(request)
     with unhurried():
         votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
         made = start_from_votes(name=name.strip(), votes=votes.votes, by=request.user)

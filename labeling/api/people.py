@@ -16,7 +16,7 @@ from ninja import Router, Status
 from engine.domain.errors import SpecError
 from engine.models import Experiment, Invitation, Membership, User
 from engine.selectors import blinding
-from engine.selectors.people import open_invitations
+from engine.selectors.people import open_invitations, roles_to_give
 from engine.services import inviting, people
 from engine.tasks import deliver, wake
 from labeling import access
@@ -90,7 +90,8 @@ def remove_member(request: AuthenticatedRequest, experiment_id: Id, membership_i
 def list_invitations(request: AuthenticatedRequest, experiment_id: Id) -> list[dict[str, Any]]:
     """List the open invitations to roles that you may give, newest first. Their links are not stored."""
     experiment = access.to_run(request, experiment_id)
-    return [_link(each) for each in open_invitations(experiment, _roles(request, experiment))]
+    roles = roles_to_give(request.user, experiment.pk)
+    return [_link(each) for each in open_invitations(experiment, roles)]
 
 
 @router.post("/{experiment_id}/invitations", auth=MANAGE, response={201: NewInvitationOut} | WRITE_PROBLEMS)
@@ -138,7 +139,7 @@ def invite_by_mail(
 )
 def resend_invitation(request: AuthenticatedRequest, experiment_id: Id, invitation_id: Id) -> dict[str, Any]:
     """Send an invitation's link to its address again. The link and its end stay as they are."""
-    invitation = _invitation(request, experiment_id, invitation_id)
+    invitation = access.invitation_to_give(request, experiment_id, invitation_id)
     inviting.resend(invitation_id=invitation.pk, by=request.user)
     wake(deliver)
     return _link(invitation)
@@ -149,7 +150,7 @@ def resend_invitation(request: AuthenticatedRequest, experiment_id: Id, invitati
 )
 def end_invitation(request: AuthenticatedRequest, experiment_id: Id, invitation_id: Id) -> Status[None]:
     """Let nobody in by this link any more."""
-    invitation = _invitation(request, experiment_id, invitation_id)
+    invitation = access.invitation_to_give(request, experiment_id, invitation_id)
     people.end_invitation(invitation_id=invitation.pk, by=request.user)
     return Status(204, None)
 
@@ -159,17 +160,6 @@ def _member(
 ) -> tuple[Experiment, Membership]:
     experiment = access.to_own(request, experiment_id)
     return experiment, get_object_or_404(experiment.memberships.select_related("user"), pk=membership_id)
-
-
-def _invitation(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> Invitation:
-    """An invitation to a role that the user may give."""
-    experiment = access.to_run(request, experiment_id)
-    to_give = experiment.invitations.filter(role__in=_roles(request, experiment))
-    return get_object_or_404(to_give, pk=invitation_id)
-
-
-def _roles(request: AuthenticatedRequest, experiment: Experiment) -> list[str]:
-    return [role for role, _ in access.roles_to_give(request, experiment)]
 
 
 def _refuse_owners(*roles: str) -> None:

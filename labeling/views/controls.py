@@ -6,7 +6,6 @@ from copy import copy
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -90,8 +89,6 @@ def _ask(
 def clone(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Make a new draft of the same description."""
     experiment = access.to_copy(request, experiment_id)
-    if not access.may_create(request):
-        raise PermissionDenied("You may not make experiments. Ask an administrator for the permission.")
     form = CloneForm(request.POST)
     if not form.is_valid():
         return settings_page(request, experiment, status=400, clone_form=form)

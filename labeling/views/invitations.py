@@ -10,7 +10,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
@@ -129,32 +129,23 @@ def _send(
 @require_POST
 def resend_invitation(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
     """Send an invitation's link to its address again."""
-    experiment, invitation = _to_give(request, experiment_id, invitation_id)
+    invitation = access.invitation_to_give(request, experiment_id, invitation_id)
     try:
         inviting.resend(invitation_id=invitation.pk, by=request.user)
     except InvitationError as refused:
         messages.error(request, f"Nothing was sent. {refused}")
     else:
         _on_the_way(request, [invitation])
-    return redirect("people", experiment_id=experiment.pk)
+    return redirect("people", experiment_id=experiment_id)
 
 
 @login_required
 @require_POST
 def end_invitation(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
     """End an invitation. Only users who may give its role may end it."""
-    experiment, invitation = _to_give(request, experiment_id, invitation_id)
+    invitation = access.invitation_to_give(request, experiment_id, invitation_id)
     people.end_invitation(invitation_id=invitation.pk, by=request.user)
-    return redirect("people", experiment_id=experiment.pk)
-
-
-def _to_give(
-    request: AuthenticatedRequest, experiment_id: int, invitation_id: int
-) -> tuple[Experiment, Invitation]:
-    """An invitation to a role that the user may give."""
-    experiment = access.to_run(request, experiment_id)
-    roles = [role for role, _ in access.roles_to_give(request, experiment)]
-    return experiment, get_object_or_404(experiment.invitations.filter(role__in=roles), pk=invitation_id)
+    return redirect("people", experiment_id=experiment_id)
 
 
 def _on_the_way(request: AuthenticatedRequest, sent: Sequence[Invitation]) -> None:

@@ -18,7 +18,8 @@ from engine.selectors.people import with_a_role
 from engine.services.experiments import stop
 from engine.services.tokens import make_token
 from labeling import access
-from tests.factories import add_member, make_experiment, make_user
+from tests.accounts import let_create
+from tests.factories import add_member, invited, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -73,6 +74,8 @@ def test_an_experiment_is_found_by_its_roles_and_by_nobody_else(rule, allowed, e
 
 
 def test_who_judges_ready_made_responses_makes_no_copy_of_them(experiment, people):
+    for role in ("editor", "owner"):
+        let_create(people[role])
     both, owner = request_of(people["editor"]), request_of(people["owner"])
     add_member(experiment, people["editor"])
     assert access.to_copy(both, experiment.pk) == experiment
@@ -82,6 +85,11 @@ def test_who_judges_ready_made_responses_makes_no_copy_of_them(experiment, peopl
         access.to_copy(both, experiment.pk)
     stop(experiment_id=experiment.pk)
     assert access.to_copy(both, experiment.pk) == experiment
+
+
+def test_who_may_make_no_experiments_makes_no_copy(experiment, people):
+    with pytest.raises(PermissionDenied, match="You may not create experiments"):
+        access.to_copy(request_of(people["owner"]), experiment.pk)
 
 
 def test_a_refusal_takes_two_queries(experiment, people, django_assert_num_queries):
@@ -137,6 +145,22 @@ def test_a_bound_token_reaches_one_experiment_of_its_holders(experiment, people)
     for unbound in (request_of(superuser), request_of(superuser, token=free)):
         assert access.bound_to(unbound) is None
         assert set(access.watched(unbound)) == {experiment, other}
+    assert access.check_may_create(request_of(superuser, token=free)) is None
+    with pytest.raises(PermissionDenied, match="limited to one experiment"):
+        access.check_may_create(request)
+
+
+def test_an_invitation_is_found_by_who_may_give_its_role(experiment, people):
+    to_owners, to_all = (invited(experiment, role).pk for role in ("owner", "annotator"))
+    owner, editor, viewer = (request_of(people[role]) for role in ("owner", "editor", "viewer"))
+    assert access.invitation_to_give(owner, experiment.pk, to_owners).pk == to_owners
+    assert access.invitation_to_give(editor, experiment.pk, to_all).pk == to_all
+    with pytest.raises(PermissionDenied):
+        access.invitation_to_give(viewer, experiment.pk, to_all)
+    other = invited(make_experiment()).pk
+    for request, invitation in ((editor, to_owners), (owner, other)):
+        with pytest.raises(Http404):
+            access.invitation_to_give(request, experiment.pk, invitation)
 
 
 def test_who_annotates_too_is_kept_from_unfinished_pairs(experiment, people):
