@@ -11,10 +11,10 @@ from ninja.errors import HttpError
 from engine.models import Experiment, Judgment
 from engine.selectors import answers, counts
 from engine.services import serving
-from engine.services.allowances import note_waiting
 from engine.services.serving import ShownPair
 from engine.tasks import wake_planner
 from labeling import access
+from labeling.annotation.misses import note_miss
 from labeling.api.auth import ANNOTATE
 from labeling.api.experiments import WRITE_PROBLEMS, Id
 from labeling.api.schemas import FlagIn, JudgedOut, JudgmentIn, NextIn, NextOut, TokenIn
@@ -29,9 +29,8 @@ def next_pair(request: AuthenticatedRequest, experiment_id: Id, payload: NextIn)
     """Reserve the next pair for a while. You may hold at most six. The policies stay hidden."""
     experiment = access.to_label(request, experiment_id)
     shown = serving.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
-    waits = shown is None and not payload.besides
-    if waits and note_waiting(experiment_id=experiment.pk, annotator=request.user):
-        wake_planner(experiment.pk)
+    if shown is None and not payload.besides:
+        note_miss(experiment, request.user)
     return _shown(experiment, shown)
 
 

@@ -21,14 +21,14 @@ from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateEr
 from engine.models import Experiment, Flag, Judgment
 from engine.selectors import answers, counts
 from engine.services import serving
-from engine.services.allowances import MOST_HELD, note_waiting
+from engine.services.allowances import MOST_HELD
 from engine.services.serving import Answered, ShownPair
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.annotation.endings import ending, nothing_ready
 from labeling.annotation.keys import habits
+from labeling.annotation.misses import note_miss
 from labeling.annotation.progress import answers_together, leaderboard
-from labeling.metrics import BUFFER_MISSES
 from labeling.requests import AuthenticatedRequest
 
 # A page that waits for a paused experiment may stay open overnight: it looks again after twice as long each
@@ -122,7 +122,7 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
     data = form.cleaned_data
     if data["waits"] and _is_to_wait_on(request, experiment):
-        _miss(request, experiment)
+        note_miss(experiment, request.user)
         return HttpResponse(status=204)
     today = answers.counted_today(experiment)
     return _show_next(request, experiment, data, waited=data["waited"] or 0, today=today)
@@ -343,8 +343,8 @@ def _show_next(
         if shown is None:
             break
         pairs.append(shown)
-    if not pairs and not screen["besides"] and experiment.state == Experiment.State.RUNNING:
-        _miss(request, experiment)
+    if not pairs and not screen["besides"]:
+        note_miss(experiment, request.user)
     # Without a pair, the page says why there is none.
     return _render(
         request,
@@ -356,13 +356,6 @@ def _show_next(
         today=today,
         newest=newest,
     )
-
-
-def _miss(request: AuthenticatedRequest, experiment: Experiment) -> None:
-    """Have pairs planned for somebody who found none."""
-    BUFFER_MISSES.labels(experiment.pk).inc()
-    if note_waiting(experiment_id=experiment.pk, annotator=request.user):
-        wake_planner(experiment.pk)
 
 
 def _render(

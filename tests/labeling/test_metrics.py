@@ -13,7 +13,8 @@ import pytest
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.models import Lease, Response, WorkerPulse
+from engine.models import Experiment, Lease, Response, WorkerPulse
+from engine.services.tokens import make_token
 from tests.factories import click, make_experiment
 
 pytestmark = pytest.mark.django_db
@@ -87,6 +88,26 @@ def test_it_times_requests_by_view_and_keeps_made_up_names_out(scraper, client, 
     missed = {"experiment": str(experiment.pk)}
     name = "llmpo_buffer_misses_total"
     assert value(after, name, **missed) - value(before, name, **missed) == 1
+
+
+@pytest.mark.parametrize(("state", "misses"), [("running", 1), ("paused", 0)])
+def test_a_program_that_asks_in_vain_counts_while_the_experiment_runs(
+    state, misses, scraper, client, settings, annotator
+):
+    settings.SECURE_SSL_REDIRECT = False
+    experiment = make_experiment(annotators=(annotator,))
+    Experiment.objects.filter(pk=experiment.pk).update(state=state)
+    _, token = make_token(user=annotator, name="t", valid_days=1, scopes=["annotate"])
+    name, counted = "llmpo_buffer_misses_total", {"experiment": str(experiment.pk)}
+    before = value(samples(scraper), name, **counted)
+    reply = client.post(
+        f"/api/label/{experiment.pk}/next",
+        {},
+        content_type="application/json",
+        headers={"authorization": f"Bearer {token}"},
+    )
+    assert reply.json()["pair"] is None
+    assert value(samples(scraper), name, **counted) - before == misses
 
 
 def test_its_cost_does_not_grow_with_the_experiments(scraper, django_assert_num_queries):

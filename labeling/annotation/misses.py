@@ -1,0 +1,17 @@
+"""Annotators for whom no pair is ready."""
+
+from __future__ import annotations
+
+from engine.models import Experiment, User
+from engine.services.allowances import note_waiting
+from engine.tasks import wake_planner
+from labeling.metrics import BUFFER_MISSES
+
+
+def note_miss(experiment: Experiment, annotator: User) -> None:
+    """Count somebody who asked for a pair in vain while the experiment runs, and have pairs planned."""
+    if experiment.state != Experiment.State.RUNNING:
+        return
+    BUFFER_MISSES.labels(experiment.pk).inc()
+    if note_waiting(experiment_id=experiment.pk, annotator=annotator):
+        wake_planner(experiment.pk)
