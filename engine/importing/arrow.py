@@ -172,7 +172,9 @@ def _check_type(name: str, kind: Any, *, inside: bool = False) -> None:
     if any(check(kind) for check in plain) or (types.is_null(kind) and not inside):
         return None
     raise ImportingError.at(
-        "", f"The column {name} has the type {kind}, which is not read. Remove it, or save it as JSON Lines."
+        "",
+        f"The column {name} has the type {kind}, which is not read. Write the file as Parquet or "
+        "JSON Lines, or remove the column.",
     )
 
 

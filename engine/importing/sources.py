@@ -37,6 +37,8 @@ from engine.importing.workbook import hidden_rows, n_formulas, sheets_of, workbo
 
 _ZIP = b"PK\x03\x04"
 _WORKBOOK = "xl/workbook.xml"
+# Of OpenDocument, of Microsoft's other formats (.docx, .xlsb), and of Apple's.
+_OF_OFFICE = {"content.xml", "[Content_Types].xml", "Index/Document.iwa"}
 _TABLES = {".parquet", ".arrow", ".jsonl", ".json", ".csv", ".tsv"}
 # Beside the rows of a data set: they say what it is.
 _ABOUT = {"dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"}
@@ -200,9 +202,11 @@ def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet
             data = contents(file, most)
             # What was packed by gzip may be an archive.
             archive = _archive_in(io.BytesIO(data), most)
-        if archive is not None and "content.xml" in archive.namelist():
-            raise ImportingError.at(name, "This is an OpenDocument file. Save it as XLSX or CSV.")
         if archive is not None and _WORKBOOK not in archive.namelist():
+            if not _OF_OFFICE.isdisjoint(archive.namelist()):
+                raise ImportingError.at(
+                    name, "This is a document of an office program, and no XLSX. Save it as XLSX or CSV."
+                )
             names = tables_in(each.filename for each in archive.infolist() if not each.is_dir())
             # Before anything is unpacked: no more comes out of an entry than the size that it states.
             allowance.take(sum(archive.getinfo(each).file_size for each in names))

@@ -283,7 +283,11 @@ def test_parquet_gives_times_and_exact_numbers_as_texts_and_nan_as_nothing():
         (bz2.compress(b"task\nOne?\n"), "a bzip2 archive"),
         (
             archive({"mimetype": b"", "content.xml": b"<x/>"}),
-            "given: This is an OpenDocument file. Save",
+            "given: This is a document of an office program, and no XLSX. Save",
+        ),
+        (
+            archive({"[Content_Types].xml": b"", "xl/workbook.bin": b""}),
+            "given: This is a document of an office",
         ),
     ],
 )
