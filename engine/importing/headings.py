@@ -34,6 +34,8 @@ _DOCUMENTS = {"!doctype", "!--", "?xml", "html"}
 # No task is one of these.
 _PARTS_OF_DOCUMENTS = {"head", "body", "table", "thead", "tbody", "meta", "link", "style", "script"}
 _MARKDOWN_RULE = re.compile(r"(?=.*\|)\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?")
+# Of MySQL, DuckDB and PostgreSQL. A rule of minus signs may stand below a title.
+_DRAWN = re.compile(r"\+[-=]{2,}[-=+]*\+|[\u250c\u2554\u256d][\u2500-\u257f]+|-{3,}(?:\+-{3,})+")
 _YAML_LIST = re.compile(
     r"\s*+(?:(?:#|---).*\n\s*+)*+(?<![ \t])- +"
     r"(?:task|prompt|input|question|instruction|messages|role|vars|policy(?:_a)?|model_a):(?:\s|$)"
@@ -131,7 +133,14 @@ def is_spaced(text: str, delimiter: str) -> bool:
 def cells(text: str) -> list[str]:
     """The first line's cells, by any of the delimiters."""
     delimiter, text = without_separator(text)
-    return [cell.strip(' "') for cell in re.split(f"[{delimiter or ''.join(DELIMITERS)}]", _first(text))]
+    return [
+        name_in(cell).strip(' "') for cell in re.split(f"[{delimiter or ''.join(DELIMITERS)}]", _first(text))
+    ]
+
+
+def name_in(cell: str) -> str:
+    """The name in a cell, without the spaces around it and the marks that nobody sees."""
+    return cell.strip().strip("\ufeff\u200b\u2060").strip()
 
 
 def cells_of(line: str, delimiter: str) -> list[str]:
@@ -185,6 +194,8 @@ def no_rows(text: str) -> str:
     if _is_markup(text):
         return "This is HTML or XML, and no table. Save it as CSV or XLSX."
     first, second = [*_first_two(text), "", ""][:2]
+    if _DRAWN.match(first) or _DRAWN.fullmatch(second):
+        return "This is a table drawn with lines, as programs show it to people. Write it as CSV."
     if _MARKDOWN_RULE.fullmatch(second) or (len(first) > 1 and first[0] == first[-1] == "|"):
         return "This is a table of Markdown. Save it as CSV."
     return OF_YAML if _YAML_LIST.match(text) else ""

@@ -35,6 +35,7 @@ _PACKED = {
     b"7z\xbc\xaf": "a 7z archive",
     b"Rar!\x1a": "a RAR archive",
     b"\x1f\x8b": "a gzip in a gzip",
+    b"FEA1": "a Feather file of the first version",
     b"{\\rtf": "an RTF document",
     b"\x89PNG": "a picture",
     b"\xff\xd8\xff": "a picture",
@@ -114,7 +115,7 @@ class Heading:
     """
 
     def __init__(self, cells: Sequence[str]) -> None:
-        written = [cell.strip() for cell in cells]
+        written = [headings.name_in(cell) for cell in cells]
         self._names = [name.lower() for name in written]
         self._shown = [name for name in written if name]
         self._end = max((number for number, name in enumerate(self._names, 1) if name), default=0)
@@ -135,7 +136,9 @@ class Heading:
                 "A cell stands right of the last column that the first row names. Name it, or remove the "
                 "rows above the names of the columns.",
             )
-        if all(cell.strip().lower() == name for cell, name in zip(cells, self._names, strict=False)):
+        if all(
+            headings.name_in(cell).lower() == name for cell, name in zip(cells, self._names, strict=False)
+        ):
             return Fault(place, "This row has the names of the columns again. Remove it.")
         padded = itertools.chain(cells, itertools.repeat(""))
         fields = {name: cell for name, cell in zip(self._names, padded, strict=False) if name}
@@ -388,6 +391,12 @@ def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) ->
     except json.JSONDecodeError:
         # Not one document and not one on each line: then the fault is where the document breaks.
         fault = _json_fault(whole)
+        if whole.msg == "Extra data":
+            yield Fault(
+                fault.place,
+                "Another value begins here. Write each on one line, as jq -c does, or all as one list.",
+            )
+            return
         hint = (
             f" What begins with [ or {{ is read as JSON; a CSV with the heading {plain[0]} is not."
             if plain
@@ -401,7 +410,8 @@ def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) ->
 def _rows_of_lines(text: str, plain: Sequence[str]) -> Iterator[Row | Fault]:
     for number, line in headings.full_lines(text):
         try:
-            yield _json_row(f"line {number}", loads(line), plain)
+            # Of several files in one, each begins with a mark.
+            yield _json_row(f"line {number}", loads(line.lstrip("\ufeff")), plain)
         except json.JSONDecodeError as error:
             yield Fault(f"line {number}", _json_fault(error).message)
         except JSONLimitError as error:
@@ -612,6 +622,12 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True, several:
     if isinstance(value, list):
         raise ImportingError.at(
             row.place, f"{found} is a list of {len(value)}. Give each of them a row of its own."
+        )
+    if isinstance(value, Mapping):
+        inside = limits.shown(", ".join(map(str, value)))
+        raise ImportingError.at(
+            row.place,
+            f"{found} is an object of {inside}. Write the one that is meant in its place, as a text.",
         )
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ImportingError.at(row.place, f"{found} must be a text.")

@@ -90,7 +90,7 @@ def test_a_csv_field_may_hold_lines_and_the_next_fault_is_at_its_own_line():
         ("prompt,prompt\na,b", ["line 1: 2 columns are named 'prompt'."]),
         ('prompt,reference\n"a,b\n', ["line "]),
         ("reference,task\n2,\n", ["line 2: task is empty. Fill it in"]),
-        ('[{"prompt": {"a": 1}}]', ["entry 1: prompt must be a text."]),
+        ('[{"prompt": {"a": 1}}]', ["entry 1: prompt is an object of 'a'. Write the one"]),
         ('[{"prompt": " "}]', ["entry 1: The task is empty."]),
         ('[1, true]', ["entry 1: This must be an object", "entry 2: This must be an object"]),
         ('{"examples": 5}', ["examples: This must be a list"]),

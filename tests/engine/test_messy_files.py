@@ -65,6 +65,16 @@ def test_tables_of_other_programs_are_read_row_by_row(text):
     assert responses(text) == TWO
 
 
+def test_the_marks_of_two_files_in_one_are_part_of_no_name_and_no_line():
+    """The second heading was a task."""
+    table = "\ufefftask,reference\nOne?,1\n"
+    with pytest.raises(ImportingError, match="line 3: This row has the names of the columns again"):
+        read_tasks(table + table)
+    assert tasks("\u200btask,\u200b reference\nOne?,1\n") == [("One?", "1")]
+    line = '\ufeff{"task": "One?"}\n'
+    assert tasks(line + line) == [("One?", "")] * 2
+
+
 @pytest.mark.parametrize("delimiter", ",;|\t")
 def test_a_space_behind_each_name_of_a_column_belongs_to_no_cell(delimiter):
     """Quotation marks behind such a space were part of the text."""
@@ -371,6 +381,27 @@ def test_spreadsheets_write_truths_in_capital_letters():
             "comma separates no columns here, say in a first line what does, such as sep=;",
         ),
         (read_responses, '"task" "policy" "response"\n"1" "One?" "A" "1"\n', "line 1: This is not valid CSV"),
+        (
+            read_tasks,
+            "+------+\n| task |\n+------+\n| One? |\n+------+\n",
+            "This is a table drawn with lines",
+        ),
+        (
+            read_tasks,
+            "┌──────┬───┐\n│ task │ n │\n├──────┼───┤\n│ One? │ 1 │\n└──────┴───┘\n",
+            "This is a table drawn with lines",
+        ),
+        (read_tasks, " task | n \n------+---\n One? | 1\n(1 row)\n", "This is a table drawn with lines"),
+        (
+            read_tasks,
+            '{\n  "task": "One?"\n}\n{\n  "task": "Two?"\n}\n',
+            "line 4: Another value begins here. Write each on one line, as jq -c does",
+        ),
+        (
+            read_tasks,
+            '{"id": 1, "input": {"question": "One?", "n": 1}}',
+            "line 1: input is an object of 'question, n'. Write the one that is meant in its place",
+        ),
         (read_responses, "Our votes,,\ntask,policy,response\nOne?,A,1\n", "line 2: A cell stands right"),
         (
             read_responses,
@@ -439,6 +470,7 @@ def test_yaml_is_no_list_of_tasks_on_the_page_either():
         "- What is 1 + 1?\n- Who are you?",
         "Question: What is 1 + 1?\nQuestion: Who are you?",
         "A title\n-------",
+        "+-+ what?\n--+ how?",
         "Do you like tasks: yes or no?",
     ],
 )
@@ -596,9 +628,10 @@ def test_responses_that_are_messages_of_a_program_are_told(text):
         (b"\x93NUMPY\x01\0v\0", "an array of NumPy"),
         (b"Obj\x01\x04\x14avro.codec", "an Avro file"),
         (b"\x80\x04\x95\x10\0", "a pickle of Python"),
+        (b"FEA1\0\0\0\0", "a Feather file of the first version"),
     ],
     # A gzip holds the time at which it was packed.
-    ids=["gzip", "tar", "rtf", "png", "sqlite", "numpy", "avro", "pickle"],
+    ids=["gzip", "tar", "rtf", "png", "sqlite", "numpy", "avro", "pickle", "feather"],
 )
 def test_a_file_of_another_kind_is_called_by_its_name(data, kind):
     with pytest.raises(ImportingError, match=f"This is {kind}, and no text."):
