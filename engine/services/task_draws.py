@@ -14,13 +14,12 @@ the draw for them: docs/algorithm.md says what that means for the risk.
 
 from __future__ import annotations
 
-import copy
 import itertools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -85,13 +84,13 @@ class Begun:
     unused
         The names of those that the database says are free.
     again
-        The generator as it was, and the two policies: the order of a large pool takes megabytes, and is made
-        again where all of ``first`` are used.
+        The state of the generator as it was, and the two policies: the order of a large pool takes megabytes,
+        and is made again where all of ``first`` are used.
     """
 
     first: list[Halves]
     unused: set[str]
-    again: tuple[np.random.Generator, Policy, Policy]
+    again: tuple[Mapping[str, Any], Policy, Policy]
 
 
 class PoolDrawer:
@@ -114,7 +113,7 @@ class PoolDrawer:
         looked up at once.
         """
         self._pool.read({policy.pk for _, *policies in wanted for policy in policies})
-        again = [(copy.deepcopy(rng), policy_i, policy_j) for rng, policy_i, policy_j in wanted]
+        again = [(rng.bit_generator.state, policy_i, policy_j) for rng, policy_i, policy_j in wanted]
         first = [list(itertools.islice(self._pool.in_random_order(*each), _FIRST)) for each in wanted]
         unused = self._unused([halves for some in first for halves in some])
         return [Begun(some, unused, each) for some, each in zip(first, again, strict=True)]
@@ -129,10 +128,15 @@ class PoolDrawer:
                 if name in unused and name not in self._taken:
                     self._taken.add(name)
                     return halves
-            rest = rest or itertools.islice(self._pool.in_random_order(*begun.again), _FIRST, None)
+            rest = rest or itertools.islice(self._again(*begun.again), _FIRST, None)
             some = list(itertools.islice(rest, _AT_ONCE))
             unused = self._unused(some)
         return None
+
+    def _again(self, state: Mapping[str, Any], policy_i: Policy, policy_j: Policy) -> Iterator[Halves]:
+        rng = np.random.default_rng()
+        rng.bit_generator.state = state
+        return self._pool.in_random_order(rng, policy_i, policy_j)
 
     def _unused(self, some: Sequence[Halves]) -> set[str]:
         return pools.unused(self._experiment, self._annotator, some)
