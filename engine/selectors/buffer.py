@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db.models import DateTimeField, QuerySet
 
 from engine.models import (
     Allowance,
@@ -18,6 +19,7 @@ from engine.models import (
     Snapshot,
     clock,
 )
+from engine.selectors.compiled import EXPERIMENT, Compiled, Given
 from engine.selectors.opinions import votes_now
 from engine.selectors.remaining import extrapolated_left
 
@@ -42,25 +44,41 @@ def annotators_present(experiment: Experiment) -> int:
     """Annotators who look at a pair now, or judged one or asked for one within the last minute and may wait
     for another.
     """
-    since = clock.now() - PRESENCE
-    looking = Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.ACTIVE)
+    return len(_PRESENT(experiment=experiment.pk, since=clock.now() - PRESENCE))
+
+
+def _present() -> QuerySet[Lease, tuple[int]]:
+    since = Given("since", DateTimeField())
+    looking = Lease.objects.filter(comparison__experiment=EXPERIMENT, state=Lease.State.ACTIVE)
     judged = Judgment.objects.filter(
-        comparison__experiment=experiment,
+        comparison__experiment=EXPERIMENT,
         created_at__gte=since,
         via__in=[Judgment.Via.PAGE, Judgment.Via.API],
     )
-    waiting = Allowance.objects.filter(experiment=experiment, waited_at__gte=since)
+    waiting = Allowance.objects.filter(experiment=EXPERIMENT, waited_at__gte=since)
     # Each of the three by an index of few rows, however long the history is.
-    return looking.values("annotator").union(judged.values("annotator"), waiting.values("annotator")).count()
+    return looking.values_list("annotator").union(
+        judged.values_list("annotator"), waiting.values_list("annotator")
+    )
+
+
+_PRESENT = Compiled(_present, keeps_plan=False, for_pages=True)
 
 
 def click_seconds(experiment: Experiment) -> float | None:
     """Mean time in seconds from seeing a pair to judging it, over the last fifty comparisons."""
-    # In the order of their numbers, of which there is an index.
-    recent = Comparison.objects.filter(experiment=experiment, judged_at__isnull=False).order_by("-number")
-    judged = Lease.objects.filter(comparison__in=recent.values("pk")[:50], state=Lease.State.JUDGED)
-    spans = judged.values_list("granted_at", "comparison__judged_at")
+    spans = _RECENT_LEASES(experiment=experiment.pk)
     return mean_seconds([end - start for start, end in spans if end is not None])
+
+
+def _recent_leases() -> QuerySet[Lease, tuple[datetime, datetime | None]]:
+    # In the order of their numbers, of which there is an index.
+    recent = Comparison.objects.filter(experiment=EXPERIMENT, judged_at__isnull=False).order_by("-number")
+    judged = Lease.objects.filter(comparison__in=recent.values("pk")[:50], state=Lease.State.JUDGED)
+    return judged.values_list("granted_at", "comparison__judged_at")
+
+
+_RECENT_LEASES = Compiled(_recent_leases, keeps_plan=False, for_pages=True)
 
 
 def click_rate(experiment: Experiment, *, present: int) -> float:

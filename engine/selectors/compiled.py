@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, TypeVar, cast
 
 from django.core.exceptions import EmptyResultSet
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BigAutoField, Expression, Field, IntegerField, Model, QuerySet
-from django.db.models.query import get_related_populators
+from django.db.models.query import ModelIterable, get_related_populators
 
-_M = TypeVar("_M", bound=Model)
+_R = TypeVar("_R")
 
 
 class Given(Expression):
@@ -35,7 +35,7 @@ class Given(Expression):
         super().__init__(output_field=field)
         self._name, self._place = name, place
 
-    def each(self, n: int) -> list[Given]:
+    def each(self, n: int) -> list[Any]:
         """The same for a list of ``n`` values, as ``__in`` takes it."""
         return [Given(self._name, self.output_field, place) for place in range(n)]
 
@@ -52,7 +52,10 @@ class Given(Expression):
             It is a number that the column has no room for, so that nothing equals it.
         """
         value = values[self._name] if self._place is None else values[self._name][self._place]
-        if isinstance(self.output_field, IntegerField) and value is not None:
+        if value is None:
+            # In a column of JSON too, where the value of a lookup would be JSON's own null.
+            return None
+        if isinstance(self.output_field, IntegerField):
             least, most = connection.ops.integer_field_range(self.output_field.get_internal_type())
             if (least is not None and value < least) or (most is not None and value > most):
                 raise EmptyResultSet
@@ -60,10 +63,11 @@ class Given(Expression):
 
 
 EXPERIMENT, ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
+EXPERIMENTS = Given("experiments", BigAutoField())
 
 
-class Compiled(Generic[_M]):
-    """A read of model instances that is built and compiled at its first call.
+class Compiled(Generic[_R]):
+    """A read of model instances, or of a ``values_list``, that is built and compiled at its first call.
 
     Parameters
     ----------
@@ -73,20 +77,36 @@ class Compiled(Generic[_M]):
     keeps_plan
         Whether PostgreSQL may keep its plan, which is of the tables as they were: for reads that go by
         indexes, however small the tables are.
+    for_pages
+        Whether it goes where the routers send reads, as pages may be read from a replica; rights and all that
+        writes are not.
     """
 
-    def __init__(self, build: Callable[..., QuerySet[_M]], *, keeps_plan: bool = True) -> None:
-        self._build, self._keeps_plan = build, keeps_plan
+    def __init__(
+        self, build: Callable[..., QuerySet[Any, _R]], *, keeps_plan: bool = True, for_pages: bool = False
+    ) -> None:
+        self._build, self._keeps_plan, self._for_pages = build, keeps_plan, for_pages
         self._reads: dict[tuple[Any, ...], _Read] = {}
 
-    def __call__(self, **values: Any) -> list[_M]:
-        """The instances that are found with these values."""
+    def __call__(self, **values: Any) -> list[_R]:
+        """The instances, or the tuples, that are found with these values."""
+        alias: str = router.db_for_read(Model) if self._for_pages else DEFAULT_DB_ALIAS
         sizes = {name: len(value) for name, value in values.items() if isinstance(value, list)}
-        key = tuple(sizes.items())
+        key = (alias, *sizes.items())
         if (read := self._reads.get(key)) is None:
-            queryset = self._build(**sizes).using(DEFAULT_DB_ALIAS)
+            queryset = self._build(**sizes).using(alias)
             read = self._reads[key] = _Read(queryset, keeps_plan=self._keeps_plan)
-        return read.instances(values)
+        return read.found(values)
+
+
+def padded(values: Iterable[Any]) -> list[Any]:
+    """The values of a list for a :class:`Compiled` read, the last one repeated up to a power of two.
+
+    The read is compiled anew for each length, so there are to be few; what is repeated changes nothing of
+    what ``__in`` finds.
+    """
+    listed = list(values)
+    return listed + listed[-1:] * ((1 << max(len(listed) - 1, 0).bit_length()) - len(listed))
 
 
 class Statement:
@@ -143,6 +163,10 @@ class _Read:
         self._statement = Statement(self._alias, *compiler.as_sql(), keeps_plan=keeps_plan)
         columns: list[Any] = [column for column, *_ in compiler.select]
         self._converters = compiler.get_converters(columns)
+        if queryset._iterable_class is not ModelIterable:
+            self._made: Callable[[list[Any]], Any] = tuple
+            return
+        self._made = self._instance
         info = compiler.klass_info
         places = info["select_fields"]
         self._model, self._fields = info["model"], slice(places[0], places[-1] + 1)
@@ -151,20 +175,23 @@ class _Read:
         self._populators = cast(Any, get_related_populators)(info, compiler.select, self._alias)
         self._annotations = compiler.annotation_col_map or {}
 
-    def instances(self, values: dict[str, Any]) -> list[Any]:
+    def found(self, values: dict[str, Any]) -> list[Any]:
         try:
             with self._statement.executed(values) as cursor:
                 rows = cursor.fetchall()
         except EmptyResultSet:
             return []
         connection = connections[self._alias]
-        return [self._instance(row, connection) for row in rows]
+        return [self._made(self._converted(row, connection)) for row in rows]
 
-    def _instance(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Any:
+    def _converted(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> list[Any]:
         columns = list(row)
         for place, (converters, column) in self._converters.items():
             for convert in converters:
                 columns[place] = convert(columns[place], column, connection)
+        return columns
+
+    def _instance(self, columns: list[Any]) -> Any:
         found = self._model.from_db(self._alias, self._names, columns[self._fields])
         for related in self._populators:
             related.populate(columns, found)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import Count, F, QuerySet, Subquery, Sum, Value
+from django.db.models import BigAutoField, Count, F, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
 from engine.core.contradictions import ties_within
@@ -20,6 +20,7 @@ from engine.models import (
     PairCount,
     User,
 )
+from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, Given, padded
 
 Pair = tuple[int, int]
 _ROWS = Count("pk")
@@ -36,7 +37,7 @@ def standing(judgments: QuerySet[Judgment]) -> QuerySet[Judgment]:
     return judgments.filter(standing=True)
 
 
-def standing_judgments(experiment_id: int) -> QuerySet[Judgment]:
+def standing_judgments(experiment_id: int | Given) -> QuerySet[Judgment]:
     """The judgments of an experiment that were not taken back."""
     return standing(Judgment.objects.filter(comparison__experiment_id=experiment_id))
 
@@ -63,13 +64,20 @@ def comparison_count(experiment_id: int) -> int:
 
 def comparison_counts(experiment_ids: Collection[int]) -> dict[int, int]:
     """The same for each experiment by its id, in one query."""
-    totals = (
-        PairCount.objects.filter(experiment__in=experiment_ids)
+    totals = _TOTALS(experiments=padded(experiment_ids)) if experiment_ids else []
+    return dict.fromkeys(experiment_ids, 0) | {experiment_id: int(total) for experiment_id, total in totals}
+
+
+_TOTALS = Compiled(
+    lambda experiments: (
+        PairCount.objects.filter(experiment__pk__in=EXPERIMENTS.each(experiments))
         .values_list("experiment_id")
         .annotate(total=Sum("comparisons"))
         .order_by()
-    )
-    return dict.fromkeys(experiment_ids, 0) | {experiment_id: int(total) for experiment_id, total in totals}
+    ),
+    keeps_plan=False,
+    for_pages=True,
+)
 
 
 def ahead_in(experiments: Collection[Experiment]) -> dict[int, dict[str, int]]:
@@ -91,10 +99,16 @@ def ahead_in(experiments: Collection[Experiment]) -> dict[int, dict[str, int]]:
 
 def pair_counts(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
     """``{(i, j): (wins of i, comparisons)}`` for the pairs i < j, by policy index."""
-    rows = PairCount.objects.filter(experiment=experiment).values_list(
+    return {(i, j): (wins, n) for i, j, wins, n in _PAIR_COUNTS(experiment=experiment.pk)}
+
+
+_PAIR_COUNTS = Compiled(
+    lambda: PairCount.objects.filter(experiment=EXPERIMENT).values_list(
         "policy_i__index", "policy_j__index", "wins_i", "comparisons"
-    )
-    return {(i, j): (wins, n) for i, j, wins, n in rows}
+    ),
+    keeps_plan=False,
+    for_pages=True,
+)
 
 
 class Completion(NamedTuple):
@@ -149,29 +163,42 @@ def outcomes(experiment: Experiment) -> Iterator[tuple[int, int, float]]:
         yield i, j, outcome
 
 
-def completed(experiment: Experiment, *, after: int = 0, without: User | None = None) -> Iterator[Completion]:
+def completed(experiment: Experiment, *, without: User | None = None) -> Iterator[Completion]:
     """The judged comparisons in the order of the judgments that completed them: the order of all evidence.
 
-    ``after``: only those that were completed by a judgment with a larger number than this.
     ``without``: as they would be if this annotator had judged nothing.
     """
     judgments = standing_judgments(experiment.pk)
     if without is not None:
         judgments = judgments.exclude(annotator=without)
-    if after:
-        newer = judgments.filter(pk__gt=after)
-        # An earlier judgment of a comparison is part of the outcome that a later one completes.
-        judgments = (
-            newer
-            if needed(experiment) == 1
-            else judgments.filter(comparison__in=newer.values("comparison_id"))
-        )
-    rows = judgments.order_by("pk").values_list(
+    return completions(experiment, (StandingJudgment(*row) for row in _in_order(judgments).iterator()))
+
+
+def completed_after(experiment: Experiment, judgment: int) -> list[Completion]:
+    """Those that were completed by a judgment with a larger number than this, in the same order."""
+    # An earlier judgment of a comparison is part of the outcome that a later one completes.
+    read = _NEWER if needed(experiment) == 1 else _OF_COMPARISONS_WITH_NEWER
+    standing = (StandingJudgment(*row) for row in read(experiment=experiment.pk, judgment=judgment))
+    return [each for each in completions(experiment, standing) if each.judgment > judgment]
+
+
+def _in_order(judgments: QuerySet[Judgment]) -> QuerySet[Judgment, Any]:
+    """The fields of :class:`StandingJudgment`."""
+    return judgments.order_by("pk").values_list(
         "pk", "comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "outcome", "via"
     )
-    # Each round of planning asks for newer ones, which are few: a cursor on the server takes more statements.
-    standing = (StandingJudgment(*row) for row in (rows if after else rows.iterator()))
-    return (each for each in completions(experiment, standing) if each.judgment > after)
+
+
+def _newer() -> QuerySet[Judgment]:
+    return standing_judgments(EXPERIMENT).filter(pk__gt=Given("judgment", BigAutoField()))
+
+
+_NEWER = Compiled(lambda: _in_order(_newer()), keeps_plan=False, for_pages=True)
+_OF_COMPARISONS_WITH_NEWER = Compiled(
+    lambda: _in_order(standing_judgments(EXPERIMENT).filter(comparison__in=_newer().values("comparison_id"))),
+    keeps_plan=False,
+    for_pages=True,
+)
 
 
 def completions(experiment: Experiment, standing: Iterable[StandingJudgment]) -> Iterator[Completion]:
@@ -241,11 +268,17 @@ def in_flight_matrix(experiment: Experiment) -> npt.NDArray[np.int64]:
     """K×K, symmetric: comparisons of each pair whose outcome is still to come."""
     n_policies = experiment.policies.count()
     in_flight = np.zeros((n_policies, n_policies), dtype=np.int64)
-    pending = (
-        Comparison.objects.filter(experiment=experiment, state__in=Comparison.PENDING)
-        .values_list("policy_i__index", "policy_j__index")
-        .annotate(n=Count("pk"))
-    )
-    for i, j, n in pending:
+    for i, j, n in _PENDING(experiment=experiment.pk):
         in_flight[i, j] = in_flight[j, i] = n
     return in_flight
+
+
+_PENDING = Compiled(
+    lambda: (
+        Comparison.objects.filter(experiment=EXPERIMENT, state__in=Comparison.PENDING)
+        .values_list("policy_i__index", "policy_j__index")
+        .annotate(n=Count("pk"))
+    ),
+    keeps_plan=False,
+    for_pages=True,
+)

@@ -17,9 +17,11 @@ from engine.core.robustness import summed_wins
 from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
 from engine.domain.rules import CERTIFIED, Rules
 from engine.models import Experiment, Factor, Snapshot
+from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, padded
 from engine.selectors.counts import (
     Completion,
     completed,
+    completed_after,
     in_flight_matrix,
     wins_matrix,
 )
@@ -67,9 +69,21 @@ def _levels(experiment: Experiment) -> dict[str, list[str]]:
 
 def _levels_in(experiments: Collection[Experiment]) -> dict[int, dict[str, list[str]]]:
     levels: dict[int, dict[str, list[str]]] = {experiment.pk: {} for experiment in experiments}
-    for factor in Factor.objects.filter(experiment__in=levels).prefetch_related("levels"):
-        levels[factor.experiment_id][factor.name] = [level.name for level in factor.levels.all()]
+    for experiment_id, factor, level in _LEVELS(experiments=padded(levels)) if levels else []:
+        # A factor of a draft may have no level yet.
+        levels[experiment_id].setdefault(factor, []).extend([] if level is None else [level])
     return levels
+
+
+_LEVELS = Compiled(
+    lambda experiments: (
+        Factor.objects.filter(experiment__pk__in=EXPERIMENTS.each(experiments))
+        .order_by("position", "levels__position")
+        .values_list("experiment_id", "name", "levels__name")
+    ),
+    keeps_plan=False,
+    for_pages=True,
+)
 
 
 def factorial_space(experiment: Experiment) -> Factorial | None:
@@ -189,7 +203,7 @@ def _noted(experiment: Experiment, latest: Snapshot) -> tuple[Observed, list[Com
     if experiment.evidence_stale:
         return None
     for _ in range(_LOOKS):
-        newer = list(completed(experiment, after=latest.last_judgment))
+        newer = completed_after(experiment, latest.last_judgment)
         wins = wins_matrix(experiment) - summed_wins(
             len(latest.evidence), [(each.i, each.j, each.outcome) for each in newer]
         )
@@ -256,7 +270,14 @@ def model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
 
 def latest_snapshot(experiment: Experiment) -> Snapshot | None:
     """The newest evidence that was written down, with its leader; ``None`` before the first."""
-    return experiment.snapshots.select_related("best").order_by("-pk").first()
+    return next(iter(_LATEST(experiment=experiment.pk)), None)
+
+
+_LATEST = Compiled(
+    lambda: Snapshot.objects.filter(experiment=EXPERIMENT).select_related("best").order_by("-pk")[:1],
+    keeps_plan=False,
+    for_pages=True,
+)
 
 
 def latest_snapshots(experiments: Collection[Experiment]) -> dict[int, Snapshot]:

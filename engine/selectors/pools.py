@@ -13,7 +13,7 @@ from django.db.models import CharField, Count, Exists, OuterRef, Q, QuerySet
 
 from engine.domain.texts import pair_of_texts
 from engine.models import Comparison, Experiment, Judgment, Lease, Response, User
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
+from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, padded
 from engine.selectors.people import annotators
 from engine.selectors.seen import SEEN, has_seen
 
@@ -34,6 +34,7 @@ class Stored(NamedTuple):
 Half = Response | Stored
 Halves = tuple[Half, Half]
 
+_NAMES = Given("names", CharField())
 _SEEN_AND_READY = Compiled(
     lambda: Comparison.objects.filter(
         has_seen(ANNOTATOR, OuterRef("texts")), experiment=EXPERIMENT, state=Comparison.State.READY
@@ -64,19 +65,31 @@ class Stock:
 
 def stocks(experiment: Experiment) -> list[Stock]:
     """The stock of every annotator, the smallest first."""
-    waiting = Counter(
-        Comparison.objects.filter(
-            experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY], skips=0
-        ).values_list("texts", flat=True)
-    )
-    people = list(annotators(experiment.pk).values_list("user_id", flat=True))
+    waiting = Counter(name for (name,) in _WAITING(experiment=experiment.pk))
     names = [name for name in waiting if name]
     seen: Counter[int] = Counter()
-    known = Lease.objects.filter(comparison__texts__in=names, annotator__in=people, state__in=SEEN)
-    for person, name in known.values_list("annotator_id", "comparison__texts").distinct():
+    for person, name in _SEEN_BY(names=padded(names)) if names else []:
         seen[person] += waiting[name]
-    stock = [Stock(person, waiting.total() - seen[person]) for person in people]
+    people = _PEOPLE(experiment=experiment.pk)
+    stock = [Stock(person, waiting.total() - seen[person]) for (person,) in people]
     return sorted(stock or [Stock(None, waiting.total())], key=lambda each: each.n_waiting)
+
+
+_WAITING = Compiled(
+    lambda: Comparison.objects.filter(
+        experiment=EXPERIMENT, state__in=[Comparison.State.PLANNED, Comparison.State.READY], skips=0
+    ).values_list("texts"),
+    keeps_plan=False,
+)
+_SEEN_BY = Compiled(
+    lambda names: (
+        Lease.objects.filter(comparison__texts__in=_NAMES.each(names), state__in=SEEN)
+        .values_list("annotator_id", "comparison__texts")
+        .distinct()
+    ),
+    keeps_plan=False,
+)
+_PEOPLE = Compiled(lambda: annotators(EXPERIMENT).values_list("user_id"), keeps_plan=False)
 
 
 def waits_for_others(experiment: Experiment, annotator: User) -> bool:
@@ -102,9 +115,7 @@ def unused(experiment: Experiment, annotator: int | None, halves: Sequence[Halve
     out_of_reach = _OUT_OF_ANYBODYS_REACH if annotator is None else _OUT_OF_REACH
     used: set[str] = set()
     if asked := sorted(names - identical):
-        # The read is compiled for each length of the list, so it has few.
-        asked += asked[-1:] * (2 ** (len(asked) - 1).bit_length() - len(asked))
-        found = out_of_reach(experiment=experiment.pk, annotator=annotator, names=asked)
+        found = out_of_reach(experiment=experiment.pk, annotator=annotator, names=padded(asked))
         used |= {comparison.texts for comparison in found}
     if identical:
         # One that nobody looks at is settled as often as each other one can be judged.
@@ -158,12 +169,11 @@ def _out_of_reach(experiment: int | Given, annotator: int | Given | None) -> Que
 
 
 def _of_these_texts(annotator: Given | None) -> Compiled[Comparison]:
-    named = Given("names", CharField())
     return Compiled(
         lambda names: (
             # The index of texts has those that are named alone.
             _out_of_reach(EXPERIMENT, annotator)
-            .filter(texts__in=named.each(names), texts__gt="")
+            .filter(texts__in=_NAMES.each(names), texts__gt="")
             .only("texts")
         )
     )

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models import BigAutoField, CharField, Exists, OuterRef, QuerySet
+from django.db.models import BigAutoField, CharField, Count, Exists, OuterRef, QuerySet
 
-from engine.models import Comparison, Lease, Task
-from engine.selectors.compiled import Compiled, Given
+from engine.models import Comparison, Lease, Membership, Task
+from engine.selectors.compiled import Compiled, Given, padded
 from tests.factories import click, lease, make_experiment
 
 pytestmark = pytest.mark.django_db
@@ -72,6 +72,44 @@ def test_a_compiled_read_is_the_same_read(annotator, django_assert_num_queries):
     assert built == [2, 3, 1]
     on_screen = read(experiment=experiment.pk, annotator=annotator.pk, states=["leased"])
     assert [row.on_screen for row in on_screen] == [True]
+
+
+def test_rows_of_values_are_those_of_the_orm(annotator, django_assert_num_queries):
+    """With JSON, moments, an aggregate, a union, and lists whose lengths are powers of two."""
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    click(experiment, annotator)
+    lease(experiment, annotator)
+    states = ["judged", "leased", "ready"]
+
+    def rows(states: list[Any]) -> QuerySet[Comparison, Any]:
+        found = Comparison.objects.filter(state__in=states)
+        return found.order_by("pk").values_list("state", "task__prompt", "plan", "judged_at")
+
+    def counted(experiment: Any) -> QuerySet[Comparison, Any]:
+        found = Comparison.objects.filter(experiment=experiment)
+        return found.values_list("state").annotate(n=Count("pk")).order_by("state")
+
+    def people(experiment: Any) -> QuerySet[Lease, Any]:
+        leases = Lease.objects.filter(comparison__experiment=experiment).values_list("annotator")
+        return leases.union(Membership.objects.filter(experiment=experiment).values_list("user"))
+
+    number = Given("experiment", BigAutoField())
+    named = Compiled(lambda states: rows(Given("states", CharField()).each(states)))
+    with django_assert_num_queries(1):
+        found = named(states=padded(states))
+    assert found == list(rows(states)) != []
+    for build in (counted, people):
+        assert Compiled(lambda build=build: build(number))(experiment=experiment.pk) == list(
+            build(experiment)
+        )
+
+
+@pytest.mark.parametrize("n", range(9))
+def test_a_list_is_filled_up_with_its_last_value(n):
+    filled = padded(range(n))
+    assert len(filled) == [0, 1, 2, 4, 4, 8, 8, 8, 8][n]
+    assert filled[:n] == list(range(n))
+    assert set(filled[n:]) <= {n - 1}
 
 
 def test_what_never_differs_is_written_into_the_statement():
