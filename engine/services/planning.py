@@ -19,6 +19,7 @@ from engine.selectors import buffer, counts, designs, pools
 from engine.selectors.compiled import EXPERIMENT, Compiled
 from engine.selectors.pools import Halves
 from engine.services import replaying
+from engine.services.compiled_writes import saving, write
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
 from engine.services.judging import settle_identical
@@ -306,7 +307,7 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
         )
     Comparison.objects.bulk_create(comparisons)
     experiment.planned_count = first + len(comparisons)
-    experiment.save(update_fields=["planned_count"])
+    write(saving(experiment, "planned_count"))
     identical = {c.pk for c in comparisons if c.texts and pools.is_identical(c.texts)}
     settled = settle_identical(comparison_ids=identical) if identical else set()
     for comparison in comparisons:

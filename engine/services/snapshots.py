@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from engine.models import Experiment, Snapshot
+from engine.selectors.compiled import EXPERIMENT
 from engine.selectors.designs import Observed
+from engine.services.compiled_writes import Update, inserting, write
 
 
 def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
@@ -11,13 +13,11 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
     if experiment.evidence_stale:
         experiment.evidence_stale = False
         experiment.save(update_fields=["evidence_stale"])
-    # They are far larger than the rest of a snapshot, and only those of the newest are read again.
-    experiment.snapshots.filter(streams__isnull=False).update(streams=None)
     design = observed.design
     progress = design.progress
     decision = design.decision
     policy_ids = [policy.pk for policy in experiment.policies.all()]
-    return Snapshot.objects.create(
+    snapshot = Snapshot(
         experiment=experiment,
         comparisons=decision.n_comparisons,
         evidence=[float(value) for value in design.evidence],
@@ -29,3 +29,9 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
         expected_left=decision.expected_left,
         reason=decision.reason or "",
     )
+    write(_WITHOUT_STREAMS.of(experiment=experiment.pk), inserting(snapshot))
+    return snapshot
+
+
+# They are far larger than the rest of a snapshot, and only those of the newest are read again.
+_WITHOUT_STREAMS = Update(Snapshot.objects.filter(experiment=EXPERIMENT, streams__isnull=False), streams=None)
