@@ -414,6 +414,20 @@ def test_argillas_rankings_say_who_is_first():
     assert ranked([{"value": "response-1", "rank": 1}, {"value": "response-2", "rank": 1}]) == Winner.TIE
 
 
+def test_argillas_labels_are_no_ranking():
+    """The first of two labels that somebody chose was the winner, without a word."""
+
+    def records(*answers: list[str]) -> bytes:
+        given = ({"rank": [{"value": value, "user_id": "u1"}]} for value in answers)
+        return as_jsonl([ARGILLA | {"responses": each} for each in given])
+
+    first, second = "response-1", "response-2"
+    assert [vote.winner for vote in read(records([first], [second])).votes] == ["a", "b"]
+    assert [vote.winner for vote in read(records([first, second], [second, first])).votes] == ["a", "b"]
+    with pytest.raises(ImportingError, match=r"^line 2: An answer names 2 responses, and others name one"):
+        read(records([first], [second, first]))
+
+
 @pytest.mark.parametrize("ranks", [(1, "2"), (1, None), ([], {})])
 def test_argillas_ranks_that_are_no_numbers_are_refused(ranks):
     value = [{"value": f"response-{n}", "rank": rank} for n, rank in enumerate(ranks, 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.importing.rows import ImportingError, Row, in_json
@@ -78,7 +79,13 @@ def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any
         answers = found if isinstance(found, list) else []
         beside = (_beside(record.get(column), answers) for column in _BESIDE)
         given = [
-            (_ranked(answer.get("value")), answer.get("user_id") if by is None else by, at or None, *others)
+            (
+                _ranked(value := answer.get("value")),
+                len(value) if isinstance(value, list) else 0,
+                answer.get("user_id") if by is None else by,
+                at or None,
+                *others,
+            )
             for answer, by, at, *others in zip(answers, *beside, strict=True)
             if isinstance(answer, Mapping) and answer.get("status") not in _NO_ANSWER
         ]
@@ -100,10 +107,20 @@ def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any
         if not (name in {"judgedat", "judgedby"} and isinstance(value, list))
     }
     return [
-        vote_of(
-            place, record, winner=value, annotator=by, judged_at=at, uuid=uuid, judged_by=judge, in_order=True
+        replace(
+            vote_of(
+                place,
+                record,
+                winner=value,
+                annotator=by,
+                judged_at=at,
+                uuid=uuid,
+                judged_by=judge,
+                in_order=True,
+            ),
+            n_named=n_named,
         )
-        for value, by, at, uuid, judge in given
+        for value, n_named, by, at, uuid, judge in given
     ]
 
 
@@ -160,7 +177,10 @@ def _flattened(place: str, name: str, values: Any, users: Any, statuses: Any) ->
 
 
 def _ranked(value: Any) -> Any:
-    """The best of a ranking, a tie where two share the first rank; any other value as it is."""
+    """The best of a ranking, a tie where two share the first rank; any other value as it is.
+
+    A list of names may be the labels that somebody chose, too: see `Vote.n_named`.
+    """
     if not isinstance(value, list) or not value:
         return value
     if all(

@@ -83,6 +83,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
             "There are no votes here. The first line of a table names task, policy_a, policy_b and winner; "
             f"the others hold them.{source.about_sheets}",
         )
+    _check_rankings(votes)
     n_read = len(votes)
     votes = _once_each(votes)
     if all(vote.judged_at is not None for vote in votes):
@@ -98,6 +99,23 @@ def _votes_of(row: Row) -> list[Vote]:
         if (found := votes_of(row, fields)) is not None:
             return found
     return [table.vote_of(row.place, fields)]
+
+
+def _check_rankings(votes: Sequence[Vote]) -> None:
+    """Refuse lists of labels, which have no order. A ranking names all responses, and so never one alone.
+
+    Raises
+    ------
+    ImportingError
+        Some answers of the file are lists of one response, and others lists of several.
+    """
+    several = [vote for vote in votes if vote.n_named > 1]
+    if several and any(vote.n_named == 1 for vote in votes):
+        raise ImportingError.at(
+            several[0].place,
+            f"An answer names {several[0].n_named} responses, and others name one, so these are labels "
+            "without an order, and no ranking. Write a, b, tie or both_bad instead of the list.",
+        )
 
 
 def _once_each(votes: Iterable[Vote]) -> list[Vote]:

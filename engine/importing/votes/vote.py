@@ -52,6 +52,8 @@ class Vote:
         That of a judgment of our own export; ``None`` for any other vote.
     judge
         A person, unless our own export names a rule or a language model.
+    n_named
+        The number of responses in the list that is the answer; 0 where it is none.
     """
 
     place: str
@@ -67,6 +69,7 @@ class Vote:
     messages: tuple[Message, ...] = ()
     uuid: UUID | None = field(default=None, repr=False)
     judge: Judge = field(default=Judge.HUMAN, repr=False)
+    n_named: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True)
