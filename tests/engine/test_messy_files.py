@@ -380,6 +380,17 @@ def test_spreadsheets_write_truths_in_capital_letters():
             "line 2: This row has 1 column, but the first line has 4. Fill the row up, or remove it. If a "
             "comma separates no columns here, say in a first line what does, such as sep=;",
         ),
+        (
+            read_votes,
+            source(b"task,policy_a,policy_b,label\nT,P,Q,2\nT,P,Q,0\n"),
+            "line 3: winner is '0'. Write a, b, tie or both_bad, or the name of one of the two policies. "
+            "Nothing says what a number stands for",
+        ),
+        (
+            read_votes,
+            source(b"task,policy_a,policy_b,winner,time\nT,P,Q,a,0\n"),
+            "line 2: judged_at is 0.0, as spreadsheets count days",
+        ),
         (read_responses, '"task" "policy" "response"\n"1" "One?" "A" "1"\n', "line 1: This is not valid CSV"),
         (
             read_tasks,

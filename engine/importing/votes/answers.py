@@ -113,10 +113,13 @@ def winner_of(
             f"winner is {limits.shown(text)}, which is a policy's name and also says the other one. Write a "
             "or b.",
         )
+    # As of a ClassLabel of `datasets` in CSV.
+    is_number = text.replace(".", "").isdecimal()
+    number = " Nothing says what a number stands for, except 1, 2 and 1.5." * is_number
     raise ImportingError.at(
         place,
         f"winner is {limits.shown(text)}. Write a, b, tie or both_bad, or the name of one of the two "
-        "policies.",
+        f"policies.{number}",
     )
 
 

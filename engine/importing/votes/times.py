@@ -45,11 +45,11 @@ def time_of(place: str, value: Any) -> datetime | None:
     if isinstance(value, str) and re.fullmatch(r"\d+([.,]\d+)?", value.strip()):
         value = float(value.replace(",", "."))
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and 0 < value < _DAYS_BEFORE:
+    if is_number and 0 <= value < _DAYS_BEFORE:
         raise ImportingError.at(
             place,
             f"judged_at is {limits.shown(value)}, as spreadsheets count days. Format the column as a date, "
-            "such as 2026-03-01 10:00, and save the file again.",
+            "such as 2026-03-01 10:00, and save the file again. If it is a duration, rename the column.",
         )
     try:
         if is_number:
