@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.models import Q
 
-from engine.domain.specs import ExperimentSpec, FactorSpec
+from engine.domain.conversations import Message, transcript
+from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.importing import Vote, Winner, read_responses, write_experiment
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Experiment, Judgment, Response, User
@@ -267,6 +268,49 @@ def voted(annotator: User, *, texts: bool) -> Experiment:
     experiment = start_from_votes(name="Voted", votes=votes)
     advance(experiment_id=experiment.pk)
     return experiment
+
+
+def with_material(annotator: User) -> Experiment:
+    """Conversations, variables in prompts, tags and gold items, each pair for two people."""
+    turns = [
+        (Message("system", 'Be "brief";\n=1+1'), Message("user", f"\ufeffWhat is {n},\t or\r\n ∑?\n"))
+        for n in range(6)
+    ]
+    tasks = [
+        TaskSpec(
+            transcript(turns[n][n % 2 :]),
+            messages=turns[n] * (1 - n % 2),
+            reference=("007", "5%", "", "NA")[n % 4],
+            variables={"name": f" Änn {n}.0 ", "empty": "", "json": '["a"]'},
+            tags=("sums", "[odd]")[: n % 3],
+        )
+        for n in range(6)
+    ]
+    levels = {
+        f"Prompt {k}": {"text": f"quality {k} for {{{{ name | upper }}}}{{{{ json }}}}"} for k in range(3)
+    }
+    spec = make_spec(name="Rich", n_gold=2, overlap=2, allow_tie=True)
+    factors = [FactorSpec("System prompt", "prompt", levels)]
+    experiment = create_experiment(spec=replace(spec, factors=factors, tasks=tasks))
+    other = make_user("ben")
+    for judge in (annotator, other):
+        add_member(experiment, judge)
+    start(experiment_id=experiment.pk)
+    advance(experiment_id=experiment.pk)
+    write_responses()
+    for judge in (annotator, other):
+        for choice in ("left", "right", "tie", "left"):
+            click(experiment, judge, choice)
+            advance(experiment_id=experiment.pk)
+    return experiment
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "huggingface"])
+def test_conversations_variables_tags_and_gold_come_back_to_the_letter(kind, annotator, tmp_path):
+    first = with_material(annotator)
+    again = import_again(export(first, tmp_path, "--all", kind=kind))
+    assert_same(first, again)
+    assert replace(experiment_spec(again), name="") == replace(experiment_spec(first), name="")
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "huggingface"])
