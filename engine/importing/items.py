@@ -379,6 +379,7 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
         *slips.in_texts(texts, "task"),
         *slips.of_programs(texts, "task"),
         *slips.in_texts(beside, "answer or variable", "answers or variables"),
+        *slips.whole_numbers(beside, "answer or variable", "answers or variables"),
         *slips.of_programs((task.reference for task in tasks), "answer"),
         *slips.left_out(Counter(pair for each in fields for pair in _rivals(each))),
         *_no_variables(fields),

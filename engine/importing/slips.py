@@ -38,6 +38,8 @@ _OF_A_CHAT = re.compile(
     r"""\s*(?:\[\s*)?(?:\{\s*["'](?:role|content|choices)["']\s*:|(?:ChatCompletion|AIMessage|Message)\w*\("""
     r"""|content=["'])"""
 )
+_ENTITY = re.compile("&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{1,5}|#x[0-9a-f]{1,5});", re.IGNORECASE)
+_WHOLE = re.compile(r"-?[0-9]+\.0")
 _LIKE_A_NAME = re.compile(
     r"#|[^\W\d]\w{0,4}\.|(?:\d+[.)] ?)?[^\W\d]\w*(?:(?:[ /.=-]| [&+@] |: )\w+){0,2}(?: ?\([^()]*\))?[ #:*]*"
 )
@@ -55,12 +57,13 @@ def twice(items: Collection[object]) -> int:
 def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
     """Warnings where texts say nothing, a formula failed, or a program before this one has spoiled them."""
     said: Counter[str] = Counter()
-    garbled = cut = 0
+    garbled = cut = escaped = 0
     for text in texts:
         if len(text) < _LONGEST_WORD:
             said[text.strip()] += 1
         garbled += not text.isascii() and _GARBLED.search(text) is not None
         cut += len(text) == _CELL_OF_EXCEL
+        escaped += "&" in text and _ENTITY.search(text) is not None
     if n := sum(many_times for word, many_times in said.items() if is_nothing(word)):
         yield f"{number(n, one, many)} said only null, None, NaN or N/A, as programs write for no text."
     if failed := [word for word in said if word.lower() in _ERRORS]:
@@ -74,10 +77,26 @@ def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
             f"{number(garbled, one, many)} with characters such as “Ã©” or “�”, as of a file that was saved "
             "in the wrong encoding. Save it as UTF-8 where it comes from."
         )
+    if escaped:
+        yield (
+            f"{number(escaped, one, many)} with marks of HTML such as &amp; or &#39;, which are shown as "
+            "they are. Where that is wrong, export the texts as plain text."
+        )
     if cut:
         yield (
             f"{number(cut, one, many)} of exactly {_CELL_OF_EXCEL:,} characters, after which Excel cuts a "
             "cell off. Bring the whole texts as CSV or JSON Lines."
+        )
+
+
+def whole_numbers(texts: Iterable[str], one: str, many: str) -> Iterator[str]:
+    """A warning where texts are whole numbers with a fraction of 0, as programs make them of a column with
+    empty cells.
+    """
+    if found := [text for text in texts if _WHOLE.fullmatch(text)]:
+        yield (
+            f"{number(len(found), one, many)} such as {found[0][:40]}, as programs write whole numbers "
+            "beside empty cells. Where that is wrong, save the column as text."
         )
 
 

@@ -525,6 +525,8 @@ def test_a_line_that_may_name_columns_is_told(text, words):
         ("“It’s”".encode("cp1252").decode("latin-1"), "with characters such as"),
         ("Gr\ufffdn", "with characters such as"),
         ("x" * 32_767, "of exactly 32,767 characters, after which Excel cuts a cell off"),
+        ("Tom &amp; Jerry", "with marks of HTML such as &amp; or &#39;"),
+        ("Tom&#39;s", "with marks of HTML"),
         ("NA", "said only null, None, NaN or N/A"),
         ("<NA>", "said only null"),
         (r"\N", "said only null"),
@@ -536,10 +538,30 @@ def test_a_text_that_a_program_has_spoiled_is_counted(text, words):
 
 
 @pytest.mark.parametrize(
-    "text", ["Na", "“Ä“, „Ü“ and «É»", "Ñ”", "SÃO", "Привет", "It’s – so…", "[1, 2]", "{}", "x" * 32_766]
+    "text",
+    [
+        "Na",
+        "R&D; AT&T",
+        "2.0",
+        "“Ä“, „Ü“ and «É»",
+        "Ñ”",
+        "SÃO",
+        "Привет",
+        "It’s – so…",
+        "[1, 2]",
+        "{}",
+        "x" * 32_766,
+    ],
 )
 def test_a_text_that_only_looks_odd_is_not(text):
     assert read_responses(f"task\tpolicy\tresponse\nOne?\tA\t{text}\nOne?\tB\tone\n").warnings == []
+
+
+def test_whole_numbers_that_became_fractions_are_counted():
+    """pandas makes them of a column with empty cells, and "2" would not be the answer."""
+    text = "task,answer,customer\n1 + 1?,2.0,\nWho?,,17.0\nHow long?,2.50,v2.0\n"
+    [warning] = warnings_of_tasks(read_tasks(text), text)
+    assert warning.startswith("2 answers or variables such as 2.0, as programs write whole numbers")
 
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
