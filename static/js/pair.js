@@ -330,8 +330,8 @@
       queue.pop();
       answered.delete(last.token);
       localStorage.removeItem(stored(last.token));
-      news = "";
-      say("");
+      news = words().takenBack;
+      say(news);
       return putBack(last.stage);
     }
     if (last) {

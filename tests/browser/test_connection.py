@@ -380,6 +380,21 @@ def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, exp
     saved(page, 1)
 
 
+def test_an_undo_of_an_answer_that_was_never_sent_says_so(page: Page, experiment, people):
+    """Its pair came back without a word."""
+    open_with_the_next(page, experiment, people[0])
+    held_up = requests_held_up(page, "**/judge/")
+    press(page, "1")
+    unsent = shown_token(page)
+    press(page, "2")
+    press(page, "u")
+    expect(page.locator("#stage")).to_have_attribute("data-token", unsent)
+    expect(page.locator("#said")).to_have_text("Taken back. Choose again.")
+    held_up[0].continue_()
+    expect(page.locator("#today")).to_have_text("1")
+    assert_counted_once(experiment, 1)
+
+
 def test_an_undo_that_did_not_arrive_says_so(page: Page, problems, experiment, people):
     open_pair(page, experiment, people[0])
     press(page, "1")
