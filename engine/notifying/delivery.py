@@ -87,13 +87,15 @@ def webhook_body(subscription: Subscription, notification: Notification) -> byte
 
 
 def _mail(notification: Notification) -> None:
+    subject = notification.subject
     if (invitation := notification.invitation) is not None:
+        subject = f"{invitation.created_by} invites you: {subject}"
         link = _address(reverse("join", args=[secret_to_send(invitation)]))
     else:
         link = _dashboard(cast(Subscription, notification.subscription))
     EmailMessage(
         # A name with a line break in it must not become a header.
-        subject=" ".join(notification.subject.split()),
+        subject=" ".join(subject.split()),
         body=f"{notification.text}\n\n{link}\n",
         to=[notification.address],
         headers={"X-LLMPO-Delivery": str(notification.pk), "Auto-Submitted": "auto-generated"},

@@ -151,7 +151,8 @@ def _send(invitation: Invitation, by: User) -> None:
         invitation=invitation,
         event=EVENT,
         key=f"{EVENT} {secrets.token_hex(8)}",
-        subject=f"{by} invites you: {experiment.name}"[: Notification.LONGEST_SUBJECT],
+        # Who invites is added when it is sent: nobody's name is stored beside their account.
+        subject=experiment.name,
         text=message(invitation),
     )
     record(

@@ -225,7 +225,9 @@ def claim_due() -> Notification | None:
             attempts=F("attempts") + 1,
         )
         mine = (
-            claims.held(row, claim).select_related("subscription__experiment__winner", "invitation").first()
+            claims.held(row, claim)
+            .select_related("subscription__experiment__winner", "invitation__created_by")
+            .first()
         )
         if mine is not None:
             return mine

@@ -39,6 +39,7 @@ from engine.selectors import counts, log
 from engine.selectors.person_data import person_data
 from engine.services.experiments import stop
 from engine.services.forgetting import forget_person
+from engine.services.inviting import invite_by_mail
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.notifications import send_test, subscribe
 from engine.services.people import accept_invitation, change_role, create_invitation, end_invitation
@@ -123,6 +124,13 @@ def everything_stored() -> str:
 class TestForgetting:
     def test_nothing_in_the_database_names_them_any_more(self, greta):
         """The account could not be deleted (ProtectedError), nor was there another way."""
+        invite_by_mail(
+            experiment=make_experiment_of(greta),
+            by=greta,
+            role="viewer",
+            addresses=["somebody@example.org"],
+            valid_days=9,
+        )
         assert "kiel" in everything_stored().lower()
         forget_person(user_id=greta.pk, by=None, blank_comments=True)
         rest = everything_stored()
