@@ -34,7 +34,7 @@ _DUELS_PER_PAGE = 20
 def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> HttpResponse:
     """The messages of a policy, its result against each rival, and its responses with their outcomes.
 
-    Only judged comparisons are read: nothing here tells who wrote a response that somebody may still judge.
+    Only judged comparisons are read: nothing here tells the policies of a pair that somebody may still judge.
     """
     experiment = access.to_watch(request, experiment_id)
     shown = _policy(experiment, number)
