@@ -587,9 +587,9 @@ def test_postgresql_plans_for_the_votes_from_the_end_of_their_import_on():
         assert cursor.fetchone()[0] >= 500
 
 
-def test_an_arenas_import_costs_little_more_than_to_tell_its_votes():
-    """In processor seconds: the floor is what the core alone needs for the votes, told one by one."""
-    votes = arena(9_000)
+def test_an_arenas_import_costs_less_than_to_tell_its_votes():
+    """In processor seconds: the core alone, told the votes one by one, needs more."""
+    votes = arena(2_500)
     index = {
         name: n for n, name in enumerate(dict.fromkeys(p for v in votes for p in (v.policy_a, v.policy_b)))
     }
@@ -601,12 +601,12 @@ def test_an_arenas_import_costs_little_more_than_to_tell_its_votes():
     told = Design(Unstructured(60), **Rules.of(experiment).design())
     for each in votes:
         told.tell(index[each.policy_a], index[each.policy_b], outcomes.get(each.winner, 0.5))
-    floor = time.process_time() - began
+    one_by_one = time.process_time() - began
     began = time.process_time()
     ranked = ranking(experiment)
     past_votes(experiment)
     shown = time.process_time() - began
     assert np.array_equal(designs.known_design(experiment).counts, told.counts)
     assert len(ranked) == 60
-    assert stored < 4 * floor
-    assert shown < floor
+    assert stored < one_by_one
+    assert shown < one_by_one
