@@ -7,10 +7,12 @@ import json
 import os
 import re
 import subprocess
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from django.conf import settings
+from packaging.requirements import Requirement
 
 ROOT = Path(settings.BASE_DIR)
 _spec = importlib.util.spec_from_file_location("supply_chain", ROOT / ".ci" / "supply_chain.py")
@@ -49,6 +51,19 @@ def test_every_file_pins_the_same_versions():
     assert ours.items() <= with_demo.items() <= with_tools.items()
     observed = supply_chain.pins((ROOT / "requirements-observe.txt").read_text())
     assert ours.items() <= observed.items() <= with_tools.items()
+
+
+def test_the_oldest_python_needs_no_package_beside_the_pinned_ones():
+    """pip-compile finds what its own Python needs. With `--require-hashes` another one cannot add to it."""
+    pinned = supply_chain.pins((ROOT / "requirements-dev.txt").read_text())
+    oldest = {"python_version": "3.11", "python_full_version": "3.11.0", "extra": ""}
+    needed = {
+        supply_chain.normalized(each.name)
+        for name in pinned
+        for each in map(Requirement, metadata.requires(name) or ())
+        if each.marker is None or each.marker.evaluate(oldest)
+    }
+    assert needed <= set(map(supply_chain.normalized, pinned))
 
 
 def test_supervisor_is_installed_for_the_demo_only():
