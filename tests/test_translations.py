@@ -46,7 +46,8 @@ def test_the_compiled_catalogue_is_up_to_date():
         compiled = gettext.GNUTranslations(file)
     for english, german in entries():
         if "%(n)s" not in english and english != "The first pair is for practice and not counted.":
-            assert compiled.gettext(english) == german
+            # Before Python 3.11.3, `gettext` knows no entry that has a plural.
+            assert german in {compiled.gettext(english), compiled.ngettext(english, english, 1)}
 
 
 def test_placeholders_survive_translation():
