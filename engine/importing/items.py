@@ -323,7 +323,7 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
         warnings=[
             *_warnings(policies, [task.prompt for task in tasks], responses),
             *slips.left_out(rivals),
-            *_left_out(left_out),
+            *slips.columns_left_out(left_out),
             *(given.warnings if isinstance(given, Source) else ()),
         ],
     )
@@ -410,7 +410,7 @@ def _no_variables(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             is_variable = NAME.fullmatch(name) and isinstance(value, (str, int, float))
             if name and name not in _KNOWN and value not in (None, "", [], {}) and not is_variable:
                 found[name] = None
-    for said in _left_out(found):
+    for said in slips.columns_left_out(found):
         yield f"{said} A variable has a name such as customer_name, and is a text or a number."
 
 
@@ -427,12 +427,6 @@ def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             f"{wording.number(n, 'task')} with an output as the right answer, though {model} names a model "
             "that may have written it. Where that is so, leave the column output out."
         )
-
-
-def _left_out(columns: Collection[str]) -> Iterator[str]:
-    if columns:
-        shown = ", ".join(map(limits.shown, list(columns)[:_SHOWN]))
-        yield f"{wording.number(len(columns), 'column')} left out: {shown}{' …' * (len(columns) > _SHOWN)}."
 
 
 def _responses(n: int) -> str:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from engine.core.wording import number
+from engine.domain import limits
 from engine.importing import headings
 from engine.importing.headings import cells_of, delimiter_of
 
@@ -47,6 +48,8 @@ _LIKE_A_NAME = re.compile(
 _OF_TASKS = re.compile(r"(?:\w+[ _-])?(?:task|prompt|question|input|instruction)s?:?", re.IGNORECASE)
 _OF_SENTENCES = re.compile(r"[\d?.!:]")
 _SPACE = re.compile(r"\s")
+# Names of columns.
+_SHOWN = 5
 
 
 def twice(items: Collection[object]) -> int:
@@ -218,6 +221,13 @@ def left_out(found: Mapping[Rivals, int]) -> Iterator[str]:
             f"{number(n, 'row')} with both {taken} and {other}: {taken} is read, and {other} is left out. "
             "Where that is wrong, say what each column is, or rename one."
         )
+
+
+def columns_left_out(columns: Collection[str]) -> Iterator[str]:
+    """A warning where columns are not read, with the names of the first."""
+    if columns:
+        shown = ", ".join(map(limits.shown, list(columns)[:_SHOWN]))
+        yield f"{number(len(columns), 'column')} left out: {shown}{' …' * (len(columns) > _SHOWN)}."
 
 
 def in_one_form(name: str) -> str:

@@ -10,7 +10,7 @@ import re
 import time
 import zipfile
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import openpyxl
@@ -406,8 +406,9 @@ def test_spreadsheets_write_truths_in_capital_letters():
         (
             read_tasks,
             '{\n  "task": "One?"\n}\n{\n  "task": "Two?"\n}\n',
-            "line 4: Another value begins here. Write each on one line, as jq -c does",
+            "line 4: A value ends before this, and more follows. Write each on a line of its own",
         ),
+        (read_tasks, '{"task": "One?"},\n{"task": "Two?"},\n', "line 1: A value ends before this"),
         (
             read_tasks,
             '{"id": 1, "input": {"question": "One?", "n": 1}}',
@@ -591,6 +592,29 @@ def test_columns_that_no_response_has_are_told():
     assert read_responses(text).warnings == ["2 columns left out: 'context', 'id'."]
     # Who says what the columns are knows of them.
     assert read_responses(text, {"context": "ignore", "id": "ignore"}).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"reply_a": "x", "reply_b": "y", "index": 1}, "3 columns left out: 'reply_a', 'reply_b', 'index'."),
+        ({"response_a": "x"}, "1 column left out: 'response_a'."),
+        ({"response_a": "x", "response_b": "y", "annotator_id": 7, "judged_at": "", "turn": 1, "n": ""}, ""),
+        ({"conversation_a": "", "winner_model_a": 1, "judgment_uuid": None}, ""),
+    ],
+)
+def test_columns_of_votes_that_are_left_out_are_told(columns, told):
+    """Texts and people in columns with other names were lost, without a word."""
+    vote = {"task": "T", "policy_a": "P", "policy_b": "Q", "winner": "a"}
+    assert "".join(read_votes(source(json.dumps([vote | columns]).encode())).warnings) == told
+
+
+@pytest.mark.parametrize("at", ["2026-03-01 10:00:00 UTC", " 2026-03-01T10:00:00Z ", "20260301100000 UTC"])
+def test_a_time_of_bigquery_names_its_zone(at):
+    table = "task,policy_a,policy_b,winner,judged_at\nT,P,Q,a,"
+    [vote] = read_votes(source(f"{table}{at}\n".encode())).votes
+    assert vote.judged_at == datetime(2026, 3, 1, 10, tzinfo=UTC)
+    assert read_votes(source(f"{table} \n".encode())).votes[0].judged_at is None
 
 
 def test_a_name_that_is_none_is_told():

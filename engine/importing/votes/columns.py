@@ -30,7 +30,10 @@ WINNER = (
     "pairwise",
     "pw",
 )
-ANNOTATOR = ("annotator", "judge", "judgehash", "rater", "userid", "user", "evaluationsessionid")
+ANNOTATOR = (
+    "annotator", "annotatorid", "judge", "judgehash", "rater", "raterid", "workerid", "userid", "user",
+    "evaluationsessionid",
+)  # fmt: skip
 JUDGED_AT = ("judgedat", "tstamp", "timestamp", "createdat", "time")
 _FRACTION = re.compile(r"^(\d+)\.0$")
 

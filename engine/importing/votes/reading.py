@@ -18,7 +18,7 @@ from engine.importing.mapping import Columns, renamed
 from engine.importing.rows import Fault, ImportingError, Row, raise_any
 from engine.importing.sources import Source
 from engine.importing.votes import argilla, label_studio, ours, table
-from engine.importing.votes.answers import said_in
+from engine.importing.votes.answers import KAGGLE, said_in
 from engine.importing.votes.columns import (
     MEANINGS,
     POLICY,
@@ -53,18 +53,20 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
     number = unanswered = drafts = 0
     rivals: Counter[slips.Rivals] = Counter()
     unread: Counter[str] = Counter()
+    left_out: dict[str, None] = {}
     for number, row in enumerate(rows, 1):
         if isinstance(row, Fault):
             faults.append(row)
         else:
             try:
-                found = _votes_of(row)
+                found, is_table = _votes_of(row)
                 votes += found
                 unanswered += not found
                 drafts += len(found) * argilla.may_be_drafts(row.fields)
                 if not columns:
                     rivals.update(_rivals(row.fields))
                     unread.update(name for name in row.fields if _may_matter(name, row.fields[name]))
+                    left_out.update(dict.fromkeys(_left_out_of(row.fields) if is_table else ()))
             except ImportingError as error:
                 faults += error.faults
             except MissingError as error:
@@ -88,17 +90,19 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
     votes = _once_each(votes)
     if all(vote.judged_at is not None for vote in votes):
         votes.sort(key=lambda vote: vote.judged_at or datetime.min)
-    warnings = [*_warnings(votes, unanswered, drafts, n_read - len(votes)), *_left_out(unread)]
-    return Votes(votes, [*warnings, *slips.left_out(rivals), *source.warnings])
+    warnings = [*_warnings(votes, unanswered, drafts, n_read - len(votes)), *_not_shown(unread)]
+    return Votes(
+        votes, [*warnings, *slips.columns_left_out(left_out), *slips.left_out(rivals), *source.warnings]
+    )
 
 
-def _votes_of(row: Row) -> list[Vote]:
-    """The votes of a row; none where nobody has answered it."""
+def _votes_of(row: Row) -> tuple[list[Vote], bool]:
+    """The votes of a row, none where nobody has answered it, and whether it is that of a table."""
     fields = unmarked_columns(row)
     for votes_of in _FORMATS:
         if (found := votes_of(row, fields)) is not None:
-            return found
-    return [table.vote_of(row.place, fields)]
+            return found, False
+    return [table.vote_of(row.place, fields)], True
 
 
 def _check_rankings(votes: Sequence[Vote]) -> None:
@@ -192,12 +196,37 @@ _UNREAD = {
 }  # fmt: skip
 
 
+# Columns that tables have beside those of `MEANINGS`, and that are read too.
+_ALSO_READ = {
+    *KAGGLE, *(f"{thing}{side}" for thing in ("conversation", "messages") for side in ("a", "b", "1", "2")),
+    "turn", "judgmentuuid", "judgedby",
+}  # fmt: skip
+_OTHER_SIDE = {"response_a": "response_b", "response_b": "response_a"}
+
+
+def _left_out_of(fields: Mapping[str, Any]) -> list[str]:
+    """The columns of a row of a table that hold something, and are not read."""
+    return [name for name in _not_read(tuple(fields)) if fields[name] not in (None, "", [], {})]
+
+
+@lru_cache(maxsize=64)
+def _not_read(names: tuple[str, ...]) -> list[str]:
+    """The columns that mean nothing, and one text without the other. `_UNREAD` are told on their own."""
+    meanings = {name: meaning_of(name) for name in names}
+    alone = {text for text, other in _OTHER_SIDE.items() if other not in meanings.values()}
+    return [
+        name
+        for name, meaning in meanings.items()
+        if meaning in alone or (not meaning and unmarked(name) not in _ALSO_READ | _UNREAD)
+    ]
+
+
 def _may_matter(name: str, value: Any) -> bool:
     """True for a column that is not read, and may hold what people saw."""
     return value not in (None, "", [], {}) and unmarked(name) in _UNREAD
 
 
-def _left_out(unread: Mapping[str, int]) -> Iterator[str]:
+def _not_shown(unread: Mapping[str, int]) -> Iterator[str]:
     for name, n in unread.items():
         yield (
             f"{wording.number(n, 'row')} with {limits.shown(name)}, which is left out. If people saw it with "

@@ -39,10 +39,13 @@ def time_of(place: str, value: Any) -> datetime | None:
 
     ``None`` where there is none, or a word that programs write for none.
     """
-    if value is None or (isinstance(value, str) and is_nothing(value.strip())):
+    if isinstance(value, str):
+        # BigQuery and PostgreSQL name the zone.
+        value = value.strip().removesuffix(" UTC")
+    if value in (None, "") or (isinstance(value, str) and is_nothing(value)):
         return None
     value = _uncompacted(value)
-    if isinstance(value, str) and re.fullmatch(r"\d+([.,]\d+)?", value.strip()):
+    if isinstance(value, str) and re.fullmatch(r"\d+([.,]\d+)?", value):
         value = float(value.replace(",", "."))
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if is_number and 0 <= value < _DAYS_BEFORE:
@@ -55,7 +58,7 @@ def time_of(place: str, value: Any) -> datetime | None:
         if is_number:
             time = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS_FROM else value, UTC)
         else:
-            time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+            time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
         time = time if time.tzinfo else time.replace(tzinfo=UTC)
         # In the first and the last hours that there are, databases cannot turn every zone into theirs.
         time.astimezone(UTC)
