@@ -394,7 +394,8 @@ def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) ->
         if whole.msg == "Extra data":
             yield Fault(
                 fault.place,
-                "Another value begins here. Write each on one line, as jq -c does, or all as one list.",
+                "A value ends before this, and more follows. Write each on a line of its own, without a "
+                "comma behind it, as jq -c does, or all as one list.",
             )
             return
         hint = (
