@@ -522,6 +522,18 @@ def test_label_studios_pairwise_tasks():
     assert votes[0].judged_at == datetime(2026, 3, 9, 22, 16, 8, 728353, tzinfo=UTC)
 
 
+def test_an_annotation_that_was_made_from_another_one_is_counted_and_told():
+    """A reviewer who confirms one makes a second, so that two accounts gave one vote."""
+    record = label_studio("left", "left", "right")
+    record["annotations"][1] |= {"parent_annotation": 5, "completed_by": 9}
+    record["annotations"][2] |= {"parent_annotation": 5, "was_cancelled": True}
+    found = read(as_json([record]))
+    assert [vote.annotator for vote in found.votes] == ["7", "9"]
+    assert [each[:57] for each in found.warnings if "annotation" in each] == [
+        "1 annotation made from another one in Label Studio, as a "
+    ]
+
+
 def test_label_studios_people_have_addresses_and_ties_are_choices():
     record = label_studio("left", by={"id": 7, "email": "ann@example.org"})
     record["annotations"][0]["result"].append(

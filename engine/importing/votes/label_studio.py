@@ -27,6 +27,17 @@ def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
     return _of_short_row(row.place, fields) if "annotationid" in fields else None
 
 
+def n_copies(fields: Mapping[str, Any]) -> int:
+    """The number of a task's annotations that somebody made from another one, as a reviewer does: such a one
+    may be no vote of its own.
+    """
+    annotations = fields.get("annotations")
+    return sum(
+        isinstance(each, Mapping) and bool(each.get("parent_annotation")) and not each.get("was_cancelled")
+        for each in (annotations if isinstance(annotations, list) else ())
+    )
+
+
 def _of_task(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     """A vote for each annotation's pairwise result or choice."""
     votes = []

@@ -50,7 +50,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
     votes: list[Vote] = []
     faults: list[Fault] = []
     missing: list[MissingError] = []
-    number = unanswered = drafts = 0
+    number = unanswered = drafts = copies = 0
     rivals: Counter[slips.Rivals] = Counter()
     unread: Counter[str] = Counter()
     left_out: dict[str, None] = {}
@@ -63,6 +63,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
                 votes += found
                 unanswered += not found
                 drafts += len(found) * argilla.may_be_drafts(row.fields)
+                copies += label_studio.n_copies(row.fields)
                 if not columns:
                     rivals.update(_rivals(row.fields))
                     unread.update(name for name in row.fields if _may_matter(name, row.fields[name]))
@@ -90,7 +91,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
     votes = _once_each(votes)
     if all(vote.judged_at is not None for vote in votes):
         votes.sort(key=lambda vote: vote.judged_at or datetime.min)
-    warnings = [*_warnings(votes, unanswered, drafts, n_read - len(votes)), *_not_shown(unread)]
+    warnings = [*_warnings(votes, unanswered, drafts, copies, n_read - len(votes)), *_not_shown(unread)]
     return Votes(
         votes, [*warnings, *slips.columns_left_out(left_out), *slips.left_out(rivals), *source.warnings]
     )
@@ -234,11 +235,11 @@ def _not_shown(unread: Mapping[str, int]) -> Iterator[str]:
         )
 
 
-def _warnings(votes: Sequence[Vote], unanswered: int, drafts: int, again: int) -> Iterator[str]:
+def _warnings(votes: Sequence[Vote], unanswered: int, drafts: int, copies: int, again: int) -> Iterator[str]:
     """Counts of what may be a mistake in the file. Nothing of it is changed.
 
-    ``unanswered``, ``drafts``, ``again``: records without an answer, votes that may be drafts, and votes
-    that are an earlier one again.
+    ``unanswered``, ``drafts``, ``copies``, ``again``: records without an answer, votes that may be drafts,
+    copies of a vote, and votes that are an earlier one again.
     """
     if again:
         yield (
@@ -250,6 +251,11 @@ def _warnings(votes: Sequence[Vote], unanswered: int, drafts: int, again: int) -
         yield (
             f"{wording.number(drafts, 'vote')} of records that are pending in Argilla, which may be drafts "
             "or discarded: the file does not say it. Each counts. An export by to_datasets says it."
+        )
+    if copies:
+        yield (
+            f"{wording.number(copies, 'annotation')} made from another one in Label Studio, as a reviewer "
+            "does. Each counts as a vote of its own. Where that is wrong, remove one of the two."
         )
     if by_model := sum(v.judge == Judge.LLM for v in votes):
         yield (
