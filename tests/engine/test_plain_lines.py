@@ -19,6 +19,7 @@ def warned(text: str) -> list[str]:
         ("<br>\nWho?\n<!-- mine -->\n", "2 tasks written in HTML, such as '<br>'"),
         ("- One?\n- Two?\n- Three?\n", "3 tasks with a mark of a list or of Markdown, such as '- One?'"),
         ("# Tasks\n1. One?\n2. Two?\n", "3 tasks with a mark of a list"),
+        ("1.\tOne?\n2.\tTwo?\n•\tThree?\n", "3 tasks with a mark of a list"),
         ("One?\n---\nTwo?\n", "1 task with a mark of a list or of Markdown, such as '---'"),
         ("```\nOne?\nTwo?\n", "1 task with a mark of a list"),
         ('"One?"\n"Two?"\n', "2 tasks in quotation marks, such as '\"One?\"'"),
