@@ -600,13 +600,22 @@ def test_columns_that_no_response_has_are_told():
         ({"reply_a": "x", "reply_b": "y", "index": 1}, "3 columns left out: 'reply_a', 'reply_b', 'index'."),
         ({"response_a": "x"}, "1 column left out: 'response_a'."),
         ({"response_a": "x", "response_b": "y", "annotator_id": 7, "judged_at": "", "turn": 1, "n": ""}, ""),
-        ({"conversation_a": "", "winner_model_a": 1, "judgment_uuid": None}, ""),
+        ({"conversation_a": "", "winner_model_a": 1, "judgment_uuid": None, "left": "x", "right": "y"}, ""),
     ],
 )
 def test_columns_of_votes_that_are_left_out_are_told(columns, told):
     """Texts and people in columns with other names were lost, without a word."""
     vote = {"task": "T", "policy_a": "P", "policy_b": "Q", "winner": "a"}
     assert "".join(read_votes(source(json.dumps([vote | columns]).encode())).warnings) == told
+
+
+def test_of_columns_for_the_same_thing_those_with_something_in_them_are_read():
+    """Texts behind two empty columns were lost, without a word."""
+    table = (
+        "task,policy_a,policy_b,model_a,model_b,winner,response_a,response_b,text1,text2\nT,,,P,Q,a,,,x,y\n"
+    )
+    [vote] = read_votes(source(table.encode())).votes
+    assert (vote.policy_a, vote.policy_b, vote.response_a, vote.response_b) == ("P", "Q", "x", "y")
 
 
 @pytest.mark.parametrize("at", ["2026-03-01 10:00:00 UTC", " 2026-03-01T10:00:00Z ", "20260301100000 UTC"])

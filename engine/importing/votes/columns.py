@@ -108,12 +108,16 @@ def first_of(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 
 def two_of(fields: Mapping[str, Any], stems: Iterable[str]) -> tuple[tuple[Any, Any], bool]:
-    """The values of a and b under the first of the stems that has both, and whether their names are sides."""
+    """The values of a and b under the first of the stems that has both columns and a value in one, and
+    whether their names are sides.
+    """
     for stem in stems:
         for a, b in _SIDES:
             for name_a, name_b in ((f"{stem}{a}", f"{stem}{b}"), (f"{a}{stem}", f"{b}{stem}")):
                 if name_a in fields and name_b in fields:
-                    return (fields[name_a], fields[name_b]), a == "left"
+                    values = fields[name_a], fields[name_b]
+                    if any(value not in (None, "") for value in values):
+                        return values, a == "left"
     return (None, None), False
 
 

@@ -200,7 +200,7 @@ _UNREAD = {
 # Columns that tables have beside those of `MEANINGS`, and that are read too.
 _ALSO_READ = {
     *KAGGLE, *(f"{thing}{side}" for thing in ("conversation", "messages") for side in ("a", "b", "1", "2")),
-    "turn", "judgmentuuid", "judgedby",
+    "turn", "judgmentuuid", "judgedby", "a", "b", "1", "2", "left", "right",
 }  # fmt: skip
 _OTHER_SIDE = {"response_a": "response_b", "response_b": "response_a"}
 
