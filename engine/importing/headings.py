@@ -150,6 +150,12 @@ def cells_of(line: str, delimiter: str) -> list[str]:
     return next(iter(_csv([line], delimiter)), [])
 
 
+def holds_several(name: str) -> bool:
+    """True if a cell holds the names of several columns, as where a whole line is one cell."""
+    names = cells_of(name, delimiter_of(name))
+    return len(names) > 1 and all(map(is_name, names))
+
+
 def is_name(cell: str) -> bool:
     """True if a cell may name a column: a few words, as no sentence and no part of a call such as f(a,b)."""
     if len(cell) > _LONGEST_NAME or cell != cell.strip():

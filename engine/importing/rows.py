@@ -126,6 +126,11 @@ class Heading:
     @property
     def fault(self) -> str:
         """The reason why these can be no names of columns; empty if they can."""
+        if len(self._shown) == 1 and headings.holds_several(self._shown[0]):
+            return (
+                f"All names of columns stand in one cell: {limits.shown(self._shown[0])}. Separate the "
+                "columns, as by “Text to Columns” in Excel, or take away the quotation marks around lines."
+            )
         return same_name(self._shown) or limits.COLUMNS.refusal(len(self))
 
     def row(self, place: str, cells: Sequence[str]) -> Row | Fault:

@@ -414,6 +414,16 @@ def test_spreadsheets_write_truths_in_capital_letters():
             '{"id": 1, "input": {"question": "One?", "n": 1}}',
             "line 1: input is an object of 'question, n'. Write the one that is meant in its place",
         ),
+        (
+            read_tasks,
+            '"task,reference"\n"""One?"",1"\n',
+            "line 1: All names of columns stand in one cell: 'task,reference'. Separate the columns",
+        ),
+        (
+            read_responses,
+            source(workbook([["task;policy;response"], ["One?;A;1"]])),
+            "row 1: All names of columns stand in one cell",
+        ),
         (read_responses, "Our votes,,\ntask,policy,response\nOne?,A,1\n", "line 2: A cell stands right"),
         (
             read_responses,
