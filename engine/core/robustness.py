@@ -89,22 +89,26 @@ class _FlipTable:
     def _log_e(self, wins: FloatArray, losses: FloatArray) -> FloatArray:
         return log_e_value(wins.ravel(), losses.ravel(), self._null_mean, CONCENTRATION, narrow=True)
 
-    def _turned(self, row: int, opponent: int, limit: int, direction: int) -> FloatArray:
-        """Log e-value against `row` from `opponent` after 0, 1, … turned outcomes; NaN beyond what there is.
+    def _turned(self, row: int, opponents: Sequence[int], limit: int, direction: int) -> FloatArray:
+        """Log e-values against `row` after 0, 1, … turned outcomes, a row for each opponent; NaN beyond what
+        there is.
 
         Direction -1 turns wins of `row` into losses, +1 losses into wins.
         """
-        won, lost = self._wins[row, opponent], self._wins[opponent, row]
-        available = int(np.floor(won if direction < 0 else lost))
-        steps = np.arange(min(limit, available) + 1)
-        turned = np.full(limit + 1, np.nan)
-        turned[steps] = self._log_e(won + direction * steps, lost - direction * steps)
+        turns = direction * np.arange(limit + 1)
+        won = self._wins[row, opponents][:, None] + turns
+        lost = self._wins[opponents, row][:, None] - turns
+        there = (won >= 0.0) & (lost >= 0.0)
+        turned = np.full(there.shape, np.nan)
+        turned[there] = self._log_e(won[there], lost[there])
         return turned
 
     def search(self, limit: int) -> Flips | None:
         b = self.leader
         others = [j for j in range(self._wins.shape[0]) if j != b]
-        against = {j: np.nan_to_num(self._turned(b, j, limit, -1), nan=-np.inf) for j in others}
+        against = dict(
+            zip(others, np.nan_to_num(self._turned(b, others, limit, -1), nan=-np.inf), strict=True)
+        )
         before = [np.full(limit + 1, -np.inf)]
         for j in others:
             before.append(_best_split(before[-1], against[j]))
@@ -115,7 +119,7 @@ class _FlipTable:
         for place, r in enumerate(others):
             rest_of_leader = _best_split(before[place], after[len(others) - place - 1])
             rest_of_rival = self._least(r, [j for j in others if j != r], limit)
-            to_rival = self._turned(r, b, limit, +1)
+            [to_rival] = self._turned(r, [b], limit, +1)
             room = limit if best is None else best.n_flips - 1
             for direct in range(room + 1):
                 if np.isnan(to_rival[direct]):
@@ -132,7 +136,7 @@ class _FlipTable:
         least = np.full(limit + 1, -np.inf)
         if not opponents:
             return least
-        turned = np.array([self._turned(row, j, limit + 1, +1) for j in opponents])
+        turned = self._turned(row, opponents, limit + 1, +1)
         top = np.nanmax(turned[:, 0])
         values = np.exp(turned - top)
         at = np.zeros(len(opponents), dtype=np.int64)
