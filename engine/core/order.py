@@ -82,13 +82,12 @@ def solo_runs(annotators: Sequence[Hashable], longer_than: int = LONG_RUN) -> li
     """
     if check_whole("longer_than", longer_than) < 0:
         raise ValueError(f"longer_than must be at least 0, got {longer_than}")
-    runs: list[SoloRun] = []
+    long: list[SoloRun] = []
     start = 0
     for end in range(1, len(annotators) + 1):
         if end == len(annotators) or annotators[end] != annotators[start]:
-            runs.append(SoloRun(annotators[start], start, end - start))
+            if end - start > longer_than:
+                long.append(SoloRun(annotators[start], start, end - start))
             start = end
-    if len({run.annotator for run in runs}) < 2:
-        return []
-    long = [run for run in runs if run.length > longer_than]
-    return sorted(long, key=lambda run: -run.length)
+    # Of one annotator alone, the first run is all there is.
+    return sorted((run for run in long if run.length < len(annotators)), key=lambda run: -run.length)

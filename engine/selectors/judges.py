@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet, Window
-from django.db.models.functions import Length, RowNumber, TruncDate
+from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet
+from django.db.models.functions import Length, TruncDate
 
 from engine.core.order import LONG_RUN, SoloRun, judged_prefix, solo_runs
 from engine.domain.outcomes import joint_outcome
@@ -157,40 +158,38 @@ class Reading:
     longer: int = 0
 
 
-def reading_by_annotator(experiment: Experiment, only: User | None = None) -> dict[str, Reading]:
-    """The newest answers of each annotator, or of ``only`` one, and the lengths of the texts, by user name.
+def reading_by_annotator(experiment: Experiment, names: Collection[str]) -> dict[str, Reading]:
+    """The newest answers of annotators with these user names, and the lengths of the texts.
 
     Imported answers are left out. Only the newest are read, because measuring all texts of a large experiment
-    takes seconds.
+    takes seconds. One query for each annotator: one for all joined every text before it chose the newest.
     """
-    answers = _of(
-        only,
-        standing_judgments(experiment.pk).filter(
-            annotator__isnull=False, via__in=[Judgment.Via.PAGE, Judgment.Via.API]
-        ),
-    )
-    newest = answers.annotate(
-        place=Window(RowNumber(), partition_by=F("annotator"), order_by=F("pk").desc())
-    ).filter(place__lte=_READ)
-    rows = Judgment.objects.filter(pk__in=newest.values("pk")).values_list(
-        "annotator__username",
-        "outcome",
-        "shown_at",
-        "created_at",
-        Length("comparison__response_i__text"),
-        Length("comparison__response_j__text"),
-    )
-    found: defaultdict[str, Reading] = defaultdict(Reading)
-    for name, outcome, shown_at, judged_at, length_i, length_j in rows:
-        so_far = found[name]
-        timed = shown_at is not None
-        hasty = timed and (length_i + length_j) / FASTEST_READING > (judged_at - shown_at).total_seconds()
-        uneven = outcome != 0.5 and length_i != length_j
-        longer = uneven and (outcome > 0.5) == (length_i > length_j)
-        found[name] = Reading(
-            so_far.timed + timed, so_far.hasty + hasty, so_far.uneven + uneven, so_far.longer + longer
+    users = User.objects.filter(username__in=names).values_list("username", "pk")
+    return {name: _reading(experiment, pk) for name, pk in users}
+
+
+def _reading(experiment: Experiment, annotator_id: int) -> Reading:
+    rows = (
+        standing_judgments(experiment.pk)
+        .filter(annotator=annotator_id, via__in=[Judgment.Via.PAGE, Judgment.Via.API])
+        .order_by("-created_at")
+        .values_list(
+            "outcome",
+            "shown_at",
+            "created_at",
+            Length("comparison__response_i__text"),
+            Length("comparison__response_j__text"),
         )
-    return dict(found)
+    )
+    timed = hasty = uneven = longer = 0
+    for outcome, shown_at, judged_at, length_i, length_j in rows[:_READ]:
+        if shown_at is not None:
+            timed += 1
+            hasty += (length_i + length_j) / FASTEST_READING > (judged_at - shown_at).total_seconds()
+        if outcome != 0.5 and length_i != length_j:
+            uneven += 1
+            longer += (outcome > 0.5) == (length_i > length_j)
+    return Reading(timed, hasty, uneven, longer)
 
 
 def check_results(experiment: Experiment, only: User | None = None) -> dict[tuple[str, str], tuple[int, int]]:
@@ -361,4 +360,7 @@ def could_see_policies(experiment: Experiment) -> int:
 def long_solo_runs(experiment: Experiment, longer_than: int = LONG_RUN) -> list[SoloRun]:
     """Long runs of one annotator with nobody else's judgments in between, the longest first."""
     judged = standing_judgments(experiment.pk).filter(annotator__isnull=False).order_by("pk")
-    return solo_runs(list(judged.values_list("annotator__username", flat=True)), longer_than)
+    # By number: with the names, the same rows take twice as long to read.
+    runs = solo_runs(list(judged.values_list("annotator_id", flat=True)), longer_than)
+    people = User.objects.in_bulk([run.annotator for run in runs])
+    return [replace(run, annotator=people[run.annotator].get_username()) for run in runs]

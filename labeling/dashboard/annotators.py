@@ -124,7 +124,7 @@ def annotator_rows(
     checks = judges.check_results(experiment, only)
     flags = judges.flags_by_annotator(experiment, only)
     skips = judges.skips_by_annotator(experiment, only)
-    reading = judges.reading_by_annotator(experiment, only)
+    reading = judges.reading_by_annotator(experiment, tallies.by_annotator)
     marks = habits(experiment, shared)
     return [
         AnnotatorRow(

@@ -56,7 +56,7 @@ def test_most_of_at_least_twenty_answers_have_to_say_so(admin, client_for):
         (11, 19, ("11 of 20 faster than reading", "19 of 20 for the longer one")),
     ):
         rewrite(experiment, hasty=hasty, longer=longer)
-        assert reading_by_annotator(experiment) == {"ann": Reading(20, hasty, 20, longer)}
+        assert reading_by_annotator(experiment, ["ann"]) == {"ann": Reading(20, hasty, 20, longer)}
         [row] = annotator_rows(experiment, tallies(experiment), [])
         assert (row.hasty, row.always_longer) == marks
     said = text_of(client_for(admin).get(reverse("quality_charts", args=[experiment.pk])).content.decode())
