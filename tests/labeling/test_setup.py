@@ -27,6 +27,7 @@ from tests.accounts import let_create
 from tests.engine.test_drawing import ANSWERS, imported_spec
 from tests.engine.test_sources import workbook
 from tests.factories import add_member, make_experiment, make_spec, make_user
+from tests.markup import Markup
 
 pytestmark = pytest.mark.django_db
 
@@ -726,6 +727,11 @@ class TestFiles:
         assert 'value="Ours"' in html
 
     def test_no_file_at_all_is_asked_for(self, page):
+        form = Markup(page.get(reverse("new_experiment")).content.decode())
+        files = [each.attributes for each in form.elements if each.attributes.get("type") == "file"]
+        # The browser says so at the field; an error at the top of the page is far from it.
+        assert len(files) == 2
+        assert all("required" in each for each in files)
         response = page.post(reverse("new_experiment"))
         assert response.status_code == 400
         assert "Choose a file first." in response.content.decode()
