@@ -34,7 +34,8 @@ TERMS = {
     "levels": (
         "How often a level would be preferred to another level of its factor if everything else were equal. "
         "Right of the middle: people prefer the first one. Grey: the interval includes “no difference”. "
-        "The table assumes that each level adds its own effect."
+        "The table assumes that each level adds its own effect; the tab Quality warns if the judgments "
+        "contradict that."
     ),
     "tasks": (
         "The tasks at which this policy won the smallest share of its comparisons. A tie is half a win. "
