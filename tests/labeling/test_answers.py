@@ -301,7 +301,7 @@ class TestReopen:
         assert not JudgmentVoid.objects.exists()
 
     def test_twice_is_once_and_leads_to_the_pair_that_waits(self, experiment, annotator, client_for):
-        """Where the reply to the first request is lost, people press the button again."""
+        """It led to 404. People press the button again if the reply is lost."""
         judgment = click(experiment, annotator)
         url = reverse("reopen", args=[experiment.pk, judgment.token])
         first, again = (client_for(annotator).post(url, follow=True) for _ in range(2))
