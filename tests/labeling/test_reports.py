@@ -55,7 +55,7 @@ def test_it_tells_the_result_and_names_nobody(experiment, annotator, owner, clie
     assert "no-store" in page["Cache-Control"]
     for text in (experiment.question, "Use Prompt 2", "Prompt 0", "Prompt 1", "1 person: 6 judgments of 6"):
         assert text in told
-    assert "“may be as good”: not shown." in told
+    assert "“May be as good”: they do not." in told
     assert "One person judged everything" in told
     # Its claim is another one than that of the setup: verdict and method have the risk of both together.
     assert "risk of a wrong pick at most 10%" in told
