@@ -1,4 +1,4 @@
-"""The comparisons that a running experiment still needs: simulated, or extrapolated before the first
+"""The comparisons that an experiment still needs: simulated, or extrapolated before the first
 simulation.
 """
 
@@ -19,7 +19,7 @@ _HARDLY = 0.5
 
 @dataclass(frozen=True)
 class Remaining:
-    """The number of comparisons that a running experiment probably still needs.
+    """The number of comparisons that an experiment probably still needs.
 
     Attributes
     ----------
@@ -41,14 +41,15 @@ class Remaining:
 
 
 def remaining(experiment: Experiment, latest: Snapshot | None = None) -> Remaining | None:
-    """The comparisons that remain; ``None`` if nothing is known about them, or the experiment does not run.
+    """The comparisons that remain; ``None`` if nothing is known about them, or the experiment has none to
+    come. A paused one needs as many as before its pause.
 
     Parameters
     ----------
     latest
         The latest snapshot, where the caller has it already.
     """
-    if experiment.state != Experiment.State.RUNNING:
+    if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
         return None
     latest = latest or latest_snapshot(experiment)
     return remaining_by(experiment, latest, forecasts([experiment]).get(experiment.pk))
@@ -64,7 +65,7 @@ def forecasts(experiments: Collection[Experiment]) -> dict[int, dict[str, Any]]:
 def remaining_by(
     experiment: Experiment, latest: Snapshot | None, forecast: Mapping[str, Any] | None
 ) -> Remaining | None:
-    """The same of a running experiment from its latest snapshot and its forecast. Reads nothing from the
+    """The same of an experiment from its latest snapshot and its forecast. Reads nothing from the
     database.
     """
     n = 0 if latest is None else latest.comparisons

@@ -19,7 +19,7 @@ from engine.selectors.remaining import forecast_progress, remaining
 from engine.services import analysis, claims, estimates
 from engine.services.analysis import request_replays, to_examine
 from engine.services.controls import change_settings
-from engine.services.experiments import pause
+from engine.services.experiments import pause, stop
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from engine.services.review import void_annotator
@@ -131,10 +131,14 @@ class TestForecast:
         left = remaining(experiment)
         assert (left.between, left.at_least) == ((2, None), True)
 
-    def test_an_experiment_that_does_not_run_has_none(self):
+    def test_a_paused_experiment_keeps_it_and_a_stopped_one_has_none(self):
         experiment = judged(11)
+        before = remaining(experiment)
         pause(experiment_id=experiment.pk)
         assert to_examine() == []
+        experiment.refresh_from_db()
+        assert remaining(experiment) == before is not None
+        stop(experiment_id=experiment.pk)
         experiment.refresh_from_db()
         assert remaining(experiment) is None
 

@@ -23,7 +23,7 @@ from engine.selectors.designs import RacePoint
 from engine.selectors.health import queue_health
 from engine.selectors.judges import tallies
 from engine.selectors.remaining import remaining
-from engine.services.experiments import stop
+from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.leases import skip
 from engine.services.planning import advance
@@ -379,6 +379,16 @@ class TestWhatIsLeft:
         experiment.snapshots.update(comparisons=1)
         assert doubt in status_of(experiment).sentence
         assert spread(remaining(experiment).between) == "more than 180"
+
+    def test_a_pause_takes_no_doubt_away(self, experiment, admin, client_for):
+        """The page then promised a number of comparisons that the forecast had refused."""
+        Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.3})
+        experiment.snapshots.update(comparisons=1, expected_left=480.0)
+        pause(experiment_id=experiment.pk)
+        html = client_for(admin).get(reverse("dashboard", args=[experiment.pk])).content.decode()
+        assert "The budget of 1,000 may not be enough" in html
+        assert "Raise the budget" in html
+        assert "about 480 more" not in html
 
     def test_the_next_step_is_to_mend_the_cause(self, experiment, client_for):
         """More budget brings no worker back and makes no texts."""
