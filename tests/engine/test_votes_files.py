@@ -631,6 +631,17 @@ def test_a_row_that_cannot_be_read_is_named(changes, words):
     assert words in fault_of(PLAIN, row)
 
 
+def test_where_all_columns_but_one_are_left_out_nothing_is_said_of_separators():
+    """The page of columns advised to separate columns that were separate."""
+    file = io.BytesIO(b"Question,First,Second,Better\nT,P,Q,a\n")
+    left_out = dict.fromkeys(("First", "Second", "Better"), "ignore")
+    with pytest.raises(ImportingError) as refused:
+        read_votes(source_of([("votes", file)], MOST), columns={"Question": "task"} | left_out)
+    assert "There is no policy_a and policy_b (or model_a and model_b). Found: task. Add" in str(
+        refused.value
+    )
+
+
 @pytest.mark.parametrize(
     ("file", "words"),
     [

@@ -161,7 +161,8 @@ class MissingError(Exception):
             elif value not in (None, "", []):
                 found.append(written.get(name, name))
         advice = self.advice
-        if len(row.fields) == 1:
+        # Not of a file whose other columns somebody leaves out: those rows have no heading.
+        if len(row.heading) == 1:
             advice = "This is one column: separate columns by a comma, a semicolon, a tab or |."
         return Fault(self.place, f"There is no {self.what}. Found: {', '.join(found) or 'nothing'}. {advice}")
 
