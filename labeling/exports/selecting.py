@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from engine.models import Comparison, Experiment, Flag
+from engine.models import Comparison, Experiment, Flag, Judgment
 from engine.selectors.browsing import STANDING, VOID, Selection, tags_of
 from engine.selectors.designs import policy_names
 from engine.selectors.judges import people_who_judged
@@ -28,18 +28,8 @@ class SelectionForm(forms.Form):
     judgments = forms.ChoiceField(
         choices=[_ANY, (STANDING, "Standing"), (VOID, "Voided")], required=False, label="Judgment"
     )
-    choice = forms.ChoiceField(
-        choices=[
-            _ANY,
-            ("left", "Left"),
-            ("right", "Right"),
-            ("tie", "Equally good"),
-            ("both_bad", "Both bad"),
-        ],
-        required=False,
-        label="Answer",
-    )
-    judge = forms.ChoiceField(choices=[_ANY, *Experiment.Judge.choices], required=False)
+    choice = forms.ChoiceField(choices=[_ANY, *Judgment.Choice.choices], required=False, label="Answer")
+    judge = forms.ChoiceField(choices=[_ANY, *Judgment.Judge.choices], required=False)
     annotator = forms.ChoiceField(required=False)
     flag = forms.ChoiceField(choices=[_ANY, ("any", "Any flag"), *Flag.Reason.choices], required=False)
     tag = forms.ChoiceField(required=False, label="Tag of the task")

@@ -74,6 +74,18 @@ class TestList:
         Response.objects.filter(pk=tied.comparison.response_j_id).update(text="A Needle in hay")
         assert listed(client, experiment, text="needle") == [tied.comparison_id]
 
+    @pytest.mark.parametrize(("judge", "via"), [("human", "page"), ("rule", "identical"), ("llm", "model")])
+    def test_a_filter_leaves_the_judgments_of_any_kind_of_judge(
+        self, judge, via, experiment, annotator, viewer, client_for
+    ):
+        judgment = click(experiment, annotator)
+        with lifted():
+            Judgment.objects.filter(pk=judgment.pk).update(judge=judge, via=via)
+        client = client_for(viewer)
+        for each in Judgment.Judge.values:
+            expected = [judgment.comparison_id] if each == judge else []
+            assert listed(client, experiment, judge=each) == expected
+
     def test_leafing_shows_each_once_both_ways(self, experiment, viewer, client_for):
         row = experiment.comparisons.first()
         Comparison.objects.bulk_create(
