@@ -39,8 +39,7 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
     form = SelectionForm(with_default(request), experiment=experiment)
     options = OptionsForm(request.GET, may_own=access.may_own(request, experiment))
     if not (form.is_valid() and options.is_valid()):
-        faults = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
-        return HttpResponseBadRequest(f"The filter cannot be used. {faults}", content_type="text/plain")
+        return HttpResponseBadRequest(form.refusal, content_type="text/plain")
     known = [*form.fields, *OptionsForm.base_fields]
     if fault := unknown_parameters(request, known):
         return HttpResponseBadRequest(fault, content_type="text/plain")

@@ -47,6 +47,12 @@ class SelectionForm(forms.Form):
         names |= set(people_who_judged(experiment).values_list("username", flat=True))
         choice_field(self, "annotator").choices = [_ANY, *((name, name) for name in sorted(names))]
 
+    @property
+    def refusal(self) -> str:
+        """The reason why a form that is not valid selects nothing."""
+        faults = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in self.errors.items())
+        return f"The filter cannot be used. {faults}"
+
     def selection(self, *, finished: bool = False) -> Selection:
         """The selection of a valid form; with ``finished``, of the finished comparisons only."""
         data = dict(self.cleaned_data)

@@ -95,8 +95,7 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
         said[name] = value
     form = SelectionForm(said, experiment=experiment)
     if not form.is_valid():
-        faults = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
-        raise CommandError(f"The filter cannot be used. {faults}")
+        raise CommandError(form.refusal)
     return form
 
 
