@@ -67,7 +67,7 @@ def check_url(url: str) -> None:
     if parts.username is not None or parts.password is not None:
         raise ValueError("Remove the name and the password from the URL; calls are signed instead.")
     allowed = settings.WEBHOOK_HOSTS
-    if allowed and parts.hostname not in allowed:
+    if allowed and parts.hostname not in map(str.lower, allowed):
         raise ValueError(f"Webhooks may go to {', '.join(allowed)} only (WEBHOOK_HOSTS).")
     try:
         literal = ipaddress.ip_address(parts.hostname)
