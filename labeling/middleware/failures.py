@@ -177,7 +177,7 @@ _CONNECTIONS = _Connections()
 def _declared_bytes(request: HttpRequest) -> int:
     """The length that a request declares; 0 where it declares none, and then servers give no body."""
     declared = request.META.get("CONTENT_LENGTH") or "0"
-    return int(declared) if declared.isdigit() else 0
+    return int(declared) if declared.isdecimal() else 0
 
 
 def _too_large(request: HttpRequest, message: str) -> HttpResponse:
