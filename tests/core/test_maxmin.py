@@ -46,6 +46,7 @@ def test_agrees_with_the_semidefinite_program(seed: int, d: int, extra: int, gam
     assert (ours.relative_gap <= 1e-6, theirs.relative_gap <= 1e-3) == (True, True)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 20), st.sampled_from([0.0, 1e-2, 1.0, 50.0]))
 def test_the_certificate_is_what_it_says(seed: int, d: int, extra: int, gamma: float) -> None:

@@ -40,6 +40,7 @@ class TestJudgedPrefix:
                     assert told in awaited
                 assert told == whole
 
+    @pytest.mark.slow
     def test_losses_that_come_back_first_do_not_refute_the_best(self) -> None:
         """The best ties with its rival, and of every sixty answers its losses come back before its wins."""
         rng = np.random.default_rng(2)

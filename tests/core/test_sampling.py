@@ -140,6 +140,7 @@ def test_strengths_expected_beforehand_choose_the_first_proof() -> None:
     assert any(1 not in Design(Unstructured(4), seed=seed, **settings).ask() for seed in range(8))
 
 
+@pytest.mark.slow
 def test_that_none_is_the_best_is_found_under_a_claim_that_names_one() -> None:
     """The three best beat each other in a ring by 80%; the others are level."""
     mu = np.full((6, 6), 0.5)
