@@ -9,8 +9,10 @@ from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from engine.selectors import counts, designs, people
 from labeling import access
 from labeling.replica import connection as read_through
+from labeling.replica import reading
 from tests.factories import click_on, lease, make_experiment, make_user
 from tests.starting import settings_with
 
@@ -81,3 +83,16 @@ def test_nobody_judges_there(replica, annotator, client_for):
 def test_a_replica_of_sqlite_stops_the_start():
     with pytest.raises(ImproperlyConfigured, match="DATABASE_REPLICA_URL has to be like"):
         settings_with(DATABASE_URL="sqlite:///x", DATABASE_REPLICA_URL="postgres://u@h/d")
+
+
+def test_compiled_reads_of_pages_are_read_there_and_others_are_not(replica, annotator):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    with CaptureQueriesContext(replica) as there, reading():
+        assert counts.comparison_count(experiment.pk) == 0
+        assert designs.latest_snapshot(experiment) is not None
+        assert len(there) == 2
+        assert people.experiment_to_label(annotator, experiment.pk) == experiment
+        assert len(there) == 2
+    with CaptureQueriesContext(replica) as there:
+        assert counts.comparison_count(experiment.pk) == 0
+        assert len(there) == 0
