@@ -164,7 +164,8 @@ def test_answers_faster_than_the_connection_are_sent_in_order(page: Page, experi
     wanted.append((first, "1"))
     assert answered
     assert shown_token(page) == second != taken_back
-    saved(page, len(wanted))
+    expect(page.locator("#today")).to_have_text(str(len(wanted)))
+    expect(page.locator("#said")).to_have_text("Taken back. Choose again.")
     choices = {"1": "left", "2": "right", "t": "tie"}
     given = Judgment.objects.order_by("pk").values_list("token", "choice")
     assert [(str(token), choice) for token, choice in given] == [(t, choices[key]) for t, key in wanted]
