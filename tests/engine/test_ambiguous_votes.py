@@ -122,4 +122,5 @@ def test_columns_that_people_may_have_seen_are_told_where_they_are_left_out():
     assert [warning.partition(".")[0] for warning in votes_in(rows).warnings] == [
         "1 row with 'system prompt', which is left out",
         "1 row with 'model_c', which is left out",
+        "1 column left out: 'id'",
     ]
