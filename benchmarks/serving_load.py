@@ -129,9 +129,13 @@ def draft_on_ready_responses(name: str, users: list[Any]) -> Any:
 
 @dataclass
 class Load:
-    """Answers of annotators and the times that they waited: for each reply, and for the first pair."""
+    """Answers of annotators and the times that they waited: for each reply, and for the first pair.
+
+    ``undone``: the undos that were asked for; ``taken_back``: those that the server confirmed.
+    """
 
     confirmed: int = 0
+    undone: int = 0
     taken_back: int = 0
     empty: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
@@ -241,6 +245,7 @@ async def annotate(visitor: Visitor, base: str, over: Callable[[], bool], think:
             await asyncio.sleep(rng.uniform(0.5, 1.5) * think)
         shown, *behind = held
         besides_form = [("besides", token) for token in behind]
+        counted = False
         if rng.random() * _SKIP_ONE_IN < 1:
             reply = await visitor.post(f"{base}/skip/", [("token", shown), *besides_form])
         else:
@@ -249,10 +254,13 @@ async def annotate(visitor: Visitor, base: str, over: Callable[[], bool], think:
             reply = await visitor.post(f"{base}/judge/", form)
             visitor.load.milliseconds.append((time.perf_counter() - started) * 1000)
             # Whatever was not counted is said.
-            visitor.load.confirmed += 'data-said=""' in reply
+            counted = 'data-said=""' in reply
+            visitor.load.confirmed += counted
         held = [*behind, *({token_of(reply)} - {"", *behind})]
-        if rng.random() * _UNDO_ONE_IN < 1:
-            reply = await visitor.post(f"{base}/undo/", [("besides", token) for token in held])
+        if counted and rng.random() * _UNDO_ONE_IN < 1:
+            form = [("answer", shown), *(("besides", token) for token in held)]
+            reply = await visitor.post(f"{base}/undo/", form)
+            visitor.load.undone += 1
             visitor.load.taken_back += 'data-said="Taken back.' in reply
             token = token_of(reply)
             held = [token, *(t for t in held if t != token)][:2] if token else held
@@ -409,6 +417,7 @@ def differences(experiment: Any, load: Load) -> dict[str, int]:
     standing = judgments.filter(standing=True)
     comparisons = Comparison.objects.filter(experiment=experiment)
     found = {
+        "answers not taken back": load.undone - load.taken_back,
         "judgments lost": load.confirmed - judgments.count(),
         "judgments that should be void": standing.count() - (load.confirmed - load.taken_back),
         "counts that differ": len(rebuild_counts(experiment_id=experiment.pk)),

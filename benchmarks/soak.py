@@ -222,8 +222,8 @@ async def annotate(visitor: Visitor, base: str, confirmed: set[str], over: threa
             if 'data-said=""' in reply:
                 confirmed.add(shown)
                 n_judged += 1
-        if rng.random() * _UNDO_ONE_IN < 1:
-            reply = await visitor.post(f"{base}/undo/", [])
+                if rng.random() * _UNDO_ONE_IN < 1:
+                    reply = await visitor.post(f"{base}/undo/", [("answer", shown)])
         held = [token for token in [token_of(reply)] if token]
     visitor.close()
 
