@@ -99,7 +99,7 @@ def test_whoever_finds_no_pair_wakes_the_planner_once(annotator, client_for, mon
     experiment = make_experiment(annotators=(annotator,))
     client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
     woken: list[int] = []
-    monkeypatch.setattr("labeling.views.pair.wake_planner", woken.append)
+    monkeypatch.setattr("labeling.annotation.misses.wake_planner", woken.append)
     client.get(url)
     assert woken == [experiment.pk]
     client.get(url, {"waits": 1}, headers={"HX-Request": "true"})

@@ -14,8 +14,6 @@ from django.urls import reverse
 from engine.models import Experiment, Judgment, User, WorkerPulse
 from engine.services.planning import advance
 from engine.services.tokens import make_token
-from labeling.api import annotating
-from labeling.views import pair
 from tests.factories import add_member, make_user
 from tests.markup import Markup, words
 
@@ -79,8 +77,7 @@ def test_nobody_is_shown_two_texts_twice_and_the_end_is_said(pool, client, clien
     assert "Invite more annotators, or make an experiment with more tasks or responses." in said
 
     woken: list[int] = []
-    for asking in (pair, annotating):
-        monkeypatch.setattr(asking, "wake_planner", woken.append)
+    monkeypatch.setattr("labeling.annotation.misses.wake_planner", woken.append)
     client_for(ann).get(url)
     assert woken == [], "nothing can be planned for Ann"
     add_member(pool, bob)
