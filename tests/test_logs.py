@@ -55,7 +55,7 @@ def test_an_object_has_a_field_for_each():
 
 @pytest.fixture
 def said(caplog):
-    """What each record is about. Its handler is that of the whole run, so the filter must go."""
+    """The subject of each record. Its handler is that of the whole run, so the filter must go."""
     found: list[dict[str, str]] = []
 
     def note(_: logging.LogRecord) -> bool:
