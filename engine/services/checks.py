@@ -26,6 +26,7 @@ from engine.models import Check, Comparison, Experiment, GoldItem, Judgment, Lea
 from engine.selectors import answers, counts
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled
 from engine.services import allowances
+from engine.services.judging import check_not_final
 
 
 @dataclass(frozen=True)
@@ -372,8 +373,7 @@ def take_back_check(*, check_id: int) -> Check:
         The experiment has concluded, or the answer was taken back already.
     """
     check = _with_texts().select_for_update(no_key=True, of=("self",)).get(pk=check_id)
-    if check.experiment.state == Experiment.State.CONCLUDED:
-        raise WrongStateError(_("The experiment has concluded; its judgments are final."))
+    check_not_final(check.experiment)
     if check.voided_at is not None:
         raise WrongStateError(_("This judgment was taken back already."))
     check.voided_at = clock.now()

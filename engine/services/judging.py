@@ -281,6 +281,17 @@ def _count(
         raise RuntimeError(f"{comparison} has {changed} pair counts instead of one; run rebuild_counts.")
 
 
+def check_not_final(experiment: Experiment) -> None:
+    """Refuse to change the judgments of a concluded experiment.
+
+    Raises
+    ------
+    WrongStateError
+    """
+    if experiment.state == Experiment.State.CONCLUDED:
+        raise WrongStateError(_("The experiment has concluded; its judgments are final."))
+
+
 @transaction.atomic
 def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     """Take a judgment back while its experiment runs: the pair is judged anew, the evidence marked as stale.
@@ -293,8 +304,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     judgment = Judgment.objects.select_related("comparison").get(pk=judgment_id)
     experiment = locked_experiment(judgment.comparison.experiment_id)
     comparison = Comparison.objects.select_for_update(no_key=True).get(pk=judgment.comparison_id)
-    if experiment.state == Experiment.State.CONCLUDED:
-        raise WrongStateError(_("The experiment has concluded; its judgments are final."))
+    check_not_final(experiment)
     if JudgmentVoid.objects.filter(judgment=judgment).exists():
         raise WrongStateError(_("This judgment was taken back already."))
     [void] = write_voids(judgments=[judgment], by=by, reason=reason)

@@ -13,7 +13,6 @@ from engine.domain.errors import WrongStateError
 from engine.models import (
     AuditEntry,
     Comparison,
-    Experiment,
     Judgment,
     JudgmentVoid,
     Lease,
@@ -25,6 +24,7 @@ from engine.selectors import counts
 from engine.services.analysis import outdate
 from engine.services.audit import record
 from engine.services.judging import (
+    check_not_final,
     hand_voided_back,
     record_judgment,
     take_outcomes_back,
@@ -101,7 +101,8 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
     voided = Judgment.objects.select_related("comparison", "annotator").get(pk=judgment_id)
     experiment = locked_experiment(voided.comparison.experiment_id)
     comparison = Comparison.objects.select_for_update(no_key=True).get(pk=voided.comparison_id)
-    if refusal := _refusal(experiment, comparison, voided):
+    check_not_final(experiment)
+    if refusal := _refusal(comparison, voided):
         raise WrongStateError(refusal)
     # As if the annotator had just clicked: the pair is not shown to them again.
     if voided.annotator is not None:
@@ -136,9 +137,7 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
     return restored
 
 
-def _refusal(experiment: Experiment, comparison: Comparison, voided: Judgment) -> str:
-    if experiment.state == Experiment.State.CONCLUDED:
-        return "The experiment has concluded; its judgments are final."
+def _refusal(comparison: Comparison, voided: Judgment) -> str:
     if not JudgmentVoid.objects.filter(judgment=voided).exists():
         return "This judgment is not voided, so it cannot be restored."
     if Judgment.objects.filter(restores=voided).exists():
@@ -161,8 +160,7 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
         The experiment has concluded.
     """
     experiment = locked_experiment(experiment_id)
-    if experiment.state == Experiment.State.CONCLUDED:
-        raise WrongStateError("The experiment has concluded; its judgments are final.")
+    check_not_final(experiment)
     theirs = counts.standing_judgments(experiment_id).filter(annotator=annotator)
     # Lock all comparisons, in order, before any count: a click holds its comparison while it waits for its
     # count.

@@ -17,6 +17,7 @@ from engine.selectors import judges
 from engine.selectors.agreement import shared_answers
 from engine.selectors.leaving_out import leaving_out
 from engine.services import review
+from engine.services.judging import check_not_final
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard.annotators import annotator_rows
@@ -57,8 +58,10 @@ def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: i
     """The result without an annotator's judgments; a POST with a reason voids them all."""
     experiment = access.to_run(request, experiment_id)
     person = get_object_or_404(judges.people_who_judged(experiment), pk=user_id)
-    if not access.may_void(request, experiment):
-        messages.error(request, "The experiment has concluded; its judgments are final.")
+    try:
+        check_not_final(experiment)
+    except WrongStateError as wrong:
+        messages.error(request, str(wrong))
         return _to_judgments(experiment, person)
     form = VoidForm(request.POST if request.method == "POST" else None)
     if not form.is_valid():
