@@ -32,6 +32,11 @@ _GARBLED = re.compile(
     "[\u0080-\u0084\u0086-\u009f]|[\u00c2\u00c3][\u00a0-\u00bf]|(?:[\u00d0\u00d1][\u0080-\u00bf\u0152-\u0178\u2013-\u203a\u20ac]){2}"
     "|\u00e2\u20ac|\u00f0\u0178|\ufffd"
 )
+# A question mark in the place of a letter that an encoding does not have: none of an address, and none before
+# a sentence that follows without a space.
+_LOST = re.compile(
+    r"(?<![^\s(„“\"'])[^\W\d_]+\?{1,2}[^\W\d_A-Z]+(?:\?{1,2}[^\W\d_A-Z]+)*(?![^\s.,;!?)“”\"'])"
+)
 # A list or an object, as JSON and Python write it.
 _OF_A_PROGRAM = re.compile(r"""\[\s*(?:["'{\[].*)?\]|\{\s*["'].*\}""", re.DOTALL)
 # Of OpenAI and Anthropic, as JSON and as Python write them, and of LangChain.
@@ -61,11 +66,14 @@ def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
     """Warnings where texts say nothing, a formula failed, or a program before this one has spoiled them."""
     said: Counter[str] = Counter()
     garbled = cut = escaped = 0
+    lost: list[str] = []
     for text in texts:
         if len(text) < _LONGEST_WORD:
             said[text.strip()] += 1
         garbled += not text.isascii() and _GARBLED.search(text) is not None
         cut += len(text) == _CELL_OF_EXCEL
+        if "?" in text and (found := _LOST.search(text)):
+            lost.append(found[0])
         escaped += "&" in text and _ENTITY.search(text) is not None
     if n := sum(many_times for word, many_times in said.items() if is_nothing(word)):
         yield f"{number(n, one, many)} said only null, None, NaN or N/A, as programs write for no text."
@@ -79,6 +87,12 @@ def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
         yield (
             f"{number(garbled, one, many)} with characters such as “Ã©” or “�”, as of a file that was saved "
             "in the wrong encoding. Save it as UTF-8 where it comes from."
+        )
+    if lost:
+        yield (
+            f"{number(len(lost), one, many)} with a question mark inside a word, such as {lost[0][:40]!r}, "
+            "as of a file that was saved in an encoding without some letters. Save it as UTF-8 where it "
+            "comes from."
         )
     if escaped:
         yield (
