@@ -34,8 +34,22 @@ _DOCUMENTS = {"!doctype", "!--", "?xml", "html"}
 # No task is one of these.
 _PARTS_OF_DOCUMENTS = {"head", "body", "table", "thead", "tbody", "meta", "link", "style", "script"}
 _MARKDOWN_RULE = re.compile(r"(?=.*\|)\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?")
-# Of MySQL, DuckDB and PostgreSQL. A rule of minus signs may stand below a title.
-_DRAWN = re.compile(r"\+[-=]{2,}[-=+]*\+|[\u250c\u2554\u256d][\u2500-\u257f]+|-{3,}(?:\+-{3,})+")
+# Of MySQL, DuckDB, PostgreSQL and Polars. A rule of minus signs may stand below a title.
+_DRAWN = re.compile(
+    r"\+[-=]{2,}[-=+]*\+|[\u250c\u2554\u256d][\u2500-\u257f]+|-{3,}(?:\+-{3,})+|shape: \([\d_, ]+\)$"
+)
+# Between two columns that spaces keep apart; behind a sentence people write two.
+_GAP = re.compile(r"(?<=\S)(?:(?<![.?!:]) {2,}| {3,})(?=\S)")
+# The first row of pandas or of R, which number them.
+_FIRST_OF_NUMBERED = re.compile(r"\s*[01] {2,}\S")
+# Behind comments, the first line of a database that a program has written down.
+_SQL = re.compile(
+    r"(?:[ \t]*+(?:--.*|/\*.*\*/;?)?\r?\n)*+\s*+"
+    r"(?:(?:CREATE|DROP|ALTER)\s+(?:TABLE|TYPE|SCHEMA|DATABASE|SEQUENCE)|(?:INSERT|REPLACE)\s+INTO|USE\s+[`\[]"
+    r"|COPY\s(?>.{1,200}?\sFROM)|SET\s+[\w@.]+\s*=|PRAGMA|BEGIN|START\s+TRANSACTION|LOCK\s+TABLES)"
+    r".*(?:[;()\]]|VALUES)\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
 _YAML_LIST = re.compile(
     r"\s*+(?:(?:#|---).*\n\s*+)*+(?<![ \t])- +"
     r"(?:task|prompt|input|question|instruction|messages|role|vars|policy(?:_a)?|model_a):(?:\s|$)"
@@ -202,6 +216,8 @@ def no_rows(text: str) -> str:
     first, second = [*_first_two(text), "", ""][:2]
     if _DRAWN.match(first) or _DRAWN.fullmatch(second):
         return "This is a table drawn with lines, as programs show it to people. Write it as CSV."
+    if _SQL.match(text):
+        return "These are statements of SQL. Write the rows of the table as CSV."
     if _MARKDOWN_RULE.fullmatch(second) or (len(first) > 1 and first[0] == first[-1] == "|"):
         return "This is a table of Markdown. Save it as CSV."
     return OF_YAML if _YAML_LIST.match(text) else ""
@@ -209,7 +225,14 @@ def no_rows(text: str) -> str:
 
 def no_lines(text: str) -> str:
     """The reason why the lines of a text are no tasks, which only a table may have in its cells."""
-    return OF_YAML if _YAML_TASKS.search(text) else ""
+    if _YAML_TASKS.search(text):
+        return OF_YAML
+    if _is_printed(text):
+        return (
+            "These are columns with spaces between them, as programs show a table to people. Write it as "
+            "CSV. If each line is a task, write the tasks as JSON Lines."
+        )
+    return ""
 
 
 def _first(text: str) -> str:
@@ -253,6 +276,16 @@ def _csv(given: Iterable[str], delimiter: str) -> list[list[str]]:
         return list(csv.reader(given, delimiter=delimiter))
     except csv.Error:
         return []
+
+
+def _is_printed(text: str) -> bool:
+    """True if spaces keep columns apart: below names, or rows that a program has numbered."""
+    first, *below = [line.rstrip() for _, line in full_lines(text)] or [""]
+    names = _GAP.split(first.strip())
+    is_numbered = bool(below) and _FIRST_OF_NUMBERED.match(below[0]) is not None
+    is_heading = (first.startswith("  ") or len(names) > 1) and all(map(is_name, names))
+    n_apart = sum(_GAP.search(line) is not None for line in below)
+    return 2 * n_apart > len(below) and (is_numbered or (is_heading and n_apart > 1))
 
 
 def _is_markup(text: str) -> bool:

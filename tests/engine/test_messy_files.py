@@ -405,6 +405,37 @@ def test_spreadsheets_write_truths_in_capital_letters():
         (read_tasks, " task | n \n------+---\n One? | 1\n(1 row)\n", "This is a table drawn with lines"),
         (
             read_tasks,
+            "shape: (1, 2)\n| Frage | n |\n| ---   | - |\n| str   | i |\n| One?  | 1 |\n",
+            "This is a table drawn with lines",
+        ),
+        # pandas, with its numbers of rows, without them, and pasted; then columns of a fixed width.
+        (read_tasks, "  Frage Antwort\n0  One?        1\n", "These are columns with spaces between them"),
+        (read_tasks, " Frage  n\n  One?   1\nThree?   2\n", "These are columns with spaces between them"),
+        (read_tasks, "Frage Antwort\n0  One?        1\n1  Two?        2", "These are columns with spaces"),
+        (
+            read_tasks,
+            "ID   FRAGE            ANTWORT\n1    Name a colour.   red\n2    Name a fruit.    apple\n",
+            "These are columns with spaces between them",
+        ),
+        # mysqldump, pg_dump and sqlite3.
+        (
+            read_tasks,
+            "-- MySQL dump 10.13\n\n/*!40101 SET NAMES utf8 */;\nDROP TABLE IF EXISTS `t`;\n",
+            "These are statements of SQL",
+        ),
+        (
+            read_tasks,
+            "--\n-- PostgreSQL database dump\n--\n\nCOPY public.t (id, task) FROM stdin;\n1\tOne?\n",
+            "These are statements of SQL",
+        ),
+        (
+            read_responses,
+            "PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\nCREATE TABLE t(task);\n",
+            "These are statements of SQL",
+        ),
+        (read_tasks, "INSERT INTO t (id, task)\nVALUES (1, 'One?');\n", "These are statements of SQL"),
+        (
+            read_tasks,
             '{\n  "task": "One?"\n}\n{\n  "task": "Two?"\n}\n',
             "line 4: A value ends before this, and more follows. Write each on a line of its own",
         ),
@@ -494,6 +525,10 @@ def test_yaml_is_no_list_of_tasks_on_the_page_either():
         "A title\n-------",
         "+-+ what?\n--+ how?",
         "Do you like tasks: yes or no?",
+        "Create a table.\nDrop it (the table);\nUse it;",
+        "INSERT INTO t VALUES (1); does what?\nAnd DROP TABLE t;",
+        "Say hello.  Twice.\nSay goodbye.  Once.\nSay   something.",
+        "Hello  there\nWho are you?\nWhat is 1 + 1?",
     ],
 )
 def test_a_task_that_only_looks_like_another_format_stays_one(text):
