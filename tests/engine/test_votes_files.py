@@ -138,6 +138,24 @@ def test_columns_are_known_by_the_names_that_people_give_them(names):
     assert one(dict(zip(names, PLAIN.values(), strict=True))).winner == Winner.A
 
 
+@pytest.mark.parametrize(
+    ("names", "texts"),
+    [
+        (("answer_a", "response_b"), ("yes", "no")),
+        (("output_1", "text_b"), ("yes", "")),
+        (("response_a", "completion 2"), ("", "no")),
+    ],
+)
+def test_two_texts_are_read_under_the_names_of_two_kinds(names, texts):
+    vote = one(PLAIN | dict(zip(names, texts, strict=True)))
+    assert (vote.response_a or "", vote.response_b or "") == texts
+
+
+def test_two_policies_are_read_under_the_names_of_two_kinds():
+    vote = one({"task": "T", "model_a": "P", "policy_b": "Q", "winner": "Q"})
+    assert (vote.policy_a, vote.policy_b, vote.winner) == ("P", "Q", Winner.B)
+
+
 def test_a_side_as_the_winner_needs_to_know_who_was_there():
     assert one(PLAIN, winner="left", side_a="right").winner == Winner.B
     assert one({"task": TASK, "model_left": "P", "model_right": "Q", "winner": "left"}).winner == Winner.A

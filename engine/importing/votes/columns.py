@@ -107,18 +107,31 @@ def first_of(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
     return next((fields[name] for name in names if fields.get(name) not in (None, "")), None)
 
 
-def two_of(fields: Mapping[str, Any], stems: Iterable[str]) -> tuple[tuple[Any, Any], bool]:
+def two_of(fields: Mapping[str, Any], stems: tuple[str, ...]) -> tuple[tuple[Any, Any], bool]:
     """The values of a and b under the first of the stems that has both columns and a value in one, and
-    whether their names are sides.
+    whether their names are sides. Where no stem has both, those of two stems, as answer_a and response_b.
     """
-    for stem in stems:
-        for a, b in _SIDES:
-            for name_a, name_b in ((f"{stem}{a}", f"{stem}{b}"), (f"{a}{stem}", f"{b}{stem}")):
-                if name_a in fields and name_b in fields:
-                    values = fields[name_a], fields[name_b]
-                    if any(value not in (None, "") for value in values):
-                        return values, a == "left"
-    return (None, None), False
+    pairs = _pairs(stems)
+    for name_a, name_b in pairs:
+        if name_a in fields and name_b in fields:
+            values = fields[name_a], fields[name_b]
+            if any(value not in (None, "") for value in values):
+                return values, "left" in name_a
+    names_a, names_b = ([name for name in names if name in fields] for names in zip(*pairs, strict=True))
+    if not names_a or not names_b:
+        return (None, None), False
+    return (first_of(fields, names_a), first_of(fields, names_b)), False
+
+
+@lru_cache(maxsize=8)
+def _pairs(stems: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The names of the columns of a and b."""
+    return [
+        pair
+        for stem in stems
+        for a, b in _SIDES
+        for pair in ((f"{stem}{a}", f"{stem}{b}"), (f"{a}{stem}", f"{b}{stem}"))
+    ]
 
 
 def text_in(place: str, name: str, value: Any) -> str | None:
