@@ -57,8 +57,12 @@ def one(record: Record, **changes: Any) -> Vote:
 
 
 def fault_of(*records: Record) -> str:
+    return fault_in(as_jsonl(records))
+
+
+def fault_in(data: bytes) -> str:
     with pytest.raises(ImportingError) as refused:
-        read(as_jsonl(records))
+        read(data)
     return str(refused.value)
 
 
@@ -565,6 +569,7 @@ def test_label_studios_people_have_addresses_and_ties_are_choices():
     [
         ({"pw": "right"}, Winner.B),
         ({"side": [{"selected": "right"}]}, Winner.B),
+        ({"side": {"selected": "left"}}, Winner.A),
         ({"side": [{"selected": "left"}], "remark": "No idea"}, Winner.A),
         ({"side": [{"selected": "left"}], "level": "Tie"}, Winner.TIE),
         ({"side": [{"selected": "left"}], "level": [{"choices": ["Both bad", "Rude"]}]}, Winner.BOTH_BAD),
@@ -575,7 +580,7 @@ def test_label_studios_minimal_export(results, winner):
         "prompt": TASK, "text1": "Red", "text2": "Same", "model1": "P", "model2": "Q", "id": 1,
         "annotator": 7, "annotation_id": 1000, "lead_time": 4.2, "created_at": "2026-03-09T22:16:08Z",
     }  # fmt: skip
-    as_text = {name: json.dumps(each) if isinstance(each, list) else each for name, each in results.items()}
+    as_text = {name: each if isinstance(each, str) else json.dumps(each) for name, each in results.items()}
     for written in (as_json([flat | results]), as_csv([flat | as_text])):
         [vote] = read(written).votes
         assert (vote.winner, vote.a_on_left, vote.annotator) == (winner, True, "7")
@@ -596,6 +601,42 @@ def test_an_annotation_without_a_result_is_left_out_of_both_exports_with_a_count
         assert votes.warnings == ["1 record without an answer, or taken back, left out."]
     # An answer under a name that is unknown here is no missing one.
     assert "There is no winner" in fault_of(flat | {"which": "right"})
+
+
+def choices_of(*words: str, control: str = "pref") -> dict[str, Any]:
+    record = label_studio("left")
+    record["annotations"][0]["result"] = [
+        {"type": "choices", "from_name": control, "value": {"choices": [word]}} for word in words
+    ]
+    return record
+
+
+@pytest.mark.parametrize("word", ["A is better", "Besser links"])
+def test_a_choice_that_is_no_answer_is_refused_where_others_answer_by_its_control(word):
+    """All but the ties were left out, as if nobody had answered."""
+    full = [choices_of("Tie"), choices_of(word)]
+    assert f"entry 2: pref is '{word}', which is no answer" in fault_in(as_json(full))
+    flat = {
+        "prompt": TASK, "text1": "Red", "text2": "Green", "model1": "P", "model2": "Q", "id": 1,
+        "annotator": 7, "annotation_id": 1000,
+    }  # fmt: skip
+    for said in (word, "A"):
+        short = [flat | {"pref": "Tie"}, flat | {"pref": said}]
+        for written in (as_json(short), as_csv(short)):
+            assert f"pref is '{said}', which is no answer" in fault_in(written)
+
+
+def test_records_of_which_none_has_an_answer_are_called_so():
+    assert fault_in(as_json([choices_of("A is better"), choices_of()])) == (
+        "There are no votes here: 2 records without an answer such as left, right, tie or both_bad, or "
+        "taken back."
+    )
+
+
+def test_a_choice_of_another_control_is_no_answer_that_was_missed():
+    found = read(as_json([label_studio("left"), choices_of("Rude", control="flags")]))
+    assert len(found.votes) == 1
+    assert found.warnings == ["1 record without an answer, or taken back, left out."]
 
 
 # ---------------------------------------------------------------- what is wrong

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from engine.domain import limits
-from engine.importing.rows import ImportingError, Row
+from engine.importing.rows import Fault, ImportingError, Row, in_json
 from engine.importing.votes.answers import NEITHER, said_in
-from engine.importing.votes.columns import WINNER, first_of, list_in, meaning_of, unmarked, unmarked_fields
+from engine.importing.votes.columns import WINNER, first_of, meaning_of, unmarked, unmarked_fields
 from engine.importing.votes.table import vote_of
 from engine.importing.votes.vote import Vote, Winner
 
 # Words for no side that data may hold beside an answer: a task of the category "draw".
 _ALSO_DATA = {"draw", "same", "equal", "neither"}
+# In a row of the short export, a number or a letter may be data too.
+_OF_DATA = {None, Winner.A, Winner.B}
 _TIES = {Winner.TIE, Winner.BOTH_BAD}
 _OF_SIDES: dict[str, str] = {"left": Winner.A, "right": Winner.B}
 
@@ -36,6 +38,71 @@ def n_copies(fields: Mapping[str, Any]) -> int:
         isinstance(each, Mapping) and bool(each.get("parent_annotation")) and not each.get("was_cancelled")
         for each in (annotations if isinstance(annotations, list) else ())
     )
+
+
+class Controls:
+    """The controls of a project, by which the annotations of a file answer."""
+
+    def __init__(self) -> None:
+        self._answering: set[str] = set()
+        # Of annotations without an answer: the place, a control, and its word.
+        self._others: list[tuple[str, str, str]] = []
+
+    def see(self, row: Row) -> None:
+        """Remember by which controls a record answers. A row of another format has none."""
+        for annotation in _said_in(row.fields):
+            answering = {name for name, _, is_answer in annotation if is_answer}
+            self._answering |= answering
+            if not answering:
+                self._others += [(row.place, name, word) for name, word, _ in annotation]
+
+    def faults(self) -> Iterator[Fault]:
+        """The annotations whose words are no answer, under a control by which others answer."""
+        for place, name, word in self._others:
+            if name in self._answering:
+                yield Fault(
+                    place,
+                    f"{name} is {limits.shown(word)}, which is no answer, and other annotations answer "
+                    "there. Write left, right, tie or both_bad, or remove the annotation.",
+                )
+
+
+def _said_in(columns: Mapping[str, Any]) -> Iterator[list[tuple[str, str, bool]]]:
+    """The words of each annotation of a record, each with its control, and whether it is an answer."""
+    annotations = columns.get("annotations")
+    if isinstance(columns.get("data"), Mapping) and isinstance(annotations, list):
+        for annotation in annotations:
+            if isinstance(annotation, Mapping) and not annotation.get("was_cancelled"):
+                results = annotation.get("result")
+                yield [
+                    (str(result.get("from_name")), word, said_in(word) is not None)
+                    for result in (results if isinstance(results, list) else ())
+                    if isinstance(result, Mapping)
+                    for word in _words(result.get("value"))
+                ]
+    elif "annotation_id" in columns:
+        yield [
+            (name, word, said_in(word) not in _OF_DATA)
+            for name, value in columns.items()
+            if meaning_of(name) in {"", "winner"}
+            for each in _values(value)
+            for word in ([each] if isinstance(each, str) and each else _words(each))
+        ]
+
+
+def _values(column: Any) -> list[Any]:
+    """The results that a column of the short export holds, as JSON in a table of texts."""
+    value = in_json(column)
+    return value if isinstance(value, list) else [value]
+
+
+def _words(value: Any) -> list[str]:
+    """The words that a result of a choice or of a side holds."""
+    if not isinstance(value, Mapping):
+        return []
+    choices = value.get("choices")
+    words = [value["selected"]] if "selected" in value else choices if isinstance(choices, list) else []
+    return [word for word in words if isinstance(word, str)]
 
 
 def _of_task(place: str, fields: Mapping[str, Any]) -> list[Vote]:
@@ -68,7 +135,7 @@ def _of_short_row(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     """The vote of an annotation, whose results stand among the data, each under its own name; none where it
     has no result.
     """
-    values = [value for column in fields.values() for value in list_in(column) or [column]]
+    values = [value for column in fields.values() for value in _values(column)]
     chosen = _chosen(place, [{"value": value} for value in values])
     # One choice is a plain text here, under the name that its project gave it.
     said = {name: unmarked(value) for name, value in fields.items() if isinstance(value, str)}
@@ -99,18 +166,12 @@ def _chosen(place: str, results: Any) -> Any:
     ImportingError
         The results name several.
     """
-    said = []
-    for result in results if isinstance(results, list) else []:
-        value = result.get("value") if isinstance(result, Mapping) else None
-        if not isinstance(value, Mapping):
-            continue
-        choices = value.get("choices")
-        said += [value["selected"]] if "selected" in value else choices if isinstance(choices, list) else []
     # a is on the left.
     answers = {
-        each: _OF_SIDES.get(answer, answer)
-        for each in said
-        if isinstance(each, str) and (answer := said_in(each)) is not None
+        word: _OF_SIDES.get(answer, answer)
+        for result in (results if isinstance(results, list) else ())
+        for word in _words(result.get("value") if isinstance(result, Mapping) else None)
+        if (answer := said_in(word)) is not None
     }
     ties = {each: answer for each, answer in answers.items() if answer in _TIES}
     counted = ties or answers

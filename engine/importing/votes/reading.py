@@ -54,6 +54,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
     rivals: Counter[slips.Rivals] = Counter()
     unread: Counter[str] = Counter()
     left_out: dict[str, None] = {}
+    controls = label_studio.Controls()
     for number, row in enumerate(rows, 1):
         if isinstance(row, Fault):
             faults.append(row)
@@ -64,6 +65,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
                 unanswered += not found
                 drafts += len(found) * argilla.may_be_drafts(row.fields)
                 copies += label_studio.n_copies(row.fields)
+                controls.see(row)
                 if not columns:
                     rivals.update(_rivals(row.fields))
                     unread.update(name for name in row.fields if _may_matter(name, row.fields[name]))
@@ -79,7 +81,14 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
             break
     if 1 < number == len(faults) == len(missing) and len({error.what for error in missing}) == 1:
         raise ImportingError([missing[0].in_all(faults[0], number)])
-    raise_any(faults)
+    raise_any([*faults, *controls.faults()])
+    if not votes and unanswered:
+        records = wording.number(unanswered, "record")
+        raise ImportingError.at(
+            "",
+            f"There are no votes here: {records} without an answer such as left, right, tie or both_bad, or "
+            "taken back.",
+        )
     if not votes:
         raise ImportingError.at(
             "",
