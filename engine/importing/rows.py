@@ -50,6 +50,13 @@ _TAR, _TAR_AT = b"ustar", 257
 # Names under which an object has the rows of a table, and those that say that it is a row.
 _ROWS = ("data", "rows", "records", "votes", "items", "results")
 _OF_A_ROW = ("task", "prompt", "input", "question", "instruction", "model_a", "policy_a")
+# Beside the rows of a page, in small letters and without marks: the number of all rows, and more pages.
+_ALL_ROWS = {
+    "total", "totalcount", "totalelements", "totalitems", "totalrecords", "totalresults", "totalrows",
+}  # fmt: skip
+_MORE_PAGES = {
+    "hasmore", "hasnext", "hasnextpage", "next", "nextcursor", "nextpage", "nextpagetoken", "nexturl",
+}  # fmt: skip
 
 
 class BinaryFile(Protocol):
@@ -448,6 +455,13 @@ def _document_rows(document: Any, plain: Sequence[str]) -> Iterator[Row | Fault]
         if entries is None:
             yield _json_row("line 1", document, plain)
             return
+        if more := _more_pages(document, len(entries)):
+            yield Fault(
+                "",
+                f"This is one page of a longer list, as {more} says. Fetch the others too, and put the rows "
+                "of all pages into one list.",
+            )
+            return
     numbered = (
         entries.items()
         if isinstance(entries, dict)
@@ -477,6 +491,19 @@ def _table_in(document: dict[str, Any]) -> list[dict[str, Any]] | None:
         # pandas' orient="split".
         return [dict(zip(map(str, columns), row, strict=True)) for row in rows]
     return None
+
+
+def _more_pages(document: dict[str, Any], n_rows: int) -> str:
+    """The name beside the rows, or in an object beside them, that says that they are not all; else empty."""
+    if not any(isinstance(document.get(name), list) for name in _ROWS):
+        return ""
+    beside: list[dict[str, Any]] = [document, *(each for each in document.values() if isinstance(each, dict))]
+    for name, value in itertools.chain.from_iterable(each.items() for each in beside):
+        key = re.sub(r"[\W_]", "", name).lower()
+        is_total = key in _ALL_ROWS and type(value) is int and value > n_rows
+        if is_total or (key in _MORE_PAGES and (value is True or (isinstance(value, str) and value))):
+            return name
+    return ""
 
 
 def _rows_of_pandas(document: dict[str, Any]) -> list[dict[str, Any]] | None:

@@ -467,6 +467,22 @@ def test_spreadsheets_write_truths_in_capital_letters():
             "line 1: response is a list of 2. Give each of them a row of its own",
         ),
         (read_tasks, '{"prompt": ["One?", "Two?"], "reference": "1"}', "line 1: prompt is a list of 2"),
+        # Answers of Langfuse, of Django's REST framework, and of OpenAI.
+        (
+            read_tasks,
+            '{"data": [{"input": "One?"}], "meta": {"page": 1, "totalItems": 2}}',
+            "This is one page of a longer list, as totalItems says.",
+        ),
+        (
+            read_tasks,
+            '{"count": 2, "next": "https://a.example/?page=2", "results": [{"task": "One?"}]}',
+            "This is one page of a longer list, as next says.",
+        ),
+        (
+            read_tasks,
+            '{"object": "list", "data": [{"task": "One?"}], "has_more": true}',
+            "This is one page of a longer list, as has_more says.",
+        ),
         (read_tasks, named("tasks.xls", "<html>\n<table>\n<tr><td>One?</td></tr>"), "This is HTML or XML"),
         (read_tasks, named("tasks.xml", b'\xef\xbb\xbf<?xml version="1.0"?>\n<a/>'), "This is HTML or XML"),
         (read_tasks, named("tasks.txt", "  <!DOCTYPE html>\n<p>One?"), "This is HTML or XML"),
@@ -508,6 +524,13 @@ def test_what_would_be_silently_wrong_is_refused(read: Any, given: Source | str,
     with pytest.raises(ImportingError) as refused:
         read(given)
     assert str(refused.value).startswith(words)
+
+
+@pytest.mark.parametrize(
+    "beside", [{"total": 1, "next": None}, {"has_more": False}, {"meta": {"total_tokens": 900}, "count": 9}]
+)
+def test_the_last_page_of_a_list_is_a_table(beside):
+    assert tasks(json.dumps({"data": [{"task": "One?"}]} | beside)) == [("One?", "")]
 
 
 def test_yaml_is_no_list_of_tasks_on_the_page_either():
