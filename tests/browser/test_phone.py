@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from engine.models import Experiment, Judgment, Response
 from engine.selectors.counts import comparison_count
@@ -110,13 +110,35 @@ def test_on_a_phone_a_message_leaves_the_task_to_be_unfolded(phone: Page, experi
     expect(unfold).to_have_attribute("aria-expanded", "true")
     for choice in ("#choose-left", "#choose-right"):
         tap(phone, choice)
-    # What takes more than two lines goes away by a tap.
+    # What takes more than two lines pushes the task down, and goes away by a tap.
     expect(said).to_have_text("Saved. You have reached your goal for today: time for a break?")
     expect(said).to_have_class("lengthy")
-    said.tap()
-    expect(said).to_be_empty()
+    assert_above(said, phone.locator("#task"))
     unfold.tap()
     expect(unfold).to_have_attribute("aria-expanded", "true")
+    said.tap()
+    expect(said).to_be_empty()
+
+
+def test_on_a_phone_without_a_connection_the_task_is_in_sight(phone: Page, experiment, problems: list[str]):
+    """Two of its three lines were covered for as long as the connection was down."""
+    open_pair(phone, experiment, experiment.memberships.get().user)
+    undo = phone.locator("#undo").bounding_box()
+    phone.route("**/judge/", lambda route: route.abort())
+    tap(phone, "#choose-left")
+    problem = phone.get_by_role("alert")
+    expect(problem).to_contain_text("the connection is down")
+    assert_above(problem, phone.locator("#task"))
+    assert phone.locator("#undo").bounding_box() == undo
+    phone.unroute("**/judge/")
+    saved(phone, 1)
+    assert all("ERR_FAILED" in each for each in problems)
+    problems.clear()
+
+
+def assert_above(upper: Locator, lower: Locator) -> None:
+    above, below = upper.bounding_box(), lower.bounding_box()
+    assert above["y"] + above["height"] <= below["y"]
 
 
 # Keys as fast as the page takes them, as [token on show, whether the key answered it].
