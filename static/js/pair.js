@@ -7,6 +7,8 @@
   const SETTLE_MS = 200;
   // Nobody has read a pair that was on show for less than this.
   const READ_MS = 1500;
+  // Most answers are saved sooner, and a screen reader would speak of both steps.
+  const SAVING_MS = 700;
   const BELOW_TEXT = 24; // pixels: the bottom edge of a response's card, and a gap
   const RETRY_MS = [1000, 2000, 4000, 8000];
   // Without a limit, a connection that is dead but open holds a request for minutes.
@@ -232,7 +234,7 @@
     answered.add(answer.token);
     if (!retry) tell("");
     news = "";
-    say(words().saving);
+    say("");
     showNext();
     deliver();
     fetchAhead();
@@ -244,7 +246,11 @@
   async function deliver() {
     if (sending || retry || !queue.length) return;
     sending = true;
-    const problem = await send(queue[0]).finally(() => { sending = false; });
+    const slow = setTimeout(() => byId("said").textContent || say(words().saving), SAVING_MS);
+    const problem = await send(queue[0]).finally(() => {
+      clearTimeout(slow);
+      sending = false;
+    });
     if (problem) {
       tell(problem);
       say("");

@@ -23,7 +23,17 @@ from tests.workers import wait_until
 
 # A pair that was on show for so long is not taken away.
 LONG_ENOUGH_TO_READ_MS = 1600
-TOO_QUICK = "Too quick: not counted. Choose again."
+TOO_QUICK = "Too quick: choose again."
+NO_REPLY = "No reply: your answer may or may not be taken back. Press Undo again in a moment."
+# What the page says of an answer before the server has replied.
+IN_BETWEEN = re.compile("^(Saving …)?$")
+# All that the page says, in the order in which a screen reader speaks it.
+RECORD = """() => {
+  const said = document.getElementById("said");
+  window.spoken = [];
+  new MutationObserver(() => said.textContent && window.spoken.push(said.textContent))
+    .observe(said, {childList: true, characterData: true, subtree: true});
+}"""
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -351,7 +361,7 @@ def test_two_tabs_of_one_annotator_never_judge_a_pair_twice(page: Page, context,
     open_pair(other, experiment)
     for number in range(4):
         press(page if number % 2 else other, "1")
-        expect((page if number % 2 else other).locator("#said")).not_to_have_text("Saving …")
+        expect((page if number % 2 else other).locator("#said")).not_to_have_text(IN_BETWEEN)
     tokens = list(Judgment.objects.values_list("token", flat=True))
     assert len(set(tokens)) == len(tokens) >= 2
     assert_counted_once(experiment, len(tokens))
@@ -380,6 +390,20 @@ def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, exp
     saved(page, 1)
 
 
+def test_an_answer_that_is_saved_soon_is_spoken_of_once(page: Page, experiment, people):
+    """A screen reader spoke of "Saving …" and of "Saved" for each answer."""
+    # However slow this machine is, the page's clock stands still.
+    page.add_init_script(
+        "const usual = setTimeout; window.setTimeout = (act, ms) => ms === 700 ? 0 : usual(act, ms);"
+    )
+    open_pair(page, experiment, people[0])
+    page.evaluate(RECORD)
+    for number in range(3):
+        press(page, "1")
+        saved(page, number + 1)
+    assert page.evaluate("window.spoken") == ["Saved"] * 3
+
+
 def test_an_undo_of_an_answer_that_was_never_sent_says_so(page: Page, experiment, people):
     """Its pair came back without a word."""
     open_with_the_next(page, experiment, people[0])
@@ -401,9 +425,7 @@ def test_an_undo_that_did_not_arrive_says_so(page: Page, problems, experiment, p
     saved(page, 1)
     page.route("**/undo/", lambda route: route.abort())
     press(page, "u")
-    expect(page.get_by_role("alert")).to_have_text(
-        "Not undone: the connection is down. Try again in a moment."
-    )
+    expect(page.get_by_role("alert")).to_have_text(NO_REPLY)
     page.unroute("**/undo/")
     press(page, "u")
     expect(page.locator("#today")).to_have_text("0")
@@ -431,7 +453,7 @@ def test_an_undo_whose_reply_is_lost_and_that_is_pressed_again_takes_back_one_an
     page.route("**/undo/", lose)
     on_show = shown_token(page)
     press(page, "u")
-    expect(page.get_by_role("alert")).to_contain_text("Not undone")
+    expect(page.get_by_role("alert")).to_have_text(NO_REPLY)
     page.unroute("**/undo/")
     press(page, "u")
     expect(page.locator("#today")).to_have_text("2")
@@ -491,17 +513,16 @@ def test_an_undo_without_any_reply_says_so(page: Page, experiment, people):
     open_pair(page, experiment, people[0])
     press(page, "1")
     saved(page, 1)
-    not_undone = "Not undone: the connection is down. Try again in a moment."
     silent = requests_held_up(page, "**/undo/")
     page.evaluate("window.impatient = true")
     press(page, "u")
-    expect(page.get_by_role("alert")).to_have_text(not_undone)
+    expect(page.get_by_role("alert")).to_have_text(NO_REPLY)
     assert len(silent) == 1
     page.evaluate("window.impatient = false; document.getElementById('problem').hidden = true")
     page.unroute("**/undo/")
     page.route("**/undo/", lambda route: route.fulfill(status=200, body="<h1>Welcome to our hotel</h1>"))
     press(page, "u")
-    expect(page.get_by_role("alert")).to_have_text(not_undone)
+    expect(page.get_by_role("alert")).to_have_text(NO_REPLY)
     assert len(given_by(people[0])) == 1
 
 
