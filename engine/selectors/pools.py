@@ -92,6 +92,14 @@ _SEEN_BY = Compiled(
 _PEOPLE = Compiled(lambda: annotators(EXPERIMENT).values_list("user_id"), keeps_plan=False)
 
 
+def n_through(experiment: Experiment) -> int:
+    """The number of annotators who have seen the texts of every comparison that waits, while some do wait."""
+    if not is_finite(experiment):
+        return 0
+    found = stocks(experiment)
+    return sum(each.n_waiting == 0 for each in found) if found[-1].n_waiting else 0
+
+
 def waits_for_others(experiment: Experiment, annotator: User) -> bool:
     """True if a comparison is ready whose texts the annotator has judged already."""
     return bool(_SEEN_AND_READY(experiment=experiment.pk, annotator=annotator.pk))

@@ -10,7 +10,7 @@ from typing import Any
 from django.template.loader import render_to_string
 
 from engine.models import Experiment, Snapshot
-from engine.selectors import buffer, counts, designs, people
+from engine.selectors import buffer, counts, designs, people, pools
 from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import Ladder, ladder_from
@@ -106,6 +106,8 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
     each = None if left is None else _hours_each(experiment)
     by_people = experiment.judge == Experiment.Judge.HUMAN
     n_annotators = people.annotators(experiment.pk).count() if by_people else 0
+    running = experiment.state == Experiment.State.RUNNING
+    n_through = pools.n_through(experiment) if running and comparisons else 0
     spending = spending_of(experiment, (experiment.state, comparisons))
     policies = charts.policy_rows(experiment, ranked, spending, judged=comparisons > 0)
     ladder = ladder_from(experiment, observed, left) if comparisons else None
@@ -123,6 +125,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
             comparisons=comparisons,
             hours=None if left is None or each is None else left.expected * each,
             n_annotators=n_annotators,
+            n_through=n_through,
         ),
         lacks_annotators=by_people and not n_annotators and not concluded,
         ladder=ladder,

@@ -134,6 +134,15 @@ USED_UP = (
 )
 
 
+def through(n_through: int, n_annotators: int) -> str:
+    """The sentence where some annotators have judged all pairs that wait, which nobody judges twice."""
+    have = "has" if n_through == 1 else "have"
+    return (
+        f"{n_through} of {n_annotators} annotators {have} judged every pair that is left. The others can go "
+        "on; with more annotators it ends sooner."
+    )
+
+
 def _running(experiment: Experiment, standing: str, left: Remaining | None) -> str:
     if experiment.used_up:
         return f"{standing} {USED_UP}"

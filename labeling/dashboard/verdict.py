@@ -74,12 +74,13 @@ def verdict_of(
     comparisons: int,
     hours: float | None,
     n_annotators: int,
+    n_through: int,
 ) -> Verdict:
     """The verdict as it stands.
 
     ``ranked``, ``ladder``: the ranking and the claims shown beside it; no claims before the first comparison.
     ``comparisons``: those that are judged. ``hours`` of work that remain for all annotators together;
-    ``None`` where nobody can tell.
+    ``None`` where nobody can tell. ``n_through``: annotators who can judge none of the pairs that wait.
     """
     notes = status.notes(experiment)
     if experiment.state == Experiment.State.DRAFT:
@@ -97,12 +98,13 @@ def verdict_of(
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=sum(each.standing.place is Place.RULED_OUT for each in ranked) if comparisons else 0,
-        effort="" if left is None or over_budget else _effort(experiment, left, hours, n_annotators),
+        effort="" if left is None or over_budget else _effort(experiment, left, hours, n_annotators - n_through),
         sentences=[
             *([pulse.ailment] if stalled else []),
             *([pulse.catching_up] if running and pulse.catching_up else []),
             *([status.over_budget(experiment)] if over_budget and not stalled else []),
             *([status.USED_UP] if used_up else []),
+            *([status.through(n_through, n_annotators)] if n_through and not used_up else []),
             *notes,
         ],
         percent_done=None

@@ -18,7 +18,7 @@ from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.leases import lease_next, skip
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
-from labeling.dashboard.status import USED_UP, status_of
+from labeling.dashboard.status import USED_UP, status_of, through
 from tests.backends import ScriptedBackend
 from tests.factories import add_member, make_experiment, make_user, write_responses
 
@@ -143,6 +143,21 @@ class TestNobodyTwice:
         assert lease_next(experiment_id=experiment.pk, annotator=bob) is not None
         experiment.refresh_from_db()
         assert not experiment.used_up
+
+    def test_the_time_that_remains_is_shared_by_those_who_have_something_left(self):
+        """“10 minutes for three people” stood there, and two of them had judged all that they could."""
+        ann, bob, eve = (make_user(name) for name in ("ann", "bob", "eve"))
+        experiment = pool_of({name: texts(name) for name in "ABC"}, allow_tie=True)
+        for user in (ann, bob, eve):
+            add_member(experiment, user)
+        for user in (ann, bob):
+            judged_by(experiment, user, choice="tie")
+        for queue in ("control", "analysis", "generation"):
+            WorkerPulse.objects.create(queue=queue, worker="test")
+        experiment.refresh_from_db()
+        verdict = result_figures(experiment).verdict
+        assert through(2, 3) in verdict.sentences
+        assert verdict.effort.endswith("for one person")
 
     def test_looking_for_a_pair_takes_as_many_queries_as_without_a_pool(self):
         users = [make_user() for _ in range(2)]
