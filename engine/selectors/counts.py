@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import BigAutoField, Count, F, QuerySet, Subquery, Sum, Value
+from django.db.models import BigAutoField, Count, F, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
 from engine.core.contradictions import ties_within
@@ -24,6 +24,9 @@ from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, Given, 
 
 Pair = tuple[int, int]
 _ROWS = Count("pk")
+# Nobody looks at two copies of a text: they are held back until their turn (`judging.settle_identical`).
+FOR_PEOPLE = Q(plan__identical__isnull=True)
+HELD_BACK = Q(plan__identical=True, state=Comparison.State.PLANNED)
 
 
 def count_of(rows: QuerySet[Any], counted: Count = _ROWS) -> Coalesce:
@@ -84,6 +87,7 @@ def ahead_in(experiments: Collection[Experiment]) -> dict[int, dict[str, int]]:
     """The comparisons that are planned and those that are ready, by state, of each experiment by its id."""
     rows = (
         Comparison.objects.filter(
+            FOR_PEOPLE,
             experiment__in=[each.pk for each in experiments],
             state__in=[Comparison.State.PLANNED, Comparison.State.READY],
         )

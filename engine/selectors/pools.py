@@ -13,6 +13,7 @@ from django.db.models import CharField, Count, Exists, OuterRef, Q, QuerySet
 
 from engine.domain.texts import pair_of_texts
 from engine.models import Comparison, Experiment, Judgment, Lease, Response, User
+from engine.selectors import counts
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, padded
 from engine.selectors.people import annotators
 from engine.selectors.seen import SEEN, has_seen
@@ -77,7 +78,10 @@ def stocks(experiment: Experiment) -> list[Stock]:
 
 _WAITING = Compiled(
     lambda: Comparison.objects.filter(
-        experiment=EXPERIMENT, state__in=[Comparison.State.PLANNED, Comparison.State.READY], skips=0
+        counts.FOR_PEOPLE,
+        experiment=EXPERIMENT,
+        state__in=[Comparison.State.PLANNED, Comparison.State.READY],
+        skips=0,
     ).values_list("texts"),
     keeps_plan=False,
 )
@@ -128,7 +132,9 @@ def unused(experiment: Experiment, annotator: int | None, halves: Sequence[Halve
     if identical:
         # One that nobody looks at is settled as often as each other one can be judged.
         n_people = max(annotators(experiment.pk).count(), 1)
-        settled = Comparison.objects.filter(texts__in=identical, state=Comparison.State.JUDGED)
+        settled = Comparison.objects.filter(
+            counts.HELD_BACK | Q(state=Comparison.State.JUDGED), texts__in=identical
+        )
         counted = Counter(settled.values_list("texts", flat=True))
         used |= {name for name, n in counted.items() if n >= n_people}
     unwritten = [(pair, name_of(*pair)) for pair in halves if pair[0].pk and not _are_written(*pair)]

@@ -14,7 +14,7 @@ from django.db.models import Count, F, Q, QuerySet
 
 from engine.domain.texts import digest
 from engine.models import Comparison, Response, clock
-from engine.selectors import capabilities
+from engine.selectors import capabilities, counts
 from engine.selectors.capabilities import Offer
 from engine.services import claims
 from engine.services.judging import settle_texts
@@ -284,7 +284,9 @@ def settle_shared(*, experiment_id: int) -> None:
     """Settle comparisons that were planned on a response while it was being finished."""
     unsettled = [Response.State.WAITING, Response.State.GENERATING]
     late = (
-        Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.PLANNED)
+        Comparison.objects.filter(
+            counts.FOR_PEOPLE, experiment_id=experiment_id, state=Comparison.State.PLANNED
+        )
         .exclude(response_i__state__in=unsettled, response_j__state__in=unsettled)
         .select_for_update(no_key=True, of=("self",))
         .order_by("pk")

@@ -199,44 +199,68 @@ def record_judgment(
 
 @transaction.atomic
 def settle_texts(*, comparison_ids: Collection[int]) -> set[int]:
-    """Name the texts of comparisons that have just become ready, and judge those of one text twice a tie.
+    """Name the texts of comparisons that have just become ready, and hold back those of one text twice.
 
     The caller has locked or made them. Only where people judge: a rule takes no time that could be saved.
 
     Returns
     -------
     set of int
-        The comparisons that are judged now.
+        The comparisons that are held back now.
     """
     ours = Comparison.objects.filter(pk__in=comparison_ids, experiment__judge=Experiment.Judge.HUMAN)
     _name_texts(ours)
     identical = ours.filter(response_i__digest=F("response_j__digest"))
-    return settle_identical(comparison_ids=identical.values_list("pk", flat=True))
+    return hold_identical(comparison_ids=identical.values_list("pk", flat=True))
 
 
 @transaction.atomic
-def settle_identical(*, comparison_ids: Collection[int] | QuerySet[Comparison, int]) -> set[int]:
-    """Judge comparisons of one text twice, which nobody needs to look at, a tie as soon as they are ready.
+def hold_identical(*, comparison_ids: Collection[int] | QuerySet[Comparison, int]) -> set[int]:
+    """Hold back comparisons of one text twice, which nobody needs to look at, until it is their turn.
 
-    The caller has locked or made them, and knows that people judge them. Returns those that are judged now.
+    The caller has locked or made them, and knows that people judge them. Returns those held back now.
     """
-    identical = list(
-        Comparison.objects.filter(pk__in=comparison_ids, state=Comparison.State.READY).select_related(
-            "experiment"
-        )
-    )
+    identical = list(Comparison.objects.filter(pk__in=comparison_ids, state=Comparison.State.READY))
     for comparison in identical:
         comparison.plan = comparison.plan | IDENTICAL_PLAN
-        comparison.save(update_fields=["plan"])
-        record_judgment(
-            comparison=comparison,
-            choice=Judgment.Choice.TIE,
-            judge=Judgment.Judge.RULE,
-            via=Judgment.Via.IDENTICAL,
-            token=uuid.uuid4(),
-            reason="Both responses are the same text.",
-        )
+        comparison.state = Comparison.State.PLANNED
+        comparison.save(update_fields=["plan", "state"])
     return {comparison.pk for comparison in identical}
+
+
+@transaction.atomic
+def settle_identical(*, experiment_id: int) -> int:
+    """Judge comparisons of one text twice a tie, each in its turn: when as many are judged as were asked
+    before it, or when no other waits. Returns the number that are still held back.
+
+    Judged as soon as they are ready, they would come before all that wait for people. Which outcomes come
+    first would depend on what they are, and with a margin ties alone could then establish a claim.
+    """
+    held = list(
+        Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
+        .select_related("experiment")
+        .filter(counts.HELD_BACK, experiment=experiment_id)
+        .order_by("number")
+    )
+    if not held:
+        return 0
+    n_judged = counts.comparison_count(experiment_id)
+    others = Comparison.objects.filter(experiment=experiment_id, state__in=Comparison.PENDING, skips=0)
+    alone = not others.filter(counts.FOR_PEOPLE).exists()
+    n_settled = 0
+    for comparison in held:
+        plan = comparison.plan
+        if alone or n_judged + n_settled >= plan["comparisons"] + plan["in_flight"] + plan["draw"]:
+            record_judgment(
+                comparison=comparison,
+                choice=Judgment.Choice.TIE,
+                judge=Judgment.Judge.RULE,
+                via=Judgment.Via.IDENTICAL,
+                token=uuid.uuid4(),
+                reason="Both responses are the same text.",
+            )
+            n_settled += 1
+    return len(held) - n_settled
 
 
 def _name_texts(comparisons: QuerySet[Comparison]) -> None:

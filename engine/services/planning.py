@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, prefetch_related_objects
 
@@ -22,7 +23,7 @@ from engine.services import replaying
 from engine.services.compiled_writes import saving, write
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
-from engine.services.judging import settle_identical
+from engine.services.judging import IDENTICAL_PLAN, hold_identical, settle_identical
 from engine.services.leases import discard_unwanted
 from engine.services.snapshots import write_snapshot
 from engine.services.task_draws import Draw, PoolDrawer, drawer, pool_of
@@ -51,6 +52,8 @@ class Advance:
         The time for replaying stale evidence ran out; call again.
     unseen
         Judgments came during the last round; call again.
+    held
+        Some of those planned now are one text twice, which nobody is shown; call again.
     """
 
     comparisons: int
@@ -61,6 +64,7 @@ class Advance:
     low: bool = False
     behind: bool = False
     unseen: bool = False
+    held: bool = False
 
 
 def advance(
@@ -87,7 +91,9 @@ def advance(
             return Advance(comparisons=0, planned=0, concluded=False, behind=True)
         done = _advance_once(experiment_id, round_seconds)
         rounds += 1
-        if done is None or done.concluded or counts.comparison_count(experiment_id) == done.comparisons:
+        if done is None or done.concluded:
+            return done
+        if not done.held and counts.comparison_count(experiment_id) == done.comparisons:
             return done
         if rounds >= most_rounds:
             return replace(done, unseen=True)
@@ -115,6 +121,7 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     if experiment.responses == Experiment.Responses.REUSE:
         settle_shared(experiment_id=experiment.pk)
     discard_unwanted(experiment_id=experiment.pk)
+    n_held = settle_identical(experiment_id=experiment.pk)
     stale = experiment.evidence_stale
     latest = designs.latest_snapshot(experiment)
     observed = replaying.up_to_date(experiment=experiment, latest=latest)
@@ -126,7 +133,7 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
         conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
     target = buffer.buffer_target(experiment, latest, round_seconds=round_seconds)
-    added = _top_up(experiment, policies, observed.design, target)
+    added = _top_up(experiment, policies, observed.design, target, n_held)
     return Advance(
         comparisons=decision.n_comparisons,
         planned=len(added),
@@ -135,22 +142,30 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
         asks_machine=experiment.judge == Experiment.Judge.RULE
         or experiment.llm_judge != Experiment.LLMJudge.OFF,
         low=2 * len(added) > target,
+        held=any("identical" in comparison.plan for comparison in added),
     )
 
 
 def _top_up(
-    experiment: Experiment, policies: list[Policy], observed: Design, target: int
+    experiment: Experiment, policies: list[Policy], observed: Design, target: int, n_held: int
 ) -> list[Comparison]:
-    """Plan what the annotators need next; returns the comparisons planned."""
+    """Plan what the annotators need next; returns the comparisons planned.
+
+    ``n_held``: comparisons that are held back. They serve nobody, and there is a limit to them too.
+    """
     design = designs.with_in_flight(experiment, observed)
     in_flight = int(design.in_flight.sum()) // 2
     most = experiment.budget - int(design.counts.sum()) // 2 - in_flight
+    most = min(most, settings.BUFFER_MAX - n_held)
     if buffer.generation_is_failing(experiment):
         most = min(most, int(buffer.probe_is_due(experiment)))
     if not pools.is_finite(experiment):
         # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.
         waiting = Comparison.objects.filter(
-            experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY], skips=0
+            counts.FOR_PEOPLE,
+            experiment=experiment,
+            state__in=[Comparison.State.PLANNED, Comparison.State.READY],
+            skips=0,
         ).count()
         return _planned(
             experiment, _Chooser(design, policies, drawer(experiment)), min(target - waiting, most)
@@ -309,10 +324,11 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
     experiment.planned_count = first + len(comparisons)
     write(saving(experiment, "planned_count"))
     identical = {c.pk for c in comparisons if c.texts and pools.is_identical(c.texts)}
-    settled = settle_identical(comparison_ids=identical) if identical else set()
+    held = hold_identical(comparison_ids=identical) if identical else set()
     for comparison in comparisons:
-        if comparison.pk in settled:
-            comparison.state = Comparison.State.JUDGED
+        if comparison.pk in held:
+            comparison.state = Comparison.State.PLANNED
+            comparison.plan |= IDENTICAL_PLAN
     return comparisons
 
 

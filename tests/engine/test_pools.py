@@ -14,7 +14,7 @@ from engine.selectors import counts, designs
 from engine.selectors.findings import finding_of
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
-from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.judging import hold_identical, judge_leased, rebuild_counts, void_judgment
 from engine.services.leases import lease_next, skip
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
@@ -244,6 +244,7 @@ class TestIdentical:
         experiment = make_experiment(n_policies=2, overlap=overlap, annotators=(make_user(),))
         n_planned = experiment.comparisons.count()
         write_responses(ScriptedBackend(lambda request: "fine"))
+        advance(experiment_id=experiment.pk)
         assert experiment.comparisons.filter(state="judged", outcome=0.5).count() == n_planned
         assert PairCount.objects.get(experiment=experiment).wins_i == n_planned / 2
         assert rebuild_counts(experiment_id=experiment.pk) == {}
@@ -253,11 +254,50 @@ class TestIdentical:
         editor = make_user("editor")
         experiment = make_experiment(n_policies=2, annotators=(make_user(),))
         write_responses(ScriptedBackend(lambda request: "fine"))
+        advance(experiment_id=experiment.pk)
         tie = Judgment.objects.filter(via="identical").first()
         void_judgment(judgment_id=tie.pk, by=editor, reason="A test")
         tie.comparison.refresh_from_db()
         assert tie.comparison.state == "discarded"
         assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_a_tie_waits_until_those_asked_before_it_are_judged(self):
+        ann = make_user("ann")
+        same = {5 * task + other for task in range(8) for other in range(1, 5)}
+        experiment = pool_of(
+            {name: [f"{'same' if task in same else name} {task}" for task in range(40)] for name in "AB"},
+            budget=200,
+            claim="good_enough",
+            epsilon=0.05,
+        )
+        add_member(experiment, ann)
+        advance(experiment_id=experiment.pk)
+        waiting = experiment.comparisons.filter(state="ready").order_by("number")
+        assert waiting.count() >= 4, "those that are held back serve nobody"
+        judged = experiment.comparisons.filter(state="judged")
+        assert not judged.filter(number__gt=waiting[0].number).exists()
+        judged_by(experiment, ann)
+        ties = 0
+        for before, judgment in enumerate(Judgment.objects.order_by("pk").select_related("comparison")):
+            if judgment.via == "identical":
+                ties += 1
+                assert before >= judgment.comparison.number - 1
+        assert ties
+        assert not experiment.comparisons.filter(state="planned").exists()
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_those_that_are_held_back_have_a_limit(self, settings):
+        settings.BUFFER_MAX = 4
+        experiment = make_experiment(n_policies=2, annotators=(make_user(),))
+        first = experiment.comparisons.order_by("number")[0]
+        for _ in range(4):
+            later = experiment.comparisons.exclude(pk=first.pk).filter(ready_at=None)
+            alike = list(later.values_list("pk", flat=True))
+            Comparison.objects.filter(pk__in=alike).update(state="ready", ready_at=first.created_at)
+            hold_identical(comparison_ids=alike)
+            advance(experiment_id=experiment.pk)
+        assert experiment.comparisons.filter(plan__identical=True).count() <= 2 * settings.BUFFER_MAX
+        assert not Judgment.objects.exists(), "the first one is still to be judged"
 
     def test_a_rule_judges_identical_texts_itself(self):
         experiment = make_experiment(n_policies=2, judge="rule")

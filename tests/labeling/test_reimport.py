@@ -247,7 +247,7 @@ def from_a_pool(annotator: User, overlap: int = 2) -> Experiment:
     start(experiment_id=experiment.pk)
     advance(experiment_id=experiment.pk)
     for user in (annotator, other):
-        for choice in ("left", "right", "left", "left", "right"):
+        for choice in ("left", "right", "left", "left", "right") * 2:
             click(experiment, user, choice)
             advance(experiment_id=experiment.pk)
     assert Judgment.objects.filter(via="identical").exists()
