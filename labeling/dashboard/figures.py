@@ -71,6 +71,9 @@ class ResultFigures:
         Judged comparisons.
     judged_by
         ``None`` before the conclusion.
+    n_doubtful
+        Annotators whose answers the tab Quality doubts; 0 before the conclusion, and where telling it would
+        take longer than somebody waits for a page.
     policies
         In the order of the ranking.
     """
@@ -82,6 +85,7 @@ class ResultFigures:
     ladder: Ladder | None
     comparisons: int
     judged_by: Totals | None
+    n_doubtful: int
     may_stop: bool
     policies: list[charts.PolicyRow]
     charts: Rendered
@@ -131,6 +135,9 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
         ladder=ladder,
         comparisons=comparisons,
         judged_by=totals_of(experiment, comparisons) if concluded else None,
+        n_doubtful=len(_people_of(experiment, _version_of(experiment, snapshot, comparisons))["doubtful"])
+        if concluded and by_people and comparisons <= LARGE
+        else 0,
         may_stop=may_stop(experiment),
         policies=policies,
         charts=_rendered("result", experiment, _result(experiment, ranked, policies, spending, comparisons)),
@@ -226,14 +233,7 @@ def rendered_charts(experiment: Experiment, tab: str, *, at_once: bool = False) 
     """
     snapshot = designs.latest_snapshot(experiment)
     comparisons = counts.comparison_count(experiment.pk)
-    version = (
-        experiment.state,
-        experiment.conclusion,
-        experiment.planned_count,
-        None if snapshot is None else snapshot.pk,
-        comparisons,
-    )
-
+    version = _version_of(experiment, snapshot, comparisons)
     # The state is in the name: the last look at a running experiment must not outlive its conclusion.
     name = f"{tab}:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
     if at_once and comparisons > LARGE and not is_shared(name, version, ages=_CHARTS):
@@ -252,6 +252,16 @@ def _rendered(tab: str, experiment: Experiment, shown: dict[str, Any]) -> Render
 
 
 _Version = tuple[object, ...]
+
+
+def _version_of(experiment: Experiment, snapshot: Snapshot | None, comparisons: int) -> _Version:
+    return (
+        experiment.state,
+        experiment.conclusion,
+        experiment.planned_count,
+        None if snapshot is None else snapshot.pk,
+        comparisons,
+    )
 
 
 def _result(
@@ -285,13 +295,11 @@ def _result(
 
 
 def _quality(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
-    looked = shared(
-        f"people:{experiment.pk}",
-        version,
-        lambda: _people(experiment),
-        ages=_PEOPLE,
-    )
-    return looked | {"concerns": _concerns(experiment, snapshot, version)}
+    return _people_of(experiment, version) | {"concerns": _concerns(experiment, snapshot, version)}
+
+
+def _people_of(experiment: Experiment, version: _Version) -> dict[str, Any]:
+    return shared(f"people:{experiment.pk}", version, lambda: _people(experiment), ages=_PEOPLE)
 
 
 def _people(experiment: Experiment) -> dict[str, Any]:

@@ -77,12 +77,12 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         policies=result.policies,
         judged=judged,
         comparisons=comparisons,
-        caveats=_caveats(experiment, comparisons, judged.people),
+        caveats=_caveats(experiment, comparisons, judged.people, result.n_doubtful),
         risk=verdict.risk if experiment.winner_id else promised,
     )
 
 
-def _caveats(experiment: Experiment, comparisons: int, n_people: int) -> list[str]:
+def _caveats(experiment: Experiment, comparisons: int, n_people: int, n_doubtful: int) -> list[str]:
     said = []
     if experiment.state != Experiment.State.CONCLUDED:
         said.append("The experiment has not concluded. The order of the policies may still change.")
@@ -92,6 +92,11 @@ def _caveats(experiment: Experiment, comparisons: int, n_people: int) -> list[st
     said += status.notes(experiment)
     if n_people == 1:
         said.append("One person judged everything: this is what that person prefers.")
+    if n_doubtful:
+        said.append(
+            f"There are doubts about the answers of {n_doubtful:,} of {n_people:,} "
+            f"{'person' if n_people == 1 else 'people'}. The tab Quality has the reasons."
+        )
     if experiment.past_votes:
         said.append("Some judgments are past votes, given before this experiment and not under its control.")
     said += findings.tasks_left_out(experiment)

@@ -93,12 +93,13 @@ def verdict_of(
     if used_up:
         left = None  # nobody can tell before there is more to judge
     over_budget = left is not None and left.over_budget
+    n_able = n_annotators - n_through
     return Verdict(
         headline=_stalled(pulse) if stalled else headline(comparisons, ladder),
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=sum(each.standing.place is Place.RULED_OUT for each in ranked) if comparisons else 0,
-        effort="" if left is None or over_budget else _effort(experiment, left, hours, n_annotators - n_through),
+        effort="" if left is None or over_budget else _effort(experiment, left, hours, n_able),
         sentences=[
             *([pulse.ailment] if stalled else []),
             *([pulse.catching_up] if running and pulse.catching_up else []),
@@ -128,12 +129,12 @@ def _stalled(pulse: Pulse) -> str:
     return "Responses come too slowly" if pulse.slow else "The work has stopped"
 
 
-def _effort(experiment: Experiment, left: Remaining, hours: float | None, n_annotators: int) -> str:
+def _effort(experiment: Experiment, left: Remaining, hours: float | None, n_able: int) -> str:
     people = experiment.judge == Experiment.Judge.HUMAN
     number = rough(left.expected * (experiment.overlap if people else 1))
     how = "at least" if left.at_least else "about"
     said = f"{how} {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
-    return f"{said}, {hours_for(hours, n_annotators)}" if hours and n_annotators else said
+    return f"{said}, {hours_for(hours, n_able)}" if hours and n_able else said
 
 
 def _concluded(

@@ -7,9 +7,11 @@ from datetime import timedelta
 import pytest
 from django.urls import reverse
 
+from engine.core import StopReason
 from engine.models import Experiment, Judgment, Response
 from engine.models.append_only import lifted
 from engine.selectors.judges import FASTEST_READING, Reading, reading_by_annotator, tallies
+from engine.services.experiments import conclude
 from engine.services.planning import advance
 from labeling.dashboard.annotators import annotator_rows
 from tests.factories import click_on, make_experiment, make_user, write_responses
@@ -67,3 +69,18 @@ def test_most_of_at_least_twenty_answers_have_to_say_so(admin, client_for):
         Judgment.objects.filter(pk=newest.pk).update(via="import")
     [row] = annotator_rows(experiment, tallies(experiment), [])
     assert (row.reading.timed, row.hasty, row.always_longer) == (19, "", "")
+
+
+@pytest.mark.parametrize(("n", "doubtful"), [(6, False), (20, True)])
+def test_a_result_and_its_report_say_that_there_are_doubts(n, doubtful, admin, client_for):
+    """Only the tab Quality said so, which somebody who reads "Use Warm" may never open."""
+    experiment = answered(n)
+    rewrite(experiment, hasty=n, longer=0)
+    winner = experiment.policies.get(index=0)
+    said = {"conclusion": StopReason.CERTIFIED, "winner": winner, "claim": "good_enough", "finding": "It is."}
+    conclude(experiment=experiment, by=None, **said)
+    pages = [
+        text_of(client_for(admin).get(reverse(name, args=[experiment.pk])).content.decode())
+        for name in ("dashboard", "report")
+    ]
+    assert ["There are doubts about the answers of 1 of" in page for page in pages] == [doubtful] * 2
