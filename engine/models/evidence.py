@@ -61,15 +61,17 @@ class Snapshot(models.Model):
 
 
 class ReplayPoint(models.Model):
-    """The state reached in a replay of an experiment's outcomes; the next replay starts from here.
+    """The state of the evidence after some number of comparisons; a replay starts from the newest that fits.
 
-    A cache: ``digest`` names the rules and the outcomes up to here, so a point that no longer fits is never
-    used.
+    A cache: `engine.services.replaying` says when a point fits.
     """
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="replay_points")
     comparisons = models.PositiveIntegerField()
-    digest = models.CharField(max_length=64)
+    last_judgment = models.PositiveBigIntegerField(
+        db_default=0, help_text="Number of the last judgment in this evidence."
+    )
+    digest = models.CharField(max_length=64, help_text="Names the rules under which it was reached.")
     progress = models.JSONField(help_text="What the counts do not tell, as the design gave it.")
 
     class Meta:

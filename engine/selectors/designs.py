@@ -16,7 +16,7 @@ from engine.core.problem import BradleyTerry, Space
 from engine.core.robustness import summed_wins
 from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
 from engine.domain.rules import CERTIFIED, Rules
-from engine.models import Experiment, Factor, Snapshot
+from engine.models import Experiment, Factor, ReplayPoint, Snapshot
 from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, padded
 from engine.selectors.counts import (
     Completion,
@@ -185,7 +185,7 @@ def continued(experiment: Experiment, latest: Snapshot | None = None) -> Observe
     ``latest``: the latest snapshot, where the caller has it already.
     """
     latest = latest or latest_snapshot(experiment)
-    found = None if latest is None else _noted(experiment, latest)
+    found = None if latest is None or experiment.evidence_stale else since(experiment, latest)
     if found is None:
         return None
     noted, newer = found
@@ -194,29 +194,30 @@ def continued(experiment: Experiment, latest: Snapshot | None = None) -> Observe
 
 def noted(experiment: Experiment, latest: Snapshot) -> Observed | None:
     """The evidence as the latest snapshot has it, or ``None`` as from `continued`."""
-    found = _noted(experiment, latest)
+    found = None if experiment.evidence_stale else since(experiment, latest)
     return None if found is None else found[0]
 
 
-def _noted(experiment: Experiment, latest: Snapshot) -> tuple[Observed, list[Completion]] | None:
-    """The evidence as the latest snapshot has it, and what was judged since."""
-    if experiment.evidence_stale:
-        return None
+def since(experiment: Experiment, stored: Snapshot | ReplayPoint) -> tuple[Observed, list[Completion]] | None:
+    """The evidence as it was stored, and what was judged since.
+
+    ``None`` where the counts do not fit: a judgment with a smaller number than the last one in the evidence
+    was committed after it, or voided.
+    """
     for _ in range(_LOOKS):
-        newer = completed_after(experiment, latest.last_judgment)
-        wins = wins_matrix(experiment) - summed_wins(
-            len(latest.evidence), [(each.i, each.j, each.outcome) for each in newer]
-        )
-        if round(wins.sum()) == latest.comparisons:
+        newer = completed_after(experiment, stored.last_judgment)
+        every = wins_matrix(experiment)
+        wins = every - summed_wins(len(every), [(each.i, each.j, each.outcome) for each in newer])
+        if round(wins.sum()) == stored.comparisons:
             break
         # A click may have come between the two queries.
     else:
         return None
     of, labels = labelled_space(experiment)
     design = Design.from_counts(
-        of, wins, progress=latest.progress, labels=labels, **design_settings(experiment)
+        of, wins, progress=stored.progress, labels=labels, **design_settings(experiment)
     )
-    return Observed(design, latest.last_judgment), newer
+    return Observed(design, stored.last_judgment), newer
 
 
 def known_design(experiment: Experiment) -> Design:

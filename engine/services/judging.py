@@ -325,11 +325,13 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     WrongStateError
         The experiment has concluded, or the judgment is void already.
     """
-    judgment = Judgment.objects.select_related("comparison").get(pk=judgment_id)
-    experiment = locked_experiment(judgment.comparison.experiment_id)
-    comparison = Comparison.objects.select_for_update(no_key=True).get(pk=judgment.comparison_id)
+    judged = Judgment.objects.filter(pk=judgment_id)
+    experiment = locked_experiment(judged.values_list("comparison__experiment", flat=True).get())
+    # Read under the experiment's lock, which every void takes.
+    judgment = judged.select_related("comparison").select_for_update(no_key=True, of=("comparison",)).get()
+    comparison = judgment.comparison
     check_not_final(experiment)
-    if JudgmentVoid.objects.filter(judgment=judgment).exists():
+    if not judgment.standing:
         raise WrongStateError(_("This judgment was taken back already."))
     [void] = write_voids(judgments=[judgment], by=by, reason=reason)
     hand_voided_back(comparison_ids=[comparison.pk], annotator_id=judgment.annotator_id)
@@ -339,7 +341,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     take_outcomes_back([comparison])
     comparison.save(update_fields=["state", "discard_reason", "outcome", "judged_at"])
     # The voided outcome may have carried a peak of the evidence.
-    mark_stale(experiment=experiment)
+    mark_stale(experiment=experiment, changed_from=judgment.pk)
     return void
 
 

@@ -128,7 +128,9 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     decision = observed.design.decision
     policies = list(experiment.policies.all())
     if stale or latest is None or latest.comparisons != decision.n_comparisons or decision.stopped:
+        before = 0 if latest is None else latest.comparisons
         latest = write_snapshot(experiment=experiment, observed=observed)
+        replaying.keep_point(experiment=experiment, observed=observed, before=before)
     if decision.reason is not None:
         conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)

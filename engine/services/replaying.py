@@ -3,41 +3,46 @@
 Taking a judgment back only marks the evidence as stale, which costs nothing. Before the next decision, the
 judgments that stand are replayed, because a peak of the evidence may have rested on the voided one. The
 result equals, bit by bit, a replay from the first judgment.
+
+A replay starts from a stored point and reads only what was judged since, however long the history is. A point
+fits as long as the judgments up to its own are the same. Taking one of them back deletes the point
+(`mark_stale`), and points are stored under the experiment's lock, so none is stored of a judgment that is
+void. What else may come is a judgment with a smaller number that was committed late: it adds to the count, so
+that the counts tell.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
-import struct
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from django.db import transaction
 
 from engine.core import Design
-from engine.core.robustness import summed_wins
 from engine.models import Experiment, ReplayPoint, Snapshot
 from engine.selectors import counts, designs
 from engine.selectors.compiled import EXPERIMENT, Compiled
 from engine.selectors.counts import Completion
 from engine.selectors.designs import Observed
+from engine.services.locks import locked_experiment
 from engine.services.snapshots import write_snapshot
 
 # Comparisons between two points to go on from.
 POINT_EVERY = 50
 # Raised whenever the same outcomes under the same rules would give other evidence.
-_VERSION = 4
+_VERSION = 5
 
 
-@dataclass(frozen=True)
-class _Replay:
-    observed: Observed
-    complete: bool
+def mark_stale(*, experiment: Experiment, changed_from: int | None = None) -> None:
+    """Have the evidence of a locked experiment replayed before its next decision.
 
-
-def mark_stale(*, experiment: Experiment) -> None:
-    """Have the evidence of a locked experiment replayed before its next decision."""
+    ``changed_from``: the number of the first judgment that was taken back, where one was.
+    """
+    if changed_from is not None:
+        experiment.replay_points.filter(last_judgment__gte=changed_from).delete()
     experiment.evidence_stale = True
     experiment.save(update_fields=["evidence_stale"])
 
@@ -58,15 +63,34 @@ def catch_up(*, experiment_id: int, seconds: float = math.inf) -> bool:
     if not stale:
         return True
     [experiment] = stale
-    completions = list(counts.completed(experiment))
+    point, start, newer = _newest_fitting(experiment)
+    n = start.design.n_comparisons
     # The part after the last point is not stored, so the deciding transaction replays it.
-    kept = completions[: len(completions) - len(completions) % POINT_EVERY]
-    return _replay(experiment, kept, deadline=time.monotonic() + seconds).complete
+    told = newer[: max((n + len(newer)) // POINT_EVERY * POINT_EVERY - n, 0)]
+    if not told:
+        return True
+    deadline = time.monotonic() + seconds
+    late = False
+    points: list[ReplayPoint] = []
+
+    def keep(observed: Observed) -> bool:
+        nonlocal late
+        reached = observed.design.n_comparisons
+        if reached % POINT_EVERY == 0:
+            points.append(_point(experiment, observed))
+            late = time.monotonic() >= deadline and reached < n + len(told)
+        return not late
+
+    designs.observe(start, told, each=keep)
+    with transaction.atomic():
+        _store(_still_true(points, locked_experiment(experiment_id), point, n, told))
+    return not late
 
 
 def replayed(*, experiment: Experiment) -> Observed:
     """The evidence of the judgments that stand, in the caller's transaction."""
-    return _replay(experiment, list(counts.completed(experiment))).observed
+    _, start, newer = _newest_fitting(experiment)
+    return designs.observe(start, newer)
 
 
 @transaction.atomic
@@ -84,45 +108,68 @@ def up_to_date(*, experiment: Experiment, latest: Snapshot | None) -> Observed:
     return designs.continued(experiment, latest) or replayed(experiment=experiment)
 
 
-def _replay(experiment: Experiment, completions: list[Completion], deadline: float = math.inf) -> _Replay:
-    """A design told these comparisons, from the last stored point that fits them."""
-    digests = _digests(experiment, completions)
-    fitting = [
-        (n, progress)
-        for n, digest, progress in experiment.replay_points.values_list("comparisons", "digest", "progress")
-        if digests.get(n) == digest
-    ]
-    start, progress = max(fitting, default=(0, None), key=lambda point: point[0])
+def keep_point(*, experiment: Experiment, observed: Observed, before: int) -> None:
+    """Store a point of a locked experiment's evidence where one is due; ``before``: the number of comparisons
+    when this was asked last.
+    """
+    if observed.design.n_comparisons // POINT_EVERY > before // POINT_EVERY:
+        _store([_point(experiment, observed)])
+
+
+def _newest_fitting(
+    experiment: Experiment,
+) -> tuple[ReplayPoint | None, Observed, list[Completion]]:
+    """The newest point that fits, its evidence, and what was judged since; without one, all from the first
+    judgment.
+    """
+    points = experiment.replay_points.filter(digest=_rules(experiment)).order_by("-comparisons")
+    for point in points.iterator(chunk_size=1):
+        if (found := designs.since(experiment, point)) is not None:
+            return point, *found
     space, labels = designs.labelled_space(experiment)
-    design = Design.from_counts(
-        space,
-        summed_wins(space.n_policies, [(each.i, each.j, each.outcome) for each in completions[:start]]),
-        progress=progress,
-        labels=labels,
-        **designs.design_settings(experiment),
+    design = Design(space, labels=labels, **designs.design_settings(experiment))
+    return None, Observed(design), list(counts.completed(experiment))
+
+
+def _still_true(
+    points: list[ReplayPoint],
+    experiment: Experiment,
+    start: ReplayPoint | None,
+    n: int,
+    told: Sequence[Completion],
+) -> list[ReplayPoint]:
+    """Those of these points whose judgments, ``n`` and those that were told, are the same under the lock."""
+    if start is None:
+        now = list(counts.completed(experiment))
+    else:
+        found = designs.since(experiment, start)
+        now = [] if found is None else found[1]
+    same = itertools.takewhile(lambda both: both[0] == both[1], zip(told, now, strict=False))
+    n_same = len(list(same))
+    return [point for point in points if point.comparisons <= n + n_same]
+
+
+def _point(experiment: Experiment, observed: Observed) -> ReplayPoint:
+    return ReplayPoint(
+        experiment=experiment,
+        comparisons=observed.design.n_comparisons,
+        last_judgment=observed.last_judgment,
+        digest=_rules(experiment),
+        progress=observed.design.progress,
     )
-    n = start
-    late = False
-
-    def keep(observed: Observed) -> bool:
-        nonlocal n, late
-        n += 1
-        if n in digests:
-            ReplayPoint.objects.update_or_create(
-                experiment=experiment,
-                comparisons=n,
-                defaults={"digest": digests[n], "progress": observed.design.progress},
-            )
-            late = time.monotonic() >= deadline and n < len(completions)
-        return not late
-
-    last = completions[start - 1].judgment if start else 0
-    observed = designs.observe(designs.Observed(design, last), completions[start:], each=keep)
-    return _Replay(observed, complete=not late)
 
 
-def _digests(experiment: Experiment, completions: list[Completion]) -> dict[int, str]:
-    """A name for the rules and the first n outcomes, at each n that may have a point."""
+def _store(points: list[ReplayPoint]) -> None:
+    ReplayPoint.objects.bulk_create(
+        points,
+        update_conflicts=True,
+        unique_fields=["experiment", "comparisons"],
+        update_fields=["last_judgment", "digest", "progress"],
+    )
+
+
+def _rules(experiment: Experiment) -> str:
+    """A name for all but the judgments that the evidence depends on."""
     # The sampler is left out, as the evidence does not depend on it. The risk is here for the policies that
     # have been named, which depend on it.
     rules = (
@@ -136,10 +183,4 @@ def _digests(experiment: Experiment, completions: list[Completion]) -> dict[int,
         experiment.reserve,
         experiment.exact_ties,
     )
-    running = hashlib.sha256(repr(rules).encode())
-    digests = {}
-    for n, each in enumerate(completions, 1):
-        running.update(struct.pack("<IId", each.i, each.j, each.outcome))
-        if n % POINT_EVERY == 0:
-            digests[n] = running.hexdigest()
-    return digests
+    return hashlib.sha256(repr(rules).encode()).hexdigest()

@@ -178,7 +178,7 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     if counted:
         _uncount(counted)
         outdate(experiment=experiment)
-        mark_stale(experiment=experiment)
+        mark_stale(experiment=experiment, changed_from=min(judgment.pk for judgment in judgments))
     if judgments:
         record(
             experiment=experiment,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from engine.core import Design
@@ -92,7 +93,7 @@ def test_an_undo_tells_no_outcome_and_its_queries_do_not_grow_with_the_judgments
 @pytest.mark.parametrize("space", ["unstructured", "factorial"])
 def test_only_what_follows_the_last_point_that_fits_is_told_again(space, annotator, admin, every_four):
     experiment = judged(annotator, 14, space=space)
-    for place, most in ((-1, 13), (-1, 0), (-5, 7), (2, 10)):
+    for place, most in ((-1, 1), (-1, 0), (-5, 7), (2, 10)):
         void_judgment(judgment_id=nth(experiment, place).pk, by=admin, reason="A slip.")
         with counted_tells() as told:
             advance(experiment_id=experiment.pk)
@@ -166,6 +167,7 @@ def test_stopping_by_hand_leaves_no_stale_evidence_behind(annotator, admin):
 
 def test_a_long_replay_is_done_in_slices(annotator, admin, every_four):
     experiment = judged(annotator, 14)
+    ReplayPoint.objects.all().delete()
     void_judgment(judgment_id=nth(experiment, -1).pk, by=admin, reason="A slip.")
     slices = 0
     while advance(experiment_id=experiment.pk, replay_seconds=0.0).behind:
@@ -176,14 +178,65 @@ def test_a_long_replay_is_done_in_slices(annotator, admin, every_four):
     assert_evidence_is_that_of_a_replay(experiment)
 
 
-def test_points_that_do_not_fit_are_not_used(annotator, admin, every_four):
+def test_neither_an_undo_nor_the_first_one_reads_the_judgments_from_before_a_point(
+    annotator, admin, every_four, monkeypatch
+):
+    """Each replay read every judgment twice, and the first one told all of them."""
+    experiment = judged(annotator, 14)
+    read = []
+    completions = counts.completions
+
+    def counted(*arguments):
+        for each in completions(*arguments):
+            read.append(each)
+            yield each
+
+    monkeypatch.setattr(counts, "completions", counted)
+    for _ in range(2):
+        void_judgment(judgment_id=nth(experiment, -1).pk, by=admin, reason="A slip.")
+        read.clear()
+        with counted_tells() as told:
+            advance(experiment_id=experiment.pk)
+        assert len(told) <= 4
+        assert len(read) <= 3 * 4
+    monkeypatch.undo()
+    assert_evidence_is_that_of_a_replay(experiment)
+
+
+@pytest.mark.parametrize("place", [3, 6])
+def test_no_point_is_stored_of_a_judgment_that_is_voided_while_it_is_replayed(
+    place, annotator, admin, every_four, monkeypatch
+):
+    experiment = judged(annotator, 13)
+    void_judgment(judgment_id=nth(experiment, -1).pk, by=admin, reason="A slip.")
+    ReplayPoint.objects.filter(comparisons__gt=4).delete()
+    meanwhile = nth(experiment, place)
+    locked = replaying.locked_experiment
+
+    def voided_before(experiment_id: int) -> Experiment:
+        monkeypatch.setattr(replaying, "locked_experiment", locked)
+        void_judgment(judgment_id=meanwhile.pk, by=admin, reason="Another.")
+        return locked(experiment_id)
+
+    monkeypatch.setattr(replaying, "locked_experiment", voided_before)
+    replaying.catch_up(experiment_id=experiment.pk)
+    assert not ReplayPoint.objects.filter(last_judgment__gte=meanwhile.pk).exists()
+    advance(experiment_id=experiment.pk)
+    assert_evidence_is_that_of_a_replay(experiment)
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        pytest.param({"digest": "of other rules"}, id="other rules"),
+        # As if the one before it had been committed after the point was stored.
+        pytest.param({"last_judgment": F("last_judgment") + 1}, id="a judgment that was committed late"),
+    ],
+)
+def test_points_that_do_not_fit_are_not_used(unfit, annotator, admin, every_four):
     experiment = judged(annotator, 9)
-    void_judgment(judgment_id=nth(experiment, 0).pk, by=admin, reason="A slip.")
-    ReplayPoint.objects.create(
-        experiment=experiment,
-        comparisons=4,
-        digest="of other outcomes",
-        progress={"peak_evidence": np.full(3, 99.0).tolist()},
-    )
+    experiment.replay_points.update(progress={"peak_evidence": np.full(3, 99.0).tolist()}, **unfit)
+    void_judgment(judgment_id=nth(experiment, -1).pk, by=admin, reason="A slip.")
+    assert ReplayPoint.objects.exists()
     advance(experiment_id=experiment.pk)
     assert_evidence_is_that_of_a_replay(experiment)
