@@ -11,6 +11,7 @@ import numpy as np
 from scipy import special
 
 from .estimation import PairData, fit
+from .mixture import null_precision, ridge_allowance
 from .problem import BradleyTerry
 from .structured import log_marginal_bound, prior_precision
 from .types import FloatArray, Tally
@@ -63,7 +64,8 @@ def effect_intervals(
 
     By default the entries of θ: in a `Factorial` space, what each level is worth over its factor's first. The
     confidence set {θ: marginal likelihood ≤ likelihood(θ)/δ} holds at all times. The ellipsoid used here
-    approximates it to second order, which is good once every direction has some dozens of comparisons.
+    approximates it to second order around the largest likelihood. An ellipsoid around the estimate, whose
+    prior has no place in the set, would leave out clear differences before they had been looked at.
 
     Parameters
     ----------
@@ -81,15 +83,17 @@ def effect_intervals(
     Estimates, lower and upper ends, shape (m,) each, in log-odds.
     """
     combinations = np.eye(space.n_features) if contrasts is None else contrasts
-    precision = prior_precision(space, 1.0)
+    precision, ridge = prior_precision(space, 1.0), null_precision(space)
     data = PairData.of(space.features, tally)
     theta = fit(data, precision, np.zeros((1, space.n_features)))
-    hessian = data.hessian(theta)[0] + precision
-    regret = float((data.log_likelihood(theta) - log_marginal_bound(data, precision, theta))[0])
-    radius = np.sqrt(2.0 * (np.log(1.0 / delta) + max(regret, 0.0)))
-    spread = np.sqrt(np.sum(combinations * np.linalg.solve(hessian, combinations.T).T, axis=1))
-    estimate = combinations @ theta[0]
-    return estimate, estimate - radius * spread, estimate + radius * spread
+    likeliest = fit(data, ridge, theta)
+    hessian = data.hessian(likeliest)[0] + ridge
+    largest = data.log_likelihood(likeliest) - 0.5 * (likeliest @ ridge * likeliest).sum(axis=1)
+    regret = largest + ridge_allowance(space) - log_marginal_bound(data, precision, theta)
+    radius = np.sqrt(2.0 * (np.log(1.0 / delta) + max(float(regret[0]), 0.0)))
+    reach = radius * np.sqrt(np.sum(combinations * np.linalg.solve(hessian, combinations.T).T, axis=1))
+    centre = combinations @ likeliest[0]
+    return combinations @ theta[0], centre - reach, centre + reach
 
 
 def contrast_intervals(space: BradleyTerry, tally: Tally, delta: float) -> tuple[FloatArray, FloatArray]:

@@ -265,6 +265,11 @@ def null_precision(space: BradleyTerry) -> FloatArray:
     return _NULL_RIDGE * prior_precision(space, 1.0)
 
 
+def ridge_allowance(space: BradleyTerry) -> float:
+    """The most (nats) that this ridge takes off the likelihood of a θ within `_LARGEST_LOG_ODDS`."""
+    return 0.5 * _NULL_RIDGE * _LARGEST_LOG_ODDS**2 * space.n_features
+
+
 class BradleyTerryEvidence:
     """E-process per policy in a linear Bradley-Terry space.
 
@@ -324,7 +329,7 @@ class BradleyTerryEvidence:
         self._exact_from = exact_from
         self._margin = float(special.logit(pairwise.null_mean))
         self._null_precision = null_precision(space)
-        self._null_allowance = 0.5 * _NULL_RIDGE * _LARGEST_LOG_ODDS**2 * space.n_features
+        self._null_allowance = ridge_allowance(space)
         # Pooling strength pays by how much fewer features there are than policies.
         pairwise_share = 0.5 * min(1.0, space.n_features / (space.n_policies - 1))
         self.log_shares = (float(np.log1p(-pairwise_share)), float(np.log(pairwise_share)))

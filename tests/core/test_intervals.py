@@ -64,6 +64,28 @@ def test_effect_intervals_cover_and_shrink() -> None:
     assert np.mean(widths[1::2]) < 0.75 * np.mean(widths[::2])
 
 
+@pytest.mark.parametrize("strength", [2.0, 4.0])
+def test_effect_intervals_cover_clear_differences_from_the_first_comparison_on(strength: float) -> None:
+    space, theta = BradleyTerry.one_hot(3), np.array([strength, 0.0])
+    scores = space.features @ theta
+    rows, columns = np.triu_indices(3, 1)
+    contrasts = space.features[rows] - space.features[columns]
+    missed = 0
+    for seed in range(60):
+        rng, tally = np.random.default_rng(seed), Tally.empty(3)
+        inside = True
+        for t in range(61):
+            if t < 6 or t % 10 == 0:
+                _, lower, upper = effect_intervals(space, tally, 0.05, contrasts)
+                inside &= bool(np.all((lower <= contrasts @ theta) & (contrasts @ theta <= upper)))
+            i, j = rng.choice(3, 2, replace=False)
+            won = rng.random() < special.expit(scores[i] - scores[j])
+            tally.record(np.array([i]), np.array([j]), np.array([float(won)]))
+        missed += not inside
+    # A true rate of 5% would show more than 8 of 60 with a probability of .3%.
+    assert missed <= 8
+
+
 def test_contrasts_give_log_odds_between_policies() -> None:
     space = BradleyTerry.one_hot(3)
     tally = Tally(np.array([[[0, 30.0, 0], [10, 0, 0], [0, 0, 0]]]))
