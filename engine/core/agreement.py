@@ -142,7 +142,8 @@ class Alpha:
         1 where all agree, 0 where they agree as chance would have it; ``None`` where nothing can be said:
         there are no such units, or every answer is the same.
     interval
-        By resampling the units; ``None`` below `FEWEST_UNITS`, where it would mean little.
+        By resampling the units, or from their number where all agree; ``None`` below `FEWEST_UNITS`, where
+        it would mean little.
     """
 
     units: int
@@ -158,6 +159,8 @@ _RESAMPLES = 2000
 
 def alpha(table: FloatArray) -> Alpha:
     """Krippendorff's α [Krippendorff 2011], with a 95% interval: percentiles of resampled units.
+
+    Where all agree it begins where the units would disagree as often as Wilson's interval allows.
 
     The same table always has the same interval.
 
@@ -181,6 +184,10 @@ def alpha(table: FloatArray) -> Alpha:
         drawn = np.random.default_rng(0).multinomial(units, counts / units, size=_RESAMPLES)
         found = _alphas(kinds, drawn.astype(np.float64))
         low, high = np.nanquantile(found, [0.025, 0.975])
+        if value == 1.0:
+            # Units that all agree do so in every sample of them. Of others, so many may not.
+            shares = table.sum(axis=0) / answers
+            low = max(-1.0, 1.0 - proportion(0, units).high / (1.0 - (shares**2).sum()))
         interval = (float(low), float(high))
     return Alpha(units, answers, float(value), interval)
 

@@ -90,7 +90,21 @@ def test_alpha_needs_units_that_two_judged_and_answers_that_differ():
     same = alpha(np.array([[2.0, 0, 0]] * 30))
     assert (same.units, same.value, same.interval) == (30, None, None)
     perfect = alpha(np.array([[2.0, 0, 0]] * 15 + [[0.0, 0, 2]] * 15))
-    assert (perfect.value, perfect.interval) == (1.0, (1.0, 1.0))
+    assert perfect.value == 1.0
+    low, high = perfect.interval
+    assert high == 1.0
+    # None of 30 is at most 11.4% [Wilson 1927], and chance disagrees half of the time.
+    assert low == pytest.approx(1 - 0.1135 / 0.5, abs=1e-3)
+
+
+@pytest.mark.parametrize("disagreeing", [0.02, 0.05, 0.1])
+def test_the_interval_of_alpha_does_not_call_a_few_equal_answers_perfect(disagreeing):
+    rng = np.random.default_rng(3)
+    kinds = np.array([[2.0, 0, 0], [0, 2, 0], [1, 1, 0]])
+    odds = [(1 - disagreeing) / 2, (1 - disagreeing) / 2, disagreeing]
+    truth = 1 - 2 * disagreeing
+    intervals = [alpha(np.repeat(kinds, rng.multinomial(20, odds), axis=0)).interval for _ in range(100)]
+    assert sum(low <= truth <= high for low, high in intervals) >= 85
 
 
 def test_the_interval_of_alpha_covers_it_about_as_often_as_it_says():
