@@ -208,7 +208,7 @@ _OF_COMPARISONS_WITH_NEWER = Compiled(
 def completions(experiment: Experiment, standing: Iterable[StandingJudgment]) -> Iterator[Completion]:
     """The comparisons that these judgments, in their order, complete. Reads nothing from the database.
 
-    Identical texts are settled at once, however many people are to judge each other pair.
+    A tie of identical texts is complete by itself, however many people are to judge each other pair.
     """
     n_needed = needed(experiment)
     heard: defaultdict[int, list[float]] = defaultdict(list)
