@@ -118,13 +118,15 @@ def same_name(columns: Iterable[str]) -> str:
 class Heading:
     """The names of a table's columns, which its first row holds.
 
-    Columns without a name are left out: programs number the rows in them.
+    Columns without a name are left out where programs number the rows in them. A cell that is no number is
+    kept under the number of its column, so that somebody is told of it.
     """
 
     def __init__(self, cells: Sequence[str]) -> None:
         written = [headings.name_in(cell) for cell in cells]
         self._names = [name.lower() for name in written]
         self._shown = [name for name in written if name]
+        self._nameless = [number for number, name in enumerate(self._names) if not name]
         self._end = max((number for number, name in enumerate(self._names, 1) if name), default=0)
 
     def __len__(self) -> int:
@@ -154,6 +156,10 @@ class Heading:
             return Fault(place, "This row has the names of the columns again. Remove it.")
         padded = itertools.chain(cells, itertools.repeat(""))
         fields = {name: cell for name, cell in zip(self._names, padded, strict=False) if name}
+        for number in self._nameless:
+            for cell in cells[number : number + 1]:
+                if cell.strip() and not cell.strip().isdecimal():
+                    fields.setdefault(f"column {number + 1}", cell)
         return Row(place, fields, self._shown)
 
 

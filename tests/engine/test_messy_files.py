@@ -682,6 +682,17 @@ def test_columns_of_votes_that_are_left_out_are_told(columns, told):
     assert "".join(read_votes(source(json.dumps([vote | columns]).encode())).warnings) == told
 
 
+def test_a_column_without_a_name_is_told_where_it_does_not_number_the_rows():
+    told = "1 column left out: 'column 1'."
+    answers = ",task,policy,response\nann,One?,A,1\nben,One?,B,2\n"
+    assert read_responses(answers).warnings == [told]
+    assert read_responses(answers.replace("ann", "1").replace("ben", "2")).warnings == []
+    text = ",task,answer\nhard,One?,1\n,Two?,2\n"
+    assert [each[: len(told)] for each in warnings_of_tasks(read_tasks(text), text)] == [told]
+    votes = workbook([["", "task", "policy_a", "policy_b", "winner"], ["ann", "One?", "A", "B", "a"]])
+    assert told in read_votes(source(votes)).warnings
+
+
 def test_of_columns_for_the_same_thing_those_with_something_in_them_are_read():
     """Texts behind two empty columns were lost, without a word."""
     table = (
