@@ -12,6 +12,8 @@ from engine.domain import limits
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "|"}
 # With its end.
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_FED_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_END = re.compile(r"\r(?!\n)|\n")
 _BLANK = re.compile(r"\s*")
 _FIRST = re.compile(r"[^\ufeff \t\r\n][^\r\n]{0,1000000}")
 _SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t|])"?(?=[\r\n]|$)', re.IGNORECASE)
@@ -63,19 +65,21 @@ OF_YAML = "YAML holds whole descriptions of experiments. Give tasks, responses a
 
 class Lines(Iterator[str]):
     """The lines with their ends. A line ends as files have it: \\n, \\r\\n or \\r, and nothing else that
-    Unicode knows.
+    Unicode knows. Where the first line of a ``table`` ends with \\n, \\r alone is part of a cell.
 
     ``number``: that of the line before the next one, from 1; 0 at the beginning.
     """
 
     # One by one: `io.StringIO` takes four bytes for each character.
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, table: bool = False) -> None:
         self._text = text.lstrip("\ufeff")
+        end = _END.search(self._text) if table else None
+        self._line = _FED_LINE if end is not None and end[0] == "\n" else _LINE
         self._at = 0
         self.number = 0
 
     def __next__(self) -> str:
-        found = _LINE.match(self._text, self._at)
+        found = self._line.match(self._text, self._at)
         if found is None:
             raise StopIteration
         self._at = found.end()

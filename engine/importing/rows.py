@@ -338,7 +338,7 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
     delimiter = headings.delimiter_of(text)
     _, text = headings.without_separator(text)
     csv.field_size_limit(limits.CELL_CHARACTERS.most)
-    lines = headings.Lines(text)
+    lines = headings.Lines(text, table=True)
     spaced = headings.is_spaced(text, delimiter)
     reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=spaced)
     blank = re.compile(rf"[\s{re.escape(delimiter)}]*")
@@ -383,6 +383,8 @@ def _csv_fault(error: csv.Error) -> str:
         return f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}"
     if "unexpected end" in str(error):
         return "A quotation mark in this row is not closed. Close it, or write it twice."
+    if "new-line character" in str(error):
+        return "A cell holds a line break outside of quotation marks. Put the cell into quotation marks."
     return (
         f"This is not valid CSV: {error}. Separate columns by a comma, a semicolon, a tab or |, and write a "
         "quotation mark in a cell twice."

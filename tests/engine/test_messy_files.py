@@ -51,6 +51,8 @@ TWO = [("One?", "A", "1"), ("One?", "B", "one")]
 @pytest.mark.parametrize(
     "text",
     [
+        # Of an old Mac.
+        "task,policy,response\rOne?,A,1\rOne?,B,one\r",
         # Google Sheets, of a sheet with empty columns; then numbers of rows, as pandas and R write them.
         "task,policy,response,,,\r\nOne?,A,1,,,\r\nOne?,B,one,,,\r\n",
         ",task,policy,,response\n0,One?,A,x,1\n1,One?,B,y,one\n",
@@ -454,6 +456,12 @@ def test_spreadsheets_write_truths_in_capital_letters():
             read_responses,
             source(workbook([["task;policy;response"], ["One?;A;1"]])),
             "row 1: All names of columns stand in one cell",
+        ),
+        # pandas writes a carriage return without quotation marks.
+        (
+            read_tasks,
+            "task\nOne\rof two?\n",
+            "line 2: A cell holds a line break outside of quotation marks. Put the cell into quotation",
         ),
         (read_responses, "Our votes,,\ntask,policy,response\nOne?,A,1\n", "line 2: A cell stands right"),
         (
