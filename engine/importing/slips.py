@@ -45,6 +45,8 @@ _OF_A_CHAT = re.compile(
     r"""|content=["'])"""
 )
 _ENTITY = re.compile("&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{1,5}|#x[0-9a-f]{1,5});", re.IGNORECASE)
+# The two characters of an escaped line break before a line; in formulas a small letter follows, as in \\nu.
+_ESCAPED_BREAK = re.compile(r"\\n(?=\\n|[\W\d_A-Z])(?![\"'`)])")
 _WHOLE = re.compile(r"-?[0-9]+\.0")
 _LIKE_A_NAME = re.compile(
     r"#|[^\W\d]\w{0,4}\.|(?:\d+[.)] ?)?[^\W\d]\w*(?:(?:[ /.=-]| [&+@] |: )\w+){0,2}(?: ?\([^()]*\))?[ #:*]*"
@@ -65,13 +67,14 @@ def twice(items: Collection[object]) -> int:
 def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
     """Warnings where texts say nothing, a formula failed, or a program before this one has spoiled them."""
     said: Counter[str] = Counter()
-    garbled = cut = escaped = 0
+    garbled = cut = escaped = unbroken = 0
     lost: list[str] = []
     for text in texts:
         if len(text) < _LONGEST_WORD:
             said[text.strip()] += 1
         garbled += not text.isascii() and _GARBLED.search(text) is not None
         cut += len(text) == _CELL_OF_EXCEL
+        unbroken += "\\n" in text and "\n" not in text and _ESCAPED_BREAK.search(text) is not None
         if "?" in text and (found := _LOST.search(text)):
             lost.append(found[0])
         escaped += "&" in text and _ENTITY.search(text) is not None
@@ -87,6 +90,11 @@ def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
         yield (
             f"{number(garbled, one, many)} with characters such as “Ã©” or “�”, as of a file that was saved "
             "in the wrong encoding. Save it as UTF-8 where it comes from."
+        )
+    if unbroken:
+        yield (
+            f"{number(unbroken, one, many)} of one line with “\\n” in it, as of a text that a program has "
+            "escaped twice. It is shown as it is. Export the texts with their line breaks."
         )
     if lost:
         yield (
