@@ -465,6 +465,7 @@ def as_lines(source: Source) -> str:
     def line(row: Row) -> str:
         # Examples of BIG-bench have other fields than their file has.
         fields = {name: row.fields[name.lower()] for name in row.heading or row.fields}
-        return json.dumps(fields, ensure_ascii=False, default=str)
+        # Bytes are no text, and a list is told of as left out.
+        return json.dumps(fields, ensure_ascii=False, default=lambda value: [str(value)])
 
     return "\n".join(_read(source.rows(plain=HEADINGS, beside=REFERENCE_NAMES), line, TASKS))

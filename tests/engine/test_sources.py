@@ -17,7 +17,7 @@ import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,14 @@ from engine.domain import limits
 from engine.domain.conversations import Message
 from engine.importing import (
     ImportingError,
+    as_typed,
     parse_columns,
     read_responses,
     read_tasks,
     read_votes,
     source_at,
     source_of,
+    warnings_of_tasks,
 )
 from engine.importing.parquet import _LOOK_AT_COLUMNS
 from engine.importing.rows import Fault
@@ -259,6 +261,18 @@ def test_arrow_gives_each_row_its_number_and_all_plain_values():
     *_, last = given.rows()
     assert (last.place, last.heading) == ("row 1001", ["q", "n", "at", "none", "Tags"])
     assert last.fields == {"q": "A", "n": 1000, "at": "2026-01-02T00:00:00", "none": None, "tags": ["x"]}
+
+
+def test_values_that_are_no_texts_are_left_out_on_the_page_as_on_the_command_line():
+    file = io.BytesIO()
+    columns = {"task": ["One?"], "picture": [b"\xff"], "took": [timedelta(seconds=5)]}
+    pa.parquet.write_table(pa.table(columns), file)
+    given = source(file.getvalue())
+    for each in (given, as_typed(given)):
+        [task] = read_tasks(each)
+        assert task.variables == {}
+        [warning] = warnings_of_tasks([task], each)
+        assert warning.startswith("2 columns left out: 'picture', 'took'.")
 
 
 def test_parquet_gives_times_and_exact_numbers_as_texts_and_nan_as_nothing():
