@@ -70,12 +70,18 @@ def nothing_ready(experiment: Experiment, annotator: User) -> Ending:
     if experiment.used_up and not pools.awaits_planning(experiment, annotator):
         return Ending(
             _("You have judged everything there is. Thank you!"),
-            _("Everybody here has judged each two texts that can be compared. New ones would appear here."),
+            _(
+                "Everybody here has judged all pairs that there are. You may close this page; new pairs "
+                "would appear here."
+            ),
         )
     if pools.is_finite(experiment) and pools.waits_for_others(experiment, annotator):
         return Ending(
             _("All caught up"),
-            _("You have judged the pairs that are left; they wait for others. Your next one appears here."),
+            _(
+                "You have judged the pairs that are left; they wait for others. You may close this page, or "
+                "wait: should there be another pair for you, it appears here."
+            ),
         )
     return Ending(_("All caught up"), _("New pairs are being prepared. The next one appears here by itself."))
 
