@@ -83,7 +83,9 @@ def test_from_creation_to_the_decision_and_out(client, admin, tmp_path):
     assert (of_tag["tag"], of_tag["tasks"], of_tag["comparisons"]) == ("sums", len(by_task), clicks)
     assert of_tag["policies"][0] == {"policy": "P1", "wins": 0.0, "comparisons": clicks, "share": 0.0}
     assert client.results_by_task(made["id"], tag="sums") == by_task
-    assert client.results_by_task(made["id"], tag="else") == []
+    # An empty list would pass for "nothing was judged".
+    with pytest.raises(NotFoundError, match="This experiment has sums"):
+        client.results_by_task(made["id"], tag="else")
     path = client.download(made["id"], "judgments.jsonl", tmp_path / "out.jsonl")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(rows) == clicks
