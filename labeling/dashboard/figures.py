@@ -9,6 +9,7 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
+from engine.core.problem import Factorial
 from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs, people, pools
 from engine.selectors.agreement import agreement_in, shared_answers
@@ -272,11 +273,9 @@ def _result(
     comparisons: int,
 ) -> dict[str, Any]:
     wins = counts.wins_matrix(experiment)
-    factorial = designs.factorial_space(experiment)
+    factorial = _effects(experiment)
     leader = ranked[0].standing.policy
     best = experiment.winner or (policy_at(experiment, leader) if comparisons else None)
-    # If only one factor varies, the ranking already says this of its levels.
-    varied = 0 if factorial is None else sum(len(levels) > 1 for levels in factorial.levels.values())
     tasks = None
     version = (experiment.state, comparisons)
     if best is not None:
@@ -289,7 +288,7 @@ def _result(
         "judged": comparisons > 0,
         "policies": policies,
         "counts_tokens": _counts_tokens(experiment, spending),
-        "effects": charts.effect_rows(factorial, wins, experiment.delta) if varied > 1 else [],
+        "effects": charts.effect_rows(factorial, wins, experiment.delta) if factorial else [],
         "priced": is_priced(),
     }
 
@@ -357,10 +356,18 @@ def _counts_tokens(experiment: Experiment, spending: Sequence[PolicySpending]) -
     return not imported or any(each.completion_tokens for each in spending)
 
 
+def _effects(experiment: Experiment) -> Factorial | None:
+    """The space of the levels, where several factors vary; of a single one the ranking says all."""
+    factorial = designs.factorial_space(experiment)
+    if factorial is None or sum(len(levels) > 1 for levels in factorial.levels.values()) < 2:
+        return None
+    return factorial
+
+
 def _concerns(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> Concerns:
     def look() -> Concerns:
         judged, ties = counts.wins_and_ties(experiment)
-        factorial, names = designs.factorial_space(experiment), designs.policy_names(experiment)
-        return concerns(experiment, factorial, judged, ties, names=names, snapshot=snapshot)
+        names = designs.policy_names(experiment)
+        return concerns(experiment, _effects(experiment), judged, ties, names=names, snapshot=snapshot)
 
     return shared(f"concerns:{experiment.pk}", version, look, ages=_CONCERNS)

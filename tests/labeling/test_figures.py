@@ -529,3 +529,12 @@ class TestWithout:
         html = render_to_string("dashboard/_without.html", {"experiment": experiment, "without": found})
         assert "5 of 6 judged comparisons come before the first open one." in html
         assert '<strong class="warn">Prompt 2 leads; the claim does not hold.</strong></p>' in html
+
+
+def test_of_one_factor_nothing_is_asked_about_effects_that_add_up(annotator, client_for, admin):
+    """It said "too few comparisons" after 805, and a warning named a table that was not there."""
+    experiment = make_experiment(annotators=(annotator,), ready=True)
+    click_on(experiment, annotator, 3)
+    page = client_for(admin).get(reverse("method_charts", args=[experiment.pk])).content.decode()
+    assert "Win rates" in page
+    assert "Do the effects of the levels add up?" not in page
