@@ -16,6 +16,7 @@ from engine.models import Experiment, User, WorkerPulse
 from engine.selectors.designs import policy_names
 from engine.services.experiments import conclude, pause, stop
 from tests.factories import add_member, click, make_experiment, make_user
+from tests.markup import Markup
 
 pytestmark = pytest.mark.django_db
 
@@ -36,6 +37,17 @@ def test_an_annotator_finds_what_there_is_to_label_and_how_much_they_did(experim
     assert "1 judged by you" in html
     assert reverse("pair", args=[experiment.pk]) in html
     assert reverse("dashboard", args=[experiment.pk]) not in html
+
+
+def test_each_link_to_label_is_named_after_its_experiment(annotator, client_for):
+    """A list of links said "Start labeling" as often as there were experiments."""
+    for name in ("Tone", "Length"):
+        make_experiment(name=name, annotators=(annotator,))
+    html = Markup(page(client_for(annotator)))
+    names = {each.attributes.get("aria-labelledby") for each in html.elements if each.tag == "a"} - {None}
+    assert len(names) == 2
+    for name in names:
+        assert [html.by_id(part).tag for part in name.split()] == ["a", "h2"]
 
 
 @pytest.mark.parametrize("change", [pause, stop])
