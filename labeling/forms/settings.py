@@ -115,8 +115,8 @@ _HELP = {
         "It works beside people only. Its opinions do not count until you let it vote on the dashboard, "
         "which shows how well it agrees with people."
     ),
-    "allow_tie": "It counts as half a win for each policy.",
-    "allow_both_bad": "It counts as half a win for each policy.",
+    "allow_tie": "Without it, annotators guess between equal responses, which takes more comparisons.",
+    "allow_both_bad": "It counts like “equally good”.",
     "tell_outcome": (
         "When it is decided, their page names the policy that they preferred. Leave it off if you may reopen "
         "the experiment: people who know the outcome may judge by it."
