@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
+from engine.domain.levels import SamplingParams
 from engine.domain.policy_space import PolicyName
 from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment, Factor, Level, Response, Task
@@ -34,7 +35,10 @@ _LEAK = (
     "A response reveals its prompt or its model, so annotators can tell who wrote it. Ask the model in the "
     "prompt not to speak of its instructions."
 )
-_CUT = "A response was cut off at its maximum of tokens. Raise it, or ask for shorter responses."
+_CUT = (
+    "A response was cut off at its maximum of tokens. Ask for shorter responses, or raise the maximum: a "
+    f"factor of the kind “Sampling parameters” sets it, and without one it is {SamplingParams().max_tokens}."
+)
 _FAILED = "A response could not be written. Its reason stands in its place; mend that, and try again."
 _UNDECIDED = (
     "Most experiments like this one would spend their budget without a decision. Raise the budget, choose "
