@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -284,12 +285,15 @@ def _csv(given: Iterable[str], delimiter: str) -> list[list[str]]:
 
 def _is_printed(text: str) -> bool:
     """True if spaces keep columns apart: below names, or rows that a program has numbered."""
-    first, *below = [line.rstrip() for _, line in full_lines(text)] or [""]
+    lines = (line.rstrip() for _, line in full_lines(text))
+    first, second = next(lines, ""), next(lines, "")
     names = _GAP.split(first.strip())
-    is_numbered = bool(below) and _FIRST_OF_NUMBERED.match(below[0]) is not None
+    is_numbered = _FIRST_OF_NUMBERED.match(second) is not None
     is_heading = (first.startswith("  ") or len(names) > 1) and all(map(is_name, names))
-    n_apart = sum(_GAP.search(line) is not None for line in below)
-    return 2 * n_apart > len(below) and (is_numbered or (is_heading and n_apart > 1))
+    if not (is_numbered or is_heading):
+        return False
+    apart = [_GAP.search(line) is not None for line in itertools.chain([second], lines)]
+    return 2 * sum(apart) > len(apart) and (is_numbered or sum(apart) > 1)
 
 
 def _is_markup(text: str) -> bool:
