@@ -39,10 +39,13 @@ _PARTS_OF_DOCUMENTS = {"head", "body", "table", "thead", "tbody", "meta", "link"
 _MARKDOWN_RULE = re.compile(r"(?=.*\|)\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?")
 # Of MySQL, DuckDB, PostgreSQL and Polars. A rule of minus signs may stand below a title.
 _DRAWN = re.compile(
-    r"\+[-=]{2,}[-=+]*\+|[\u250c\u2554\u256d][\u2500-\u257f]+|-{3,}(?:\+-{3,})+|shape: \([\d_, ]+\)$"
+    r"\+[-=]{2,}[-=+]*\+|[\u250c\u2554\u256d][\u2500-\u257f]+|-{3,}(?:\+-{3,})+|-{2,}(?: +-{2,})+"
+    r"|-\[ RECORD 1 \][-+]*$|\*{9,} 1\. row \*{9,}|shape: \([\d_, ]+\)$"
 )
 # Between two columns that spaces keep apart; behind a sentence people write two.
 _GAP = re.compile(r"(?<=\S)(?:(?<![.?!:]) {2,}| {3,})(?=\S)")
+# Names of R and of Tcl.
+_QUOTED_NAMES = re.compile(r'"[^"]+"(?: "[^"]+")+')
 # The first row of pandas or of R, which number them.
 _FIRST_OF_NUMBERED = re.compile(r"\s*[01] {2,}\S")
 # Behind comments, the first line of a database that a program has written down.
@@ -287,6 +290,8 @@ def _is_printed(text: str) -> bool:
     """True if spaces keep columns apart: below names, or rows that a program has numbered."""
     lines = (line.rstrip() for _, line in full_lines(text))
     first, second = next(lines, ""), next(lines, "")
+    if _QUOTED_NAMES.fullmatch(first) and '"' in second:
+        return True
     names = _GAP.split(first.strip())
     is_numbered = _FIRST_OF_NUMBERED.match(second) is not None
     is_heading = (first.startswith("  ") or len(names) > 1) and all(map(is_name, names))

@@ -410,6 +410,22 @@ def test_spreadsheets_write_truths_in_capital_letters():
             "shape: (1, 2)\n| Frage | n |\n| ---   | - |\n| str   | i |\n| One?  | 1 |\n",
             "This is a table drawn with lines",
         ),
+        (read_tasks, "id Frage\n-- -----\n1 One?\n", "This is a table drawn with lines"),
+        (
+            read_tasks,
+            "-[ RECORD 1 ]-\nid    | 1\nFrage | One?\n",
+            "This is a table drawn with lines",
+        ),
+        (
+            read_tasks,
+            f"{'*' * 27} 1. row {'*' * 27}\n   id: 1\nFrage: One?\n",
+            "This is a table drawn with lines",
+        ),
+        (
+            read_tasks,
+            '"id" "Frage"\n"1" 1 "One?"\n',
+            "These are columns with spaces between them",
+        ),
         # pandas, with its numbers of rows, without them, and pasted; then columns of a fixed width.
         (read_tasks, "  Frage Antwort\n0  One?        1\n", "These are columns with spaces between them"),
         (read_tasks, " Frage  n\n  One?   1\nThree?   2\n", "These are columns with spaces between them"),
@@ -560,6 +576,8 @@ def test_yaml_is_no_list_of_tasks_on_the_page_either():
         "INSERT INTO t VALUES (1); does what?\nAnd DROP TABLE t;",
         "Say hello.  Twice.\nSay goodbye.  Once.\nSay   something.",
         "Hello  there\nWho are you?\nWhat is 1 + 1?",
+        '"One" "Two"\nThree',
+        "-- a comment\n--flag",
     ],
 )
 def test_a_task_that_only_looks_like_another_format_stays_one(text):
