@@ -13,7 +13,7 @@ _SHOWN = 40
 _OF_HTML = re.compile(r"<!--.*-->|</?[a-zA-Z][\w-]*(?:\s[^<>]*)?/?>|<([a-zA-Z][\w-]*)(?:\s[^<>]*)?>.*</\1>")
 # Items of a list, headings, rules and fences. Behind the mark of a copied item stands a tab.
 _OF_MARKDOWN = re.compile(r"(?:[-*+•–]|\d{1,4}[.)]|#{1,6})(?: .*)?|-{3,}|={3,}|\*{3,}|`{3}\w*|~{3,}")
-_QUOTED = re.compile(r"\"[^\"]*\",?|'[^']*',?|“[^“”]*”,?|„[^„“”]*[“”],?|«[^«»]*»,?")
+_QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*+\",?|'[^']*',?|“[^“”]*”,?|„[^„“”]*[“”],?|«[^«»]*»,?")
 _ANSWER = re.compile(
     r"(?:A|Answer|Antwort|Réponse|Respuesta|Expected|Solution|Response|Assistant)\s?\d{0,4}[:.)]\s?\S.*",
     re.IGNORECASE,

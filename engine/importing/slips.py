@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from engine.core.wording import number
 from engine.domain import limits
 from engine.importing import headings
+from engine.importing.defusing import as_it_was
 from engine.importing.headings import cells_of, delimiter_of
 
-_NOTHING = {"null", "none", "nan", "n/a"}
+_NOTHING = {"null", "none", "nan", "n/a", "undefined", "[object object]"}
 # Of R, pandas and SQL. In other letters "Na" may be an answer.
 _NOTHING_AS_WRITTEN = {"NA", "<NA>", r"\N"}
 # Of Excel and of LibreOffice.
@@ -67,13 +68,14 @@ def twice(items: Collection[object]) -> int:
 def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
     """Warnings where texts say nothing, a formula failed, or a program before this one has spoiled them."""
     said: Counter[str] = Counter()
-    garbled = cut = escaped = unbroken = 0
+    garbled = cut = escaped = unbroken = defused = 0
     lost: list[str] = []
     for text in texts:
         if len(text) < _LONGEST_WORD:
             said[text.strip()] += 1
         garbled += not text.isascii() and _GARBLED.search(text) is not None
         cut += len(text) == _CELL_OF_EXCEL
+        defused += text[:1] == "'" and as_it_was(text) != text
         unbroken += "\\n" in text and "\n" not in text and _ESCAPED_BREAK.search(text) is not None
         if "?" in text and (found := _LOST.search(text)):
             lost.append(found[0])
@@ -90,6 +92,11 @@ def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
         yield (
             f"{number(garbled, one, many)} with characters such as “Ã©” or “�”, as of a file that was saved "
             "in the wrong encoding. Save it as UTF-8 where it comes from."
+        )
+    if defused:
+        yield (
+            f"{number(defused, one, many)} with an apostrophe in front of a mark such as = or -, as programs "
+            "write it against formulas. It is shown as it is. Export the texts without."
         )
     if unbroken:
         yield (

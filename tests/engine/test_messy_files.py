@@ -629,6 +629,9 @@ def test_a_line_that_may_name_columns_is_told(text, words):
         (r"One:\n- two\n- three", "of one line with “\\n” in it"),
         ("NA", "said only null, None, NaN or N/A"),
         ("<NA>", "said only null"),
+        ("undefined", "said only null"),
+        ("[object Object]", "said only null"),
+        ("'- one", "with an apostrophe in front of a mark such as = or -"),
         (r"\N", "said only null"),
     ],
 )
@@ -650,6 +653,7 @@ def test_a_text_that_a_program_has_spoiled_is_counted(text, words):
         '"One\\nTwo:\nthree"',
         "Ñ”",
         "SÃO",
+        "'One' and -2",
         "Привет",
         "It’s – so…",
         "[1, 2]",

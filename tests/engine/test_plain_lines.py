@@ -24,6 +24,7 @@ def warned(text: str) -> list[str]:
         ("```\nOne?\nTwo?\n", "1 task with a mark of a list"),
         ('"One?"\n"Two?"\n', "2 tasks in quotation marks, such as '\"One?\"'"),
         ('"One?",\n"Two?",\n', "2 tasks in quotation marks"),
+        ('"{\\"task\\": \\"One?\\"}"\n"Say \\"hi\\"."\n', "2 tasks in quotation marks"),
         ("“One?”\n„Two?“\n", "2 tasks in quotation marks"),
         ("Q: One?\nA: 1\nQ: Two?\nA: 2\n", "2 tasks like an answer, such as 'A: 1'"),
         ("One?\nAnswer 1: first\nTwo?\n", "1 task like an answer"),
