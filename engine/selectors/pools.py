@@ -87,7 +87,12 @@ _WAITING = Compiled(
 )
 _SEEN_BY = Compiled(
     lambda names: (
-        Lease.objects.filter(comparison__texts__in=_NAMES.each(names), state__in=SEEN)
+        Lease.objects.filter(
+            # The index of texts has those that are named alone.
+            comparison__texts__in=_NAMES.each(names),
+            comparison__texts__gt="",
+            state__in=SEEN,
+        )
         .values_list("annotator_id", "comparison__texts")
         .distinct()
     ),
