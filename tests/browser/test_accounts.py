@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from engine.models import Token
 from tests.accounts import PASSWORD
-from tests.browser.conftest import log_in
+from tests.browser.conftest import log_in, log_in_by_form
 from tests.factories import make_user
 from tests.labeling.test_accounts import code_of
 from tests.oidc_provider import a_provider, settings_for
@@ -43,7 +43,7 @@ def test_the_second_step_is_turned_on_and_asked_for(page: Page, transactional_db
     user = make_user("ann")
     page.goto("/accounts/login/")
     picture(page, "login")
-    log_in(page, user)
+    log_in_by_form(page, user)
     page.get_by_role("link", name="ann").click()
     expect(page.get_by_role("heading", name="Your account")).to_be_visible()
     fits(page)

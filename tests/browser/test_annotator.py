@@ -39,6 +39,7 @@ def test_twenty_pairs_by_keyboard_and_exactly_those_in_the_export(page: Page, se
     write_everything(experiment)
 
     log_in(page, annotator)
+    page.goto("/")
     page.get_by_role("link", name="Start labeling").click()
     shown = []
     for number in range(20):

@@ -17,7 +17,7 @@ from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts
 from engine.services.leases import expire_leases
 from tests.browser.annotating import open_pair, press, saved, settled, shown_token, write_everything
-from tests.browser.conftest import log_in, watch
+from tests.browser.conftest import log_in_by_form, watch
 from tests.factories import make_experiment, make_user
 from tests.workers import wait_until
 
@@ -199,7 +199,7 @@ def test_after_another_login_answers_are_sent_by_its_token(page: Page, problems,
     expect(page.get_by_role("alert")).to_contain_text("you were logged out")
     assert not Judgment.objects.exists()
     elsewhere = page.context.new_page()
-    log_in(elsewhere, people[0])
+    log_in_by_form(elsewhere, people[0])
     saved(page, 1)
     expect(page.get_by_role("alert")).to_be_hidden()
     press(page, "2")

@@ -71,6 +71,7 @@ def test_the_result_follows_an_experiment_until_there_is_a_winner_to_copy(page: 
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.set_viewport_size({"width": 1440, "height": 900})
     log_in(page, admin)
+    page.goto("/")
     page.get_by_role("link", name=experiment.name).click()
     badge = page.locator("#badge")
     expect(badge).to_have_class("badge running")

@@ -87,6 +87,7 @@ def test_by_touch_on_a_phone(browser: Browser, live_server, problems, annotator,
     ) as context:
         page = context.new_page()
         log_in(page, annotator)
+        page.goto("/")
         page.get_by_role("link", name="Start labeling").tap()
         expect(page.get_by_role("heading", name="Response A")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

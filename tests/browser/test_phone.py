@@ -207,6 +207,7 @@ def test_the_first_page_of_many_experiments_is_short_and_each_row_is_one_target(
         if number % 3 == 1:
             click_on(experiment, ann, 4)
     log_in(phone, admin)
+    phone.goto("/")
     row = phone.locator(".watched > li", has_text="version 7")
     expect(row).to_contain_text("leads")
     # A caveat stands last, and a cut sentence would hide it.

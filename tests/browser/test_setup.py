@@ -10,7 +10,7 @@ from engine.models import Experiment, Membership, User
 from engine.selectors import specs
 from engine.services.estimates import compute_next
 from tests.accounts import let_create
-from tests.browser.conftest import log_in
+from tests.browser.conftest import log_in, log_in_by_form
 from tests.browser.test_accessibility import violations
 from tests.factories import add_member, make_experiment, make_user
 
@@ -61,6 +61,7 @@ def simulate(page: Page) -> None:
 def test_an_experiment_is_built_by_hand_counted_and_started(page, maker, problems, width):
     page.set_viewport_size({"width": width, "height": 844})
     log_in(page, maker)
+    page.goto("/")
     page.get_by_role("link", name="New experiment").click()
     page.get_by_role("link", name="From scratch").click()
     page.get_by_label("Name", exact=True).fill("Counting objects")
@@ -244,7 +245,7 @@ def test_after_a_logout_what_was_typed_stays_and_is_saved_after_the_next_login(p
     page.get_by_role("button", name="Save as a draft").click()
     with page.context.expect_page() as other:
         page.get_by_role("link", name="Log in in another tab").click()
-    log_in(other.value, maker)
+    log_in_by_form(other.value, maker)
     other.value.close()
     page.bring_to_front()
     page.get_by_role("button", name="Save as a draft").dblclick()
