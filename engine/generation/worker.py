@@ -135,9 +135,10 @@ class _Batch:
 
     def _claim_more(self, room: int, now: float) -> list[GenerationRequest]:
         room = min(room, self._size.now - len(self._in_hand))
-        many = room >= self._size.now / 4 and not self._ran_dry
+        # The engine waits for more where nothing is in hand.
+        many = not self._ran_dry and (not self._in_hand or room >= self._size.now / 4)
         worth_asking = many or now - self._asked_at >= _FLUSH_SECONDS
-        if room <= 0 or self._closed or (self._in_hand and not worth_asking):
+        if room <= 0 or self._closed or not worth_asking:
             return []
         self._asked_at = now
         requests: list[GenerationRequest] = []

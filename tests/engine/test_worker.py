@@ -14,6 +14,7 @@ from engine.generation.worker import write_batch
 from engine.models import Response
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
+from engine.services.generation import claim_responses
 from engine.services.planning import advance
 from tests.backends import (
     BreakingBackend,
@@ -90,6 +91,20 @@ class TestRequests:
         make_experiment()
         with django_assert_max_num_queries(40):
             assert write_batch(worker="w", backend=SkilledBackend())[0] == 100
+
+    def test_a_quick_batch_of_all_that_waited_looks_for_no_more(self, monkeypatch):
+        """Its task is sent again, and looks then."""
+        looks = []
+
+        def claim(**arguments):
+            looks.append(arguments)
+            return claim_responses(**arguments)
+
+        monkeypatch.setattr("engine.generation.worker.claim_responses", claim)
+        monkeypatch.setattr("engine.generation.worker._FLUSH_SECONDS", 3600)
+        make_experiment()
+        assert write_batch(worker="w", backend=SkilledBackend())[0] == Response.objects.count()
+        assert len(looks) == 1
 
     def test_with_nothing_waiting_the_backend_is_not_asked(self):
         backend = ScriptedBackend(lambda request: "x")
