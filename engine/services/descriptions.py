@@ -215,7 +215,7 @@ def _check(
         row.full_clean(exclude=exclude, validate_unique=False, validate_constraints=False)
         # Uniqueness of the name is checked later: names are unique among the experiments of one maker.
         for constraint in row._meta.constraints:
-            if isinstance(constraint, models.CheckConstraint):
+            if isinstance(constraint, models.CheckConstraint) and _is_for_people(constraint):
                 _check_constraint(constraint, row, exclude)
     except ValidationError as error:
         raise SpecError(where + faults_in(error), (*path, next(iter(error.message_dict)))) from error
@@ -226,6 +226,13 @@ def _check(
 def faults_in(error: ValidationError) -> str:
     """The faults of a row's fields, each after the name of its field."""
     return "; ".join(f"{name}: {' '.join(texts)}" for name, texts in error.message_dict.items())
+
+
+def _is_for_people(constraint: models.CheckConstraint) -> bool:
+    """True if it has a message: the others are about what no description sets, and a check takes three
+    statements.
+    """
+    return constraint.violation_error_message != constraint.default_violation_error_message
 
 
 def _check_constraint(
