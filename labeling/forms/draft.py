@@ -315,9 +315,18 @@ class DraftEditor:
         known = self.settings.cleaned_data
         if self._said("gold_faults", lambda: len(self.gold.faults)):
             said.append(FormFault("Correct the gold items.", at="gold"))
-        elif self._said("n_gold", lambda: len(self.gold.items)) < (known.get("practice") or 0):
-            text = "Practice pairs are gold items. Give at least as many gold items as practice pairs."
-            said.append(FormFault(text, at="gold"))
+        else:
+            n_gold = self._said("n_gold", lambda: len(self.gold.items))
+            practice = known.get("practice") or 0
+            if n_gold < practice:
+                text = "Practice pairs are gold items. Give at least as many gold items as practice pairs."
+                said.append(FormFault(text, at="gold"))
+            elif known.get("gold_rate") and n_gold == practice:
+                text = (
+                    "A share of gold pairs needs more gold items than practice takes, because nobody sees "
+                    "one twice. Give more gold items, or set the share to 0."
+                )
+                said.append(FormFault(text, at="gold"))
         by_rule = known.get("judge") == Experiment.Judge.RULE and not self.imported
         if by_rule and self._said("n_references", lambda: self.tasks.with_reference) < self.n_tasks:
             said.append(FormFault("The rule judge needs a reference answer for every task.", at="tasks"))

@@ -368,6 +368,12 @@ class TestSteps:
             html = summary_of(page, data, **counted | changes)
             assert text in html
             assert "Ready to start." not in html
+        # A share of gold pairs needs gold items that practice leaves: none was shown, and nothing said so.
+        data["gold_rate"] = "0.1"
+        for n_gold, lacks in (("1", True), ("2", False)):
+            html = summary_of(page, data, **counted | {"n_gold": n_gold})
+            assert ("more gold items than practice takes" in html) == lacks
+            assert ("Ready to start." in html) != lacks
         # The page itself hands the counts on.
         data = filled(tasks="A\tb\nB", gold="prompt,better\na,b")
         html = "".join(
