@@ -50,6 +50,14 @@ def test_each_link_to_label_is_named_after_its_experiment(annotator, client_for)
         assert [html.by_id(part).tag for part in name.split()] == ["a", "h2"]
 
 
+def test_help_beside_the_pairs_is_for_annotators(experiment, annotator, client_for):
+    """It was a list of 24 documents, most of them for those who run servers."""
+    client = client_for(annotator)
+    for name in ("pair", "history", "welcome"):
+        html = client.get(reverse(name, args=[experiment.pk])).content.decode()
+        assert reverse("help_page", args=["annotating"]) in html
+
+
 @pytest.mark.parametrize("change", [pause, stop])
 def test_what_does_not_run_cannot_be_entered(change, experiment, annotator, client_for):
     change(experiment_id=experiment.pk)
