@@ -59,19 +59,26 @@ def account(request: AuthenticatedRequest) -> HttpResponse:
 @login_required
 @read_or_write
 def keys(request: AuthenticatedRequest) -> HttpResponse:
-    """The keys and the layout with which one judges; ``reset`` goes back to the usual ones."""
+    """The keys and the layout with which one judges; ``reset`` goes back to the usual ones.
+
+    ``next``: the pairs from which somebody came.
+    """
+    pairs = request.GET.get("next", "")
+    if not _is_ours(request, pairs):
+        pairs = ""
     if "reset" in request.POST:
         accounts.set_preferences(user=request.user, keys=None, left_handed=None)
         messages.success(request, _("Keys and layout are the usual ones again."))
-        return redirect("account_keys")
+        return redirect(request.get_full_path())
     form = KeysForm(request.POST if request.method == "POST" else None, user=request.user)
     if request.method == "POST" and form.is_valid():
         accounts.set_preferences(
             user=request.user, keys=form.chosen_keys(), left_handed=form.cleaned_data["left_handed"] or None
         )
         messages.success(request, _("Saved."))
-        return redirect("account_keys")
-    return render(request, "account/keys.html", {"form": form}, status=400 if form.errors else 200)
+        return redirect(request.get_full_path())
+    context = {"form": form, "pairs": pairs}
+    return render(request, "account/keys.html", context, status=400 if form.errors else 200)
 
 
 @login_required
@@ -115,9 +122,13 @@ def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
         raise Http404
     # The submitted form is lost on the way to the provider, so return to the page with the form.
     page = request.headers.get("Referer", "")
-    hosts = {request.get_host()}
-    back = page if url_has_allowed_host_and_scheme(page, hosts, require_https=request.is_secure()) else "/"
+    back = page if _is_ours(request, page) else "/"
     return render(request, "account/confirm_by_oidc.html", {"name": settings.OIDC_NAME, "back": back})
+
+
+def _is_ours(request: HttpRequest, page: str) -> bool:
+    """True if this address leads to no other site."""
+    return url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure())
 
 
 @read_or_write

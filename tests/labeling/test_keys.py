@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from django.db import connection
@@ -54,6 +55,17 @@ def test_keys_of_ones_own_follow_the_person_and_are_on_the_page(client, client_f
     page = elsewhere.get(pair)
     assert keys_on(page) == USUAL
     assert "left-handed" not in page.content.decode()
+
+
+def test_the_way_back_leads_to_the_pairs_and_to_no_other_site(client, annotator):
+    """After the keys were saved, only the first page led back to the pair."""
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    pair = reverse("pair", args=[experiment.pk])
+    way = re.search(r'href="([^"]*keys/[^"]*)"', client.get(pair).content.decode())[1]
+    saved = client.post(way, MINE, follow=True).content.decode()
+    assert f'<a href="{pair}">Back to the pairs</a>' in saved
+    elsewhere = client.get(reverse("account_keys"), {"next": "https://example.org/"}).content.decode()
+    assert 'href="https://example.org' not in elsewhere
 
 
 @pytest.mark.parametrize(("keys", "told"), [
