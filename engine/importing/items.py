@@ -52,6 +52,8 @@ _KNOWN = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "variables"}
 TASK_MEANINGS = ("task", "reference", "tags", VARIABLE, IGNORE)
 # Columns of a response that are read, or told where they are not.
 _OF_RESPONSES = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "policy", "response"}
+# Columns of a gold item.
+_OF_GOLD = {*TASK_NAMES, "messages", "better", "worse", "explanation"}
 _SHOWN = 5
 _Item = TypeVar("_Item")
 
@@ -243,6 +245,22 @@ def _gold(row: Row) -> GoldSpec:
         explanation=text_of(row, ["explanation"], required=False),
         messages=messages,
     )
+
+
+def warnings_of_gold(gold: Sequence[GoldSpec], given: str) -> list[str]:
+    """Possible slips in a list of gold items, each with its count.
+
+    ``given``: the text that they were read from.
+    """
+    texts = (text for item in gold for text in (item.prompt, item.better, item.worse, item.explanation))
+    fields = [_whole(row).fields for row in rows_in(given) if isinstance(row, Row)]
+    given_names = dict.fromkeys(
+        name for each in fields for name, value in each.items() if value not in (None, "", [], {})
+    )
+    return [
+        *slips.in_texts(texts, "text of a gold item", "texts of gold items"),
+        *slips.columns_left_out([name for name in given_names if name not in _OF_GOLD]),
+    ]
 
 
 def write_gold(gold: Sequence[GoldSpec]) -> str:

@@ -30,6 +30,7 @@ from engine.importing import (
     read_gold,
     read_tasks,
     source_of,
+    warnings_of_gold,
     warnings_of_tasks,
     write_gold,
     write_tasks,
@@ -78,7 +79,12 @@ class Items(Generic[Item]):
     def warnings(self) -> Sequence[str]:
         """Possible slips, each with its count."""
         tasks: list[TaskSpec] = [item for item in self.items if isinstance(item, TaskSpec)]
-        return [*warnings_of_tasks(tasks, self.text if tasks else ""), *self.of_file]
+        gold: list[GoldSpec] = [item for item in self.items if isinstance(item, GoldSpec)]
+        return [
+            *warnings_of_tasks(tasks, self.text if tasks else ""),
+            *warnings_of_gold(gold, self.text if gold else ""),
+            *self.of_file,
+        ]
 
     @property
     def asked_columns(self) -> Columns:

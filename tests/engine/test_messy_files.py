@@ -21,9 +21,11 @@ from engine.importing import (
     ImportingError,
     Source,
     headings,
+    read_gold,
     read_responses,
     read_tasks,
     read_votes,
+    warnings_of_gold,
     warnings_of_tasks,
 )
 from engine.importing.sources import source_of
@@ -714,6 +716,15 @@ def test_columns_of_votes_that_are_left_out_are_told(columns, told):
     """Texts and people in columns with other names were lost, without a word."""
     vote = {"task": "T", "policy_a": "P", "policy_b": "Q", "winner": "a"}
     assert "".join(read_votes(source(json.dumps([vote | columns]).encode())).warnings) == told
+
+
+def test_columns_that_no_gold_item_has_are_told():
+    text = "question,better,worse,reason,id\nOne?,1,&amp;,It is one.,\nTwo?,2,3,,\n"
+    assert [each[:60] for each in warnings_of_gold(read_gold(text), text)] == [
+        "1 text of a gold item with marks of HTML such as &amp; or &#39;, w"[:60],
+        "1 column left out: 'reason'.",
+    ]
+    assert warnings_of_gold(read_gold(text := "task,better,worse\nOne?,1,2\n"), text) == []
 
 
 def test_a_column_without_a_name_is_told_where_it_does_not_number_the_rows():

@@ -348,6 +348,11 @@ class TestSteps:
         assert refused.status_code == 400
         assert taken in refused.content.decode()
 
+    def test_a_column_that_no_gold_item_has_is_told_where_it_was_typed(self, page):
+        data = filled(gold="prompt,better,worse,reason\na,b,c,d")
+        shown = page.post(NEW, sent(data, part="gold"), headers=HTMX).content.decode()
+        assert "1 column left out: &#x27;reason&#x27;." in shown
+
     def test_the_summary_knows_tasks_and_gold_items_that_do_not_come_with_its_request(self, page):
         data = filled(practice="1", judge="rule", gold="prompt,better\na,b")
         del data["tasks"], data["gold"]
