@@ -401,6 +401,7 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
         *slips.of_programs((task.reference for task in tasks), "answer"),
         *slips.left_out(Counter(pair for each in fields for pair in _rivals(each))),
         *_no_variables(fields),
+        *_unseen(fields),
         *_of_models(fields),
         *slips.nearly_equal(texts, "task", "tasks"),
         *(given.warnings if isinstance(given, Source) else ()),
@@ -430,6 +431,22 @@ def _no_variables(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
                 found[name] = None
     for said in slips.columns_left_out(found):
         yield f"{said} A variable has a name such as customer_name, and is a text or a number."
+
+
+def _unseen(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A warning of columns that may be a part of their task, and became variables, which no message has."""
+    found = Counter(
+        name
+        for fields in rows
+        for name, value in fields.items()
+        if name.replace("_", "") in slips.OF_A_TASK and isinstance(value, str) and value
+    )
+    for name, n in found.items():
+        yield (
+            f"{wording.number(n, 'task')} with {name} as a variable: a model reads it only where a prompt "
+            f"has {{{{ {name} }}}}, and annotators do not see it. Where it belongs to the task, write it "
+            "into the task."
+        )
 
 
 def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -161,6 +161,12 @@ def no_names(names: Iterable[str], one: str, many: str = "") -> Iterator[str]:
         yield f"{number(n, one, many)} called null, None, NaN or N/A, as programs write for no name."
 
 
+# Names of columns, without marks, that may hold a part of what a task asks.
+OF_A_TASK = {
+    "context", "history", "system", "systemprompt", "systemmessage", "instructions", "passage", "document",
+    "background",
+}  # fmt: skip
+
 # The column that is taken, and another one that may be the same thing.
 Rivals = tuple[str, str]
 

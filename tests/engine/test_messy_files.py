@@ -718,6 +718,16 @@ def test_columns_of_votes_that_are_left_out_are_told(columns, told):
     assert "".join(read_votes(source(json.dumps([vote | columns]).encode())).warnings) == told
 
 
+@pytest.mark.parametrize("name", ["context", "System_Prompt", "passage"])
+def test_a_part_of_a_task_in_a_column_of_its_own_is_told(name):
+    """As of SQuAD, whose questions nobody can answer without their paragraphs."""
+    text = f"question,{name},topic\nWho was it?,It was Ann.,x\nWho are you?,,y\n"
+    [warning] = warnings_of_tasks(read_tasks(text), text)
+    assert warning.startswith(
+        f"1 task with {name.lower()} as a variable: a model reads it only where a prompt"
+    )
+
+
 def test_columns_that_no_gold_item_has_are_told():
     text = "question,better,worse,reason,id\nOne?,1,&amp;,It is one.,\nTwo?,2,3,,\n"
     assert [each[:60] for each in warnings_of_gold(read_gold(text), text)] == [

@@ -201,7 +201,7 @@ def _several(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
 
 # Of the task, and of a third policy.
 _UNREAD = {
-    "context", "history", "system", "systemprompt", "systemmessage", "passage", "document", "background",
+    *slips.OF_A_TASK,
     *(f"{thing}{third}" for thing in (*POLICY, *RESPONSE) for third in ("c", "3")),
 }  # fmt: skip
 
