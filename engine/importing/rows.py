@@ -52,7 +52,8 @@ _ROWS = ("data", "rows", "records", "votes", "items", "results")
 _OF_A_ROW = ("task", "prompt", "input", "question", "instruction", "model_a", "policy_a")
 # Beside the rows of a page, in small letters and without marks: the number of all rows, and more pages.
 _ALL_ROWS = {
-    "total", "totalcount", "totalelements", "totalitems", "totalrecords", "totalresults", "totalrows",
+    "count", "total", "totalcount", "totalelements", "totalitems", "totalrecords", "totalresults",
+    "totalrows",
 }  # fmt: skip
 _MORE_PAGES = {
     "hasmore", "hasnext", "hasnextpage", "next", "nextcursor", "nextpage", "nextpagetoken", "nexturl",

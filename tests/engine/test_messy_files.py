@@ -501,9 +501,10 @@ def test_spreadsheets_write_truths_in_capital_letters():
         ),
         (
             read_tasks,
-            '{"count": 2, "next": "https://a.example/?page=2", "results": [{"task": "One?"}]}',
+            '{"next": "https://a.example/?page=2", "count": 2, "results": [{"task": "One?"}]}',
             "This is one page of a longer list, as next says.",
         ),
+        (read_tasks, '{"items": [{"task": "One?"}], "count": 2}', "This is one page of a longer list"),
         (
             read_tasks,
             '{"object": "list", "data": [{"task": "One?"}], "has_more": true}',
@@ -553,7 +554,7 @@ def test_what_would_be_silently_wrong_is_refused(read: Any, given: Source | str,
 
 
 @pytest.mark.parametrize(
-    "beside", [{"total": 1, "next": None}, {"has_more": False}, {"meta": {"total_tokens": 900}, "count": 9}]
+    "beside", [{"total": 1, "next": None}, {"has_more": False}, {"meta": {"total_tokens": 900}, "count": 1}]
 )
 def test_the_last_page_of_a_list_is_a_table(beside):
     assert tasks(json.dumps({"data": [{"task": "One?"}]} | beside)) == [("One?", "")]
