@@ -104,9 +104,9 @@ def test_a_table_holds_the_same_votes_in_every_format(written: Callable[[Iterabl
 
 def test_the_number_of_a_person_is_the_same_in_a_column_with_gaps():
     """pandas makes floating-point numbers of a column of whole ones where one is missing."""
-    said = [37, 37.0, "37.0", "37", "3.70", "v1.0"]
+    said = [37, 37.0, "37.0", "37,0", "37", "3.70", "v1.0"]
     votes = read(as_jsonl([PLAIN | {"annotator": each} for each in said])).votes
-    assert [vote.annotator for vote in votes] == ["37", "37", "37", "37", "3.70", "v1.0"]
+    assert [vote.annotator for vote in votes] == ["37", "37", "37", "37", "37", "3.70", "v1.0"]
 
 
 def test_four_columns_are_enough_and_nothing_is_made_up():

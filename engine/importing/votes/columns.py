@@ -35,7 +35,7 @@ ANNOTATOR = (
     "evaluationsessionid",
 )  # fmt: skip
 JUDGED_AT = ("judgedat", "tstamp", "timestamp", "createdat", "time")
-_FRACTION = re.compile(r"^(\d+)\.0$")
+_FRACTION = re.compile(r"^(\d+)[.,]0$")
 
 
 def meaning_of(column: str) -> str:
