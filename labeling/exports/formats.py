@@ -18,6 +18,8 @@ from labeling.exports.preferences import Preference, Rated
 
 _ROWS_PER_PIECE = 1000
 _ROWS_PER_GROUP = 20_000
+# `str.splitlines` and what reads a stream by it, such as httpx, end a line at these too.
+_ENDS_OF_UNICODE = (("\x85", r"\u0085"), ("\u2028", r"\u2028"), ("\u2029", r"\u2029"))
 
 
 def csv_pieces(rows: Iterable[Row], *, raw: bool = False) -> Iterator[bytes]:
@@ -115,10 +117,13 @@ def _answered(text: str) -> list[dict[str, str]]:
 
 
 def json_lines(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
-    """JSON lines of these objects."""
+    """JSON lines of these objects. No program takes a character within one for the end of a line."""
     encode = json.JSONEncoder(ensure_ascii=False).encode
     for batch in _batches(items, _ROWS_PER_PIECE):
-        yield "".join(f"{encode(item)}\n" for item in batch).encode()
+        lines = "".join(f"{encode(item)}\n" for item in batch)
+        for character, escape in () if lines.isascii() else _ENDS_OF_UNICODE:
+            lines = lines.replace(character, escape)
+        yield lines.encode()
 
 
 def json_list(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:

@@ -30,7 +30,7 @@ from engine.services.review import restore_judgment
 from labeling.exports import copying
 from labeling.exports.columns import COLUMNS, read_rows
 from labeling.exports.files import Export, Tally
-from labeling.exports.formats import csv_pieces
+from labeling.exports.formats import csv_pieces, json_lines
 from labeling.exports.people import pseudonym
 from labeling.exports.reading import read_file
 from tests.factories import add_member, click, click_on, make_experiment, make_user
@@ -605,6 +605,14 @@ class TestPage:
         client = client_for(admin)
         assert "needs the package pyarrow" in get(client, "export", rich).content.decode()
         assert get(client, "judgments_parquet", rich).status_code == 501
+
+
+def test_json_lines_are_lines_for_programs_that_know_the_ends_of_unicode():
+    """httpx among them: it broke a row at each of these characters."""
+    text = "One\u2028two\u2029three\x85four\x0b\x1c\r\nfive 🙂"
+    pieces = b"".join(json_lines([{"a": text}, {"a": "x"}]))
+    assert [json.loads(line)["a"] for line in pieces.decode().splitlines()] == [text, "x"]
+    assert "🙂" in pieces.decode()
 
 
 def test_who_asks_for_the_headers_gets_no_rows(rich, admin, client_for, monkeypatch):
