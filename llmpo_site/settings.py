@@ -454,6 +454,8 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# vLLM on a GPU asks for the file behind the standard output, which Celery's stand-in for it does not have.
+CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_TASK_DEFAULT_QUEUE = "control"
 # Each worker also has its own queue, because workers may serve different models.
 CELERY_WORKER_DIRECT = True

@@ -133,3 +133,16 @@ def test_the_setting_chooses_the_form():
     found = json.loads(said)
     assert found.pop("time")
     assert found == {"level": "WARNING", "logger": "engine", "message": "Look: /join/…/", "experiment": "7"}
+
+
+def test_a_workers_standard_output_is_a_file():
+    # vLLM on a GPU asks for it, in a process that it forks from the worker's.
+    start = "from llmpo_site.celery import app; app.Worker(pool='solo').on_start()"
+    started = subprocess.run(
+        [sys.executable, "-c", f"import sys; {start}; sys.stdout.fileno()"],
+        env=os.environ | {"DJANGO_SETTINGS_MODULE": "llmpo_site.settings"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert started.returncode == 0, started.stderr
