@@ -47,7 +47,7 @@ _OF_A_CHAT = re.compile(
 )
 _ENTITY = re.compile("&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{1,5}|#x[0-9a-f]{1,5});", re.IGNORECASE)
 # The two characters of an escaped line break before a line; in formulas a small letter follows, as in \\nu.
-_ESCAPED_BREAK = re.compile(r"\\n(?=\\n|[\W\d_A-Z])(?![\"'`)])")
+_ESCAPED_BREAK = re.compile(r"(?:\\n)++(?=[\W\d_A-Z])[^\"'`)\]]")
 _WHOLE = re.compile(r"-?[0-9]+\.0")
 _LIKE_A_NAME = re.compile(
     r"#|[^\W\d]\w{0,4}\.|(?:\d+[.)] ?)?[^\W\d]\w*(?:(?:[ /.=-]| [&+@] |: )\w+){0,2}(?: ?\([^()]*\))?[ #:*]*"
