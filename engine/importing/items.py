@@ -52,6 +52,8 @@ _KNOWN = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "variables"}
 TASK_MEANINGS = ("task", "reference", "tags", VARIABLE, IGNORE)
 # Columns of a response that are read, or told where they are not.
 _OF_RESPONSES = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "policy", "response"}
+# Each two columns of files that are no lists of tasks.
+_OF_OTHERS = ({"policy", "response"}, {"policy_a", "policy_b"}, {"model_a", "model_b"})
 # Columns of a gold item.
 _OF_GOLD = {*TASK_NAMES, "messages", "better", "worse", "explanation"}
 _SHOWN = 5
@@ -402,6 +404,7 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
         *slips.left_out(Counter(pair for each in fields for pair in _rivals(each))),
         *_no_variables(fields),
         *_unseen(fields),
+        *_of_responses_or_votes(fields),
         *_of_models(fields),
         *slips.nearly_equal(texts, "task", "tasks"),
         *(given.warnings if isinstance(given, Source) else ()),
@@ -447,6 +450,17 @@ def _unseen(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             f"has {{{{ {name} }}}}, and annotators do not see it. Where it belongs to the task, write it "
             "into the task."
         )
+
+
+def _of_responses_or_votes(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A warning where the columns are those of a file of responses or of votes."""
+    for pair in _OF_OTHERS:
+        if n := sum(fields.keys() >= pair for fields in rows):
+            yield (
+                f"{wording.number(n, 'row')} with {' and '.join(sorted(pair))}, as files of responses or "
+                "votes have them. Each row is one task now. Bring responses and votes where they are "
+                "asked for."
+            )
 
 
 def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

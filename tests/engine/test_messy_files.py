@@ -729,6 +729,14 @@ def test_a_part_of_a_task_in_a_column_of_its_own_is_told(name):
     )
 
 
+@pytest.mark.parametrize("pair", [("policy", "response"), ("policy_a", "policy_b"), ("model_a", "model_b")])
+def test_a_file_of_responses_or_votes_is_no_list_of_tasks(pair):
+    """Each of its rows became a task, the same one many times, as their variables differ."""
+    text = f"prompt,{','.join(pair)}\nOne?,A,x\nOne?,B,y\n"
+    [warning] = warnings_of_tasks(read_tasks(text), text)
+    assert warning.startswith(f"2 rows with {' and '.join(pair)}, as files of responses or votes have them.")
+
+
 def test_columns_that_no_gold_item_has_are_told():
     text = "question,better,worse,reason,id\nOne?,1,&amp;,It is one.,\nTwo?,2,3,,\n"
     assert [each[:60] for each in warnings_of_gold(read_gold(text), text)] == [
