@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -40,11 +40,11 @@ _FAILING_RUN = 20
 _PROBE_INTERVAL = timedelta(seconds=30)
 
 
-def annotators_present(experiment: Experiment) -> int:
-    """Annotators who look at a pair now, or judged one or asked for one within the last minute and may wait
-    for another.
+def annotators_present(experiment: Experiment) -> set[int]:
+    """The numbers of annotators who look at a pair now, or judged one or asked for one within the last minute
+    and may wait for another.
     """
-    return len(_PRESENT(experiment=experiment.pk, since=clock.now() - PRESENCE))
+    return {person for (person,) in _PRESENT(experiment=experiment.pk, since=clock.now() - PRESENCE)}
 
 
 def _present() -> QuerySet[Lease, tuple[int]]:
@@ -115,7 +115,11 @@ def mean_seconds(spans: Sequence[timedelta]) -> float | None:
 
 
 def buffer_target(
-    experiment: Experiment, latest: Snapshot | None = None, *, round_seconds: float = 0.0
+    experiment: Experiment,
+    latest: Snapshot | None = None,
+    here: Collection[int] | None = None,
+    *,
+    round_seconds: float = 0.0,
 ) -> int:
     """The number of planned and ready comparisons to keep ahead.
 
@@ -132,6 +136,8 @@ def buffer_target(
     ----------
     latest
         The latest snapshot, where the caller has it already.
+    here
+        The annotators who are present, where the caller knows them already.
     round_seconds
         The time from one round of planning to the next, where that is known.
     """
@@ -140,7 +146,7 @@ def buffer_target(
         return settings.BUFFER_MIN
     if experiment.judge == Experiment.Judge.RULE:
         return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, settings.GENERATION_BATCH))
-    present = annotators_present(experiment)
+    present = len(annotators_present(experiment) if here is None else here)
     seconds = (writing_seconds(experiment) if is_written_here else None) or 0.0
     seconds = max(seconds, round_seconds, _PLANNING_SECONDS)
     demand = click_rate(experiment, present=present) * seconds

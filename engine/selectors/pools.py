@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import CharField, Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import BigAutoField, CharField, Count, Exists, OuterRef, Q, QuerySet
 
 from engine.domain.texts import pair_of_texts
 from engine.models import Comparison, Experiment, Judgment, Lease, Response, User
@@ -56,24 +56,51 @@ class Stock:
     ----------
     annotator
         The number of their account; ``None`` stands for anybody, where there is no annotator yet.
-    n_waiting
-        Comparisons that wait and whose texts they have not seen.
+    n_waiting, n_texts
+        Comparisons that wait and whose texts they have not seen, and the different pairs of texts in them.
     """
 
     annotator: int | None
     n_waiting: int
+    n_texts: int
 
 
-def stocks(experiment: Experiment) -> list[Stock]:
-    """The stock of every annotator, the smallest first."""
+def stocks(experiment: Experiment, among: Collection[int] | None = None) -> list[Stock]:
+    """The stock of every annotator, or of those among these accounts; the smallest first."""
+    if among is not None and not among:
+        return []
+    asked = {} if among is None else {"people": padded(among)}
     waiting = Counter(name for (name,) in _WAITING(experiment=experiment.pk))
     names = [name for name in waiting if name]
-    seen: Counter[int] = Counter()
-    for person, name in _SEEN_BY(names=padded(names)) if names else []:
-        seen[person] += waiting[name]
-    people = _PEOPLE(experiment=experiment.pk)
-    stock = [Stock(person, waiting.total() - seen[person]) for (person,) in people]
-    return sorted(stock or [Stock(None, waiting.total())], key=lambda each: each.n_waiting)
+    seen: defaultdict[int | None, set[str]] = defaultdict(set)
+    for person, name in _SEEN_BY(names=padded(names), **asked) if names else []:
+        seen[person].add(name)
+    people: list[int | None] = [person for (person,) in _PEOPLE(experiment=experiment.pk, **asked)]
+    if not people and among is None:
+        people = [None]
+    stock = [
+        Stock(
+            person,
+            n_waiting=waiting.total() - sum(waiting[name] for name in seen[person]),
+            n_texts=len(names) - len(seen[person]),
+        )
+        for person in people
+    ]
+    return sorted(stock, key=lambda each: each.n_waiting)
+
+
+def with_texts_left(
+    experiment: Experiment, stocks: Sequence[Stock], sizes: npt.NDArray[np.int64]
+) -> list[Stock]:
+    """Those of these stocks to which a comparison can perhaps be added: their annotators have not seen all
+    texts of which none waits for them.
+
+    ``sizes``: as for :func:`pairs_left`. One read for all of them, in place of a draw for each.
+    """
+    people = [stock.annotator for stock in stocks if stock.annotator is not None]
+    seen = dict(_N_SEEN(experiment=experiment.pk, people=padded(people))) if people else {}
+    n_texts = int(np.triu(sizes, 1).sum())
+    return [stock for stock in stocks if seen.get(stock.annotator, 0) + stock.n_texts < n_texts]
 
 
 _WAITING = Compiled(
@@ -86,8 +113,9 @@ _WAITING = Compiled(
     keeps_plan=False,
 )
 _SEEN_BY = Compiled(
-    lambda names: (
+    lambda names, people=0: (
         Lease.objects.filter(
+            _is_one_of("annotator", people),
             # The index of texts has those that are named alone.
             comparison__texts__in=_NAMES.each(names),
             comparison__texts__gt="",
@@ -98,7 +126,26 @@ _SEEN_BY = Compiled(
     ),
     keeps_plan=False,
 )
-_PEOPLE = Compiled(lambda: annotators(EXPERIMENT).values_list("user_id"), keeps_plan=False)
+_PEOPLE = Compiled(
+    lambda people=0: annotators(EXPERIMENT).filter(_is_one_of("user", people)).values_list("user_id"),
+    keeps_plan=False,
+)
+_N_SEEN = Compiled(
+    lambda people: (
+        Lease.objects.filter(
+            _is_one_of("annotator", people), comparison__experiment=EXPERIMENT, state__in=SEEN
+        )
+        .values_list("annotator_id")
+        .annotate(n=Count("comparison__texts", distinct=True))
+        .order_by()
+    ),
+    keeps_plan=False,
+)
+
+
+def _is_one_of(field: str, people: int) -> Q:
+    """True of the accounts that a call names, so many; of all where it names none."""
+    return Q(**{f"{field}__pk__in": Given("people", BigAutoField()).each(people)}) if people else Q()
 
 
 def n_through(experiment: Experiment) -> int:

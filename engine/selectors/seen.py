@@ -43,7 +43,10 @@ def seen_by_as_many_as_annotate(experiment_id: int | Given, texts: OuterRef) -> 
     """
     of_these = {"comparison__texts": texts, "comparison__texts__gt": ""}
     shown = Lease.objects.filter(state__in=SEEN, **of_these)
-    judged = Judgment.objects.filter(standing=True, annotator__isnull=False, **of_these)
+    # Each other judgment that stands has a lease, and nobody is to be counted twice.
+    judged = Judgment.objects.filter(
+        standing=True, annotator__isnull=False, via=Judgment.Via.IMPORT, **of_these
+    )
     people = Count("annotator", distinct=True)
     n_seen = count_of(shown, people) + count_of(judged, people)
     return GreaterThanOrEqual(n_seen, Greatest(count_of(annotators(experiment_id)), 1))

@@ -18,7 +18,7 @@ from engine.domain import blinding
 from engine.models import Comparison, Experiment, Policy, Response, clock
 from engine.selectors import buffer, counts, designs, pools
 from engine.selectors.compiled import EXPERIMENT, Compiled
-from engine.selectors.pools import Halves
+from engine.selectors.pools import Halves, Stock
 from engine.services import replaying
 from engine.services.compiled_writes import saving, write
 from engine.services.experiments import conclude_as
@@ -126,7 +126,6 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     latest = designs.latest_snapshot(experiment)
     observed = replaying.up_to_date(experiment=experiment, latest=latest)
     decision = observed.design.decision
-    policies = list(experiment.policies.all())
     if stale or latest is None or latest.comparisons != decision.n_comparisons or decision.stopped:
         before = 0 if latest is None else latest.comparisons
         latest = write_snapshot(experiment=experiment, observed=observed)
@@ -134,8 +133,10 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     if decision.reason is not None:
         conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
-    target = buffer.buffer_target(experiment, latest, round_seconds=round_seconds)
-    added = _top_up(experiment, policies, observed.design, target, n_held)
+    asks_people = experiment.judge == Experiment.Judge.HUMAN
+    here = buffer.annotators_present(experiment) if asks_people else set()
+    target = buffer.buffer_target(experiment, latest, here, round_seconds=round_seconds)
+    added = _top_up(experiment, observed.design, target, here, n_held)
     return Advance(
         comparisons=decision.n_comparisons,
         planned=len(added),
@@ -149,12 +150,13 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
 
 
 def _top_up(
-    experiment: Experiment, policies: list[Policy], observed: Design, target: int, n_held: int
+    experiment: Experiment, observed: Design, target: int, here: set[int], n_held: int
 ) -> list[Comparison]:
-    """Plan what the annotators need next; returns the comparisons planned.
+    """Plan what the annotators need next, those who are ``here`` first; returns the comparisons planned.
 
     ``n_held``: comparisons that are held back. They serve nobody, and there is a limit to them too.
     """
+    policies = list(experiment.policies.all())
     design = designs.with_in_flight(experiment, observed)
     in_flight = int(design.in_flight.sum()) // 2
     most = experiment.budget - int(design.counts.sum()) // 2 - in_flight
@@ -174,22 +176,42 @@ def _top_up(
         )
     if most <= 0:
         return []
-    # The same texts wait for one annotator and are over for another: the one who has least comes first.
-    stocks = pools.stocks(experiment)
-    wanted = [(stock.annotator, min(target - stock.n_waiting, most)) for stock in stocks]
-    wanted = [(annotator, room) for annotator, room in wanted if room > 0]
-    added: list[Comparison] = []
-    if wanted:
-        pool = pool_of(experiment)
-        for annotator, room in wanted:
-            chooser = _PoolChooser(design, policies, PoolDrawer(experiment, pool, annotator))
-            if added := _planned(experiment, chooser, room):
-                break
+    stocks = pools.stocks(experiment, here)
+    added = _planned_from_pool(experiment, design, policies, stocks, target, most)
+    if not added and not any(stock.n_waiting for stock in stocks):
+        # However many members are away, they are looked at only while nobody here is served.
+        stocks = [stock for stock in pools.stocks(experiment) if stock.annotator not in here]
+        added = _planned_from_pool(experiment, design, policies, stocks, target, most)
     used_up = not added and not any(stock.n_waiting for stock in stocks)
     if used_up != experiment.used_up:
         experiment.used_up = used_up
         experiment.save(update_fields=["used_up"])
     return added
+
+
+def _planned_from_pool(  # noqa: PLR0917 - they belong to one round
+    experiment: Experiment,
+    design: Design,
+    policies: list[Policy],
+    stocks: Sequence[Stock],
+    target: int,
+    most: int,
+) -> list[Comparison]:
+    """Plan for the first of these annotators who have too little and for whom there is something.
+
+    The same texts wait for one annotator and are over for another: the one who has least comes first.
+    """
+    wanted = [stock for stock in stocks if stock.n_waiting < target]
+    if not wanted:
+        return []
+    pool = pool_of(experiment)
+    while wanted:
+        stock, *others = wanted
+        chooser = _PoolChooser(design, policies, PoolDrawer(experiment, pool, stock.annotator))
+        if added := _planned(experiment, chooser, min(target - stock.n_waiting, most)):
+            return added
+        wanted = pools.with_texts_left(experiment, others, pool.sizes())
+    return []
 
 
 class _Choice(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -10,7 +12,7 @@ from django.urls import reverse
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing import read_responses
 from engine.models import Comparison, Experiment, Judgment, PairCount, Response, WorkerPulse
-from engine.selectors import counts, designs
+from engine.selectors import buffer, counts, designs, pools
 from engine.selectors.findings import finding_of
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
@@ -36,7 +38,7 @@ def pool_of(policies: dict[str, list[str]], **settings: object) -> Experiment:
     ]
     answers = read_responses("\n".join(["task,policy,response", *rows]))
     spec = ExperimentSpec(
-        name="A pool",
+        name=str(settings.pop("name", "A pool")),
         factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
         tasks=answers.tasks,
         settings={"responses": "imported", "seed": 0, "delta": 0.01} | settings,
@@ -158,6 +160,51 @@ class TestNobodyTwice:
         verdict = result_figures(experiment).verdict
         assert through(2, 3) in verdict.sentences
         assert verdict.effort.endswith("for one person")
+
+    def test_a_round_does_not_look_at_members_who_are_away(self, settings, monkeypatch):
+        """A draw was tried for each of them who had used up everything, before anybody who was there."""
+        settings.BUFFER_MIN = 1
+        monkeypatch.setattr(buffer, "PRESENCE", timedelta(0))
+        costs = []
+        for n_away in (1, 3):
+            experiment = pool_of({name: texts(name) for name in "AB"}, name=f"{n_away} away")
+            for _ in range(n_away):
+                add_member(experiment, away := make_user())
+                assert len(judged_by(experiment, away)) == N_TASKS
+            add_member(experiment, here := make_user())
+            advance(experiment_id=experiment.pk)
+            assert lease_next(experiment_id=experiment.pk, annotator=here)
+            with CaptureQueriesContext(connection) as queries:
+                assert advance(experiment_id=experiment.pk).planned
+            costs.append(sum("SELECT" in each["sql"] for each in queries))
+        assert costs[0] == costs[1]
+
+    def test_while_nobody_is_there_those_who_have_seen_everything_cost_one_look_together(
+        self, settings, monkeypatch
+    ):
+        settings.BUFFER_MIN = 1
+        monkeypatch.setattr(buffer, "PRESENCE", timedelta(0))
+        experiment = pool_of({name: texts(name) for name in "AB"})
+        costs = []
+        for n_more in (2, 3):
+            for _ in range(n_more):
+                add_member(experiment, away := make_user())
+                assert len(judged_by(experiment, away)) == N_TASKS
+            with CaptureQueriesContext(connection) as queries:
+                assert not advance(experiment_id=experiment.pk).planned
+            costs.append(len(queries))
+            experiment.refresh_from_db()
+            assert experiment.used_up
+        assert costs[0] == costs[1]
+
+    def test_who_has_seen_the_texts_that_wait_is_asked_in_the_terms_of_their_index(self):
+        """Without its condition the whole table was read."""
+        experiment = pool_of({name: texts(name) for name in "AB"})
+        advance(experiment_id=experiment.pk)
+        with CaptureQueriesContext(connection) as queries:
+            assert pools.stocks(experiment)
+        [read] = [each["sql"] for each in queries if "DISTINCT" in each["sql"]]
+        assert """ "texts" > '' """.strip() in read
 
     def test_looking_for_a_pair_takes_as_many_queries_as_without_a_pool(self):
         users = [make_user() for _ in range(2)]

@@ -173,10 +173,10 @@ class TestBufferTarget:
             assert allowances.note_waiting(experiment_id=experiment.pk, annotator=person)
         # Noted just now, so that it is no news.
         assert not allowances.note_waiting(experiment_id=experiment.pk, annotator=annotator)
-        assert buffer.annotators_present(experiment) == 4
+        assert len(buffer.annotators_present(experiment)) == 4
         assert buffer.buffer_target(experiment) == 4 + 4
         Allowance.objects.update(waited_at=timezone.now() - timedelta(seconds=61))
-        assert buffer.annotators_present(experiment) == 1
+        assert len(buffer.annotators_present(experiment)) == 1
         assert allowances.note_waiting(experiment_id=experiment.pk, annotator=annotator)
 
     def test_it_follows_the_click_rate_and_the_generation_time(self, experiment):
@@ -222,7 +222,7 @@ class TestBufferTarget:
     def test_who_was_here_more_than_a_minute_ago_does_not_count(self, experiment):
         self.clicked(experiment, n_annotators=5, seconds=1.0, ago=61.0)
         self.generation_took(experiment, 5.0)
-        assert buffer.annotators_present(experiment) == 0
+        assert len(buffer.annotators_present(experiment)) == 0
         assert buffer.buffer_target(experiment) == 4
 
     def test_near_the_decision_it_is_what_is_still_needed(self, experiment, monkeypatch):
