@@ -31,7 +31,7 @@ from engine.services.audit import record
 from engine.services.bulk_rows import insert
 from engine.services.descriptions import Description, check_description
 from engine.services.experiments import refuse_archived
-from engine.services.locks import locked_experiment
+from engine.services.locks import lock_by_number, locked_experiment
 from engine.services.ready_made import store_ready_made
 from engine.services.tokens import end_tokens_without_rights
 from engine.services.trials import drop_tried
@@ -175,6 +175,8 @@ def delete_draft(*, experiment_id: int, by: User | None) -> None:
     )
     members = list(User.objects.filter(memberships__experiment=experiment).order_by("pk").distinct())
     _empty(experiment)
+    # They stay, without the experiment: its deletion updates them in any order.
+    lock_by_number(experiment.trials.all(), no_key=True)
     experiment.delete()
     for member in members:
         end_tokens_without_rights(user=member, by=None)

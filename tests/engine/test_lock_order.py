@@ -33,10 +33,10 @@ def draft() -> Experiment:
     return experiment
 
 
-def locks_by_number(rows: models.QuerySet[Any], call: Callable[[], Any]) -> Any:
+def locks_by_number(rows: models.QuerySet[Any], call: Callable[[], Any], *, column: str = "state") -> Any:
     """Run ``call``, which locks these rows, while somebody locks the first two by number; its result."""
     first, second, *_ = rows.order_by("pk").values_list("pk", flat=True)
-    rows.filter(pk=first).update(state=F("state"))
+    rows.filter(pk=first).update(**{column: F(column)})
 
     def read_as_the_table_lies() -> Any:
         with connection.cursor() as cursor:
@@ -76,6 +76,21 @@ class TestTriedResponses:
         locks_by_number(tried(), retention.forget_old)
         assert not Trial.objects.exists()
         assert not tried().exists()
+
+    @pytest.mark.parametrize("deletes", ["the draft", "old trials"])
+    def test_trials(self, deletes, draft):
+        """With the draft, its trials lost their experiment in the order in which they were found."""
+        trials.start_trial(experiment_id=draft.pk, positions=[0], by=make_user())
+        Trial.objects.update(asked_at=timezone.now() - Trial.KEPT_FOR - timedelta(days=1))
+
+        def delete() -> None:
+            if deletes == "the draft":
+                drafts.delete_draft(experiment_id=draft.pk, by=None)
+            else:
+                retention.forget_old()
+
+        locks_by_number(Trial.objects.all(), delete, column="n_responses")
+        assert not Trial.objects.filter(experiment=draft.pk).exists()
 
     def test_storing_texts(self, draft):
         claim = generation.claim_responses(worker="w", limit=9)
