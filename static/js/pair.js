@@ -358,7 +358,10 @@
     } finally {
       takingBack = false;
     }
-    if (!stage) return tell(words().undoFailed);
+    if (!stage) {
+      say(""); // the last answer may be saved no longer
+      return tell(words().undoFailed);
+    }
     tell("");
     news = stage.dataset.said;
     say(news);

@@ -426,6 +426,7 @@ def test_an_undo_that_did_not_arrive_says_so(page: Page, problems, experiment, p
     page.route("**/undo/", lambda route: route.abort())
     press(page, "u")
     expect(page.get_by_role("alert")).to_have_text(NO_REPLY)
+    expect(page.locator("#said")).to_be_empty()
     page.unroute("**/undo/")
     press(page, "u")
     expect(page.locator("#today")).to_have_text("0")
