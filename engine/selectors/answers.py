@@ -63,13 +63,17 @@ def _answered_checks(user: User | Given) -> QuerySet[Check]:
     return answered.exclude(kind=Check.Kind.PRACTICE).exclude(Exists(all_voided))
 
 
+# In the order of the index of somebody's judgments: by number, everybody's would be looked through.
+_NEWEST_FIRST = ("-created_at", "-pk")
+
+
 def own_judgments(experiment: Experiment, user: User) -> QuerySet[Judgment]:
     """This user's judgments that stand, newest first."""
     return (
         standing_judgments(experiment.pk)
         .filter(annotator=user)
         .select_related("comparison__task", "comparison__response_i", "comparison__response_j")
-        .order_by("-pk")
+        .order_by(*_NEWEST_FIRST)
     )
 
 
@@ -204,11 +208,35 @@ def gave_answer(experiment: Experiment, user: User, token: uuid.UUID) -> bool:
 
 def newest_answer(experiment: Experiment, user: User) -> Judgment | Check | None:
     """This user's newest answer that stands, to a comparison or to a check."""
-    judgment = own_judgments(experiment, user).first()
-    check = _answered_checks(user).filter(experiment=experiment).order_by("-judged_at").first()
-    if judgment is None or check is None:
-        return judgment or check
-    return check if check.judged_at and check.judged_at > judgment.created_at else judgment
+    token = newest_token(experiment, user)
+    return own_answer(experiment, user, token) if token else None
+
+
+def newest_token(experiment: Experiment, user: User) -> uuid.UUID | None:
+    """The token of that answer, which each page of a pair names."""
+    reads = (_NEWEST_JUDGMENT, _NEWEST_CHECK)
+    newest = [row for read in reads for row in read(experiment=experiment.pk, annotator=user.pk)]
+    return max(newest)[1] if newest else None
+
+
+_NEWEST_JUDGMENT = Compiled(
+    lambda: (
+        standing_judgments(EXPERIMENT)
+        .filter(annotator=ANNOTATOR)
+        .order_by(*_NEWEST_FIRST)
+        .values_list("created_at", "token")[:1]
+    ),
+    keeps_plan=False,
+)
+_NEWEST_CHECK = Compiled(
+    lambda: (
+        _answered_checks(ANNOTATOR)
+        .filter(experiment=EXPERIMENT)
+        .order_by("-judged_at")
+        .values_list("judged_at", "token")[:1]
+    ),
+    keeps_plan=False,
+)
 
 
 def answers_given(experiment_id: int, user: User) -> int:

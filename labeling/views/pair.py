@@ -276,8 +276,7 @@ def _take_back(
 
 def _newest(request: AuthenticatedRequest, experiment: Experiment) -> str:
     """The token of the user's newest answer that stands; empty where there is none."""
-    answer = answers.newest_answer(experiment, request.user)
-    return str(answer.token) if answer else ""
+    return str(answers.newest_token(experiment, request.user) or "")
 
 
 @access.annotator_action
