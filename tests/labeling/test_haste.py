@@ -76,11 +76,17 @@ def test_a_result_and_its_report_say_that_there_are_doubts(n, doubtful, admin, c
     """Only the tab Quality said so, which somebody who reads "Use Warm" may never open."""
     experiment = answered(n)
     rewrite(experiment, hasty=n, longer=0)
-    winner = experiment.policies.get(index=0)
-    said = {"conclusion": StopReason.CERTIFIED, "winner": winner, "claim": "good_enough", "finding": "It is."}
-    conclude(experiment=experiment, by=None, **said)
+    conclude(
+        experiment=experiment,
+        conclusion=StopReason.CERTIFIED,
+        winner=experiment.policies.get(index=0),
+        claim="good_enough",
+        finding="It is good enough.",
+        by=None,
+    )
     pages = [
         text_of(client_for(admin).get(reverse(name, args=[experiment.pk])).content.decode())
         for name in ("dashboard", "report")
     ]
-    assert ["There are doubts about the answers of 1 of" in page for page in pages] == [doubtful] * 2
+    said = ("The answers of 1 are in doubt.", "There are doubts about the answers of 1 of 1 person.")
+    assert [each in page for each, page in zip(said, pages, strict=True)] == [doubtful] * 2
