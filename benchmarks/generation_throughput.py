@@ -1,13 +1,15 @@
 """The whole path from planned rows to stored texts, against one bare batched call of the same engine.
 
     python -m benchmarks.generation_throughput --backend embedded [--responses 512] [--rounds 9]
-    python -m benchmarks.generation_throughput --backend vllm
+    python -m benchmarks.generation_throughput --backend vllm [--tokens 200]
 
 Path: the rows of a 6-policy experiment wait; a message wakes a real Celery worker, which claims them, has its
 backend write them and stores them; the time runs from the message to the last stored row. Bare: the same
 prompts, sampling and seeds in one call in this process (for vLLM: ``LLM.chat``). Both engines are loaded and
 warm, and take turns, so that a busy machine is as busy for one as for the other. GENERATION_* variables of
-the environment are kept; without them vLLM runs the repository's small model, on a CPU in this process.
+the environment are kept; without them vLLM runs the repository's small model, on a CPU in this process. Two
+engines share a GPU only if each takes less than half of it:
+GENERATION_ENGINE_OPTIONS='{"gpu_memory_utilization": 0.45}'.
 """
 
 from __future__ import annotations
@@ -73,8 +75,8 @@ def celery_worker(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         worker.wait(timeout=60)
 
 
-def plan(name: str, responses: int) -> Any:
-    """An experiment with so many waiting responses."""
+def plan(name: str, responses: int, tokens: int) -> Any:
+    """An experiment with so many waiting responses, of at most so many tokens."""
     from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec  # noqa: PLC0415
     from engine.models import Response  # noqa: PLC0415 - needs Django
     from engine.services.drafts import create_experiment  # noqa: PLC0415
@@ -86,7 +88,7 @@ def plan(name: str, responses: int) -> Any:
         factors=[
             FactorSpec("Prompt", "prompt", PROMPTS),
             FactorSpec("Strategy", "strategy", STRATEGIES),
-            FactorSpec("Draw", "sampling", {"Usual": {"temperature": 0.7, "max_tokens": 96}}),
+            FactorSpec("Draw", "sampling", {"Usual": {"temperature": 0.7, "max_tokens": tokens}}),
         ],
         tasks=[TaskSpec(task) for task in TASKS],
     )
@@ -153,6 +155,7 @@ def main() -> None:
     parser.add_argument("--backend", choices=["embedded", "vllm"], required=True)
     parser.add_argument("--responses", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--tokens", type=int, default=96, help="the most that a response may have")
     arguments = parser.parse_args()
     buffer = str(arguments.responses // 2 + 1)
     environment = environment_of(arguments.backend)
@@ -163,7 +166,7 @@ def main() -> None:
         path_rates, bare_rates = [], []
         with celery_worker(folder) as worker:
             for number in range(arguments.rounds + 1):
-                experiment = plan(f"Round {number}", arguments.responses)
+                experiment = plan(f"Round {number}", arguments.responses, arguments.tokens)
                 tokens, seconds = write_by_path(experiment, worker, folder / "worker.log")
                 requests = requests_of(experiment)
                 began = time.perf_counter()
@@ -186,6 +189,7 @@ def main() -> None:
                 "backend": arguments.backend,
                 "responses": arguments.responses,
                 "rounds": arguments.rounds,
+                "tokens": arguments.tokens,
                 "path_tokens_per_second": round(statistics.median(path_rates)),
                 "bare_tokens_per_second": round(statistics.median(bare_rates)),
                 "ratio": round(
