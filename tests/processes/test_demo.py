@@ -8,9 +8,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.workers import ROOT, free_port, wait_until
@@ -61,6 +63,20 @@ class Demo:
             [[n]] = database.execute("SELECT count(*) FROM engine_experiment WHERE state = 'concluded'")
         return n
 
+    @contextmanager
+    def visit(self, name: str, password: str) -> Iterator[httpx2.Client]:
+        """A browser in which this person has logged in."""
+        url = f"http://127.0.0.1:{self.port}"
+        with httpx2.Client(base_url=url, follow_redirects=True, timeout=120) as client:
+            client.get("/accounts/login/")
+            form = {
+                "username": name,
+                "password": password,
+                "csrfmiddlewaretoken": client.cookies["csrftoken"],
+            }
+            assert client.post("/accounts/login/", data=form).url.path == "/"
+            yield client
+
     def pid_of(self, program: str) -> int:
         spawned = re.findall(
             rf"spawned: '{program}' with pid (\d+)", (self.folder / "log/supervisord.log").read_text()
@@ -91,12 +107,25 @@ def test_the_demo_starts_heals_concludes_stops_and_continues(tmp_path: Path):
         logins = dict(re.findall(r"(annotator|admin) +password (\S+)", demo.output.read_text()))
         assert set(logins) == {"annotator", "admin"}
 
+        with demo.visit("annotator", logins["annotator"]) as annotator:
+            pair = re.findall(r"/label/\d+/", annotator.get("/").text)[0]
+            page = annotator.get(pair).text
+            assert "Response A" in page
+            [token] = set(re.findall(r'data-token="([^"]+)"', page))
+            form = {"token": token, "choice": "left", "csrfmiddlewaretoken": annotator.cookies["csrftoken"]}
+            assert annotator.post(f"{pair}judge/", data=form).status_code == 200
+
         victims = [demo.pid_of(name) for name in ("generation", "control")]
         for victim in victims:
             os.kill(victim, signal.SIGKILL)
         wait_until(demo.concluded, 300, "the rule-judged experiment to conclude by itself")
         status = demo.status()
         assert re.search(r"After \d+ comparisons: ", status)
+        with demo.visit("admin", logins["admin"]) as admin:
+            path, title = re.findall(r'(/experiments/\d+/)">([^<]*judged by rule)', admin.get("/").text)[0]
+            dashboard = admin.get(path)
+            assert dashboard.status_code == 200
+            assert title in dashboard.text
         before = judged(status)
         pids = [demo.pid_of(name) for name in ("web", "control", "generation", "beat")]
         assert not set(victims) & set(pids)
