@@ -82,8 +82,7 @@ class GenerationResult:
     """One written response.
 
     ``latency_seconds`` is measured from when the backend took the request to the end of this response.
-    ``model`` is empty if the backend's usual model wrote it. ``logprob`` is the sum over the written tokens,
-    if the backend reports it.
+    ``model`` is empty if the backend's usual model wrote it.
     """
 
     key: int
@@ -93,7 +92,6 @@ class GenerationResult:
     finish_reason: Literal["stop", "length"]
     latency_seconds: float
     model: str = ""
-    logprob: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,6 @@ class Making:
             completion_tokens=result.completion_tokens,
             finish_reason=result.finish_reason,
             latency_seconds=self._seconds,
-            logprob=result.logprob,
             guardrail="" if refusal is None else Response.Block.OUTPUT,
             leak=find_leak(text, instructions=self._instructions, model=model)[:500],
         )

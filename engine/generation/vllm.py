@@ -245,8 +245,6 @@ def _sampling(request: GenerationRequest) -> SamplingParams:
         max_tokens=sampling.max_tokens,
         stop=list(sampling.stop),
         seed=request.seed,
-        # The written tokens' own log-probabilities, and no other tokens'.
-        logprobs=0,
     )
 
 
@@ -260,5 +258,4 @@ def _result(done: _UnderWay, output: RequestOutput) -> GenerationResult:
         finish_reason="length" if written.finish_reason == "length" else "stop",
         latency_seconds=time.monotonic() - done.started,
         model=done.request.model,
-        logprob=written.cumulative_logprob,
     )

@@ -77,6 +77,7 @@ class Response(Claimable):
     leak = models.CharField(
         max_length=500, blank=True, help_text="Part of the prompt or the model name that the text reveals."
     )
+    # Nothing writes or reads it any more; the next release drops it.
     logprob = models.FloatField(
         null=True, blank=True, help_text="Sum over the written tokens, if the backend reports it."
     )

@@ -42,7 +42,6 @@ class Written:
     latency_seconds: float
     guardrail: str = ""
     leak: str = ""
-    logprob: float | None = None
 
     @property
     def digest(self) -> str:
