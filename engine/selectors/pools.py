@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -89,18 +93,52 @@ def stocks(experiment: Experiment, among: Collection[int] | None = None) -> list
     return sorted(stock, key=lambda each: each.n_waiting)
 
 
-def with_texts_left(
-    experiment: Experiment, stocks: Sequence[Stock], sizes: npt.NDArray[np.int64]
-) -> list[Stock]:
+def with_texts_left(experiment: Experiment, stocks: Sequence[Stock]) -> list[Stock]:
     """Those of these stocks to which a comparison can perhaps be added: their annotators have not seen all
-    texts of which none waits for them.
-
-    ``sizes``: as for :func:`pairs_left`. One read for all of them, in place of a draw for each.
+    texts of which none waits for them. A few reads for all of them, in place of a draw for each.
     """
     people = [stock.annotator for stock in stocks if stock.annotator is not None]
     seen = dict(_N_SEEN(experiment=experiment.pk, people=padded(people))) if people else {}
-    n_texts = int(np.triu(sizes, 1).sum())
+    n_texts = _n_texts(experiment) if stocks else 0
     return [stock for stock in stocks if seen.get(stock.annotator, 0) + stock.n_texts < n_texts]
+
+
+def _n_texts(experiment: Experiment) -> int:
+    """The number of different pairs of texts that can be shown. A text that is still to be written counts as
+    one of its own.
+    """
+    if experiment.responses == Experiment.Responses.IMPORTED:
+        return _n_ready_made(experiment.pk, experiment.created_at)
+    texts: dict[int, dict[int, set[str]]] = {task.pk: {} for task in experiment.tasks.only("pk")}
+    for task, policy, digest in _written(experiment.pk):
+        # The first one is used again, should there be more.
+        texts[task].setdefault(policy, {digest})
+    n_policies = experiment.policies.count()
+    return sum(_n_pairs(by_policy.values(), n_policies - len(by_policy)) for by_policy in texts.values())
+
+
+# They stay as they are once the experiment has started. Two databases may have an experiment of one number,
+# but not made at one moment.
+@lru_cache(maxsize=64)
+def _n_ready_made(experiment_id: int, created_at: datetime) -> int:
+    texts: defaultdict[int, defaultdict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for task, policy, digest in _written(experiment_id):
+        texts[task][policy].add(digest)
+    return sum(_n_pairs(by_policy.values(), 0) for by_policy in texts.values())
+
+
+def _written(experiment_id: int) -> Iterable[tuple[int, int, str]]:
+    """Task, policy and digest of each text, in the order of their numbers."""
+    rows = Response.objects.filter(policy__experiment=experiment_id, state=Response.State.DONE)
+    return rows.order_by("pk").values_list("task_id", "policy_id", "digest")
+
+
+def _n_pairs(texts: Collection[set[str]], n_unwritten: int) -> int:
+    """The pairs of different texts to one task, by the texts of each policy."""
+    authors = Counter(itertools.chain.from_iterable(texts))
+    # Two texts that one policy alone wrote are never shown beside each other.
+    apart = sum(math.comb(sum(authors[text] == 1 for text in own), 2) for own in texts)
+    return math.comb(len(authors) + n_unwritten, 2) - apart
 
 
 _WAITING = Compiled(
@@ -149,11 +187,13 @@ def _is_one_of(field: str, people: int) -> Q:
 
 
 def n_through(experiment: Experiment) -> int:
-    """The number of annotators who have seen the texts of every comparison that waits, while some do wait."""
+    """The number of annotators who have seen all texts that there are, while comparisons wait for others."""
     if not is_finite(experiment):
         return 0
     found = stocks(experiment)
-    return sum(each.n_waiting == 0 for each in found) if found[-1].n_waiting else 0
+    idle = [stock for stock in found if not stock.n_waiting] if found[-1].n_waiting else []
+    # Nothing is planned for members who are away while somebody is here, so that nothing waits for them.
+    return len(idle) - len(with_texts_left(experiment, idle))
 
 
 def waits_for_others(experiment: Experiment, annotator: User) -> bool:

@@ -210,7 +210,7 @@ def _planned_from_pool(  # noqa: PLR0917 - they belong to one round
         chooser = _PoolChooser(design, policies, PoolDrawer(experiment, pool, stock.annotator))
         if added := _planned(experiment, chooser, min(target - stock.n_waiting, most)):
             return added
-        wanted = pools.with_texts_left(experiment, others, pool.sizes())
+        wanted = pools.with_texts_left(experiment, others)
     return []
 
 

@@ -54,17 +54,20 @@ def texts(policy: str) -> list[str]:
     return [f"{policy} on {task}" for task in range(N_TASKS)]
 
 
-def judged_by(experiment: Experiment, user, choice: str = "left") -> list[tuple[str, frozenset[str]]]:
-    """The pairs of texts that somebody judges until there is none, planning after each click."""
+def judged_by(
+    experiment: Experiment, user, choice: str = "left", most: int = 1000
+) -> list[tuple[str, frozenset[str]]]:
+    """The pairs of texts that somebody judges until there is none, planning before each click."""
     seen = []
-    while True:
+    while len(seen) < most:
         advance(experiment_id=experiment.pk)
         lease = lease_next(experiment_id=experiment.pk, annotator=user)
         if lease is None:
-            return seen
+            break
         pair = lease.comparison
         seen.append((pair.task.prompt, frozenset({pair.response_i.text, pair.response_j.text})))
         judge_leased(experiment_id=experiment.pk, token=lease.token, annotator=user, choice=choice)
+    return seen
 
 
 class TestNobodyTwice:
@@ -162,6 +165,27 @@ class TestNobodyTwice:
         assert through(2, 3) in verdict.sentences
         assert verdict.effort.endswith("for one person")
 
+    def test_nobody_is_through_for_whom_something_can_still_be_planned(self, settings, monkeypatch):
+        """Nothing waits for members who are away while somebody is here, however much is left for them."""
+        settings.BUFFER_MIN = 1
+        experiment = pool_of({"A": texts("A"), "B": texts("B"), "C": texts("A")})
+        away, here = make_user("away"), make_user("here")
+        for user in (away, here):
+            add_member(experiment, user)
+        judged_by(experiment, away, most=N_TASKS - 1)
+        monkeypatch.setattr(buffer, "annotators_present", lambda experiment: {here.pk})
+        waiting = {away.pk: 1}
+        while waiting[away.pk]:
+            judged_by(experiment, here, most=1)
+            advance(experiment_id=experiment.pk)
+            waiting = {stock.annotator: stock.n_waiting for stock in pools.stocks(experiment)}
+        assert waiting[here.pk]
+        assert pools.n_through(experiment) == 0
+        monkeypatch.undo()
+        settings.BUFFER_MIN = 1
+        judged_by(experiment, away)
+        assert pools.n_through(experiment) == 1
+
     def test_a_round_does_not_look_at_members_who_are_away(self, settings, monkeypatch):
         """A draw was tried for each of them who had used up everything, before anybody who was there."""
         settings.BUFFER_MIN = 1
@@ -188,7 +212,7 @@ class TestNobodyTwice:
     ):
         settings.BUFFER_MIN = 1
         monkeypatch.setattr(buffer, "PRESENCE", timedelta(0))
-        experiment = pool_of({name: texts(name) for name in "AB"})
+        experiment = pool_of({"A": texts("A"), "B": texts("B"), "C": texts("A")})
         costs = []
         for n_more in (2, 3):
             for _ in range(n_more):
