@@ -63,8 +63,9 @@ def agreement(alpha: Alpha) -> str:
         )
     low, high = alpha.interval
     return (
-        f"Agreement: Krippendorff's α is {alpha.value:.2f} ({low:.2f} to {high:.2f}), from {alpha.answers:,} "
-        f"judgments of {judged} that several people judged."
+        f"Agreement: two people gave the same answer in {alpha.same:.0%} of cases, where chance would bring "
+        f"{alpha.chance:.0%}. Krippendorff's α is {alpha.value:.2f} ({low:.2f} to {high:.2f}), from "
+        f"{alpha.answers:,} judgments of {judged} that several people judged."
     )
 
 

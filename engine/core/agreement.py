@@ -144,12 +144,18 @@ class Alpha:
     interval
         By resampling the units, or from their number where all agree; ``None`` below `FEWEST_UNITS`, where
         it would mean little.
+    same, chance
+        How often two answers about one unit are the same, and how often two of all these answers would be,
+        in [0, 1]: the value is the part of the way from ``chance`` to 1 that ``same`` has gone. 1 and 1
+        without a value.
     """
 
     units: int
     answers: int
     value: float | None
     interval: Interval | None
+    same: float = 1.0
+    chance: float = 1.0
 
 
 # Below it, a percentile interval of resampled units is far too short.
@@ -176,7 +182,8 @@ def alpha(table: FloatArray) -> Alpha:
         return Alpha(0, 0, None, None)
     # Units with the same answers are alike: there are few kinds of them, however many units there are.
     kinds, counts = np.unique(table, axis=0, return_counts=True)
-    [value] = _alphas(kinds, counts[None, :].astype(np.float64))
+    counted = counts[None, :].astype(np.float64)
+    [value], [unlike], [by_chance] = _alphas(kinds, counted), *_disagreements(kinds, counted)
     if np.isnan(value):
         return Alpha(units, answers, None, None)
     interval = None
@@ -189,21 +196,26 @@ def alpha(table: FloatArray) -> Alpha:
             shares = table.sum(axis=0) / answers
             low = max(-1.0, 1.0 - proportion(0, units).high / (1.0 - (shares**2).sum()))
         interval = (float(low), float(high))
-    return Alpha(units, answers, float(value), interval)
+    return Alpha(units, answers, float(value), interval, same=1 - float(unlike), chance=1 - float(by_chance))
 
 
 def _alphas(kinds: FloatArray, counts: FloatArray) -> FloatArray:
     """α for each row of ``counts``, which says how many units there are of each kind; NaN where all agree on
     one answer.
     """
+    observed, expected = _disagreements(kinds, counts)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(expected > 0, 1 - observed / expected, np.nan))
+
+
+def _disagreements(kinds: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """How often two answers about one unit differ, and two of all answers, for each row of ``counts``."""
     people = kinds.sum(axis=1)
     agreeing = (kinds * (kinds - 1)).sum(axis=1) / (people - 1)
     answers = counts @ people
     margins = counts @ kinds
-    observed = 1 - counts @ agreeing / answers
-    with np.errstate(divide="ignore", invalid="ignore"):
-        expected = 1 - (margins * (margins - 1)).sum(axis=1) / (answers * (answers - 1))
-        return np.asarray(np.where(expected > 0, 1 - observed / expected, np.nan))
+    by_chance = (margins * (margins - 1)).sum(axis=1) / (answers * (answers - 1))
+    return 1 - counts @ agreeing / answers, 1 - by_chance
 
 
 def p_as_alike(same: int, shared: int, usual: float) -> float:

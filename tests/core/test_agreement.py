@@ -123,3 +123,12 @@ def test_the_interval_of_alpha_covers_it_about_as_often_as_it_says():
     covered = sum(low <= truth <= high for low, high in intervals)
     assert 180 <= covered <= 199
     assert alpha(judged(FEWEST_UNITS)).interval is not None
+
+
+def test_alpha_is_the_part_of_the_way_from_chance_to_perfect_agreement():
+    # Of three judges of one unit two agree, which is one pair of three; of the other unit all three pairs agree.
+    found = alpha(np.array([[2.0, 1, 0], [0, 0, 3]]))
+    assert found.same == pytest.approx((1 / 3 + 1) / 2)
+    # Of the 30 ordered pairs of all six answers, 2 are of the first kind and 6 of the third.
+    assert found.chance == pytest.approx(8 / 30)
+    assert found.value == pytest.approx((found.same - found.chance) / (1 - found.chance))
