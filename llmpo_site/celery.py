@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import task_postrun, task_prerun, worker_process_init
+from celery.signals import setup_logging, task_postrun, task_prerun, worker_process_init
 
 from engine.domain import about
 
@@ -18,6 +18,11 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 app = Celery("llmpo_site")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["engine"])
+
+
+@setup_logging.connect
+def _leave_the_log(**_: Any) -> None:
+    """Where somebody listens, Celery leaves the log as the settings made it, with the level of LOG_LEVEL."""
 
 
 @worker_process_init.connect

@@ -401,8 +401,18 @@ LOGGING = {
         }
     },
     "root": {"handlers": ["console"], "level": _log_level},
-    # The HTTP client writes whole URLs into the log, and the URL of a webhook is a secret.
-    "loggers": {name: {"level": "WARNING"} for name in ("httpx2", "httpcore2")},
+    "loggers": {
+        name: {"level": "WARNING"}
+        for name in (
+            # The HTTP client writes whole URLs into the log, and the URL of a webhook is a secret.
+            "httpx2",
+            "httpcore2",
+            # Two lines for each message, and one for each that beat sends.
+            "celery.worker.strategy",
+            "celery.app.trace",
+            "celery.beat",
+        )
+    },
 }
 
 # Prometheus sends this token to read /metrics. Without it, the page does not exist.

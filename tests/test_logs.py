@@ -135,14 +135,27 @@ def test_the_setting_chooses_the_form():
     assert found == {"level": "WARNING", "logger": "engine", "message": "Look: /join/…/", "experiment": "7"}
 
 
-def test_a_workers_standard_output_is_a_file():
-    # vLLM on a GPU asks for it, in a process that it forks from the worker's.
-    start = "from llmpo_site.celery import app; app.Worker(pool='solo').on_start()"
-    started = subprocess.run(
-        [sys.executable, "-c", f"import sys; {start}; sys.stdout.fileno()"],
-        env=os.environ | {"DJANGO_SETTINGS_MODULE": "llmpo_site.settings"},
+def in_a_worker(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    start = "from llmpo_site.celery import app; app.Worker(pool='solo', loglevel='WARNING').on_start()"
+    return subprocess.run(
+        [sys.executable, "-c", f"import logging, sys; {start}; {code}"],
+        env=os.environ | {"DJANGO_SETTINGS_MODULE": "llmpo_site.settings"} | variables,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_a_workers_standard_output_is_a_file():
+    # vLLM on a GPU asks for it, in a process that it forks from the worker's.
+    started = in_a_worker("sys.stdout.fileno()")
     assert started.returncode == 0, started.stderr
+
+
+def test_a_worker_logs_what_the_setting_says_and_no_line_for_each_message():
+    """Celery's own level, WARNING where its command names none, hid that a model is being loaded."""
+    say = "logging.getLogger('engine').info('loading'); logging.getLogger('celery.app.trace').info('done')"
+    said = in_a_worker(say, LOG_LEVEL="INFO").stderr
+    assert "loading" in said
+    assert "done" not in said
+    assert "loading" not in in_a_worker(say, LOG_LEVEL="WARNING").stderr
