@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,6 +82,7 @@ class VLLMBackend:
     def __init__(self, settings: EngineSettings) -> None:
         self.model = settings.model
         self._settings = settings
+        atexit.register(self.close)
 
     @cached_property
     def _llm(self) -> LLM:
@@ -139,6 +141,16 @@ class VLLMBackend:
     def _most_at_once(self) -> int:
         most: int = self._llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
         return most
+
+    def close(self) -> None:
+        """End the engine; the next batch builds another.
+
+        At its end Python waits for the processes that it started, and vLLM ends them only later: where
+        somebody else, as Django does, came before it in the list of what is to be done then.
+        """
+        llm = self.__dict__.pop("_llm", None)
+        if llm is not None:
+            llm.llm_engine.engine_core.shutdown()
 
     @property
     def loaded(self) -> bool:

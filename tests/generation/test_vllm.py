@@ -5,7 +5,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,6 +93,16 @@ class TestEngine:
         assert len(texts(list(backend.stream(take)))) == 80
         assert max(rooms) == 32
 
+    def test_closing_ends_the_engine(self):
+        ended = []
+        core = SimpleNamespace(shutdown=lambda: ended.append(True))
+        backend = VLLMBackend(EngineSettings(str(MODEL_FOLDER)))
+        backend.__dict__["_llm"] = SimpleNamespace(llm_engine=SimpleNamespace(engine_core=core))
+        backend.close()
+        backend.close()
+        assert ended == [True]
+        assert not backend.loaded
+
     def test_an_engine_that_breaks_down_is_replaced(self, backend, monkeypatch):
         broken = backend._llm
 
@@ -105,6 +119,26 @@ class TestEngine:
         for request_id in list(broken.llm_engine.output_processor.request_states):
             broken.llm_engine.abort_request([request_id], internal=True)
         assert answer(backend, ask()).text
+
+
+# Django, too, has something to finish before multiprocessing is imported. At the end that comes last.
+LAST_ORDERS = """
+import weakref
+class Early: pass
+early = Early()
+weakref.finalize(early, int)
+from tests.generation.test_vllm import MODEL_FOLDER, SMALL, EngineSettings, VLLMBackend
+backend = VLLMBackend(EngineSettings(str(MODEL_FOLDER), dtype="float32", max_length=512, options=SMALL))
+backend._llm
+"""
+
+
+def test_a_process_ends_though_its_engine_has_one_of_its_own():
+    environment = os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+    ended = subprocess.run(
+        [sys.executable, "-c", LAST_ORDERS], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 def copied_model(folder: Path, **tokenizer_config: object) -> str:
