@@ -126,7 +126,7 @@ def test_the_interval_of_alpha_covers_it_about_as_often_as_it_says():
 
 
 def test_alpha_is_the_part_of_the_way_from_chance_to_perfect_agreement():
-    # Of three judges of one unit two agree, which is one pair of three; of the other unit all three pairs agree.
+    # Of three judges of the first unit two agree, which is one pair of three; of the second unit all agree.
     found = alpha(np.array([[2.0, 1, 0], [0, 0, 3]]))
     assert found.same == pytest.approx((1 / 3 + 1) / 2)
     # Of the 30 ordered pairs of all six answers, 2 are of the first kind and 6 of the third.
