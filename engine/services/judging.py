@@ -36,7 +36,7 @@ from engine.models import (
     Response,
     User,
 )
-from engine.selectors import counts
+from engine.selectors import counts, pools
 from engine.selectors.blinding import has_or_had
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Given
 from engine.services.compiled_writes import Update, Write, inserting, saving, write
@@ -229,9 +229,10 @@ def hold_identical(*, comparison_ids: Collection[int] | QuerySet[Comparison, int
 
 
 @transaction.atomic
-def settle_identical(*, experiment_id: int) -> int:
+def settle_identical(*, experiment: Experiment, here: set[int]) -> int:
     """Judge comparisons of one text twice a tie, each in its turn: when as many are judged as were asked
-    before it, or when no other waits. Returns the number that are still held back.
+    before it, or when no other waits for any annotator who is ``here``. Returns the number that are still
+    held back.
 
     Judged as soon as they are ready, they would come before all that wait for people. Which outcomes come
     first would depend on what they are, and with a margin ties alone could then establish a claim.
@@ -239,14 +240,13 @@ def settle_identical(*, experiment_id: int) -> int:
     held = list(
         Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
         .select_related("experiment")
-        .filter(counts.HELD_BACK, experiment=experiment_id)
+        .filter(counts.HELD_BACK, experiment=experiment)
         .order_by("number")
     )
     if not held:
         return 0
-    n_judged = counts.comparison_count(experiment_id)
-    others = Comparison.objects.filter(experiment=experiment_id, state__in=Comparison.PENDING, skips=0)
-    alone = not others.filter(counts.FOR_PEOPLE).exists()
+    n_judged = counts.comparison_count(experiment.pk)
+    alone = not _others_wait(experiment, here)
     n_settled = 0
     for comparison in held:
         plan = comparison.plan
@@ -261,6 +261,20 @@ def settle_identical(*, experiment_id: int) -> int:
             )
             n_settled += 1
     return len(held) - n_settled
+
+
+def _others_wait(experiment: Experiment, here: set[int]) -> bool:
+    """True if somebody looks at a comparison, or some wait for people who are here; where nobody is, for
+    anybody.
+    """
+    others = Comparison.objects.filter(
+        counts.FOR_PEOPLE, experiment=experiment, state__in=Comparison.PENDING, skips=0
+    )
+    # In a finite pool, what waits may be over for all who are here.
+    stocks = pools.stocks(experiment, here) if pools.is_finite(experiment) else []
+    if stocks and not any(stock.n_waiting for stock in stocks):
+        others = others.filter(state=Comparison.State.LEASED)
+    return others.exists()
 
 
 def _name_texts(comparisons: QuerySet[Comparison]) -> None:

@@ -121,7 +121,9 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     if experiment.responses == Experiment.Responses.REUSE:
         settle_shared(experiment_id=experiment.pk)
     discard_unwanted(experiment_id=experiment.pk)
-    n_held = settle_identical(experiment_id=experiment.pk)
+    asks_people = experiment.judge == Experiment.Judge.HUMAN
+    here = buffer.annotators_present(experiment) if asks_people else set()
+    n_held = settle_identical(experiment=experiment, here=here)
     stale = experiment.evidence_stale
     latest = designs.latest_snapshot(experiment)
     observed = replaying.up_to_date(experiment=experiment, latest=latest)
@@ -133,8 +135,6 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     if decision.reason is not None:
         conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
-    asks_people = experiment.judge == Experiment.Judge.HUMAN
-    here = buffer.annotators_present(experiment) if asks_people else set()
     target = buffer.buffer_target(experiment, latest, here, round_seconds=round_seconds)
     added = _top_up(experiment, observed.design, target, here, n_held)
     return Advance(

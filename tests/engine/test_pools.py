@@ -375,6 +375,26 @@ class TestIdentical:
         assert experiment.comparisons.filter(plan__identical=True).count() <= 2 * settings.BUFFER_MAX
         assert not Judgment.objects.exists(), "the first one is still to be judged"
 
+    def test_what_waits_for_members_who_are_away_holds_back_no_tie(self, settings, monkeypatch):
+        """With as many held back as may be, nothing was planned for those who are here."""
+        settings.BUFFER_MIN, settings.BUFFER_MAX = 1, 2
+        away, here = make_user("away"), make_user("here")
+        experiment = pool_of({name: [name, *(["same"] * 40), f"{name} too"] for name in "AB"})
+        for user in (away, here):
+            add_member(experiment, user)
+        monkeypatch.setattr(buffer, "annotators_present", lambda experiment: {here.pk})
+        seen = judged_by(experiment, here, most=1)
+        known = Judgment.objects.get(annotator=here).comparison.texts
+        monkeypatch.setattr(buffer, "annotators_present", lambda experiment: {away.pk})
+        advance(experiment_id=experiment.pk)
+        while not experiment.comparisons.filter(state="ready", texts=known).exists():
+            judged_by(experiment, away, most=1)
+            advance(experiment_id=experiment.pk)
+        monkeypatch.setattr(buffer, "annotators_present", lambda experiment: {here.pk})
+        seen += judged_by(experiment, here)
+        assert len(set(seen)) == 2
+        assert not experiment.comparisons.filter(state="planned").exists()
+
     def test_a_rule_judges_identical_texts_itself(self):
         experiment = make_experiment(n_policies=2, judge="rule")
         write_responses(ScriptedBackend(lambda request: "fine"))
