@@ -196,6 +196,18 @@ def n_through(experiment: Experiment) -> int:
     return len(idle) - len(with_texts_left(experiment, idle))
 
 
+def n_answers_left(experiment: Experiment) -> int | None:
+    """The most answers that all annotators together can still give, as none of them judges the same two texts
+    twice; ``None`` where every comparison has new texts.
+    """
+    if not is_finite(experiment):
+        return None
+    people = [person for (person,) in _PEOPLE(experiment=experiment.pk)]
+    seen: dict[int, int] = dict(_N_SEEN(experiment=experiment.pk, people=padded(people))) if people else {}
+    n_texts = _n_texts(experiment)
+    return sum(max(0, n_texts - seen.get(person, 0)) for person in people)
+
+
 def waits_for_others(experiment: Experiment, annotator: User) -> bool:
     """True if a comparison is ready whose texts the annotator has judged already."""
     return bool(_SEEN_AND_READY(experiment=experiment.pk, annotator=annotator.pk))

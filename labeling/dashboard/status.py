@@ -143,6 +143,14 @@ def through(n_through: int, n_annotators: int) -> str:
     )
 
 
+def too_few_texts(n_left: int) -> str:
+    """The sentence where the texts will be used up before the decision, as far as anybody can tell."""
+    return (
+        f"The annotators here can give at most {number(n_left, 'more answer')} to these texts, which is "
+        "probably too few for a decision. Invite more people."
+    )
+
+
 def _running(experiment: Experiment, standing: str, left: Remaining | None) -> str:
     if experiment.used_up:
         return f"{standing} {USED_UP}"

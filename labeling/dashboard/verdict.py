@@ -75,12 +75,14 @@ def verdict_of(
     hours: float | None,
     n_annotators: int,
     n_through: int,
+    n_answers_left: int | None,
 ) -> Verdict:
     """The verdict as it stands.
 
     ``ranked``, ``ladder``: the ranking and the claims shown beside it; no claims before the first comparison.
     ``comparisons``: those that are judged. ``hours`` of work that remain for all annotators together;
     ``None`` where nobody can tell. ``n_through``: annotators who can judge none of the pairs that wait.
+    ``n_answers_left``: the most that the annotators can still give, where texts come again.
     """
     notes = status.notes(experiment)
     if experiment.state == Experiment.State.DRAFT:
@@ -94,6 +96,8 @@ def verdict_of(
         left = None  # nobody can tell before there is more to judge
     over_budget = left is not None and left.over_budget
     n_able = n_annotators - n_through
+    expected = 0.0 if left is None or over_budget else left.expected * experiment.overlap
+    too_few = n_annotators and n_answers_left is not None and n_answers_left < expected
     return Verdict(
         headline=_stalled(pulse) if stalled else headline(comparisons, ladder),
         leader=ranked[0].name if comparisons else None,
@@ -106,6 +110,7 @@ def verdict_of(
             *([status.over_budget(experiment)] if over_budget and not stalled else []),
             *([status.USED_UP] if used_up else []),
             *([status.through(n_through, n_annotators)] if n_through and not used_up else []),
+            *([status.too_few_texts(n_answers_left)] if n_answers_left is not None and too_few else []),
             *notes,
         ],
         percent_done=None

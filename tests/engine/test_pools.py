@@ -21,7 +21,7 @@ from engine.services.judging import hold_identical, judge_leased, rebuild_counts
 from engine.services.leases import lease_next, skip
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
-from labeling.dashboard.status import USED_UP, status_of, through
+from labeling.dashboard.status import USED_UP, status_of, through, too_few_texts
 from tests.backends import ScriptedBackend
 from tests.factories import add_member, make_experiment, make_user, write_responses
 
@@ -164,6 +164,24 @@ class TestNobodyTwice:
         verdict = result_figures(experiment).verdict
         assert through(2, 3) in verdict.sentences
         assert verdict.effort.endswith("for one person")
+
+    def test_texts_that_will_not_do_are_told_before_they_are_used_up(self):
+        """“About 190 more clicks” stood there, and the texts had 90 left."""
+        experiment = pool_of({name: texts(name) for name in "ABC"}, allow_tie=True)
+        add_member(experiment, ann := make_user("ann"))
+        for queue in ("control", "analysis", "generation"):
+            WorkerPulse.objects.create(queue=queue, worker="test")
+        judged_by(experiment, ann, choice="tie", most=2)
+        experiment.refresh_from_db()
+        n_left = 3 * N_TASKS - 2
+        assert pools.n_answers_left(experiment) == n_left
+        assert too_few_texts(n_left) in result_figures(experiment).verdict.sentences
+        for _ in range(200):
+            add_member(experiment, make_user())
+        assert pools.n_answers_left(experiment) == n_left + 200 * 3 * N_TASKS
+        verdict = result_figures(experiment).verdict
+        assert verdict.effort
+        assert not any("to these texts" in each for each in verdict.sentences)
 
     def test_nobody_is_through_for_whom_something_can_still_be_planned(self, settings, monkeypatch):
         """Nothing waits for members who are away while somebody is here, however much is left for them."""
