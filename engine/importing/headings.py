@@ -48,13 +48,15 @@ _GAP = re.compile(r"(?<=\S)(?:(?<![.?!:]) {2,}| {3,})(?=\S)")
 _QUOTED_NAMES = re.compile(r'"[^"]+"(?: "[^"]+")+')
 # The first row of pandas or of R, which number them.
 _FIRST_OF_NUMBERED = re.compile(r"\s*[01] {2,}\S")
-# Behind comments, the first line of a database that a program has written down.
+# Behind comments, the first line of a database that a program has written down. Programs write its words all
+# in capitals, or all small; a sentence that begins with one of them has a single capital.
 _SQL = re.compile(
     r"(?:[ \t]*+(?:--.*|/\*.*\*/;?)?\r?\n)*+\s*+"
     r"(?:(?:CREATE|DROP|ALTER)\s+(?:TABLE|TYPE|SCHEMA|DATABASE|SEQUENCE)|(?:INSERT|REPLACE)\s+INTO|USE\s+[`\[]"
-    r"|COPY\s(?>.{1,200}?\sFROM)|SET\s+[\w@.]+\s*=|PRAGMA|BEGIN|START\s+TRANSACTION|LOCK\s+TABLES)"
-    r".*(?:[;()\]]|VALUES)\s*$",
-    re.IGNORECASE | re.MULTILINE,
+    r"|COPY\s(?>.{1,200}?\sFROM)|SET\s+[\w@.]+\s*=|PRAGMA|BEGIN|START\s+TRANSACTION|LOCK\s+TABLES"
+    r"|(?:create|drop|alter)\s+table|insert\s+into)"
+    r".*(?:[;()\]]|VALUES|values)\s*$",
+    re.MULTILINE,
 )
 _YAML_LIST = re.compile(
     r"\s*+(?:(?:#|---).*\n\s*+)*+(?<![ \t])- +"

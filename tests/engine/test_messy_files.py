@@ -454,6 +454,7 @@ def test_spreadsheets_write_truths_in_capital_letters():
             "These are statements of SQL",
         ),
         (read_tasks, "INSERT INTO t (id, task)\nVALUES (1, 'One?');\n", "These are statements of SQL"),
+        (read_tasks, "insert into t (id, task)\nvalues (1, 'One?');\n", "These are statements of SQL"),
         (
             read_tasks,
             '{\n  "task": "One?"\n}\n{\n  "task": "Two?"\n}\n',

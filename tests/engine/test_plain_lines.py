@@ -51,6 +51,11 @@ def test_lines_that_may_be_no_tasks_as_they_are_are_told(text, words):
         'Who said "no"?\nWhat is a "list"?\n"A" or "B", which comes first?\n',
         "What does a -> b mean?\nWhy?\nWho?\n",
         "One?\t1\nTwo?\t2\n",
+        # These were refused as statements of SQL.
+        "Begin a story with a dragon (at most 50 words)\nTell a joke\n",
+        "Copy the first sentence from the text (verbatim)\nTell a joke\n",
+        "Set x = 3 and simplify 2x + 1 (show your steps)\nTell a joke\n",
+        "Create table manners for a child (short)\nTell a joke\n",
     ],
 )
 def test_lines_that_are_tasks_are_let_be(text):
