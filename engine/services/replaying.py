@@ -142,7 +142,9 @@ def _still_true(
     if start is None:
         now = list(counts.completed(experiment))
     else:
-        found = designs.since(experiment, start)
+        # Where it was deleted meanwhile, a click that was committed late may have made up for the count.
+        stands = experiment.replay_points.filter(pk=start.pk, last_judgment=start.last_judgment).exists()
+        found = designs.since(experiment, start) if stands else None
         now = [] if found is None else found[1]
     same = itertools.takewhile(lambda both: both[0] == both[1], zip(told, now, strict=False))
     n_same = len(list(same))

@@ -225,6 +225,24 @@ def test_no_point_is_stored_of_a_judgment_that_is_voided_while_it_is_replayed(
     assert_evidence_is_that_of_a_replay(experiment)
 
 
+def test_no_point_is_stored_of_a_replay_from_one_that_was_deleted_meanwhile(
+    annotator, admin, every_four, monkeypatch
+):
+    """As if a judgment before it had been voided, and another one been committed late: the counts fit."""
+    experiment = judged(annotator, 13)
+    void_judgment(judgment_id=nth(experiment, -1).pk, by=admin, reason="A slip.")
+    ReplayPoint.objects.filter(comparisons__gt=4).delete()
+    locked = replaying.locked_experiment
+
+    def deleted_before(experiment_id: int) -> Experiment:
+        ReplayPoint.objects.all().delete()
+        return locked(experiment_id)
+
+    monkeypatch.setattr(replaying, "locked_experiment", deleted_before)
+    replaying.catch_up(experiment_id=experiment.pk)
+    assert not ReplayPoint.objects.exists()
+
+
 @pytest.mark.parametrize(
     "unfit",
     [
