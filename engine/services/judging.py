@@ -198,34 +198,18 @@ def record_judgment(
 
 
 @transaction.atomic
-def settle_texts(*, comparison_ids: Collection[int]) -> set[int]:
-    """Name the texts of comparisons that have just become ready, and hold back those of one text twice.
+def settle_texts(*, comparison_ids: Collection[int]) -> None:
+    """Name the texts of comparisons that have just become ready, and hold back those of one text twice, which
+    nobody needs to look at, until it is their turn.
 
-    The caller has locked or made them. Only where people judge: a rule takes no time that could be saved.
-
-    Returns
-    -------
-    set of int
-        The comparisons that are held back now.
+    The caller has locked them. Only where people judge: a rule takes no time that could be saved.
     """
     ours = Comparison.objects.filter(pk__in=comparison_ids, experiment__judge=Experiment.Judge.HUMAN)
     _name_texts(ours)
-    identical = ours.filter(response_i__digest=F("response_j__digest"))
-    return hold_identical(comparison_ids=identical.values_list("pk", flat=True))
-
-
-@transaction.atomic
-def hold_identical(*, comparison_ids: Collection[int] | QuerySet[Comparison, int]) -> set[int]:
-    """Hold back comparisons of one text twice, which nobody needs to look at, until it is their turn.
-
-    The caller has locked or made them, and knows that people judge them. Returns those held back now.
-    """
-    identical = list(Comparison.objects.filter(pk__in=comparison_ids, state=Comparison.State.READY))
-    for comparison in identical:
+    for comparison in ours.filter(response_i__digest=F("response_j__digest")):
         comparison.plan = comparison.plan | IDENTICAL_PLAN
         comparison.state = Comparison.State.PLANNED
         comparison.save(update_fields=["plan", "state"])
-    return {comparison.pk for comparison in identical}
 
 
 @transaction.atomic

@@ -23,7 +23,7 @@ from engine.services import replaying
 from engine.services.compiled_writes import saving, write
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
-from engine.services.judging import IDENTICAL_PLAN, hold_identical, settle_identical
+from engine.services.judging import IDENTICAL_PLAN, settle_identical
 from engine.services.leases import discard_unwanted
 from engine.services.snapshots import write_snapshot
 from engine.services.task_draws import Draw, PoolDrawer, drawer, pool_of
@@ -312,6 +312,8 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
         half_i, half_j = halves
         i, j = indices[half_i.policy_id], indices[half_j.policy_id]
         ready = half_i.state == half_j.state == Response.State.DONE
+        texts = pools.name_of(half_i, half_j) if ready and is_finite else ""
+        held = texts != "" and pools.is_identical(texts)
         comparisons.append(
             Comparison(
                 experiment_id=experiment.pk,
@@ -321,10 +323,10 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
                 task_id=half_i.task_id,
                 response_i_id=half_i.pk,
                 response_j_id=half_j.pk,
-                state=Comparison.State.READY if ready else Comparison.State.PLANNED,
+                state=Comparison.State.READY if ready and not held else Comparison.State.PLANNED,
                 ready_at=clock.now() if ready else None,
                 i_on_left=blinding.i_on_left(experiment.secret, number),
-                texts=pools.name_of(half_i, half_j) if ready and is_finite else "",
+                texts=texts,
                 plan={
                     "rules": RULES_VERSION,
                     "number": number,
@@ -341,18 +343,13 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
                     "evidence": [float(evidence[i]), float(evidence[j])],
                     # The chance that this pair had, where the sampler draws it and the chance is known.
                     "propensity": propensity,
-                },
+                }
+                | (IDENTICAL_PLAN if held else {}),
             )
         )
     Comparison.objects.bulk_create(comparisons)
     experiment.planned_count = first + len(comparisons)
     write(saving(experiment, "planned_count"))
-    identical = {c.pk for c in comparisons if c.texts and pools.is_identical(c.texts)}
-    held = hold_identical(comparison_ids=identical) if identical else set()
-    for comparison in comparisons:
-        if comparison.pk in held:
-            comparison.state = Comparison.State.PLANNED
-            comparison.plan |= IDENTICAL_PLAN
     return comparisons
 
 

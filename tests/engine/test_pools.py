@@ -17,7 +17,7 @@ from engine.selectors.findings import finding_of
 from engine.services import task_draws
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
-from engine.services.judging import hold_identical, judge_leased, rebuild_counts, void_judgment
+from engine.services.judging import judge_leased, rebuild_counts, settle_texts, void_judgment
 from engine.services.leases import lease_next, skip
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
@@ -385,10 +385,11 @@ class TestIdentical:
         experiment = make_experiment(n_policies=2, annotators=(make_user(),))
         first = experiment.comparisons.order_by("number")[0]
         for _ in range(4):
-            later = experiment.comparisons.exclude(pk=first.pk).filter(ready_at=None)
-            alike = list(later.values_list("pk", flat=True))
-            Comparison.objects.filter(pk__in=alike).update(state="ready", ready_at=first.created_at)
-            hold_identical(comparison_ids=alike)
+            for later in experiment.comparisons.exclude(pk=first.pk).filter(ready_at=None):
+                for response in (later.response_i, later.response_j):
+                    Response.objects.filter(pk=response.pk).update(state="done", digest="the same")
+                Comparison.objects.filter(pk=later.pk).update(state="ready", ready_at=later.created_at)
+                settle_texts(comparison_ids=[later.pk])
             advance(experiment_id=experiment.pk)
         assert experiment.comparisons.filter(plan__identical=True).count() <= 2 * settings.BUFFER_MAX
         assert not Judgment.objects.exists(), "the first one is still to be judged"
