@@ -141,7 +141,7 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
         comparisons=decision.n_comparisons,
         planned=len(added),
         concluded=False,
-        ready=sum(comparison.state == Comparison.State.READY for comparison in added),
+        ready=sum(comparison.ready_at is not None for comparison in added),
         asks_machine=experiment.judge == Experiment.Judge.RULE
         or experiment.llm_judge != Experiment.LLMJudge.OFF,
         low=2 * len(added) > target,

@@ -380,6 +380,12 @@ class TestIdentical:
         assert not experiment.comparisons.filter(state="planned").exists()
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
+    def test_nothing_is_to_be_written_for_those_that_are_held_back(self):
+        """Each round that planned some woke the writers."""
+        experiment = pool_of({name: ["same"] * N_TASKS for name in "AB"})
+        done = advance(experiment_id=experiment.pk, most_rounds=1)
+        assert done.ready == done.planned > 0
+
     def test_those_that_are_held_back_have_a_limit(self, settings):
         settings.BUFFER_MAX = 4
         experiment = make_experiment(n_policies=2, annotators=(make_user(),))
