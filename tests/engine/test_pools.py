@@ -386,6 +386,15 @@ class TestIdentical:
         done = advance(experiment_id=experiment.pk, most_rounds=1)
         assert done.ready == done.planned > 0
 
+    def test_why_one_that_is_held_back_still_waits_is_said_on_its_page(self, client, admin):
+        """It was “planned”, with both responses written."""
+        experiment = pool_of({name: ["same"] * N_TASKS for name in "AB"})
+        advance(experiment_id=experiment.pk, most_rounds=1)
+        held = experiment.comparisons.filter(state="planned")[0]
+        client.force_login(admin)
+        page = client.get(reverse("comparison", args=[experiment.pk, held.pk])).content.decode()
+        assert "Both responses are the same text: a tie, counted in its turn" in page
+
     def test_those_that_are_held_back_have_a_limit(self, settings):
         settings.BUFFER_MAX = 4
         experiment = make_experiment(n_policies=2, annotators=(make_user(),))
