@@ -67,7 +67,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "engine/services/judging.py": {
         "judge_leased: about.note(comparison=comparison.pk) -> None": ("For the log: tests/test_logs.py."),
         "record_judgment: needed > 1 -> needed >= 1": _SLOWER,
-        "settle_texts: True -> False": "Within a query, rows of one value and values are the same.",
         "hand_voided_back: Lease.objects.filter(~Q(annotator__is_superuser=True), "
         "~has_or_had(OuterRef('comparison__experiment'), OuterRef('annotator'), Membership.WATCHING), "
         "comparison__in=comparison_ids, annotator=annotator_id, state=Lease.State.JUDGED) -> "
