@@ -22,7 +22,7 @@ app.autodiscover_tasks(["engine"])
 
 @setup_logging.connect
 def _leave_the_log(**_: Any) -> None:
-    """Where somebody listens, Celery leaves the log as the settings made it, with the level of LOG_LEVEL."""
+    """Have the log as the settings made it: Celery changes nothing of it where somebody listens here."""
 
 
 @worker_process_init.connect

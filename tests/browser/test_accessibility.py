@@ -10,6 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.utils import timezone
 from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from engine.core import StopReason
 from engine.models import Examination, Experiment, Flag, PairCount, Response, WorkerPulse
@@ -263,7 +264,10 @@ def test_zoomed_in_nothing_runs_off_the_side(browser: Browser, live_server, prob
         for where in each_page(page, world):
             for size in _ZOOMED:
                 page.set_viewport_size(size)
-                if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                try:
+                    # Charts take the new width a moment after the page does.
+                    page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
+                except PlaywrightTimeoutError:
                     wide[where, size["width"]] = page.evaluate("document.documentElement.scrollWidth")
     assert wide == {}
 
