@@ -249,6 +249,8 @@ def from_a_pool(annotator: User, overlap: int = 2) -> Experiment:
     for user in (annotator, other):
         for choice in ("left", "right", "left", "left", "right") * 2:
             click(experiment, user, choice)
+            # A round plans for the one who has least: the first for one of the two, the second for the other.
+            advance(experiment_id=experiment.pk)
             advance(experiment_id=experiment.pk)
     assert Judgment.objects.filter(via="identical").exists()
     return experiment
