@@ -186,9 +186,18 @@ class TestVerify:
 
     def test_evidence_that_was_changed_is_named(self, experiment):
         latest = experiment.snapshots.latest("pk")
-        latest.peak_evidence[0] += 3.0
+        latest.peak_evidence[0] += 0.01
         latest.save(update_fields=["peak_evidence"])
         out = StringIO()
         with pytest.raises(CommandError, match="1 fault"):
             call_command("verify", stdout=out)
         assert "The evidence is not that of its judgments" in out.getvalue()
+
+    def test_evidence_that_another_processor_rounded_is_in_order(self, experiment):
+        """A backup of another kind of machine could not be restored without a fault."""
+        latest = experiment.snapshots.latest("pk")
+        latest.peak_evidence[0] += 1e-14
+        latest.save(update_fields=["peak_evidence"])
+        out = StringIO()
+        call_command("verify", stdout=out)
+        assert "in order" in out.getvalue()

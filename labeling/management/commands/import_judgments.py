@@ -13,6 +13,7 @@ from engine.domain.errors import EngineError
 from engine.management.owners import add_owner, owner_of
 from engine.models import Snapshot, User
 from engine.selectors import counts, designs
+from engine.selectors.verifying import alike
 from engine.services.reimporting import import_experiment
 from labeling.dashboard.status import status_of
 from labeling.exports.files import manifest_name
@@ -90,8 +91,8 @@ def _likeness(manifest: dict[str, Any], snapshot: Snapshot | None) -> str:
         )
     if manifest["experiment"]["evidence"] is None:
         return "The manifest names no evidence: it was being recomputed during the export, or there was none."
-    if snapshot is not None and snapshot.evidence == manifest["experiment"]["evidence"]:
-        return "The evidence equals that of the exported experiment exactly."
+    if snapshot is not None and alike(snapshot.evidence, manifest["experiment"]["evidence"]):
+        return "The evidence equals that of the exported experiment."
     return (
         "The evidence differs from the manifest's: judgments arrived during the export, or δ or ε was "
         "changed."
