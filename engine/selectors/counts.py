@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -178,12 +178,23 @@ def completed(experiment: Experiment, *, without: User | None = None) -> Iterato
     return completions(experiment, (StandingJudgment(*row) for row in _in_order(judgments).iterator()))
 
 
-def completed_after(experiment: Experiment, judgment: int) -> list[Completion]:
-    """Those that were completed by a judgment with a larger number than this, in the same order."""
+def wins_and_newer(experiment: Experiment, judgment: int) -> tuple[npt.NDArray[np.float64], list[Completion]]:
+    """The :func:`wins_matrix`, and the comparisons that were completed by a judgment with a larger number
+    than this, in the order of :func:`completed`.
+
+    Both come from one statement: a click or a void between two of them would make them disagree.
+    """
     # An earlier judgment of a comparison is part of the outcome that a later one completes.
     read = _NEWER if needed(experiment) == 1 else _OF_COMPARISONS_WITH_NEWER
-    standing = (StandingJudgment(*row) for row in read(experiment=experiment.pk, judgment=judgment))
-    return [each for each in completions(experiment, standing) if each.judgment > judgment]
+    counted: dict[Pair, tuple[float, int]] = {}
+    standing: list[StandingJudgment] = []
+    for number, many, i, j, won, via in sorted(read(experiment=experiment.pk, judgment=judgment)):
+        if number == _OF_COUNTS:
+            counted[i, j] = won, many
+        else:
+            standing.append(StandingJudgment(number, many, i, j, won, via))
+    newer = [each for each in completions(experiment, standing) if each.judgment > judgment]
+    return _as_matrix(experiment, counted), newer
 
 
 def _in_order(judgments: QuerySet[Judgment]) -> QuerySet[Judgment, Any]:
@@ -197,9 +208,28 @@ def _newer() -> QuerySet[Judgment]:
     return standing_judgments(EXPERIMENT).filter(pk__gt=Given("judgment", BigAutoField()))
 
 
-_NEWER = Compiled(lambda: _in_order(_newer()), keeps_plan=False, for_pages=True)
+# The number of no judgment.
+_OF_COUNTS = 0
+
+
+def _with_counts(judgments: QuerySet[Judgment]) -> QuerySet[Any, Any]:
+    """The fields of these judgments in any order, and in their places those of each pair's counts."""
+    counted = PairCount.objects.filter(experiment=EXPERIMENT).values_list(
+        Value(_OF_COUNTS, output_field=BigAutoField()),
+        "comparisons",
+        "policy_i__index",
+        "policy_j__index",
+        "wins_i",
+        Value(""),
+    )
+    return counted.union(_in_order(judgments).order_by(), all=True)
+
+
+_NEWER = Compiled(lambda: _with_counts(_newer()), keeps_plan=False, for_pages=True)
 _OF_COMPARISONS_WITH_NEWER = Compiled(
-    lambda: _in_order(standing_judgments(EXPERIMENT).filter(comparison__in=_newer().values("comparison_id"))),
+    lambda: _with_counts(
+        standing_judgments(EXPERIMENT).filter(comparison__in=_newer().values("comparison_id"))
+    ),
     keeps_plan=False,
     for_pages=True,
 )
@@ -260,9 +290,13 @@ def tallied(outcomes: Iterable[tuple[int, int, float]]) -> dict[Pair, tuple[floa
 
 def wins_matrix(experiment: Experiment) -> npt.NDArray[np.float64]:
     """K×K: entry (i, j) is the sum of outcomes of i against j."""
+    return _as_matrix(experiment, pair_counts(experiment))
+
+
+def _as_matrix(experiment: Experiment, counted: Mapping[Pair, tuple[float, int]]) -> npt.NDArray[np.float64]:
     n_policies = experiment.policies.count()
     wins = np.zeros((n_policies, n_policies))
-    for (i, j), (wins_i, n) in pair_counts(experiment).items():
+    for (i, j), (wins_i, n) in counted.items():
         wins[i, j] = wins_i
         wins[j, i] = n - wins_i
     return wins

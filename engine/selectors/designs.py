@@ -21,12 +21,13 @@ from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, padded
 from engine.selectors.counts import (
     Completion,
     completed,
-    completed_after,
     in_flight_matrix,
+    wins_and_newer,
     wins_matrix,
 )
 
-_LOOKS = 5
+# Of a difference of sums of thirds.
+_ROUNDING = 1e-9
 
 
 def space(experiment: Experiment) -> Space:
@@ -204,15 +205,11 @@ def since(experiment: Experiment, stored: Snapshot | ReplayPoint) -> tuple[Obser
     ``None`` where the counts do not fit: a judgment with a smaller number than the last one in the evidence
     was committed after it, or voided.
     """
-    for _ in range(_LOOKS):
-        newer = completed_after(experiment, stored.last_judgment)
-        every = wins_matrix(experiment)
-        wins = every - summed_wins(len(every), [(each.i, each.j, each.outcome) for each in newer])
-        if round(wins.sum()) == stored.comparisons:
-            break
-        # A click may have come between the two queries.
-    else:
+    every, newer = wins_and_newer(experiment, stored.last_judgment)
+    wins = every - summed_wins(len(every), [(each.i, each.j, each.outcome) for each in newer])
+    if round(wins.sum()) != stored.comparisons or wins.min() < -_ROUNDING:
         return None
+    wins[wins < 0.0] = 0.0
     of, labels = labelled_space(experiment)
     design = Design.from_counts(
         of, wins, progress=stored.progress, labels=labels, **design_settings(experiment)

@@ -125,6 +125,18 @@ def test_every_way_to_change_the_judgments_that_stand_leads_to_the_evidence_of_a
         assert_evidence_is_that_of_a_replay(experiment)
 
 
+@pytest.mark.parametrize("overlap", [1, 2])
+def test_counts_and_what_was_judged_since_are_read_at_one_moment(overlap, annotator):
+    """With a void and a click between two reads, the counts before a point had negative wins."""
+    experiment = judged(annotator, 3, overlap=overlap)
+    with CaptureQueriesContext(connection) as queries:
+        assert designs.continued(experiment)
+    read = [
+        each["sql"] for each in queries if "wins_i" in each["sql"] or '"engine_judgment"."id"' in each["sql"]
+    ]
+    assert len(read) == 1
+
+
 def test_no_decision_rests_on_a_peak_that_was_taken_back(annotator, admin):
     """The evidence crossed the line with the last judgment alone, which is void before the planner looks
     again.
