@@ -112,6 +112,6 @@ def test_reading_writes_nothing_and_its_use_is_noted_by_a_worker_once_an_hour(
         for _ in range(3):
             assert call("get", "/experiments" + path.format(experiment.pk)).status_code == 200
     # PostgreSQL reads long results through a cursor, which it declares.
-    reading = re.compile(r"SELECT |DECLARE \S+ NO SCROLL CURSOR FOR SELECT ")
+    reading = re.compile(r"\(?SELECT |DECLARE \S+ NO SCROLL CURSOR FOR SELECT ")
     assert [q["sql"] for q in queries if not reading.match(q["sql"])] == []
     assert notes == [(Token.objects.get().pk,)]
