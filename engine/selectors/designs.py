@@ -185,8 +185,7 @@ def continued(experiment: Experiment, latest: Snapshot | None = None) -> Observe
 
     ``latest``: the latest snapshot, where the caller has it already.
     """
-    latest = latest or latest_snapshot(experiment)
-    found = None if latest is None or experiment.evidence_stale else since(experiment, latest)
+    found = _found(experiment, latest or latest_snapshot(experiment))
     if found is None:
         return None
     noted, newer = found
@@ -195,8 +194,12 @@ def continued(experiment: Experiment, latest: Snapshot | None = None) -> Observe
 
 def noted(experiment: Experiment, latest: Snapshot) -> Observed | None:
     """The evidence as the latest snapshot has it, or ``None`` as from `continued`."""
-    found = None if experiment.evidence_stale else since(experiment, latest)
+    found = _found(experiment, latest)
     return None if found is None else found[0]
+
+
+def _found(experiment: Experiment, latest: Snapshot | None) -> tuple[Observed, list[Completion]] | None:
+    return None if latest is None or experiment.evidence_stale else since(experiment, latest)
 
 
 def since(experiment: Experiment, stored: Snapshot | ReplayPoint) -> tuple[Observed, list[Completion]] | None:
