@@ -118,6 +118,9 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
     policies = charts.policy_rows(experiment, ranked, spending, judged=comparisons > 0)
     ladder = ladder_from(experiment, observed, left) if comparisons else None
     concluded = experiment.state == Experiment.State.CONCLUDED
+    doubtful = []
+    if concluded and by_people and comparisons <= LARGE:
+        doubtful = _people_of(experiment, _version_of(experiment, snapshot, comparisons))["doubtful"]
     return ResultFigures(
         experiment=experiment,
         badge=badge(experiment, pulse),
@@ -138,9 +141,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
         ladder=ladder,
         comparisons=comparisons,
         judged_by=totals_of(experiment, comparisons) if concluded else None,
-        n_doubtful=len(_people_of(experiment, _version_of(experiment, snapshot, comparisons))["doubtful"])
-        if concluded and by_people and comparisons <= LARGE
-        else 0,
+        n_doubtful=len(doubtful),
         may_stop=may_stop(experiment),
         policies=policies,
         charts=_rendered("result", experiment, _result(experiment, ranked, policies, spending, comparisons)),
