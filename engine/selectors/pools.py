@@ -97,10 +97,16 @@ def with_texts_left(experiment: Experiment, stocks: Sequence[Stock]) -> list[Sto
     """Those of these stocks to which a comparison can perhaps be added: their annotators have not seen all
     texts of which none waits for them. A few reads for all of them, in place of a draw for each.
     """
+    unseen = _n_unseen(experiment, stocks)
+    return [stock for stock in stocks if stock.n_texts < unseen[stock.annotator]]
+
+
+def _n_unseen(experiment: Experiment, stocks: Sequence[Stock]) -> dict[int | None, int]:
+    """The number of different pairs of texts that each of these annotators has not seen."""
     people = [stock.annotator for stock in stocks if stock.annotator is not None]
     seen = dict(_N_SEEN(experiment=experiment.pk, people=padded(people))) if people else {}
     n_texts = _n_texts(experiment) if stocks else 0
-    return [stock for stock in stocks if seen.get(stock.annotator, 0) + stock.n_texts < n_texts]
+    return {stock.annotator: max(0, n_texts - seen.get(stock.annotator, 0)) for stock in stocks}
 
 
 def _n_texts(experiment: Experiment) -> int:
@@ -186,26 +192,34 @@ def _is_one_of(field: str, people: int) -> Q:
     return Q(**{f"{field}__pk__in": Given("people", BigAutoField()).each(people)}) if people else Q()
 
 
-def n_through(experiment: Experiment) -> int:
-    """The number of annotators who have seen all texts that there are, while comparisons wait for others."""
-    if not is_finite(experiment):
-        return 0
-    found = stocks(experiment)
-    idle = [stock for stock in found if not stock.n_waiting] if found[-1].n_waiting else []
-    # Nothing is planned for members who are away while somebody is here, so that nothing waits for them.
-    return len(idle) - len(with_texts_left(experiment, idle))
+@dataclass(frozen=True)
+class Left:
+    """What the annotators of a finite pool can still judge, as none of them judges the same two texts twice.
 
-
-def n_answers_left(experiment: Experiment) -> int | None:
-    """The most answers that all annotators together can still give, as none of them judges the same two texts
-    twice; ``None`` where every comparison has new texts.
+    Attributes
+    ----------
+    n_through
+        Annotators who have seen all texts that there are, while comparisons wait for others.
+    n_answers
+        The most answers that all of them together can still give.
     """
+
+    n_through: int
+    n_answers: int
+
+
+def left(experiment: Experiment) -> Left | None:
+    """What the annotators can still judge; ``None`` where every comparison has new texts."""
     if not is_finite(experiment):
         return None
-    people = [person for (person,) in _PEOPLE(experiment=experiment.pk)]
-    seen: dict[int, int] = dict(_N_SEEN(experiment=experiment.pk, people=padded(people))) if people else {}
-    n_texts = _n_texts(experiment)
-    return sum(max(0, n_texts - seen.get(person, 0)) for person in people)
+    found = stocks(experiment)
+    unseen = _n_unseen(experiment, found)
+    # Nothing is planned for members who are away while somebody is here, so that nothing waits for them.
+    n_through = sum(stock.n_waiting == 0 == unseen[stock.annotator] for stock in found)
+    return Left(
+        n_through=n_through if found[-1].n_waiting else 0,
+        n_answers=sum(n for annotator, n in unseen.items() if annotator is not None),
+    )
 
 
 def waits_for_others(experiment: Experiment, annotator: User) -> bool:

@@ -112,8 +112,6 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
     by_people = experiment.judge == Experiment.Judge.HUMAN
     n_annotators = people.annotators(experiment.pk).count() if by_people else 0
     running = experiment.state == Experiment.State.RUNNING
-    n_through = pools.n_through(experiment) if running and comparisons else 0
-    n_answers_left = pools.n_answers_left(experiment) if running and by_people else None
     spending = spending_of(experiment, (experiment.state, comparisons))
     policies = charts.policy_rows(experiment, ranked, spending, judged=comparisons > 0)
     ladder = ladder_from(experiment, observed, left) if comparisons else None
@@ -134,8 +132,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
             comparisons=comparisons,
             hours=None if left is None or each is None else left.expected * each,
             n_annotators=n_annotators,
-            n_through=n_through,
-            n_answers_left=n_answers_left,
+            pool=pools.left(experiment) if running else None,
         ),
         lacks_annotators=by_people and not n_annotators and not concluded,
         ladder=ladder,

@@ -12,6 +12,7 @@ from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, designs
 from engine.selectors.findings import Ladder, tasks_left_out
 from engine.selectors.health import Pulse
+from engine.selectors.pools import Left
 from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
 from labeling.dashboard import status
@@ -74,15 +75,13 @@ def verdict_of(
     comparisons: int,
     hours: float | None,
     n_annotators: int,
-    n_through: int,
-    n_answers_left: int | None,
+    pool: Left | None,
 ) -> Verdict:
     """The verdict as it stands.
 
     ``ranked``, ``ladder``: the ranking and the claims shown beside it; no claims before the first comparison.
     ``comparisons``: those that are judged. ``hours`` of work that remain for all annotators together;
-    ``None`` where nobody can tell. ``n_through``: annotators who can judge none of the pairs that wait.
-    ``n_answers_left``: the most that the annotators can still give, where texts come again.
+    ``None`` where nobody can tell. ``pool``: what they can still judge, where texts come again.
     """
     notes = status.notes(experiment)
     if experiment.state == Experiment.State.DRAFT:
@@ -95,22 +94,24 @@ def verdict_of(
     if used_up:
         left = None  # nobody can tell before there is more to judge
     over_budget = left is not None and left.over_budget
-    n_able = n_annotators - n_through
+    n_through = pool.n_through if pool and comparisons else 0
     expected = 0.0 if left is None or over_budget else left.expected * experiment.overlap
-    too_few = n_annotators and n_answers_left is not None and n_answers_left < expected
+    too_few = pool if n_annotators and pool and pool.n_answers < expected else None
     return Verdict(
         headline=_stalled(pulse) if stalled else headline(comparisons, ladder),
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=sum(each.standing.place is Place.RULED_OUT for each in ranked) if comparisons else 0,
-        effort="" if left is None or over_budget else _effort(experiment, left, hours, n_able),
+        effort=""
+        if left is None or over_budget
+        else _effort(experiment, left, hours, n_annotators - n_through),
         sentences=[
             *([pulse.ailment] if stalled else []),
             *([pulse.catching_up] if running and pulse.catching_up else []),
             *([status.over_budget(experiment)] if over_budget and not stalled else []),
             *([status.USED_UP] if used_up else []),
             *([status.through(n_through, n_annotators)] if n_through and not used_up else []),
-            *([status.too_few_texts(n_answers_left)] if n_answers_left is not None and too_few else []),
+            *([status.too_few_texts(too_few.n_answers)] if too_few else []),
             *notes,
         ],
         percent_done=None
