@@ -38,38 +38,35 @@ def backend() -> VLLMBackend:
     )
 
 
+@pytest.fixture
+def enqueued(backend, monkeypatch):
+    """The conversations that the engine is given from now on, each with its sampling parameters."""
+    given = []
+    enqueue = backend._llm.enqueue_chat
+
+    def noting(conversations, *, sampling_params, **kwargs):
+        given.extend(zip(conversations, sampling_params, strict=True))
+        return enqueue(conversations, sampling_params=sampling_params, **kwargs)
+
+    monkeypatch.setattr(backend._llm, "enqueue_chat", noting)
+    return given
+
+
 class TestContract(BackendContract, StreamContract):
     pass
 
 
 class TestEngine:
-    def test_prompts_that_begin_alike_sit_together(self, backend, monkeypatch):
-        admitted = []
-        enqueue = backend._llm.enqueue_chat
-        monkeypatch.setattr(
-            backend._llm,
-            "enqueue_chat",
-            lambda conversations, **kwargs: (
-                admitted.append(conversations[0][0]["content"]) or enqueue(conversations, **kwargs)
-            ),
-        )
+    def test_prompts_that_begin_alike_sit_together(self, backend, enqueued):
         requests = [ask(key=i, system=("Be kind.", "Be brief.")[i % 2]) for i in range(6)]
         assert len(list(backend.generate(requests))) == 6
+        admitted = [conversation[0]["content"] for conversation, _ in enqueued]
         assert admitted == ["Be brief."] * 3 + ["Be kind."] * 3
 
-    def test_the_engine_is_not_asked_for_log_probabilities(self, backend, monkeypatch):
+    def test_the_engine_is_not_asked_for_log_probabilities(self, backend, enqueued):
         """Nothing reads them, and on a GPU they cost a quarter of the speed."""
-        asked = []
-        enqueue = backend._llm.enqueue_chat
-        monkeypatch.setattr(
-            backend._llm,
-            "enqueue_chat",
-            lambda conversations, **kwargs: (
-                asked.extend(kwargs["sampling_params"]) or enqueue(conversations, **kwargs)
-            ),
-        )
         assert answer(backend, ask()).text
-        assert [each.logprobs for each in asked] == [None]
+        assert [sampling.logprobs for _, sampling in enqueued] == [None]
 
     def test_the_memory_of_a_gpu_is_told_where_there_is_one(self, backend, monkeypatch):
         if torch.cuda.is_available():
