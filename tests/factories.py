@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from engine.core import StopReason
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.generation.base import Backend
 from engine.generation.worker import write_batch
@@ -24,7 +25,7 @@ from engine.models import (
 )
 from engine.selectors.answers import newest_answer
 from engine.services.drafts import create_experiment
-from engine.services.experiments import start
+from engine.services.experiments import conclude, start
 from engine.services.judging import judge_leased
 from engine.services.leases import lease_next
 from engine.services.notifications import subscribe
@@ -144,6 +145,18 @@ def click_on(experiment: Experiment, user: User, n_clicks: int, choice: str = "l
             plan_and_write(experiment)
         click(experiment, user, choice)
     plan_and_write(experiment)
+
+
+def certify(experiment: Experiment, winner: int = 0) -> None:
+    """Conclude it with a policy, by its index, that is good enough."""
+    conclude(
+        experiment=experiment,
+        conclusion=StopReason.CERTIFIED,
+        winner=experiment.policies.get(index=winner),
+        claim="good_enough",
+        finding="It is good enough.",
+        by=None,
+    )
 
 
 def plan_and_write(experiment: Experiment) -> None:

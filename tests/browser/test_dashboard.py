@@ -7,20 +7,27 @@ import json
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine.core import StopReason
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.generation.worker import write_batch
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Experiment, User, WorkerPulse
 from engine.selectors.rankings import ranking
 from engine.services.drafts import create_experiment
-from engine.services.experiments import conclude, start
+from engine.services.experiments import start
 from engine.services.planning import advance
 from labeling.dashboard import figures
 from tests.analysis import examine
 from tests.backends import ScriptedBackend, SkilledBackend
 from tests.browser.conftest import log_in
-from tests.factories import add_member, click_for, click_on, make_experiment, make_user, write_responses
+from tests.factories import (
+    add_member,
+    certify,
+    click_for,
+    click_on,
+    make_experiment,
+    make_user,
+    write_responses,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -163,13 +170,7 @@ def test_a_long_result_fits_and_hides_no_policy(page: Page):
         page.goto(f"/experiments/{experiment.pk}/")
         first_words = page.evaluate(WORDS)
         assert len(first_words) <= 60, (size, " ".join(first_words))
-    conclude(
-        experiment=experiment,
-        conclusion=StopReason.CERTIFIED,
-        winner=experiment.policies.get(index=ranking(experiment)[0].standing.policy),
-        claim="good_enough",
-        finding="It is good enough.",
-    )
+    certify(experiment, winner=ranking(experiment)[0].standing.policy)
     for width, height, most in ((1440, 900, 2000), (390, 844, 3500)):
         page.set_viewport_size({"width": width, "height": height})
         page.goto(f"/experiments/{experiment.pk}/")

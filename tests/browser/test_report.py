@@ -7,10 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from engine.core import StopReason
-from engine.services.experiments import conclude
 from tests.browser.conftest import log_in, watch
-from tests.factories import add_member, click_on, make_experiment, make_user
+from tests.factories import add_member, certify, click_on, make_experiment, make_user
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -22,14 +20,7 @@ def test_a_report_is_shared_read_without_an_account_and_printed(
     experiment = make_experiment(n_policies=8, ready=True, annotators=(annotator,))
     add_member(experiment, owner, "owner")
     click_on(experiment, annotator, 12)
-    conclude(
-        experiment=experiment,
-        conclusion=StopReason.CERTIFIED,
-        winner=experiment.policies.get(index=7),
-        claim="good_enough",
-        finding="It is good enough.",
-        by=None,
-    )
+    certify(experiment, winner=7)
     log_in(page, owner)
     page.goto(f"/experiments/{experiment.pk}/")
     page.get_by_role("link", name="Report to share").click()

@@ -7,14 +7,12 @@ from datetime import timedelta
 import pytest
 from django.urls import reverse
 
-from engine.core import StopReason
 from engine.models import Experiment, Judgment, Response
 from engine.models.append_only import lifted
 from engine.selectors.judges import FASTEST_READING, Reading, reading_by_annotator, tallies
-from engine.services.experiments import conclude
 from engine.services.planning import advance
 from labeling.dashboard.annotators import annotator_rows
-from tests.factories import click_on, make_experiment, make_user, write_responses
+from tests.factories import certify, click_on, make_experiment, make_user, write_responses
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -76,14 +74,7 @@ def test_a_result_and_its_report_say_that_there_are_doubts(n, doubtful, admin, c
     """Only the tab Quality said so, which somebody who reads "Use Warm" may never open."""
     experiment = answered(n)
     rewrite(experiment, hasty=n, longer=0)
-    conclude(
-        experiment=experiment,
-        conclusion=StopReason.CERTIFIED,
-        winner=experiment.policies.get(index=0),
-        claim="good_enough",
-        finding="It is good enough.",
-        by=None,
-    )
+    certify(experiment)
     pages = [
         text_of(client_for(admin).get(reverse(name, args=[experiment.pk])).content.decode())
         for name in ("dashboard", "report")

@@ -13,15 +13,13 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.core import StopReason
 from engine.models import AuditEntry, Experiment, Judgment, ReportLink, Response, User
 from engine.models.append_only import lifted
 from engine.services.controls import change_settings
-from engine.services.experiments import conclude
 from engine.services.people import change_role, remove_member, settle_account
 from engine.services.reports import end_report_link, reported_experiment, share_report
 from tests.engine.test_pools import judged_by, pool_of, texts
-from tests.factories import add_member, click_on, make_experiment
+from tests.factories import add_member, certify, click_on, make_experiment
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db
@@ -33,20 +31,9 @@ def shared(experiment: Experiment, by: User) -> str:
     return reverse("shared_report", args=[secret])
 
 
-def certify(experiment: Experiment) -> None:
-    conclude(
-        experiment=experiment,
-        conclusion=StopReason.CERTIFIED,
-        winner=experiment.policies.get(index=2),
-        claim="good_enough",
-        finding="It is good enough.",
-        by=None,
-    )
-
-
 def test_it_tells_the_result_and_names_nobody(experiment, annotator, owner, client_for):
     click_on(experiment, annotator, 6)
-    certify(experiment)
+    certify(experiment, winner=2)
     address = shared(experiment, owner)
     page = Client().get(address)
     told = words(page)
@@ -74,7 +61,7 @@ def test_it_tells_the_result_and_names_nobody(experiment, annotator, owner, clie
 def test_a_report_shares_its_totals_with_the_result(experiment, annotator, owner, client_for, settings):
     settings.DASHBOARD_SECONDS = 5
     click_on(experiment, annotator, 6)
-    certify(experiment)
+    certify(experiment, winner=2)
     browser = client_for(owner)
     with CaptureQueriesContext(connection) as queries:
         for page in ("dashboard", "report"):
@@ -97,7 +84,7 @@ def test_it_tells_what_a_response_costs_and_what_a_point_is(
     experiment, annotator, owner, client_for, settings
 ):
     click_on(experiment, annotator, 6)
-    certify(experiment)
+    certify(experiment, winner=2)
     Experiment.objects.filter(pk=experiment.pk).update(epsilon=0.05)
     address = shared(experiment, owner)
     told = words(Client().get(address))
@@ -178,7 +165,7 @@ def test_before_the_end_its_makers_are_warned_and_its_annotators_get_nothing(
     theirs = client_for(annotator).get(address)
     assert theirs.status_code == 403
     assert "Prompt" not in theirs.content.decode()
-    certify(experiment)
+    certify(experiment, winner=2)
     assert client_for(annotator).get(address).status_code == 200
     assert "Do not give the link" not in words(
         client_for(editor).get(reverse("report", args=[experiment.pk]))
@@ -189,7 +176,7 @@ def test_it_claims_no_more_tasks_than_were_compared(annotator, owner, client_for
     experiment = make_experiment(n_tasks=20, ready=True, annotators=(annotator,))
     add_member(experiment, owner, "owner")
     click_on(experiment, annotator, 3)
-    certify(experiment)
+    certify(experiment, winner=2)
     page = reverse("report", args=[experiment.pk])
     told = words(client_for(owner).get(page))
     assert "The result holds for tasks like those that were compared." in told
@@ -227,7 +214,7 @@ def test_of_ready_made_responses_it_holds_on_these(annotator, owner, client_for)
     add_member(experiment, annotator)
     add_member(experiment, owner, "owner")
     judged_by(experiment, annotator)
-    certify(experiment)
+    certify(experiment, winner=2)
     told = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
     assert "It holds on these 12 responses to 4 tasks." in told
     assert "tasks like those" not in told
