@@ -194,7 +194,7 @@ def _is_one_of(field: str, people: int) -> Q:
 
 @dataclass(frozen=True)
 class Left:
-    """What the annotators of a finite pool can still judge, as none of them judges the same two texts twice.
+    """The rest of a finite pool for its annotators, none of whom judges the same two texts twice.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ class Left:
 
 
 def left(experiment: Experiment) -> Left | None:
-    """What the annotators can still judge; ``None`` where every comparison has new texts."""
+    """The rest of the pool for all annotators; ``None`` where every comparison has new texts."""
     if not is_finite(experiment):
         return None
     found = stocks(experiment)
