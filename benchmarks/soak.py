@@ -46,7 +46,7 @@ _UNDO_ONE_IN, _SKIP_ONE_IN, _VANISH_ONE_IN = 50, 50, 400
 _VANISHED_SECONDS = 15.0
 # One person's answers of a day: every click counts them, and nobody gives thousands.
 _ANSWERS_A_SHIFT = 400
-# Of a process, in which its caches fill: memory is held against that at its end.
+# Of a process at work, in which its caches fill: memory is held against that at its end.
 _WARM_UP_SECONDS = 120.0
 
 
@@ -109,12 +109,14 @@ class Processes:
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     growth_percent: dict[str, float] = field(default_factory=dict)
     kills: Counter[str] = field(default_factory=Counter)
-    _seen: dict[int, float] = field(default_factory=dict)
+    _started: Counter[str] = field(default_factory=Counter)
+    _at_work: dict[int, float] = field(default_factory=dict)
     _warm: dict[int, int] = field(default_factory=dict)
 
-    def start(self, name: str) -> None:
-        """Start a worker, by its kind and number, or beat."""
-        kind = name.split("-", maxsplit=1)[0]
+    def start(self, kind: str) -> None:
+        """Start a worker of a kind, or beat. Its name is new: what it has done is told by the name."""
+        self._started[kind] += 1
+        name = f"{kind}-{self._started[kind]}"
         command = [
             "worker",
             "-Q",
@@ -138,14 +140,16 @@ class Processes:
     def kill_one(self, rng: random.Random) -> None:
         """Kill any of them with -9; gunicorn starts a web process again itself."""
         name = rng.choice([*self.running, "web"])
-        self.kills[name.split("-")[0]] += 1
+        kind = _kind(name)
+        self.kills[kind] += 1
         if name == "web":
             if children := self._children():
                 os.kill(rng.choice(children), signal.SIGKILL)
             return
-        self.running[name].kill()
-        self.running[name].wait()
-        self.start(name)
+        killed = self.running.pop(name)
+        killed.kill()
+        killed.wait()
+        self.start(kind)
 
     def stop(self) -> None:
         """End all of them."""
@@ -158,11 +162,13 @@ class Processes:
         """Hold the memory of each process against that when it had warmed up, and keep the largest growth."""
         now = time.monotonic()
         for pid, name in self._pids().items():
-            age = now - self._seen.setdefault(pid, now)
+            if pid not in self._at_work and not _has_worked(name):
+                continue
+            age = now - self._at_work.setdefault(pid, now)
             if age < _WARM_UP_SECONDS or not (resident := _resident_kib(pid)):
                 continue
             grown = 100 * (resident / self._warm.setdefault(pid, resident) - 1)
-            kind = name.split("-", maxsplit=1)[0]
+            kind = _kind(name)
             self.growth_percent[kind] = round(max(grown, self.growth_percent.get(kind, grown)), 1)
 
     def _pids(self) -> dict[int, str]:
@@ -172,6 +178,24 @@ class Processes:
 
     def _children(self) -> list[int]:
         return list(map(int, Path(f"/proc/{self.web}/task/{self.web}/children").read_text().split()))
+
+
+def _kind(name: str) -> str:
+    return name.split("-", maxsplit=1)[0]
+
+
+def _has_worked(name: str) -> bool:
+    """True if this process has done what its kind is for; the clicks reach web and control at once.
+
+    Before its first batch a generation worker has not even loaded its model.
+    """
+    from engine.models import Examination, Response
+
+    if _kind(name) == "generation":
+        return Response.objects.filter(claimed_by__startswith=f"{name}@", state=Response.State.DONE).exists()
+    if _kind(name) == "analysis":
+        return Examination.objects.filter(claimed_by__startswith=f"{name}@", claim=None).exists()
+    return True
 
 
 def _resident_kib(pid: int) -> int:
@@ -245,8 +269,8 @@ def soak(url: str, options: argparse.Namespace) -> dict[str, Any]:
     with web_server(url, processes=3) as (port, web):
         processes = Processes(url, web)
         for kind, n in _WORKERS.items():
-            for k in range(n):
-                processes.start(f"{kind}-{k}")
+            for _ in range(n):
+                processes.start(kind)
         processes.start("beat")
         try:
             settle(experiment)
@@ -295,6 +319,7 @@ def disturb(  # noqa: PLR0917 - the arguments of one thread
     rng = random.Random(1)
     started = last_fault = time.monotonic()
     try:
+        keep_generating()
         while not over.is_set():
             done = max(len(confirmed) / options.judgments, (time.monotonic() - started) / options.seconds)
             if done >= 1:
