@@ -125,14 +125,6 @@ def _side(outcome: float, i_on_left: bool) -> Judgment.Choice:
     return Judgment.Choice.LEFT if (outcome > 0.5) == i_on_left else Judgment.Choice.RIGHT
 
 
-def judging_cost(experiment: Experiment) -> float:
-    """The cost of the language model's opinions at the prices of the settings, failed attempts included."""
-    tokens = Opinion.objects.filter(comparison__experiment=experiment).aggregate(
-        prompt=Sum("prompt_tokens", default=0), completion=Sum("completion_tokens", default=0)
-    )
-    return _cost(tokens["prompt"], tokens["completion"])
-
-
 def _cost(prompt_tokens: int, completion_tokens: int) -> float:
     read = prompt_tokens * settings.JUDGE_PRICE_PROMPT_TOKENS
     return (read + completion_tokens * settings.JUDGE_PRICE_COMPLETION_TOKENS) / 1e6

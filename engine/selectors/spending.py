@@ -1,4 +1,4 @@
-"""The cost of generation, and the part of it that was not used."""
+"""The cost of generation."""
 
 from __future__ import annotations
 
@@ -9,46 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Avg, Count, Q, Sum
 
-from engine.models import (
-    Comparison,
-    Experiment,
-    Response,
-)
-from engine.selectors.opinions import judging_cost
-
-
-@dataclass(frozen=True)
-class Waste:
-    """Generated responses that were never judged."""
-
-    generated: int
-    unused: int
-    unused_tokens: int
-
-    @property
-    def share(self) -> float:
-        """The share of generated responses that were never judged, in [0, 1]."""
-        return self.unused / self.generated if self.generated else 0.0
-
-
-def waste(experiment: Experiment) -> Waste:
-    """The responses that no judgment has used; after the decision, none ever will."""
-    written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
-    judged = Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
-    unused = written.exclude(pk__in=judged.values("response_i")).exclude(pk__in=judged.values("response_j"))
-    return Waste(
-        generated=written.count(),
-        unused=unused.count(),
-        unused_tokens=unused.aggregate(total=Sum("completion_tokens"))["total"] or 0,
-    )
-
-
-def cost(experiment: Experiment) -> float:
-    """The cost of the experiment's tokens, judging included, in the currency of the settings' prices."""
-    tokens = Response.objects.filter(policy__experiment=experiment).aggregate(
-        prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens")
-    )
-    return price(tokens["prompt"] or 0, tokens["completion"] or 0) + judging_cost(experiment)
+from engine.models import Experiment, Response
 
 
 def price(prompt_tokens: int, completion_tokens: int) -> float:

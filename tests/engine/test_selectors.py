@@ -21,7 +21,7 @@ from engine.models import (
     WorkerPulse,
 )
 from engine.models.append_only import lifted
-from engine.selectors import answers, buffer, counts, designs, people, spending
+from engine.selectors import answers, buffer, counts, designs, people
 from engine.selectors.health import queue_health
 from engine.services import allowances
 from engine.services.experiments import pause, stop
@@ -246,25 +246,6 @@ class TestBufferTarget:
 
     def test_before_anything_was_generated_there_is_no_generation_time(self):
         assert buffer.generation_seconds(make_experiment()) is None
-
-
-class TestWaste:
-    def test_what_was_written_and_not_judged_is_counted(self, annotator):
-        experiment = make_experiment(ready=True, annotators=(annotator,))
-        n = Response.objects.filter(state="done").count()
-        click(experiment, annotator)
-        waste = spending.waste(experiment)
-        assert (waste.generated, waste.unused, waste.unused_tokens) == (n, n - 2, n - 2)
-        assert waste.share == pytest.approx((n - 2) / n)
-
-    def test_nothing_written_nothing_wasted(self):
-        assert spending.waste(make_experiment()).share == 0.0
-
-    def test_tokens_cost_what_the_settings_say(self, settings):
-        experiment = make_experiment(ready=True)
-        settings.PRICE_PROMPT_TOKENS, settings.PRICE_COMPLETION_TOKENS = 2.0, 10.0
-        n = Response.objects.filter(state="done").count()
-        assert spending.cost(experiment) == pytest.approx(n * (5 * 2 + 10) / 1e6)
 
 
 class TestPeople:
