@@ -66,7 +66,7 @@ def test_ties_alone_never_refute_anybody() -> None:
     assert design.evidence == pytest.approx(np.zeros(2), abs=1e-9)
 
 
-def test_the_budget_ends_it_with_the_best_guess(run_to_the_end: Run) -> None:
+def test_the_budget_ends_it_with_the_leader(run_to_the_end: Run) -> None:
     design = Design(Unstructured(4), budget=30)
     decision = run_to_the_end(design, bradley_terry(np.array([0.0, 0.3, 0.1, 0.2])), seed=3).decision
     assert decision.reason is StopReason.BUDGET

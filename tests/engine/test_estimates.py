@@ -66,7 +66,7 @@ def test_the_structure_is_told_apart():
     assert expected["factorial"] != expected["unstructured"]
 
 
-def test_whoever_asked_last_is_answered_first():
+def test_the_last_to_ask_is_answered_first():
     ask(question=QUESTION)
     last = ask(question=replace(QUESTION, delta=0.2))
     compute_next()
@@ -90,7 +90,7 @@ def always_looks(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("always_looks")
-def test_whoever_stops_asking_in_the_middle_stops_the_computation():
+def test_a_page_that_stops_asking_in_the_middle_stops_the_computation():
     asked = ask(question=QUESTION)
     assert compute_next(tick=nobody_waits)
     asked.refresh_from_db()

@@ -512,7 +512,7 @@ class TestWholeRuns:
                 break
         assert experiment.state == Experiment.State.CONCLUDED
 
-    def test_a_sweep_plans_for_whoever_joins_after_the_texts_were_used_up(
+    def test_a_sweep_plans_for_those_who_join_after_the_texts_were_used_up(
         self, django_capture_on_commit_callbacks, annotator
     ):
         experiment = make_experiment(responses="reuse", n_tasks=1, delta=0.01, annotators=(annotator,))

@@ -428,7 +428,7 @@ class TestDpo:
         kept.comparison.response_i.save()
         assert len(self.pairs(experiment, client_for(admin))) == 1
 
-    def test_each_two_texts_are_one_row_by_majority_whoever_wrote_them(self, tmp_path):
+    def test_each_two_texts_are_one_row_by_majority_of_any_author(self, tmp_path):
         """Of 2,231 rows of a real export, 389 were distinct, and some were each other's opposite."""
         votes = [
             ("P", "Q", "Red", "Blue", "a"),

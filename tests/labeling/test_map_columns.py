@@ -314,7 +314,7 @@ def test_alpacaevals_outputs_are_the_responses_of_their_generator():
     }  # fmt: skip
 
 
-def test_what_is_no_policy_for_sure_is_left_to_whoever_knows():
+def test_what_is_no_policy_for_sure_is_left_to_the_person():
     told = LONG.replace("model_name", "who").replace("answer_text", "said")
     found = look(told, Material.RESPONSES)
     assert [column.meaning for column in found.columns] == ["ignore", "task", "ignore", "ignore"]

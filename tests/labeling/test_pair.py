@@ -95,7 +95,7 @@ def test_a_page_that_waits_is_shown_the_pair_once_there_is_one(annotator, client
     assert "token" in stage(client.get(url, {"waits": 1}, headers=htmx))
 
 
-def test_whoever_finds_no_pair_wakes_the_planner_once(annotator, client_for, monkeypatch):
+def test_a_person_who_finds_no_pair_wakes_the_planner_once(annotator, client_for, monkeypatch):
     experiment = make_experiment(annotators=(annotator,))
     client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
     woken: list[int] = []
