@@ -60,8 +60,8 @@ def explain(comparison: Comparison, names: Sequence[PolicyName]) -> Explanation:
     terms = {
         "sampler": "Sampler",
         "stopping": "Stopping rule",
-        "delta": "δ",
-        "epsilon": "ε",
+        "delta": "Accepted risk (δ)",
+        "epsilon": "Margin (ε)",
         "number": "Number of the choice",
         "draw": "Draw in its round",
         "seed": "Seed of the round",
