@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,79 +12,77 @@ from .thresholds import Threshold
 from .types import BoolArray, FloatArray, Tally
 
 
-class StoppingRule(Protocol):
+class StoppingRule(ABC):
     """A stopping rule, watching the evidence of R runs.
 
     A run may stop once all policies are refuted, or all but one and that one leads the others.
+
+    Parameters
+    ----------
+    model
+        The evidence to watch, in nats.
+    peak_evidence
+        Shape (R, K): the running maximum to go on from; None starts from the current evidence.
     """
+
+    def __init__(self, model: EvidenceModel, peak_evidence: ArrayLike | None) -> None:
+        self._model = model
+        self._peak = raised(model.per_policy, peak_evidence)
 
     @property
     def evidence(self) -> FloatArray:
         """Shape (R, K): current evidence (nats) against each policy."""
-        ...
+        return self._model.per_policy
 
     @property
     def peak_evidence(self) -> FloatArray:
         """Shape (R, K): the largest evidence (nats) so far."""
-        ...
+        return self._peak
 
     @property
+    @abstractmethod
     def threshold(self) -> FloatArray:
         """Shape (R,): evidence (nats) at which a policy is refuted."""
-        ...
 
     @property
+    @abstractmethod
     def refuted(self) -> BoolArray:
         """Shape (R, K): policies ruled out."""
-        ...
 
     @property
+    @abstractmethod
     def risk(self) -> FloatArray:
         """Shape (R, K): the risk level, in [0, 1], at which each policy would just be refuted."""
-        ...
 
     def leads(self) -> BoolArray:
         """Shape (R, K): whether the policy, were it the last one not refuted, may be named the best."""
-        ...
+        return self._model.leads()
 
     def observe(self) -> None:
-        """Take note of the evidence after a comparison."""
-        ...
+        """Take note of the evidence after a comparison: raise the running maximum to it."""
+        np.maximum(self._peak, self._model.per_policy, out=self._peak)
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally and the evidence have."""
-        ...
+        self._peak = self._peak[runs]
 
 
-class Certified:
+class Certified(StoppingRule):
     """A policy is refuted once its e-process reaches 1/δ: valid at any time, for any sampler.
 
     A policy once refuted stays so: it is the largest evidence so far that counts [Ville 1939].
 
     Parameters
     ----------
-    model
-        The e-processes to watch.
+    model, peak_evidence
+        The e-processes to watch, and as for every rule.
     delta
         Risk level δ in (0, ½).
-    peak_evidence
-        Shape (R, K): the running maximum to go on from; None starts from the current evidence.
     """
 
     def __init__(self, model: EvidenceModel, delta: float, peak_evidence: ArrayLike | None = None) -> None:
-        self._model = model
+        super().__init__(model, peak_evidence)
         self._log_inverse_delta = float(-np.log(delta))
-        self._peak = raised(model.per_policy, peak_evidence)
-
-    @property
-    def evidence(self) -> FloatArray:
-        """Shape (R, K): current log evidence (nats) against each policy."""
-        return self._model.per_policy
-
-    @property
-    def peak_evidence(self) -> FloatArray:
-        """Shape (R, K): the largest log evidence (nats) so far."""
-        return self._peak
 
     @property
     def threshold(self) -> FloatArray:
@@ -102,20 +100,8 @@ class Certified:
         risk: FloatArray = np.exp(-np.maximum(self._peak, 0.0))
         return risk
 
-    def leads(self) -> BoolArray:
-        """Shape (R, K): whether the data show the policy ahead of every other."""
-        return self._model.leads()
 
-    def observe(self) -> None:
-        """Raise the running maximum to the current evidence."""
-        np.maximum(self._peak, self._model.per_policy, out=self._peak)
-
-    def keep(self, runs: BoolArray) -> None:
-        """Drop the other runs, after the tally and the evidence have."""
-        self._peak = self._peak[runs]
-
-
-class Thresholded:
+class Thresholded(StoppingRule):
     """A policy is refuted while the paper's test statistic for it exceeds a threshold that grows with t.
 
     Parameters
@@ -127,26 +113,15 @@ class Thresholded:
     threshold
         The threshold and its inverse in δ.
     peak_evidence
-        Shape (R, K): the running maximum to go on from, kept for display only.
+        As for every rule; kept for display only.
     """
 
     def __init__(
         self, model: EvidenceModel, tally: Tally, threshold: Threshold, peak_evidence: ArrayLike | None = None
     ) -> None:
-        self._model = model
+        super().__init__(model, peak_evidence)
         self._tally = tally
         self._threshold = threshold
-        self._peak = raised(model.per_policy, peak_evidence)
-
-    @property
-    def evidence(self) -> FloatArray:
-        """Shape (R, K): current test statistic (nats) against each policy."""
-        return self._model.per_policy
-
-    @property
-    def peak_evidence(self) -> FloatArray:
-        """Shape (R, K): the largest test statistic (nats) so far."""
-        return self._peak
 
     @property
     def threshold(self) -> FloatArray:
@@ -162,18 +137,6 @@ class Thresholded:
     def risk(self) -> FloatArray:
         """Shape (R, K): the risk level at which the threshold would equal the test statistic."""
         return self._threshold.risk(self._model.per_policy, self._tally)
-
-    def leads(self) -> BoolArray:
-        """Shape (R, K): whether the estimate shows the policy ahead of every other."""
-        return self._model.leads()
-
-    def observe(self) -> None:
-        """Raise the running maximum to the current test statistic."""
-        np.maximum(self._peak, self._model.per_policy, out=self._peak)
-
-    def keep(self, runs: BoolArray) -> None:
-        """Drop the other runs, after the tally and the evidence have."""
-        self._peak = self._peak[runs]
 
 
 def raised(evidence: FloatArray, peak_evidence: ArrayLike | None) -> FloatArray:
