@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import zipfile
@@ -110,6 +111,18 @@ def test_an_export_of_judgments_is_a_file_of_votes(name, packed, client, owner):
     assert list(map(of_p, found.votes)) == list(map(of_p, votes[:-1]))
     assert [vote.messages for vote in found.votes] == [vote.messages for vote in votes[:-1]]
     assert found.warnings[0] == "1 record without an answer, or taken back, left out."
+
+
+@pytest.mark.usefixtures("owner")
+def test_an_export_that_r_has_written_again_is_read_and_its_texts_stay(client, experiment):
+    rows = csv.reader(exported(client, experiment, "judgments_csv").decode().splitlines(keepends=True))
+    again = io.StringIO()
+    # As write.csv does it.
+    csv.writer(again).writerows([cell or "NA" for cell in row] for row in rows)
+    text = again.getvalue().replace("p3", "NA")
+    found = read_votes(source_of([("votes", io.BytesIO(text.encode()))], VOTES_BYTES))
+    expected = [replace(vote, response_a=str(vote.response_a).replace("p3", "NA")) for vote in VOTES]
+    assert list(map(of_p, found.votes)) == list(map(of_p, expected))
 
 
 @pytest.mark.parametrize(("texts_known", "text"), [(True, ""), (False, None)])

@@ -14,13 +14,20 @@ from engine.importing.votes.table import vote_of
 from engine.importing.votes.vote import Vote
 
 _COLUMNS = {"policyi", "policyj", "policyiname", "policyjname", "leftpolicy", "choice", "voided"}
+# R writes NA in the place of an empty cell. People may have written it in these.
+_OF_PEOPLE = {"task", "policyiname", "policyjname", "responsei", "responsej", "annotator"}
 
 
 def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
     """The vote of a row of our own export: a is the policy that was on the left. No vote if it is void;
     ``None`` for a row of another format.
     """
-    return _votes_of(row.place, fields) if fields.keys() >= _COLUMNS else None
+    if not fields.keys() >= _COLUMNS:
+        return None
+    cells = {
+        name: "" if value == "NA" and name not in _OF_PEOPLE else value for name, value in fields.items()
+    }
+    return _votes_of(row.place, cells)
 
 
 def _votes_of(place: str, fields: Mapping[str, Any]) -> list[Vote]:
