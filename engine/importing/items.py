@@ -53,7 +53,10 @@ TASK_MEANINGS = ("task", "reference", "tags", VARIABLE, IGNORE)
 # Columns of a response that are read, or told where they are not.
 _OF_RESPONSES = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "policy", "response"}
 # Each two columns of files that are no lists of tasks.
-_OF_OTHERS = ({"policy", "response"}, {"policy_a", "policy_b"}, {"model_a", "model_b"})
+_OF_OTHERS = (
+    {"policy", "response"}, {"policy_a", "policy_b"}, {"model_a", "model_b"}, {"chosen", "rejected"},
+    {"response_a", "response_b"},
+)  # fmt: skip
 # Columns of a gold item.
 _OF_GOLD = {*TASK_NAMES, "messages", "better", "worse", "explanation"}
 _SHOWN = 5
@@ -461,6 +464,7 @@ def _of_responses_or_votes(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 "votes have them. Each row is one task now. Bring responses and votes where they are "
                 "asked for."
             )
+            return
 
 
 def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

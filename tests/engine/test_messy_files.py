@@ -730,7 +730,13 @@ def test_a_part_of_a_task_in_a_column_of_its_own_is_told(name):
     )
 
 
-@pytest.mark.parametrize("pair", [("policy", "response"), ("policy_a", "policy_b"), ("model_a", "model_b")])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("policy", "response"), ("policy_a", "policy_b"), ("model_a", "model_b"), ("chosen", "rejected"),
+        ("response_a", "response_b"),
+    ],
+)  # fmt: skip
 def test_a_file_of_responses_or_votes_is_no_list_of_tasks(pair):
     """Each of its rows became a task, the same one many times, as their variables differ."""
     text = f"prompt,{','.join(pair)}\nOne?,A,x\nOne?,B,y\n"
