@@ -300,8 +300,9 @@ def tables_in(names: Iterable[str]) -> list[str]:
         shown = ", ".join(next(iter(files)) for files in list(tables.values())[:6])
         raise ImportingError.at(
             "",
-            f"There are {len(tables)} tables or splits here: {shown}. Give the files of one of them. If each "
-            "has the responses of one policy, make one table of them with a column policy.",
+            f"There are {len(tables)} tables or splits here: {shown}. Give the files of one of them. If they "
+            "are parts of one table, number them as votes-0-of-2. If each has the responses of one policy, "
+            "make one table of them with a column policy.",
         )
     [files] = tables.values()
     _check_shards(files.values())
