@@ -850,9 +850,11 @@ def test_responses_that_are_messages_of_a_program_are_told(text):
         (b"Obj\x01\x04\x14avro.codec", "an Avro file"),
         (b"\x80\x04\x95\x10\0", "a pickle of Python"),
         (b"FEA1\0\0\0\0", "a Feather file of the first version"),
+        (gzip.compress(b"X\n\0\0\0\x03\0\x04"), "a file of R"),
+        (gzip.compress(b"RDX3\nX\n\0\0\0\x03"), "a file of R"),
     ],
     # A gzip holds the time at which it was packed.
-    ids=["gzip", "tar", "rtf", "png", "sqlite", "numpy", "avro", "pickle", "feather"],
+    ids=["gzip", "tar", "rtf", "png", "sqlite", "numpy", "avro", "pickle", "feather", "rds", "rdata"],
 )
 def test_a_file_of_another_kind_is_called_by_its_name(data, kind):
     with pytest.raises(ImportingError, match=f"This is {kind}, and no text."):
