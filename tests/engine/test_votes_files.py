@@ -709,6 +709,7 @@ def test_where_all_columns_but_one_are_left_out_nothing_is_said_of_separators():
             b"task policy_a policy_b winner\nT P Q a\n",
             "Found: task policy_a policy_b winner. This is one column: separate columns by a comma",
         ),
+        (b'{"messages": [{"role": "user", "content": "Hi"}]}', "Found: messages. Add the column"),
         (
             b'{"fields": {"prompt": "T", "Text 1": "Red"}, "responses": {"better": [{"value": "text1"}]}}',
             "Found: fields.prompt, fields.Text 1, responses.better. Add the column",

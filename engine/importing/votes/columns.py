@@ -175,7 +175,7 @@ class MissingError(Exception):
                 found.append(written.get(name, name))
         advice = self.advice
         # Not of a file whose other columns somebody leaves out: those rows have no heading.
-        if len(row.heading) == 1:
+        if len(row.heading) == 1 and isinstance(row.fields.get(row.heading[0].lower()), str):
             advice = "This is one column: separate columns by a comma, a semicolon, a tab or |."
         return Fault(self.place, f"There is no {self.what}. Found: {', '.join(found) or 'nothing'}. {advice}")
 
