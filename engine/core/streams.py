@@ -1,7 +1,7 @@
 """Evidence against each policy being the best that pools its comparisons with different opponents.
 
 If policy k beats every other by ε, each of its comparisons has a conditional mean of at least ½ + ε,
-whichever is the opponent. So any bet against k that is fixed before the outcome is fair or worse, and wealth
+whichever the opponent is. So any bet against k that is fixed before the outcome is fair or worse, and wealth
 from such bets is an e-process against k's being the best. Averaging head-to-head evidence over K - 1
 opponents costs log(K - 1) nats; these streams do not pay that.
 

@@ -100,7 +100,7 @@ class Decision:
         The claim that stops the experiment; None under a stopping rule other than "certified".
     claims
         Every claim that is watched, the one that stops the experiment first. Each errs with probability at
-        most δ; to look at several and pick one errs with at most `joint_risk`.
+        most δ; one that is picked after a look at several errs with at most `joint_risk`.
     joint_risk
         δ times the number of claims watched, at most 1.
     claim_text
