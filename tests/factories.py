@@ -26,10 +26,10 @@ from engine.models import (
 from engine.selectors.answers import newest_answer
 from engine.services.drafts import create_experiment
 from engine.services.experiments import conclude, start
+from engine.services.invitations import create_invitation
 from engine.services.judging import judge_leased
 from engine.services.leases import lease_next
 from engine.services.notifications import subscribe
-from engine.services.people import create_invitation
 from engine.services.planning import advance
 from tests.accounts import PASSWORD
 from tests.backends import SkilledBackend

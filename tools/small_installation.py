@@ -113,7 +113,7 @@ def fill() -> None:
     from engine.generation.worker import write_batch  # noqa: PLC0415
     from engine.judges.rule_worker import judge_comparisons  # noqa: PLC0415
     from engine.models import Experiment, Membership, Token, User  # noqa: PLC0415
-    from engine.services import drafts, experiments, notifications, people, planning, tokens  # noqa: PLC0415
+    from engine.services import drafts, experiments, invitations, notifications, people, planning, tokens  # noqa: PLC0415
 
     admin = User.objects.create_user("admin", email="admin@example.org", is_superuser=True, is_staff=True)
     annotators = [User.objects.create_user(name) for name in ("ann", "bob")]
@@ -134,7 +134,7 @@ def fill() -> None:
     )
     for user in annotators:
         people.add_member(experiment=by_people, user=user, role=Membership.Role.ANNOTATOR, by=admin)
-    people.create_invitation(
+    invitations.create_invitation(
         experiment=by_people, by=admin, role=Membership.Role.ANNOTATOR, most_uses=5, valid_days=7
     )
     notifications.subscribe(

@@ -15,7 +15,7 @@ from engine.domain.errors import InvitationError
 from engine.domain.mail import why_no_mail
 from engine.models import Notification, Subscription
 from engine.notifying.webhook import WebhookError, call
-from engine.services.inviting import secret_to_send
+from engine.services.invitation_mails import secret_to_send
 from engine.services.notifications import claim_due, mark_sent, mark_unsent
 
 logger = logging.getLogger(__name__)

@@ -29,9 +29,10 @@ from engine.models import (
 from engine.selectors.person_data import addresses_of, invitations_to, sessions_of, subscriptions_to
 from engine.services import claims
 from engine.services.audit import record
+from engine.services.invitations import end_invitation
 from engine.services.locks import lock_by_number, lock_experiments_of
 from engine.services.notifications import unsubscribe
-from engine.services.people import end_invitation, remove_member
+from engine.services.people import remove_member
 from engine.services.tokens import end_all_tokens
 
 # Rows that are deleted with the account; any other row of ours is a reason to keep it.

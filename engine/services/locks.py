@@ -1,4 +1,4 @@
-"""The lock of an experiment's row, which orders all changes of the experiment and of its members.
+"""Locks of rows. That of an experiment orders all changes of the experiment and of its members.
 
 Lock order: experiments, then accounts, then invitations; experiments, then comparisons, then responses; and
 rows of one table by number. Two transactions that lock the same rows in different orders can wait for each
@@ -11,12 +11,17 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from engine.models import Experiment
+from engine.models import Experiment, User
 
 
 def locked_experiment(experiment_id: int) -> Experiment:
     """The experiment, locked: nobody else changes it until the caller's transaction ends."""
     return Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+
+
+def locked_account(user: User) -> User:
+    """The account, locked and read again: it may have been deactivated in the meantime."""
+    return User.objects.select_for_update(no_key=True).get(pk=user.pk)
 
 
 def lock_experiments_of(user_id: int) -> None:

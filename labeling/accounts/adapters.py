@@ -31,7 +31,7 @@ from qrcode.main import make as make_qr_code
 from engine.domain.errors import InvitationError
 from engine.domain.mail import mail_is_sent
 from engine.models import User
-from engine.services import people
+from engine.services import invitations
 from labeling import access
 from labeling.accounts.following import first_page, followed, stop_following
 from labeling.accounts.throttling import count_attempt, remember_browser, take_back
@@ -240,7 +240,7 @@ class OidcAdapter(DefaultSocialAccountAdapter):
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         try:
-            people.open_invitation(invitation_id=followed(request))
+            invitations.open_invitation(invitation_id=followed(request))
         except InvitationError:
             stop_following(request)
             return False
@@ -252,7 +252,7 @@ class OidcAdapter(DefaultSocialAccountAdapter):
         invitation_id = followed(request)
         stop_following(request)
         try:
-            member = people.accept_invitation(invitation_id=invitation_id, user=user)
+            member = invitations.accept_invitation(invitation_id=invitation_id, user=user)
         except InvitationError as refused:
             page = render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
             raise ImmediateHttpResponse(page) from refused

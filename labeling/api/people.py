@@ -17,7 +17,7 @@ from engine.domain.errors import SpecError
 from engine.models import Experiment, Invitation, Membership, User
 from engine.selectors import blinding
 from engine.selectors.people import open_invitations, roles_to_give
-from engine.services import inviting, people
+from engine.services import invitation_mails, invitations, people
 from engine.tasks import deliver, wake
 from labeling import access
 from labeling.api.auth import MANAGE, READ
@@ -99,7 +99,7 @@ def invite(request: AuthenticatedRequest, experiment_id: Id, payload: Invitation
     """Make an invitation link. It is in this answer and nowhere else."""
     experiment = access.to_run(request, experiment_id)
     _refuse_owners(payload.role)
-    invitation, secret = people.create_invitation(
+    invitation, secret = invitations.create_invitation(
         experiment=experiment,
         by=request.user,
         role=payload.role,
@@ -121,7 +121,7 @@ def invite_by_mail(
     """Send each address a link of its own by e-mail, which works once. The links are told nobody else."""
     experiment = access.to_run(request, experiment_id)
     _refuse_owners(payload.role)
-    sent = inviting.invite_by_mail(
+    sent = invitation_mails.invite_by_mail(
         experiment=experiment,
         by=request.user,
         role=payload.role,
@@ -140,7 +140,7 @@ def invite_by_mail(
 def resend_invitation(request: AuthenticatedRequest, experiment_id: Id, invitation_id: Id) -> dict[str, Any]:
     """Send an invitation's link to its address again. The link and its end stay as they are."""
     invitation = access.invitation_to_give(request, experiment_id, invitation_id)
-    inviting.resend(invitation_id=invitation.pk, by=request.user)
+    invitation_mails.resend(invitation_id=invitation.pk, by=request.user)
     wake(deliver)
     return _link(invitation)
 
@@ -151,7 +151,7 @@ def resend_invitation(request: AuthenticatedRequest, experiment_id: Id, invitati
 def end_invitation(request: AuthenticatedRequest, experiment_id: Id, invitation_id: Id) -> Status[None]:
     """Let nobody in by this link any more."""
     invitation = access.invitation_to_give(request, experiment_id, invitation_id)
-    people.end_invitation(invitation_id=invitation.pk, by=request.user)
+    invitations.end_invitation(invitation_id=invitation.pk, by=request.user)
     return Status(204, None)
 
 

@@ -9,7 +9,7 @@ from django import forms
 
 from engine.domain.mail import mail_is_sent
 from engine.models import Invitation, Membership, clock
-from engine.services.inviting import day_in_words
+from engine.services.invitation_mails import day_in_words
 from labeling.forms.fields import choice_field
 
 _ANNOTATORS = 20

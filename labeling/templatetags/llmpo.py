@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 from engine.core.wording import duration
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Policy
-from engine.services import inviting
+from engine.services import invitation_mails
 from labeling import access, formatting
 from labeling.dashboard.terms import HEADINGS, TERMS
 from labeling.rendering import capped, excerpt, render_markdown
@@ -30,7 +30,7 @@ for _filter in (
     formatting.working_time,
     duration,
     excerpt,
-    inviting.validity,
+    invitation_mails.validity,
 ):
     register.filter(_filter.__name__, _filter)
 

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from engine.domain.errors import InvitationError, MembershipError
 from engine.models import Experiment, Invitation, Membership
 from engine.selectors import blinding
-from engine.services import inviting, people
+from engine.services import invitation_mails, invitations
 from engine.tasks import deliver, wake
 from labeling import access
 from labeling.accounts.following import first_page, follow, followed, stop_following
@@ -33,7 +33,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
 
     So forms, logs and later pages never hold the link. Opening it alone makes nobody a member.
     """
-    invitation = people.find_invitation(secret=token)
+    invitation = invitations.find_invitation(secret=token)
     if invitation is None:
         stop_following(request)
     else:
@@ -48,16 +48,16 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
     """Say who invites to what. A POST joins: with a new account, or with the one that is logged in."""
     user = request.user if request.user.is_authenticated else None
     invitation_id = followed(request)
-    if user and (member := people.membership_from(invitation_id=invitation_id, user=user)):
+    if user and (member := invitations.membership_from(invitation_id=invitation_id, user=user)):
         stop_following(request)
         return redirect(first_page(member))
     form = JoinForm(request.POST or None)
     try:
-        invitation = people.open_invitation(invitation_id=invitation_id, user=user)
+        invitation = invitations.open_invitation(invitation_id=invitation_id, user=user)
         if request.method == "POST" and (user or form.is_valid()):
             with transaction.atomic():
                 joining = user or form.save()
-                member = people.accept_invitation(invitation_id=invitation.pk, user=joining)
+                member = invitations.accept_invitation(invitation_id=invitation.pk, user=joining)
                 if not user:
                     setup_user_email(request, joining, [])
             stop_following(request)
@@ -107,7 +107,7 @@ def invite(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     try:
         if addresses:
             return _send(request, experiment, addresses, asked["role"], asked["valid_days"])
-        invitation, secret = people.create_invitation(experiment=experiment, by=request.user, **asked)
+        invitation, secret = invitations.create_invitation(experiment=experiment, by=request.user, **asked)
     except (InvitationError, MembershipError) as refused:
         form.add_error("addresses" if addresses else None, str(refused))
         return people_page(request, experiment, form=form, dialog=True, status=400)
@@ -118,7 +118,7 @@ def invite(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 def _send(
     request: AuthenticatedRequest, experiment: Experiment, addresses: list[str], role: str, valid_days: int
 ) -> HttpResponse:
-    sent = inviting.invite_by_mail(
+    sent = invitation_mails.invite_by_mail(
         experiment=experiment, by=request.user, role=role, addresses=addresses, valid_days=valid_days
     )
     _on_the_way(request, sent)
@@ -131,7 +131,7 @@ def resend_invitation(request: AuthenticatedRequest, experiment_id: int, invitat
     """Send an invitation's link to its address again."""
     invitation = access.invitation_to_give(request, experiment_id, invitation_id)
     try:
-        inviting.resend(invitation_id=invitation.pk, by=request.user)
+        invitation_mails.resend(invitation_id=invitation.pk, by=request.user)
     except InvitationError as refused:
         messages.error(request, f"Nothing was sent. {refused}")
     else:
@@ -144,7 +144,7 @@ def resend_invitation(request: AuthenticatedRequest, experiment_id: int, invitat
 def end_invitation(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
     """End an invitation. Only users who may give its role may end it."""
     invitation = access.invitation_to_give(request, experiment_id, invitation_id)
-    people.end_invitation(invitation_id=invitation.pk, by=request.user)
+    invitations.end_invitation(invitation_id=invitation.pk, by=request.user)
     return redirect("people", experiment_id=experiment_id)
 
 

@@ -14,7 +14,7 @@ from engine.domain.errors import MembershipError
 from engine.models import Experiment, Invitation, Membership, User
 from engine.selectors import blinding
 from engine.selectors.people import open_invitations
-from engine.services import inviting
+from engine.services import invitation_mails
 from engine.services import people as services
 from labeling import access
 from labeling.forms.people import InvitationForm
@@ -58,7 +58,7 @@ def people_page(
         "may_begin_to_judge": access.may_begin_to_judge(request, experiment),
         "made": made,
         "link": link,
-        "message": made and f"{inviting.message(made)}\n\n{link}\n",
+        "message": made and f"{invitation_mails.message(made)}\n\n{link}\n",
         "dialog": dialog,
         "unblinded": blinding.unblinded_annotators(experiment),
     }

@@ -13,7 +13,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from engine.models import Experiment, Invitation, Notification, Token, User
-from engine.services.people import accept_invitation, find_invitation
+from engine.services.invitations import accept_invitation, find_invitation
 from engine.services.tokens import make_token
 from labeling.exports import files
 from tests.factories import add_member, click, lease, make_experiment, make_user

@@ -23,10 +23,11 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Invitation, Membership, Subscription, Token, User
 from engine.services.drafts import create_experiment
 from engine.services.experiments import pause, start, stop
-from engine.services.inviting import invite_by_mail
+from engine.services.invitation_mails import invite_by_mail
+from engine.services.invitations import create_invitation
 from engine.services.judging import judge_leased
 from engine.services.notifications import subscribe
-from engine.services.people import create_invitation, remove_member
+from engine.services.people import remove_member
 from engine.services.planning import advance
 from engine.services.reports import share_report
 from engine.services.tokens import make_token

@@ -19,9 +19,10 @@ from engine.models import Comparison, Experiment, Judgment, Lease, Membership, R
 from engine.selectors import blinding, people
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start, stop
+from engine.services.invitations import create_invitation
 from engine.services.judging import void_judgment
 from engine.services.leases import discard_unwanted
-from engine.services.people import begin_to_judge, change_role, create_invitation, remove_member
+from engine.services.people import begin_to_judge, change_role, remove_member
 from engine.services.review import restore_judgment, void_annotator
 from engine.services.tokens import make_token
 from tests.accounts import let_create, signed_in

@@ -39,10 +39,11 @@ from engine.selectors import counts, log
 from engine.selectors.person_data import person_data
 from engine.services.experiments import stop
 from engine.services.forgetting import forget_person
-from engine.services.inviting import invite_by_mail
+from engine.services.invitation_mails import invite_by_mail
+from engine.services.invitations import accept_invitation, create_invitation, end_invitation
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.notifications import send_test, subscribe
-from engine.services.people import accept_invitation, change_role, create_invitation, end_invitation
+from engine.services.people import change_role
 from engine.services.reports import share_report
 from engine.services.retention import forget_old
 from engine.services.review import void_annotator

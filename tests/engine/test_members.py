@@ -7,7 +7,7 @@ import pytest
 from engine.domain.errors import InvitationError, MembershipError
 from engine.models import Check
 from engine.selectors import counts
-from engine.services import people
+from engine.services import invitations, people
 from engine.services.serving import show_next
 from tests.concurrency import at_once
 from tests.factories import add_member, click, lease, make_experiment, make_user
@@ -98,13 +98,13 @@ def test_other_experiments_keep_what_they_show(experiment, owner):
 
 
 def test_an_invitation_that_was_ended_lets_nobody_in(experiment, owner):
-    invitation, _ = people.create_invitation(
+    invitation, _ = invitations.create_invitation(
         experiment=experiment, by=owner, role="viewer", most_uses=5, valid_days=3
     )
     for _ in range(2):
-        people.end_invitation(invitation_id=invitation.pk, by=owner)
+        invitations.end_invitation(invitation_id=invitation.pk, by=owner)
     with pytest.raises(InvitationError, match="has ended"):
-        people.accept_invitation(invitation_id=invitation.pk, user=make_user())
+        invitations.accept_invitation(invitation_id=invitation.pk, user=make_user())
     assert [e.action for e in experiment.audit_entries.all()[:2]] == ["end_invitation", "invite"]
 
 

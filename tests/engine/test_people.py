@@ -11,14 +11,8 @@ from django.utils import timezone
 from engine.domain.errors import InvitationError, MembershipError
 from engine.models import AuditEntry, Experiment, Invitation, Membership, RoleLoss, User
 from engine.services import people
-from engine.services.people import (
-    accept_invitation,
-    change_role,
-    create_invitation,
-    find_invitation,
-    open_invitation,
-    remove_member,
-)
+from engine.services.invitations import accept_invitation, create_invitation, find_invitation, open_invitation
+from engine.services.people import change_role, remove_member
 from tests.concurrency import at_once, blocked
 from tests.factories import add_member, make_experiment, make_user
 

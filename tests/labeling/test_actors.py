@@ -19,7 +19,7 @@ from engine.models import AuditEntry, Experiment, Invitation, Judgment, Membersh
 from engine.models.append_only import lifted
 from engine.selectors.findings import ladder
 from engine.services.drafts import delete_draft
-from engine.services.people import create_invitation
+from engine.services.invitations import create_invitation
 from engine.services.planning import advance
 from engine.services.tokens import make_token
 from tests.accounts import sign_in_recently

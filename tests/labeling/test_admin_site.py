@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from engine import models
 from engine.models import Judgment, Membership
-from engine.services.people import create_invitation
+from engine.services.invitations import create_invitation
 from engine.services.tokens import make_token, token_of
 from tests.accounts import PASSWORD, sign_in_recently
 from tests.factories import click, make_user

@@ -21,7 +21,7 @@ from engine.domain.errors import InvitationError
 from engine.models import AuditEntry, Experiment, Invitation, Notification, User
 from engine.notifying.delivery import deliver_due
 from engine.selectors.person_data import person_data
-from engine.services import inviting, people
+from engine.services import invitation_mails, invitations, people
 from engine.services.forgetting import forget_person
 from llmpo_site.logs import WithoutSecretLinks
 from tests.factories import add_member, invited, make_experiment, make_user
@@ -202,7 +202,7 @@ class TestSecrecy:
         client.get(link(invitation))
         assert "following-invitation" in client.session
         if fate == "refused":
-            people.end_invitation(invitation_id=invitation.pk, by=None)
+            invitations.end_invitation(invitation_id=invitation.pk, by=None)
         client.post(reverse("accept_invitation"))
         assert "following-invitation" not in client.session
 
@@ -410,7 +410,7 @@ class TestByMail:
     def test_what_opens_nothing_is_not_sent(self, fate, experiment, editor, client_for, settings):
         self.send(client_for(editor), experiment, addresses="new@example.org")
         if fate == "ended":
-            people.end_invitation(invitation_id=Invitation.objects.get().pk, by=editor)
+            invitations.end_invitation(invitation_id=Invitation.objects.get().pk, by=editor)
         else:
             settings.SECRET_KEY = "another key, which is as long as one has to be"
         assert self.links() == []
@@ -440,7 +440,7 @@ class TestByMail:
         self.send(mine, experiment)
         assert not Notification.objects.exists()
         with pytest.raises(InvitationError, match="Mail is not configured"):
-            inviting.invite_by_mail(
+            invitation_mails.invite_by_mail(
                 experiment=experiment,
                 by=editor,
                 role="viewer",

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.models import Invitation, Membership
-from engine.services import people
+from engine.services import invitations, people
 from engine.services.drafts import create_experiment
 from tests.factories import add_member, invited, make_experiment, make_spec, make_user
 from tests.markup import words
@@ -121,7 +121,7 @@ class TestOwnerInvitations:
 def test_how_each_member_came_is_listed(experiment, owner, client_for):
     joining, inviter = make_user("zoe"), make_user("root", is_superuser=True)
     invitation = invited(experiment, role="viewer")
-    people.accept_invitation(invitation_id=invitation.pk, user=joining)
+    invitations.accept_invitation(invitation_id=invitation.pk, user=joining)
     people.add_member(experiment=experiment, user=make_user("adam"), role="viewer", by=inviter)
     made = create_experiment(spec=make_spec(), by=owner)
     client = client_for(owner)
@@ -134,7 +134,7 @@ def test_how_each_member_came_is_listed(experiment, owner, client_for):
 
 
 def test_a_removal_says_how_many_links_ended_with_it(experiment, owner, editor, client_for):
-    people.create_invitation(experiment=experiment, by=editor, role="viewer", most_uses=2, valid_days=2)
+    invitations.create_invitation(experiment=experiment, by=editor, role="viewer", most_uses=2, valid_days=2)
     client = client_for(owner)
     post(client, "remove_member", experiment, member_of(experiment, editor).pk)
     assert "1 open invitation that editor had made or used also ended." in words(

@@ -17,8 +17,8 @@ from engine.domain.limits import MAILED
 from engine.domain.mail import mail_is_sent
 from engine.models import AuditEntry, Experiment, Invitation, Membership, Notification, User, clock
 from engine.services.audit import record
+from engine.services.invitations import make_invitation, open_invitation
 from engine.services.locks import locked_experiment
-from engine.services.people import make_invitation, open_invitation
 
 EVENT = "invitation"
 _PLEAS = {
