@@ -13,10 +13,9 @@ from typing import Any
 from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet
 from django.db.models.functions import Length, TruncDate
 
-from engine.core.order import LONG_RUN, SoloRun, judged_prefix, solo_runs
-from engine.domain.outcomes import joint_outcome
+from engine.core.order import LONG_RUN, SoloRun, solo_runs
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, User
-from engine.selectors.counts import completed, standing_judgments
+from engine.selectors.counts import standing_judgments
 
 # Characters a second. A thousand words a minute: nobody reads so fast, and few skim so fast.
 FASTEST_READING = 100
@@ -256,70 +255,6 @@ def agreement_with_others(experiment: Experiment, annotator: User) -> tuple[int,
     mine = {(i, j): outcome for i, j, outcome in theirs.order_by("-pk").values_list(*pair, "outcome")}
     same = [mine[i, j] == outcome for i, j, outcome in shared.values_list(*pair, "outcome") if (i, j) in mine]
     return len(same), sum(same)
-
-
-def outcomes_without(
-    experiment: Experiment, annotator_ids: list[int], last_judgment: int
-) -> dict[int, list[tuple[int, int, float]]]:
-    """``{annotator: [(i, j, D)]}`` as they would be without each annotator's judgments, in their order.
-
-    A comparison that others judged too gets its outcome from them; one that nobody else judged drops out.
-    Only judgments up to ``last_judgment``, and comparisons that are complete.
-    """
-    heard: dict[int, tuple[int, int, list[tuple[int | None, float]]]] = {}
-    rows = (
-        standing_judgments(experiment.pk)
-        .filter(pk__lte=last_judgment, comparison__outcome__isnull=False)
-        .order_by("pk")
-        .values_list(
-            "comparison_id",
-            "comparison__policy_i__index",
-            "comparison__policy_j__index",
-            "annotator_id",
-            "outcome",
-        )
-    )
-    for comparison_id, i, j, annotator_id, outcome in rows.iterator():
-        # Moved to the end: a comparison counts from its last judgment on.
-        earlier = heard.pop(comparison_id, None)
-        heard[comparison_id] = (i, j, [*(earlier[2] if earlier else []), (annotator_id, outcome)])
-    without: dict[int, list[tuple[int, int, float]]] = {annotator_id: [] for annotator_id in annotator_ids}
-    for i, j, given in heard.values():
-        for annotator_id in annotator_ids:
-            left = [outcome for by, outcome in given if by != annotator_id]
-            if left:
-                without[annotator_id].append((i, j, joint_outcome(left, experiment.overlap_rule)))
-    return without
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Comparisons in the order in which they were planned.
-
-    ``outcomes``: ``(i, j, D)`` of those before the first one that is open. ``n_judged``: those with an
-    outcome.
-    """
-
-    outcomes: list[tuple[int, int, float]]
-    n_judged: int
-
-
-def outcomes_as_asked(experiment: Experiment, last_judgment: int) -> Asked:
-    """The outcomes that the judgments up to ``last_judgment`` give, in the order of asking.
-
-    Discarded comparisons are left out: nobody will judge them.
-    """
-    judged = {
-        each.comparison: each.outcome for each in completed(experiment) if each.judgment <= last_judgment
-    }
-    asked = (
-        Comparison.objects.filter(experiment=experiment)
-        .exclude(state=Comparison.State.DISCARDED)
-        .order_by("pk")
-        .values_list("pk", "policy_i__index", "policy_j__index")
-    )
-    prefix = judged_prefix((i, j, judged.get(number)) for number, i, j in asked.iterator())
-    return Asked(prefix, len(judged))
 
 
 @dataclass(frozen=True)

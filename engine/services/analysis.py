@@ -26,7 +26,7 @@ from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
 from engine.domain.rules import Rules
 from engine.models import Examination, Experiment, Judgment, clock
-from engine.selectors import counts, designs, judges
+from engine.selectors import counts, designs, sequences
 from engine.services import claims
 
 logger = logging.getLogger(__name__)
@@ -274,8 +274,8 @@ def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material
     if so_far.get("n_judgments") != n_judgments:
         so_far = {}
     annotators = so_far.get("annotators") or _annotators(judgments)
-    without = judges.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
-    asked = judges.outcomes_as_asked(experiment, last)
+    without = sequences.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
+    asked = sequences.outcomes_as_asked(experiment, last)
     # A comparison that is discarded between two turns makes the list longer: it stays what it was.
     in_order = asked.outcomes[: so_far.get("n_asked")]
     material = _Material(

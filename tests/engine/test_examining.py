@@ -14,7 +14,7 @@ from engine import tasks
 from engine.core import Design, Plan, Unstructured, forecast, forecast_rest
 from engine.domain.outcomes import joint_outcome
 from engine.models import Estimate, Examination, Experiment, User, WorkerPulse
-from engine.selectors import counts, designs, judges
+from engine.selectors import counts, designs, sequences
 from engine.selectors.remaining import forecast_progress, remaining
 from engine.services import analysis, claims, estimates
 from engine.services.analysis import request_replays, to_examine
@@ -175,7 +175,7 @@ class TestReplays:
 
     def test_of_a_comparison_that_several_judged_the_others_are_heard(self):
         experiment = judged(5, overlap=3, people=3)
-        without = judges.outcomes_without(
+        without = sequences.outcomes_without(
             experiment, [user.user_id for user in experiment.memberships.order_by("user_id")], 10**9
         )
         for annotator_id, outcomes in without.items():
