@@ -71,7 +71,7 @@ def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
     except (pa.ArrowException, OSError, *UNREADABLE, struct.error, EOFError, StopIteration) as error:
         reason = str(error).rstrip(".")
         raise ImportingError.at(
-            "", f"The Arrow file cannot be read: {reason}. Write it again, or save it as JSON Lines."
+            "", f"The Arrow file cannot be read: {reason}. Write it as Parquet or JSON Lines."
         ) from error
 
 
@@ -153,7 +153,7 @@ def _of_type(wanted: str, message: Any) -> Any:
         raise ImportingError.at(
             "",
             f"The Arrow file has a part of the type {message.type} where one of the type {wanted} belongs. "
-            "Write it again, or save it as JSON Lines.",
+            "Write it as Parquet or JSON Lines.",
         )
     return message
 
