@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError
 
 from engine.domain.errors import SpecError
-from engine.importing import write_experiment
+from engine.importing import read_tasks, write_experiment
 from engine.management.finding import find_experiment
 from engine.models import Experiment, Response
 from engine.selectors.specs import experiment_spec
@@ -137,14 +137,16 @@ def test_a_file_that_asks_for_a_model_that_cannot_judge_is_refused(file, setting
     assert not Experiment.objects.exists()
 
 
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "experiment-files.md").read_text(encoding="utf-8")
+
+
 def test_the_documents_experiments_load(tmp_path):
-    document = (Path(__file__).parents[2] / "docs" / "experiment-files.md").read_text(encoding="utf-8")
     beside = {"more.csv": "prompt,reference\nTwo and two?,4\n"}
     answers = {
         "Frage": "Frage,GPT 4,Claude\nTea?,Yes,No\n",
         "task": "task,policy,response\nTea?,A,Yes\nTea?,B,No\n",
     }
-    examples = re.findall(r"```yaml\n(.*?)```", document, flags=re.DOTALL)
+    examples = re.findall(r"```yaml\n(.*?)```", DOCUMENT, flags=re.DOTALL)
     assert len(examples) == 3
     for number, example in enumerate(examples):
         columns = answers["Frage" if "columns:" in example else "task"]
@@ -153,3 +155,13 @@ def test_the_documents_experiments_load(tmp_path):
         assert "is a draft" in run("load_experiment", str(tmp_path / "experiment.yaml"))
         # Two examples have the same name, which one maker may give once.
         Experiment.objects.filter(pk=Experiment.objects.latest("pk").pk).update(name=f"Example {number}")
+
+
+def test_the_documents_conversations_are_tasks():
+    [example] = re.findall(r"```json\n(.*?)```", DOCUMENT, flags=re.DOTALL)
+    conversation, letter = read_tasks(example)
+    assert ([each.role for each in conversation.messages], conversation.tags) == (
+        ["user", "assistant", "user"],
+        ("tea",),
+    )
+    assert (letter.variables, letter.tags) == ({"document": "Dear Ann, …"}, ("letters",))
