@@ -11,7 +11,6 @@ from engine.domain.rules import LADDER
 from engine.models import Comparison, Experiment, Judgment, Response, Snapshot
 from engine.selectors import counts, designs
 from engine.selectors.designs import Observed
-from engine.selectors.remaining import Remaining
 
 _NAMES = dict(Experiment.CLAIMS)
 
@@ -36,9 +35,7 @@ class Rung:
         True if the text says that it holds only if the levels' effects add up.
     left
         About how many more comparisons it takes if win rates stay as they are; ``None`` while nobody can
-        tell, and where the budget may end before.
-    at_least
-        It may well take more than ``left``, as the forecast was cut short.
+        tell, and for the claim that stops the experiment, whose forecast is `remaining`'s.
     """
 
     claim: Claim
@@ -49,7 +46,6 @@ class Rung:
     text: str
     qualified: bool
     left: float | None
-    at_least: bool
 
 
 @dataclass(frozen=True)
@@ -70,36 +66,30 @@ class Ladder:
         return [rung for rung in self.rungs if rung.holds or rung.stops]
 
 
-def ladder(experiment: Experiment, forecast: Remaining | None) -> Ladder:
-    """The claims of an experiment as they stand now.
-
-    ``forecast``: what `remaining` says of the claim that stops the experiment.
-    """
-    return ladder_from(experiment, designs.continued(experiment), forecast)
+def ladder(experiment: Experiment) -> Ladder:
+    """The claims of an experiment as they stand now."""
+    return ladder_from(experiment, designs.continued(experiment))
 
 
-def ladder_at(experiment: Experiment, latest: Snapshot | None, forecast: Remaining | None) -> Ladder:
+def ladder_at(experiment: Experiment, latest: Snapshot | None) -> Ladder:
     """The claims as they stood at the latest snapshot, for words beside others about it."""
-    return ladder_from(experiment, None if latest is None else designs.noted(experiment, latest), forecast)
+    return ladder_from(experiment, None if latest is None else designs.noted(experiment, latest))
 
 
-def ladder_from(experiment: Experiment, observed: Observed | None, forecast: Remaining | None) -> Ladder:
+def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:
     """The same from the evidence that a caller has; none where that has still to be replayed."""
     if observed is None:
         return Ladder([], 1.0)
     design = observed.design
     decision = design.decision_given(designs.model_test(experiment, observed))
-    left, at_least = decision.expected_left, False
-    if forecast is not None:
-        left, at_least = None if forecast.over_budget else forecast.expected, forecast.at_least
     states = {state.claim: state for state in decision.claims}
     return Ladder(
-        rungs=[_rung(states[claim], design, left, at_least) for claim in LADDER if claim in states],
+        rungs=[_rung(states[claim], design) for claim in LADDER if claim in states],
         joint_risk=decision.joint_risk,
     )
 
 
-def _rung(state: ClaimState, design: Design, left: float | None, at_least: bool) -> Rung:
+def _rung(state: ClaimState, design: Design) -> Rung:
     stops = state.claim == design.claim
     return Rung(
         claim=state.claim,
@@ -109,8 +99,7 @@ def _rung(state: ClaimState, design: Design, left: float | None, at_least: bool)
         policy=state.policy,
         text=state.text,
         qualified=state.holds and state.qualified,
-        left=None if state.holds else left if stops else _left(state.claim, design),
-        at_least=stops and at_least,
+        left=None if state.holds or stops else _left(state.claim, design),
     )
 
 

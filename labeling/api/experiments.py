@@ -15,7 +15,7 @@ from engine.selectors import consequences, counts, designs, findings, health
 from engine.selectors.designs import policy_names
 from engine.selectors.findings import Ladder
 from engine.selectors.log import audit_entries
-from engine.selectors.remaining import Remaining, remaining
+from engine.selectors.remaining import remaining
 from engine.selectors.tags import tagged
 from engine.services import controls, drafts, experiments
 from engine.services.drafts import create_experiment
@@ -208,15 +208,13 @@ def _summaries(
     ]
 
 
-def _ladder(experiment: Experiment, snapshot: Snapshot | None, left: Remaining | None) -> Ladder:
+def _ladder(experiment: Experiment, snapshot: Snapshot | None) -> Ladder:
     """The claims, computed once for each state of the evidence: the test of the model takes tenths of a
     second.
     """
     rules = (experiment.claim, experiment.delta, experiment.epsilon, experiment.evidence_stale)
-    version = (*rules, None if snapshot is None else snapshot.pk, left)
-    return remembered(
-        f"claims:{experiment.pk}", version, lambda: findings.ladder_at(experiment, snapshot, left)
-    )
+    version = (*rules, None if snapshot is None else snapshot.pk)
+    return remembered(f"claims:{experiment.pk}", version, lambda: findings.ladder_at(experiment, snapshot))
 
 
 def _status(experiment: Experiment) -> dict[str, Any]:
@@ -225,7 +223,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
     [told] = _summaries([experiment], {} if snapshot is None else {experiment.pk: snapshot})
     left = remaining(experiment, snapshot)
     names = policy_names(experiment)
-    ladder = _ladder(experiment, snapshot, left)
+    ladder = _ladder(experiment, snapshot)
     evidence = snapshot.evidence if snapshot else [None] * len(names)
     peaks = snapshot.peak_evidence if snapshot else [float("-inf")] * len(names)
     threshold = snapshot.threshold if snapshot else float("inf")

@@ -114,7 +114,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
     running = experiment.state == Experiment.State.RUNNING
     spending = spending_of(experiment, (experiment.state, comparisons))
     policies = charts.policy_rows(experiment, ranked, spending, judged=comparisons > 0)
-    ladder = ladder_from(experiment, observed, left) if comparisons else None
+    ladder = ladder_from(experiment, observed) if comparisons else None
     concluded = experiment.state == Experiment.State.CONCLUDED
     doubtful = []
     if concluded and by_people and comparisons <= LARGE:

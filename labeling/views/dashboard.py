@@ -17,7 +17,6 @@ from engine.models import Experiment
 from engine.selectors import counts, log
 from engine.selectors.findings import ladder
 from engine.selectors.judges import several_people_judged
-from engine.selectors.remaining import remaining
 from engine.services import analysis, experiments
 from engine.services.experiments import check_may_stop, may_stop, stop_on
 from engine.tasks import analyse, wake, wake_planner
@@ -201,7 +200,7 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
         There is nothing to ask.
     """
     check_may_stop(experiment)
-    claims = ladder(experiment, remaining(experiment))
+    claims = ladder(experiment)
     rung = next((rung for rung in claims.rungs if rung.claim == claim and rung.holds), None)
     if rung is None:
         raise WrongStateError("The experiment cannot stop on this claim, because it does not hold.")

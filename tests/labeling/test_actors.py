@@ -126,7 +126,7 @@ def walked(shared_rows: None) -> int:
     )
     with lifted():
         AuditEntry.objects.filter(experiment=settled).delete()
-    while not ladder(settled, None).rungs[0].holds:
+    while not ladder(settled).rungs[0].holds:
         click_for(settled, annotator, lambda i, j: i < j)
         write_responses()
         advance(experiment_id=settled.pk)

@@ -207,7 +207,7 @@ class TestPolls:
         """The page of a winner said "not yet" of the claim on which it had stopped, and stayed so."""
         looked = []
 
-        def look(experiment, observed, left):
+        def look(experiment, observed):
             looked.append(experiment.state)
             return Ladder([], 1.0)
 

@@ -66,7 +66,7 @@ def test_the_command_makes_the_experiment_and_shows_what_follows(tmp_path):
         "To go on, start the experiment: new votes",
     ):
         assert words in said
-    rungs = ladder(experiment, None).rungs
+    rungs = ladder(experiment).rungs
     assert len(rungs) == 3
     for rung in rungs:
         assert f"{'holds' if rung.holds else 'open '}  {rung.text}" in said
