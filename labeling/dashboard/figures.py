@@ -73,8 +73,8 @@ class ResultFigures:
     judged_by
         ``None`` before the conclusion.
     n_doubtful
-        Annotators whose answers the tab Quality doubts; 0 before the conclusion, and where telling it would
-        take longer than somebody waits for a page.
+        Annotators whose answers the tab Quality doubts; 0 where telling it would take longer than somebody
+        waits for a page.
     policies
         In the order of the ranking.
     """
@@ -117,7 +117,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
     ladder = ladder_from(experiment, observed) if comparisons else None
     concluded = experiment.state == Experiment.State.CONCLUDED
     doubtful = []
-    if concluded and by_people and comparisons <= LARGE:
+    if by_people and 0 < comparisons <= LARGE:
         doubtful = _people_of(experiment, _version_of(experiment, snapshot, comparisons))["doubtful"]
     return ResultFigures(
         experiment=experiment,

@@ -95,7 +95,7 @@ def _caveats(experiment: Experiment, comparisons: int, n_people: int, n_doubtful
     if n_doubtful:
         said.append(
             f"There are doubts about the answers of {n_doubtful:,} of {n_people:,} "
-            f"{'person' if n_people == 1 else 'people'}. The tab Quality has the reasons."
+            f"{'person' if n_people == 1 else 'people'}. Those who run the experiment can see the reasons."
         )
     if experiment.past_votes:
         said.append("Some judgments are past votes, given before this experiment and not under its control.")

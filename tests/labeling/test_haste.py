@@ -69,15 +69,22 @@ def test_most_of_at_least_twenty_answers_have_to_say_so(admin, client_for):
     assert (row.reading.timed, row.hasty, row.always_longer) == (19, "", "")
 
 
+@pytest.mark.parametrize("running", [True, False])
 @pytest.mark.parametrize(("n", "doubtful"), [(6, False), (20, True)])
-def test_a_result_and_its_report_say_that_there_are_doubts(n, doubtful, admin, client_for):
-    """Only the tab Quality said so, which somebody who reads "Use Warm" may never open."""
+def test_a_result_and_its_report_say_that_there_are_doubts(n, doubtful, running, admin, client_for):
+    """Only the tab Quality said so, which somebody who reads "Use Warm" may never open. While people still
+    judge, something can be done about it.
+    """
     experiment = answered(n)
     rewrite(experiment, hasty=n, longer=0)
-    certify(experiment)
+    if not running:
+        certify(experiment)
     pages = [
         text_of(client_for(admin).get(reverse(name, args=[experiment.pk])).content.decode())
         for name in ("dashboard", "report")
     ]
-    said = ("The answers of 1 are in doubt.", "There are doubts about the answers of 1 of 1 person.")
+    said = (
+        "The answers of 1 person are in doubt. How far to trust it",
+        "There are doubts about the answers of 1 of 1 person.",
+    )
     assert [each in page for each, page in zip(said, pages, strict=True)] == [doubtful] * 2
