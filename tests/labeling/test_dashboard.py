@@ -152,6 +152,15 @@ class TestVerdict:
         assert "Not decided" in words
         assert "Stopped after 3 comparisons, before it was decided." in words
         assert "Download as JSON" not in words
+        assert "Raise the budget" not in words
+
+    def test_where_the_budget_was_spent_the_next_step_is_to_raise_it(self, annotator, admin, client_for):
+        """The only step on the card was to share a report that decides nothing."""
+        experiment = make_experiment(ready=True, annotators=(annotator,), budget=3)
+        click_on(experiment, annotator, 3)
+        words = text_of(page(client_for(admin), experiment))
+        assert "Not decided" in words
+        assert "Raise the budget Report to share" in words
 
 
 class TestRanking:
