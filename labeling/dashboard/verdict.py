@@ -98,7 +98,7 @@ def verdict_of(
     expected = 0.0 if left is None or over_budget else left.expected * experiment.overlap
     too_few = pool if n_annotators and pool and pool.n_answers < expected else None
     return Verdict(
-        headline=_stalled(pulse) if stalled else headline(comparisons, ladder),
+        headline=_stalled(pulse) if stalled else _already(ranked, ladder) or headline(comparisons),
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=sum(each.standing.place is Place.RULED_OUT for each in ranked) if comparisons else 0,
@@ -122,13 +122,18 @@ def verdict_of(
     )
 
 
-def headline(comparisons: int, ladder: Ladder | None = None) -> str:
-    """The headline of an experiment that has not concluded. ``ladder``: the claims, where they are shown."""
-    if not comparisons:
-        return "No judgments yet"
-    if ladder is not None and any(rung.holds for rung in ladder.rungs):
-        return "A claim holds already"
-    return "Too early to say"
+def headline(comparisons: int) -> str:
+    """The headline of an experiment that has not concluded, as its report has it."""
+    return "Too early to say" if comparisons else "No judgments yet"
+
+
+def _already(ranked: Sequence[Ranked], ladder: Ladder | None) -> str:
+    """The weakest claim that holds, and of which policy; empty where none does."""
+    for rung in ladder.rungs if ladder else []:
+        if rung.holds:
+            [name] = [each.name.name for each in ranked if each.standing.policy == rung.policy]
+            return f"Already {rung.name}: {name}"
+    return ""
 
 
 def _stalled(pulse: Pulse) -> str:

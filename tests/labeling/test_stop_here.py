@@ -64,7 +64,7 @@ def test_it_is_not_too_early_to_say_where_a_claim_holds(experiment, viewer, clie
     for queue in ("generation", "control"):
         WorkerPulse.objects.create(queue=queue, worker="w")
     shown = dashboard(client_for(viewer), experiment)
-    assert "A claim holds already" in shown
+    assert "Already good enough: Prompt 0" in shown
     assert "Too early to say" not in shown
 
 
