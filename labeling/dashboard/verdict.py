@@ -63,6 +63,11 @@ class Verdict:
     stalled: bool = False
     over_budget: bool = False
 
+    @property
+    def n_open(self) -> int:
+        """The other policies that the ranking does not show as ruled out."""
+        return self.n_rivals - self.n_ruled_out
+
 
 def verdict_of(
     experiment: Experiment,
@@ -101,7 +106,7 @@ def verdict_of(
         headline=_stalled(pulse) if stalled else _already(ranked, ladder) or headline(comparisons),
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
-        n_ruled_out=sum(each.standing.place is Place.RULED_OUT for each in ranked) if comparisons else 0,
+        n_ruled_out=_ruled_out(ranked) if comparisons else 0,
         effort=""
         if left is None or over_budget
         else _effort(experiment, left, hours, n_annotators - n_through),
@@ -162,11 +167,16 @@ def _concluded(
         f"Use {leader.name}",
         leader,
         n_rivals=len(names) - 1,
+        n_ruled_out=_ruled_out(ranked),
         finding=finding,
         sentences=notes,
         preferred=win_rates(ranked, experiment.winner.index),
         risk=_risk(experiment),
     )
+
+
+def _ruled_out(ranked: Sequence[Ranked]) -> int:
+    return sum(each.standing.place is Place.RULED_OUT for each in ranked)
 
 
 def _risk(experiment: Experiment) -> float | None:
