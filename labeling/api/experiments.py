@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from django.db import transaction
-from django.http import HttpResponseBase
+from django.http import Http404, HttpResponseBase
 from ninja import Path, Query, Router, Status
 
 from engine.domain.tags import normal_tags
 from engine.models import Experiment, Snapshot
-from engine.selectors import consequences, counts, designs, findings, health
+from engine.selectors import browsing, consequences, counts, designs, findings, health
 from engine.selectors.designs import policy_names
 from engine.selectors.findings import Ladder
 from engine.selectors.log import audit_entries
@@ -180,6 +180,12 @@ def _offer(kind: str, form: files.Format) -> None:
 
 for _kind, _form in files.FORMATS.items():
     _offer(_kind, _form)
+
+
+def check_tag(experiment: Experiment, tag: str) -> None:
+    """Refuse a tag that no task of the experiment has; an empty one asks for all tasks."""
+    if tag and tag not in (tags := browsing.tags_of(experiment)):
+        raise Http404(f"No task has the tag “{tag}”. This experiment has {', '.join(tags) or 'no tags'}.")
 
 
 def summary(experiment: Experiment) -> dict[str, Any]:

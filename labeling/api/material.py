@@ -18,7 +18,7 @@ from engine.services.past_votes import add_votes, start_from_votes
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.api.auth import MANAGE, READ
-from labeling.api.experiments import PROBLEMS, WRITE_PROBLEMS, Id, summary
+from labeling.api.experiments import PROBLEMS, WRITE_PROBLEMS, Id, check_tag, summary
 from labeling.api.schemas import ImportedOut, ResponsesOut
 from labeling.requests import AuthenticatedRequest
 
@@ -108,6 +108,7 @@ def list_responses(
     If you also annotate, only those of finished comparisons are listed.
     """
     experiment = access.to_watch(request, experiment_id)
+    check_tag(experiment, tag)
     done = Response.objects.filter(
         policy__experiment=experiment, state=Response.State.DONE, trial__isnull=True
     )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from django.http import Http404
 from ninja import Query, Router
 
 from engine.selectors.breakdown import Part, by_tag, by_task
-from engine.selectors.browsing import tags_of
 from engine.selectors.designs import policy_names
 from engine.selectors.rankings import ranking
 from labeling import access
 from labeling.api.auth import READ
-from labeling.api.experiments import PROBLEMS, Id
+from labeling.api.experiments import PROBLEMS, Id, check_tag
 from labeling.api.schemas import RankedOut, TagResultOut, TaskResultOut
 from labeling.exports.rankings import WORDS
 from labeling.requests import AuthenticatedRequest
@@ -44,8 +42,7 @@ def results_by_task(
 ) -> list[dict[str, Any]]:
     """Count what each policy won at each task, or at those with a tag."""
     experiment = access.to_watch(request, experiment_id)
-    if tag and tag not in (tags := tags_of(experiment)):
-        raise Http404(f"No task has the tag “{tag}”. This experiment has {', '.join(tags) or 'no tags'}.")
+    check_tag(experiment, tag)
     labels = [name.short for name in policy_names(experiment)]
     parts = ((part, part.tasks[0]) for part in by_task(experiment))
     return [
