@@ -155,10 +155,7 @@ else:
         **DATABASES["default"].get("OPTIONS", {}),
     }
     # With PgBouncer in transaction mode, nothing may last longer than a transaction.
-    pooled = env.bool("PGBOUNCER", False)
-    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = pooled
-    # Without it a statement cannot be prepared, which engine/selectors/compiled.py does.
-    DATABASES["default"]["OPTIONS"]["server_side_binding"] = not pooled
+    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = env.bool("PGBOUNCER", False)
 # A replica of the database, from which dashboards and downloads are read.
 _replica = env.str("DATABASE_REPLICA_URL", "")
 if _replica:

@@ -147,9 +147,14 @@ class Statement:
 
 @contextmanager
 def executed(alias: str, sql: str, parameters: Sequence[Any], *, keeps_plan: bool = True) -> Iterator[Any]:
-    """A cursor of this database that has executed a statement, whose plan PostgreSQL may keep."""
+    """A cursor of this database that has executed a statement, whose plan PostgreSQL may keep.
+
+    Only for these few: a plan is of the tables as they were, and a bad one for others that have grown.
+    """
     connection = connections[alias]
-    with connection.cursor() as cursor, _prepared(connection) if keeps_plan else nullcontext():
+    # Only `llmpo_site.postgresql` has it.
+    keeping_plans = getattr(connection, "keeping_plans", nullcontext) if keeps_plan else nullcontext
+    with keeping_plans(), connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         yield cursor
 
@@ -218,20 +223,3 @@ def _with_constants(sql: str, parameters: Iterable[Any]) -> tuple[str, list[Any]
             remaining.append(parameter)
         written += constant, following
     return "".join(written), remaining
-
-
-@contextmanager
-def _prepared(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Have PostgreSQL keep the plans of what is executed, where that is allowed.
-
-    Only these few reads: a plan is of the tables as they were, and a bad one for others that have grown.
-    """
-    if not connection.settings_dict["OPTIONS"].get("server_side_binding"):
-        yield
-        return
-    driver: Any = connection.connection
-    driver.prepare_threshold = 0
-    try:
-        yield
-    finally:
-        driver.prepare_threshold = None

@@ -1,17 +1,62 @@
-"""Django's backend for PostgreSQL, with connections that may give up a silent server, and changes of tables
-that may give up a table in use.
+"""Django's backend for PostgreSQL, with connections that may give up a silent server and keep the plans of
+statements, and changes of tables that may give up a table in use.
 """
 
 from __future__ import annotations
 
-from django.db.backends.postgresql import base
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db.backends.postgresql import base, operations
 
 from llmpo_site.postgresql import driver
 from llmpo_site.postgresql.schema import SchemaEditor
+
+
+class DatabaseOperations(operations.DatabaseOperations):
+    """Django's, which tell of prepared statements too what was executed."""
+
+    def last_executed_query(self, cursor: Any, sql: Any, params: Any) -> Any:
+        return super().last_executed_query(cursor, sql, params) or self.compose_sql(sql, params)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
     """A connection of :mod:`llmpo_site.postgresql.driver`."""
 
     Database = driver
+    ops_class = DatabaseOperations
     SchemaEditorClass = SchemaEditor
+
+    def get_connection_params(self) -> dict[str, Any]:
+        """As Django's, with one plan for all values of a statement that is prepared.
+
+        By its own estimates, PostgreSQL goes on to plan the largest statements of a click anew at each call,
+        which takes it five times as long as to execute them.
+        """
+        parameters: dict[str, Any] = super().get_connection_params()
+        if not self._is_pooled:
+            given = parameters.get("options", "")
+            parameters["options"] = f"-c plan_cache_mode=force_generic_plan {given}"
+        return parameters
+
+    @contextmanager
+    def keeping_plans(self) -> Iterator[None]:
+        """Have PostgreSQL prepare what is executed, and keep its plan, where that is allowed."""
+        if self._is_pooled:
+            yield
+            return
+        self.ensure_connection()
+        connection: Any = self.connection
+        # Django's usual cursor writes the values into the statement, which cannot be prepared then.
+        usual = connection.cursor_factory
+        connection.cursor_factory, connection.prepare_threshold = base.ServerBindingCursor, 0
+        try:
+            yield
+        finally:
+            connection.cursor_factory, connection.prepare_threshold = usual, None
+
+    @property
+    def _is_pooled(self) -> bool:
+        """True if what a statement leaves in the server may be gone at the next one, as with PgBouncer."""
+        return bool(self.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"))

@@ -16,7 +16,7 @@ from engine.models import Comparison, Experiment, Judgment, Lease, User
 from engine.selectors.buffer import buffer_target
 from engine.selectors.people import experiment_to_label
 from engine.selectors.pools import unused
-from tests.factories import click_on, lease, make_experiment
+from tests.factories import click_on, lease, make_experiment, make_user
 
 pytestmark = [
     pytest.mark.django_db,
@@ -42,12 +42,14 @@ def rows_read() -> Iterator[list[int]]:
     read.append(in_all() - before)
 
 
-def judge_before(experiment: Experiment, annotator: User, n: int) -> None:
-    """Store ``n`` comparisons that the annotator judged the day before yesterday."""
+def judge_before(experiment: Experiment, annotator: User, n: int, first: int = 10_000) -> None:
+    """Store ``n`` comparisons that the annotator judged the day before yesterday, with numbers from ``first``
+    on.
+    """
     then = timezone.now() - timedelta(days=2)
     pattern = Comparison.objects.filter(experiment=experiment, state="judged").first()
     rows = Comparison.objects.bulk_create(
-        like(pattern, number=10_000 + k, texts=f"{k:060d}", judged_at=then) for k in range(n)
+        like(pattern, number=first + k, texts=f"{first + k:060d}", judged_at=then) for k in range(n)
     )
     theirs = {"annotator_id": annotator.pk, "created_at": then}
     moments = dict.fromkeys(("granted_at", "expires_at", "held_until"), then)
@@ -71,11 +73,8 @@ def like(row: Any, **changes: Any) -> Any:
 
 
 def test_the_count_of_todays_answers_reads_those_of_today_alone(annotator):
-    """Also where PostgreSQL keeps one plan for all annotators and days."""
     experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50)
     click_on(experiment, annotator, 8)
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
     judge_before(experiment, annotator, 300)
     with rows_read() as read:
         found = experiment_to_label(annotator, experiment.pk)
@@ -90,9 +89,6 @@ def test_planning_for_a_pool_reads_the_comparisons_of_the_asked_texts_alone(anno
     click_on(experiment, annotator, 8)
     shown = experiment.comparisons.select_related("response_i", "response_j")[:4]
     halves = [(comparison.response_i, comparison.response_j) for comparison in shown]
-    # By a plan for any texts, as PostgreSQL keeps it in a large experiment.
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
     judge_before(experiment, annotator, 300)
     with rows_read() as read:
         assert len(unused(experiment, annotator.pk, halves)) == 4
@@ -114,14 +110,20 @@ def test_the_length_of_the_buffer_follows_from_the_latest_answers_alone(annotato
 
 
 def test_the_next_pair_is_looked_for_among_those_that_are_ready(annotator):
-    """By a plan for anybody, as PostgreSQL keeps it."""
     experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50)
     click_on(experiment, annotator, 8)
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
     judge_before(experiment, annotator, 1_000)
     n_ready = experiment.comparisons.filter(state="ready").count()
     with rows_read() as read:
         assert lease(experiment, annotator).comparison.experiment_id == experiment.pk
     # Twice each where none of them is in turn.
     assert read[0] < 100 + 2 * 10 * n_ready
+
+
+def test_no_statement_of_a_click_is_planned_for_its_values(annotator):
+    """Which PostgreSQL would go on to do for the largest: it takes longer than to execute them."""
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    click_on(experiment, annotator, 2)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT sum(generic_plans) > 0, sum(custom_plans) FROM pg_prepared_statements")
+        assert cursor.fetchone() == (True, 0)
