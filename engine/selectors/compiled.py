@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar, cast
 from django.core.exceptions import EmptyResultSet
 from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import BigAutoField, Expression, Field, IntegerField, Model, QuerySet
+from django.db.models import BigAutoField, Expression, Field, IntegerField, Model, QuerySet, Subquery
+from django.db.models.lookups import IsNull
 from django.db.models.query import ModelIterable, get_related_populators
 
 _R = TypeVar("_R")
@@ -64,6 +65,15 @@ class Given(Expression):
 
 EXPERIMENT, ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
 EXPERIMENTS = Given("experiments", BigAutoField())
+
+
+def found_one(rows: QuerySet[Any]) -> IsNull:
+    """True of each row for which there is one of ``rows``, a subquery: as ``Exists``, but looked up by row.
+
+    For EXISTS, PostgreSQL plans two ways, and may prefer to read all that somebody ever answered into a table
+    of hashes, even where the first few rows will do.
+    """
+    return IsNull(Subquery(rows.order_by().values("pk")[:1]), False)
 
 
 class Compiled(Generic[_R]):

@@ -9,7 +9,7 @@ from django.db.models.functions import Greatest
 from django.db.models.lookups import GreaterThanOrEqual
 
 from engine.models import Judgment, Lease, Membership, User
-from engine.selectors.compiled import Given
+from engine.selectors.compiled import Given, found_one
 from engine.selectors.counts import count_of
 from engine.selectors.people import annotators
 
@@ -55,8 +55,8 @@ def seen_by_as_many_as_annotate(experiment_id: int | Given, texts: OuterRef) -> 
 def has_seen(annotator: User | OuterRef | Given, texts: str | OuterRef) -> Q:
     """True if somebody has judged or skipped these two texts, or has them on the screen; by their name."""
     of_these = {"annotator": annotator, "comparison__texts": texts, "comparison__texts__gt": ""}
-    return Q(Exists(Lease.objects.filter(state__in=SEEN, **of_these))) | Q(
-        Exists(Judgment.objects.filter(standing=True, **of_these))
+    return Q(found_one(Lease.objects.filter(state__in=SEEN, **of_these))) | Q(
+        found_one(Judgment.objects.filter(standing=True, **of_these))
     )
 
 

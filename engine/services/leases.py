@@ -36,7 +36,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors.blinding import has_or_had
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
+from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, found_one
 from engine.selectors.seen import annotators_left, has_seen, seen_by_as_many_as_annotate
 from engine.services import allowances
 from engine.services.compiled_writes import Write, inserting, saving, write
@@ -112,16 +112,15 @@ def _open(besides: int) -> QuerySet[Comparison]:
     over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
     on_screen = _on_screen(besides)
     # An answer that was taken back ended its lease, as it ends a check: what counts is the lease after it.
-    answered = Q(Exists(Judgment.objects.filter(token=OuterRef("token"))))
+    answered = Q(found_one(Judgment.objects.filter(token=OuterRef("token"))))
     # An imported judgment stands without a lease.
     judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=ANNOTATOR, standing=True)
     asks_people = Experiment.objects.filter(
         pk=EXPERIMENT, state=Experiment.State.RUNNING, judge=Experiment.Judge.HUMAN
     )
-    # One condition: of several, PostgreSQL would weigh every order in which to join their tables.
     not_for_them = (
-        Q(Exists(mine.filter(over | (turn_over | on_screen) & ~answered)))
-        | Q(Exists(judged))
+        Q(found_one(mine.filter(over | (turn_over | on_screen) & ~answered)))
+        | Q(found_one(judged))
         # Ready-made texts come again: nobody judges the same two of them twice.
         | has_seen(ANNOTATOR, OuterRef("texts"))
     )
@@ -132,7 +131,7 @@ def _open(besides: int) -> QuerySet[Comparison]:
 
 # Annotators take turns on a pair of policies, so that no one's session weighs on it alone. A pair that is
 # ready is shown all the same where there is no other.
-_JUDGED_LAST = Exists(
+_JUDGED_LAST = found_one(
     PairCount.objects.filter(
         experiment=EXPERIMENT,
         policy_i=OuterRef("policy_i"),

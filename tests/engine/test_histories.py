@@ -120,6 +120,19 @@ def test_the_next_pair_is_looked_for_among_those_that_are_ready(annotator):
     assert read[0] < 100 + 2 * 10 * n_ready
 
 
+def test_the_next_pair_is_looked_for_without_all_that_the_annotator_has_judged(annotator):
+    """Also among people who have judged little, so that a plan for anybody expects little of this one."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50)
+    click_on(experiment, annotator, 8)
+    for k in range(40):
+        judge_before(experiment, make_user(f"beginner{k}"), 1, first=20_000 + k)
+    judge_before(experiment, annotator, 400)
+    n_ready = experiment.comparisons.filter(state="ready").count()
+    with rows_read() as read:
+        assert lease(experiment, annotator).comparison.experiment_id == experiment.pk
+    assert read[0] < 100 + 2 * 10 * n_ready
+
+
 def test_no_statement_of_a_click_is_planned_for_its_values(annotator):
     """Which PostgreSQL would go on to do for the largest: it takes longer than to execute them."""
     experiment = make_experiment(ready=True, annotators=(annotator,))
