@@ -56,6 +56,7 @@ ReadyComparison: TypeAlias = "WithAnnotations[Comparison, HadSince]"
 # What the page shows of a comparison.
 _TEXTS = ("task", "response_i", "response_j")
 
+_NO_TOKEN = uuid.UUID(int=0)
 _NOW, _TOKEN = Given("now", DateTimeField()), Given("token", UUIDField())
 _HELD_BY_THEM = Lease.objects.filter(
     annotator=ANNOTATOR,
@@ -216,11 +217,13 @@ def new_lease(
     """
     now = clock.now()
     found: list[Any] = []
+    # As many for every screen: each connection plans the read anew for another number.
+    on_screen = [*besides, *[_NO_TOKEN] * (allowances.MOST_HELD - len(besides))]
     for due in [_HANDED_BACK_FIRST] if instead else [_IN_TURN, _OUT_OF_TURN]:
         found = found or due(
             experiment=experiment_id,
             annotator=annotator.pk,
-            besides=list(besides),
+            besides=on_screen,
             now=now,
             turn_began=now - allowances.hold(),
         )
