@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -113,23 +113,29 @@ def look(given: str | Source, material: Material) -> Look:
             name for name, each in meanings.items() if each == IGNORE and _may_hold_responses(name, rows)
         ]
         meanings |= dict.fromkeys(policies, RESPONSE) if len(policies) > 1 else {}
-    found = set(meanings.values())
-    if material == Material.RESPONSES and "policy" in found and RESPONSE not in found:
+    missing = missing_of(meanings.values(), material)
+    if RESPONSE in missing and "policy" not in missing:
         # A reference answer is the same for all policies.
         of_policies = [
             name for name, each in meanings.items() if each == "reference" and _differ(name, meanings, rows)
         ]
         meanings |= dict.fromkeys(of_policies, RESPONSE)
-        found = set(meanings.values())
-    if list(meanings.values()).count(RESPONSE) > 1:
-        found.add("policy")
     return Look(
         [
             Column(names[name], meaning, [_cell(row.fields.get(name)) for row in rows[:_SHOWN]])
             for name, meaning in meanings.items()
         ],
-        [each for each in _REQUIRED[material] if each not in found],
+        missing_of(meanings.values(), material),
     )
+
+
+def missing_of(meanings: Iterable[str], material: Material) -> list[str]:
+    """The meanings that some column must have, and none of these is. Of several columns of responses, the
+    names are the policies'.
+    """
+    found = [*meanings]
+    is_wide = found.count(RESPONSE) > 1
+    return [each for each in _REQUIRED[material] if each not in found and not (is_wide and each == "policy")]
 
 
 def has_columns(text: str) -> bool:

@@ -33,8 +33,8 @@ from engine.importing import (
     read_votes,
     source_of,
 )
-from engine.importing.looking import MEANINGS, Look
-from engine.importing.mapping import IGNORE, RESPONSE
+from engine.importing.looking import MEANINGS, Look, missing_of
+from engine.importing.mapping import IGNORE
 from engine.importing.pacing import unhurried
 from engine.models import Upload
 from engine.selectors.uploads import kept_upload
@@ -182,9 +182,11 @@ def _read_by(columns: Mapping[str, str], source: Source, material: Material) -> 
     ImportingError
         It cannot be read so.
     """
-    if material == Material.RESPONSES and RESPONSE not in columns.values():
-        raise ImportingError.at("", "No column holds the responses. Choose “Response” for the one that does.")
-    return _KINDS[material].read(source, check_columns(columns))
+    checked = check_columns(columns)
+    if missing := missing_of(checked.values(), material):
+        wanted = ", ".join(MEANING_LABELS[each] for each in missing)
+        raise ImportingError.at("", f"Choose a column for: {wanted}.")
+    return _KINDS[material].read(source, checked)
 
 
 def _is_read_as_it_is(source: Source, material: Material, guess: Mapping[str, str]) -> bool:

@@ -90,7 +90,7 @@ def test_votes_with_other_columns_keep_what_was_chosen_until_it_fits(client):
     refused = client.post(response.url, said(columns, action="import"))
     assert refused.status_code == 400
     page = refused.content.decode()
-    assert "There is no winner" in page
+    assert "Choose a column for: Winner." in page
     assert page.count('<option value="policy_b" selected>') == 1
     columns["better"] = "task"
     assert "Two columns are task." in client.post(response.url, said(columns)).content.decode()
@@ -100,6 +100,19 @@ def test_votes_with_other_columns_keep_what_was_chosen_until_it_fits(client):
     assert "1 policy came with nearly equal names, such as &#x27;Q&#x27; and &#x27;q&#x27;" in page
     client.post(response.url, said(columns, action="import"))
     assert Experiment.objects.get(name="Mine").past_votes == 2
+
+
+@pytest.mark.usefixtures("owner")
+@pytest.mark.parametrize(
+    ("field", "wanted"),
+    [("votes", "Task, Policy A, Policy B, Winner"), ("responses", "Task, Policy, Response")],
+)
+def test_where_no_column_is_known_those_that_are_needed_are_named(client, field, wanted):
+    """The file was said to hold nothing, beside its columns and their first rows."""
+    data = "Frage;Links;Rechts\nTee?;ja;ja\nMilch?;ja;ja\n" * 4
+    page = client.get(upload(client, data.encode(), field=field).url).content.decode()
+    assert f"Choose a column for: {wanted}." in page
+    assert "Found: nothing" not in page
 
 
 @pytest.mark.usefixtures("owner")
@@ -173,7 +186,7 @@ def test_the_files_of_one_table_are_chosen_at_once(client):
     answer = client.post(reverse("new_experiment"), form)
     page = client.get(answer.url).content.decode()
     assert "3 files" in page
-    assert "data-00000-of-00002.csv, line 2" in page
+    assert "Choose a column for: Task." in page
     columns = {"Frage": "task", "GPT 4": "response", "Claude": "response"}
     client.post(answer.url, said(columns, action="import"))
     mine = Experiment.objects.get(name="Mine")
@@ -294,7 +307,7 @@ def test_a_column_answer_that_differs_between_policies_holds_the_responses(clien
     assert "8 responses of 2 policies to 4 tasks." in client.get(address).content.decode()
     columns = {"question": "task", "model": "policy", "answer": "reference", "score": "ignore"}
     html = client.post(address, said(columns, action="check")).content.decode()
-    assert html.count("No column holds the responses. Choose “Response” for the one that does.") == 1
+    assert html.count("Choose a column for: Response.") == 1
     assert "The response is empty" not in html
     # One answer to each task is a reference.
     one = look("question,model,answer\nQ,a,Yes\nQ,b,Yes\n", Material.RESPONSES)
