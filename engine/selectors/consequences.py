@@ -125,8 +125,8 @@ def caveats(experiment: Experiment) -> list[str]:
         )
     if experiment.past_votes:
         found.append(
-            f"{experiment.past_votes:,} past votes were brought from files. Those that stand count, too: no "
-            "sampler chose their pairs here. The risk is guaranteed only if no "
-            "vote is in the file, or missing from it, because of its result."
+            f"{experiment.past_votes:,} past votes were brought from files. Those that stand count, too, "
+            "although LLM-PO did not choose their pairs. The risk is guaranteed only if no vote is in the "
+            "file, or missing from it, because of its result."
         )
     return found

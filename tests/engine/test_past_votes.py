@@ -210,7 +210,7 @@ def test_an_import_is_not_a_conclusion_and_the_claim_names_its_origin():
     experiment.refresh_from_db()
     assert experiment.state == "paused"
     [caveat] = consequences.caveats(experiment)
-    assert "100 past votes were brought from files. Those that stand count, too: no sampler" in caveat
+    assert "100 past votes were brought from files. Those that stand count, too, although LLM-PO" in caveat
     assert consequences.caveats(make_experiment()) == []
 
 

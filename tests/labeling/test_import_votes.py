@@ -300,7 +300,7 @@ def _may_create() -> list[Any]:
 def test_the_status_and_each_comparison_say_where_the_votes_come_from(tmp_path):
     experiment = imported(tmp_path)
     assert (
-        "120 past votes were brought from files. Those that stand count, too: no sampler"
+        "120 past votes were brought from files. Those that stand count, too, although LLM-PO"
         in status_of(experiment).sentence
     )
     first = experiment.comparisons.first()
@@ -365,7 +365,7 @@ def test_what_went_in_comes_out_vote_by_vote_and_goes_in_again(tmp_path):
     assert one is not None
     assert two is not None
     assert (one.evidence, one.peak_evidence) == (two.evidence, two.peak_evidence)
-    assert "no sampler chose their pairs" in status_of(again).sentence
+    assert "although LLM-PO did not choose their pairs" in status_of(again).sentence
     plans = [each.plan for each in again.comparisons.order_by("pk")]
     assert plans == [each.plan for each in experiment.comparisons.order_by("pk")]
 
