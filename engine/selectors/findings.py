@@ -65,6 +65,11 @@ class Ladder:
         """Those to read at a glance: the claim that the experiment is to stop on, and all that hold."""
         return [rung for rung in self.rungs if rung.holds or rung.stops]
 
+    @property
+    def reached(self) -> bool:
+        """True if the claim that the experiment is to stop on holds: nothing is left to judge."""
+        return any(rung.holds and rung.stops for rung in self.rungs)
+
 
 def ladder(experiment: Experiment) -> Ladder:
     """The claims of an experiment as they stand now."""

@@ -65,7 +65,7 @@ class ResultFigures:
     badge
         Its look and its words.
     lacks_annotators
-        True if people are to judge, the experiment has not concluded, and nobody may.
+        True if people are to judge, something is left to judge, and nobody may.
     ladder
         ``None`` before the first comparison.
     comparisons
@@ -107,14 +107,15 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
     ranked = ranking(experiment, design)
     comparisons = counts.comparison_count(experiment.pk)
     pulse = pulse_of(experiment)
-    left = remaining(experiment, snapshot)
+    ladder = ladder_from(experiment, observed) if comparisons else None
+    reached = ladder is not None and ladder.reached
+    left = None if reached else remaining(experiment, snapshot)
     each = None if left is None else _hours_each(experiment)
     by_people = experiment.judge == Experiment.Judge.HUMAN
     n_annotators = people.annotators(experiment.pk).count() if by_people else 0
     running = experiment.state == Experiment.State.RUNNING
     spending = spending_of(experiment, (experiment.state, comparisons))
     policies = charts.policy_rows(experiment, ranked, spending, judged=comparisons > 0)
-    ladder = ladder_from(experiment, observed) if comparisons else None
     concluded = experiment.state == Experiment.State.CONCLUDED
     doubtful = []
     if by_people and 0 < comparisons <= LARGE:
@@ -134,7 +135,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
             n_annotators=n_annotators,
             pool=pools.left(experiment) if running else None,
         ),
-        lacks_annotators=by_people and not n_annotators and not concluded,
+        lacks_annotators=by_people and not n_annotators and not concluded and not reached,
         ladder=ladder,
         comparisons=comparisons,
         judged_by=totals_of(experiment, comparisons) if concluded else None,

@@ -10,6 +10,7 @@ from django.urls import reverse
 from engine.models import Experiment, Judgment, WorkerPulse
 from engine.selectors import designs
 from engine.selectors.findings import ladder
+from engine.services.experiments import pause
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from tests.factories import add_member, click_for, make_experiment, make_user, write_responses
@@ -66,6 +67,17 @@ def test_it_is_not_too_early_to_say_where_a_claim_holds(experiment, viewer, clie
     shown = dashboard(client_for(viewer), experiment)
     assert "Already good enough: Prompt 0" in shown
     assert "Too early to say" not in shown
+
+
+def test_where_the_claim_of_the_setup_holds_nothing_is_left_but_to_stop(experiment, admin, client_for):
+    """As after an import of votes: “about 0 more clicks”, and the next step was to invite somebody."""
+    pause(experiment_id=experiment.pk)
+    Experiment.objects.filter(pk=experiment.pk).update(claim="good_enough")
+    experiment.memberships.all().delete()
+    shown = dashboard(client_for(admin), experiment)
+    assert "Already good enough: Prompt 0 Leading: Prompt 0. 0 of 1 rival ruled out." in shown
+    assert "Stop here…" in shown
+    assert "Nobody can judge yet" not in shown
 
 
 def test_only_who_may_run_it_gets_the_button(experiment, viewer, client_for):
