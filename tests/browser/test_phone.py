@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from engine.models import Experiment, Judgment, Response
 from engine.selectors.counts import comparison_count
-from tests.browser.annotating import open_pair, saved, shown_token, tap, write_everything
+from tests.browser.annotating import open_pair, saved, settled, shown_token, tap, write_everything
 from tests.browser.conftest import log_in, watch
 from tests.factories import click_on, make_experiment, make_user
 
@@ -92,6 +92,20 @@ def test_on_a_phone_nothing_moves_from_pair_to_pair(phone: Page, experiment):
     tap(phone, "#skip")
     expect(phone.locator("#said")).to_have_text("Skipped.")
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_on_a_phone_a_pair_that_was_waited_for_does_not_move(phone: Page, transactional_db):
+    """Its task jumped by 6 px, and on a desktop the pair by 18: for a moment, the new heading had the look of
+    the heading before it.
+    """
+    experiment = make_experiment(n_policies=4, annotators=(make_user("ann"),))
+    log_in(phone, experiment.memberships.get().user)
+    phone.goto(f"/label/{experiment.pk}/")
+    expect(phone.get_by_role("heading", name="All caught up")).to_be_visible()
+    phone.evaluate(SHIFTS)
+    write_everything(experiment)
+    settled(phone)
+    assert phone.evaluate("window.shifts") == []
 
 
 def test_on_a_phone_a_message_leaves_the_task_to_be_unfolded(phone: Page, experiment):
