@@ -235,5 +235,7 @@ def _standing(experiment: Experiment, snapshot: Snapshot | None, names: Sequence
     if snapshot.best is None:
         return "No policy leads."
     leader = names[snapshot.best.index].name
+    if not snapshot.open_rivals:
+        return f"{leader} leads, and no rival is left to exclude."
     # Those of the claim, as on Method; the ranking says which policies are ruled out as the best.
     return f"{leader} leads; {number(snapshot.open_rivals, 'rival')} still to exclude."

@@ -85,6 +85,14 @@ class TestRunning:
             "Prompt 1 leads; 2 rivals still to exclude. About 120 comparisons remaining."
         )
 
+    def test_a_claim_that_holds_before_the_experiment_ends_leaves_no_rival(self):
+        """As after an import of votes: "0 rivals still to exclude"."""
+        experiment = running()
+        known(experiment, open_rivals=0)
+        pause(experiment_id=experiment.pk)
+        experiment.refresh_from_db()
+        assert status_of(experiment).sentence == "Prompt 1 leads, and no rival is left to exclude."
+
     def test_when_the_budget_may_not_be_enough_it_says_so(self, alive):
         experiment = running(budget=1000)
         known(experiment, expected_left=961.0)
