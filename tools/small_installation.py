@@ -197,11 +197,9 @@ def _change_their_minds(experiment: Experiment, ann: User, bob: User, admin: Use
     standing = Judgment.objects.filter(comparison__experiment=experiment, standing=True, annotator=bob)
     review.void_one(judgment_id=standing.earliest("pk").pk, by=admin, reason="A slip.")
     if shown := serving.show_next(experiment=experiment, annotator=bob):
-        serving.flag(
-            experiment_id=experiment.pk, token=shown.token, annotator=bob, reason="task", comment="?"
-        )
+        serving.flag(experiment=experiment, token=shown.token, annotator=bob, reason="task", comment="?")
     if shown := serving.show_next(experiment=experiment, annotator=bob):
-        serving.skip(experiment_id=experiment.pk, token=shown.token, annotator=bob)
+        serving.skip(experiment=experiment, token=shown.token, annotator=bob)
     serving.show_next(experiment=experiment, annotator=bob)
 
 

@@ -201,11 +201,13 @@ def _refuse_another(given: str, stands: bool, choice: str) -> None:
         )
 
 
-def flag(*, experiment_id: int, token: uuid.UUID, annotator: User, reason: str, comment: str = "") -> None:
+def flag(
+    *, experiment: Experiment, token: uuid.UUID, annotator: User, reason: str, comment: str = ""
+) -> None:
     """Hand a pair back with a word about what is wrong with it. A check that is flagged is just skipped."""
-    with same_cost(_FLAGGING), transaction.atomic():
+    with same_cost(_FLAGGING if checks.are_used(experiment) else 0), transaction.atomic():
         lease = Lease.objects.filter(
-            token=token, annotator=annotator, comparison__experiment_id=experiment_id
+            token=token, annotator=annotator, comparison__experiment=experiment
         ).first()
         if lease is not None:
             Flag.objects.update_or_create(
@@ -213,17 +215,25 @@ def flag(*, experiment_id: int, token: uuid.UUID, annotator: User, reason: str, 
                 annotator=annotator,
                 defaults={"reason": reason, "comment": comment},
             )
-        skip(experiment_id=experiment_id, token=token, annotator=annotator)
+        skip(experiment=experiment, token=token, annotator=annotator)
 
 
-def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
-    """Hand a pair back for somebody else. A check that is skipped is over."""
-    with same_cost(_SKIPPING):
-        checked = checks.answer_check(
-            experiment_id=experiment_id, token=token, annotator=annotator, choice=Check.SKIPPED
-        )
-        if checked is None:
-            leases.skip(experiment_id=experiment_id, token=token, annotator=annotator)
+def skip(*, experiment: Experiment, token: uuid.UUID, annotator: User) -> None:
+    """Hand a pair back for somebody else. A check that is skipped is over.
+
+    Raises
+    ------
+    UnknownTokenError
+    """
+    with same_cost(_SKIPPING if checks.are_used(experiment) else 0):
+        try:
+            leases.skip(experiment_id=experiment.pk, token=token, annotator=annotator)
+        except UnknownTokenError:
+            checked = checks.answer_check(
+                experiment_id=experiment.pk, token=token, annotator=annotator, choice=Check.SKIPPED
+            )
+            if checked is None:
+                raise
 
 
 def renew(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:

@@ -55,7 +55,7 @@ def judge(request: AuthenticatedRequest, experiment_id: Id, payload: JudgmentIn)
 def skip(request: AuthenticatedRequest, experiment_id: Id, payload: TokenIn) -> Status[None]:
     """Return a pair for another annotator. A later answer to it is refused."""
     experiment = access.to_label(request, experiment_id)
-    serving.skip(experiment_id=experiment.pk, token=payload.token, annotator=request.user)
+    serving.skip(experiment=experiment, token=payload.token, annotator=request.user)
     wake_planner(experiment.pk)
     return Status(204, None)
 
@@ -65,7 +65,7 @@ def flag(request: AuthenticatedRequest, experiment_id: Id, payload: FlagIn) -> S
     """Return a pair and report a problem with it."""
     experiment = access.to_label(request, experiment_id)
     serving.flag(
-        experiment_id=experiment.pk,
+        experiment=experiment,
         token=payload.token,
         annotator=request.user,
         reason=str(payload.reason),

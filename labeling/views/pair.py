@@ -181,7 +181,7 @@ def skip(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
     try:
-        serving.skip(experiment_id=experiment.pk, token=form.cleaned_data["token"], annotator=request.user)
+        serving.skip(experiment=experiment, token=form.cleaned_data["token"], annotator=request.user)
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
     wake_planner(experiment.pk)
@@ -198,7 +198,7 @@ def flag(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     data = form.cleaned_data
     try:
         serving.flag(
-            experiment_id=experiment.pk,
+            experiment=experiment,
             token=data["token"],
             annotator=request.user,
             reason=data["reason"],

@@ -135,12 +135,10 @@ class World:
         ).created
 
     def skip(self, number: int) -> None:
-        serving.skip(experiment_id=self.experiment.pk, token=self.token(number), annotator=self.ann)
+        serving.skip(experiment=self.experiment, token=self.token(number), annotator=self.ann)
 
     def flag(self, number: int) -> None:
-        serving.flag(
-            experiment_id=self.experiment.pk, token=self.token(number), annotator=self.ann, reason="task"
-        )
+        serving.flag(experiment=self.experiment, token=self.token(number), annotator=self.ann, reason="task")
 
     def leave(self, number: int) -> None:
         serving.hand_back(annotator=self.ann, tokens=[self.token(number)])

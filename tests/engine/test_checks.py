@@ -318,9 +318,9 @@ class TestAnswers:
 
     def test_a_check_that_is_skipped_or_flagged_is_over_and_flags_no_comparison(self, experiment, annotator):
         first = show(experiment, annotator)
-        serving.skip(experiment_id=experiment.pk, token=first.token, annotator=annotator)
+        serving.skip(experiment=experiment, token=first.token, annotator=annotator)
         second = show(experiment, annotator)
-        serving.flag(experiment_id=experiment.pk, token=second.token, annotator=annotator, reason="task")
+        serving.flag(experiment=experiment, token=second.token, annotator=annotator, reason="task")
         third = show(experiment, annotator)
         assert len({first.token, second.token, third.token}) == 3
         assert not third.practice

@@ -109,11 +109,11 @@ class TestOverlap:
         experiment = overlapping(people[:2], overlap=2, budget=4, delta=1e-9)
         for user, does in ((people[0], "judge"), (people[1], "skip")):
             while (shown := serving.show_next(experiment=experiment, annotator=user)) is not None:
-                pair = {"experiment_id": experiment.pk, "token": shown.token, "annotator": user}
+                pair = {"token": shown.token, "annotator": user}
                 if does == "skip":
-                    serving.skip(**pair)
+                    serving.skip(experiment=experiment, **pair)
                 else:
-                    serving.answer(**pair, choice="left")
+                    serving.answer(experiment_id=experiment.pk, choice="left", **pair)
         advance(experiment_id=experiment.pk)
         assert set(experiment.comparisons.filter(skips=1).values_list("state", flat=True)) == {"discarded"}
         assert experiment.comparisons.filter(state__in=Comparison.PENDING).count() == 4
