@@ -816,6 +816,17 @@ def test_what_may_be_a_mistake_is_counted_and_left_as_it_is():
     ]
 
 
+def test_votes_without_texts_are_told_where_others_have_them():
+    """One row without its texts kept a new experiment from going on with those of all others."""
+    bare = {name: value for name, value in WHOLE.items() if name != "response_a"}
+    [warning, *_] = read(as_jsonl([WHOLE, WHOLE | {"task": "U"}, bare])).warnings
+    assert warning == (
+        "1 vote without both texts. A new experiment goes on with the responses of the file only where each "
+        "vote has both. Add the texts, or remove the rows."
+    )
+    assert not any("texts" in each for each in read(as_jsonl([bare, bare | {"task": "U"}])).warnings)
+
+
 @pytest.mark.parametrize("word", ["NA", "<NA>", "NaN", "NULL", "None", "n/a", r"\N", " NA "])
 def test_what_programs_write_for_no_value_is_no_time_and_no_side(word):
     """R, pandas, polars and DuckDB have a word each."""

@@ -280,6 +280,12 @@ def _warnings(votes: Sequence[Vote], unanswered: int, drafts: int, copies: int, 
         yield f"{wording.number(twice, 'vote')} equal to an earlier one in every column. Each counts."
     if empty := sum((v.response_a, v.response_b).count("") for v in votes):
         yield f"{wording.number(empty, 'response')} empty."
+    bare = sum(None in {v.response_a, v.response_b} for v in votes)
+    if 0 < bare < len(votes):
+        yield (
+            f"{wording.number(bare, 'vote')} without both texts. A new experiment goes on with the responses "
+            "of the file only where each vote has both. Add the texts, or remove the rows."
+        )
     if opposite := _opposite(votes):
         yield (
             f"{wording.number(opposite, 'pair')} of texts on which one person gave opposite votes. Each "
