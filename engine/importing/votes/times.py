@@ -15,6 +15,8 @@ _MILLISECONDS_FROM = 253_402_300_800
 # Spreadsheets store a time as days since 1900, and this is the year 10000. As seconds it is February 1970.
 _DAYS_BEFORE = 2_958_466
 _COMPACT = {8: "%Y%m%d", 14: "%Y%m%d%H%M%S"}
+# Of R's readr, for Excel.
+_SLASHED = re.compile(r"^(\d{4})/(\d\d)/(\d\d)(?!\d)")
 
 
 def _uncompacted(value: Any) -> Any:
@@ -41,7 +43,7 @@ def time_of(place: str, value: Any) -> datetime | None:
     """
     if isinstance(value, str):
         # BigQuery and PostgreSQL name the zone.
-        value = value.strip().removesuffix(" UTC")
+        value = _SLASHED.sub(r"\1-\2-\3", value.strip().removesuffix(" UTC"))
     if value in (None, "") or (isinstance(value, str) and is_nothing(value)):
         return None
     value = _uncompacted(value)
