@@ -35,6 +35,11 @@ WITH_RULES = {
 }
 
 
+def test_the_description_is_one_of_openapi():
+    """Some of its mistakes keep no request from being made up, and break what others generate from it."""
+    schema.validate()
+
+
 @pytest.fixture
 def caller(settings) -> tuple[dict[str, str], int]:
     """Headers of somebody who may do everything, and an experiment to do it to."""
