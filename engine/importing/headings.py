@@ -240,7 +240,7 @@ def no_lines(text: str) -> str:
     if _is_printed(text):
         return (
             "These are columns with spaces between them, as programs show a table to people. Write it as "
-            "CSV. If each line is a task, write the tasks as JSON Lines."
+            "CSV. If each line is a task, write one space between its words, or the tasks as JSON Lines."
         )
     return ""
 

@@ -554,6 +554,13 @@ def test_what_would_be_silently_wrong_is_refused(read: Any, given: Source | str,
     assert str(refused.value).startswith(words)
 
 
+def test_lines_with_two_spaces_in_them_are_told_how_they_become_tasks():
+    lines = "Say  hello\nSay  good bye\nSay  it\n"
+    with pytest.raises(ImportingError, match="If each line is a task, write one space between its words"):
+        read_tasks(lines)
+    assert len(read_tasks(lines.replace("  ", " "))) == 3
+
+
 @pytest.mark.parametrize(
     "beside", [{"total": 1, "next": None}, {"has_more": False}, {"meta": {"total_tokens": 900}, "count": 1}]
 )
