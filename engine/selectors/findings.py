@@ -66,9 +66,9 @@ class Ladder:
         return [rung for rung in self.rungs if rung.holds or rung.stops]
 
     @property
-    def reached(self) -> bool:
-        """True if the claim that the experiment is to stop on holds: nothing is left to judge."""
-        return any(rung.holds and rung.stops for rung in self.rungs)
+    def goal(self) -> Rung | None:
+        """The claim that the experiment is to stop on."""
+        return next((rung for rung in self.rungs if rung.stops), None)
 
 
 def ladder(experiment: Experiment) -> Ladder:

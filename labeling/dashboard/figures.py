@@ -108,7 +108,8 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
     comparisons = counts.comparison_count(experiment.pk)
     pulse = pulse_of(experiment)
     ladder = ladder_from(experiment, observed) if comparisons else None
-    reached = ladder is not None and ladder.reached
+    goal = ladder.goal if ladder else None
+    reached = goal is not None and goal.holds
     left = None if reached else remaining(experiment, snapshot)
     each = None if left is None else _hours_each(experiment)
     by_people = experiment.judge == Experiment.Judge.HUMAN

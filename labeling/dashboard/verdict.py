@@ -109,7 +109,7 @@ def verdict_of(
         n_ruled_out=_ruled_out(ranked) if comparisons else 0,
         effort=""
         if left is None or over_budget
-        else _effort(experiment, left, hours, n_annotators - n_through),
+        else _effort(experiment, left, ladder, hours, n_annotators - n_through),
         sentences=[
             *([pulse.ailment] if stalled else []),
             *([pulse.catching_up] if running and pulse.catching_up else []),
@@ -145,11 +145,15 @@ def _stalled(pulse: Pulse) -> str:
     return "Responses come too slowly" if pulse.slow else "The work has stopped"
 
 
-def _effort(experiment: Experiment, left: Remaining, hours: float | None, n_able: int) -> str:
+def _effort(
+    experiment: Experiment, left: Remaining, ladder: Ladder | None, hours: float | None, n_able: int
+) -> str:
     people = experiment.judge == Experiment.Judge.HUMAN
     number = rough(left.expected * (experiment.overlap if people else 1))
     how = "at least" if left.at_least else "about"
     said = f"{how} {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
+    if ladder and ladder.goal:
+        said += f" until one is {ladder.goal.name}"
     return f"{said}, {hours_for(hours, n_able)}" if hours and n_able else said
 
 

@@ -118,7 +118,7 @@ def test_the_end_says_who_judged_and_a_single_claim_only_once(experiment, admin,
     shown = dashboard(client, experiment)
     assert judged.search(shown)
     # The ranking says of the other one that it may be as good; the sentence prepares for that.
-    assert "No other policy is better by more than 30 points; the other may be as good." in shown
+    assert "No other policy is better by more than 30 points; 1 may be as good." in shown
     assert "✓ Good enough" not in shown
     assert "Prompt 0 loses to no other policy by more than 30 points" in shown
 
