@@ -7,6 +7,7 @@ What is the same in every call is written into the statement.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, TypeVar, cast
@@ -32,13 +33,9 @@ class Given(Expression):
         Says how the database is told the value.
     """
 
-    def __init__(self, name: str, field: Field[Any, Any], place: int | None = None) -> None:
+    def __init__(self, name: str, field: Field[Any, Any]) -> None:
         super().__init__(output_field=field)
-        self._name, self._place = name, place
-
-    def each(self, n: int) -> list[Any]:
-        """The same for a list of ``n`` values, as ``__in`` takes it."""
-        return [Given(self._name, self.output_field, place) for place in range(n)]
+        self._name = name
 
     def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
         """A placeholder, and this very expression as its parameter."""
@@ -52,7 +49,9 @@ class Given(Expression):
         EmptyResultSet
             It is a number that the column has no room for, so that nothing equals it.
         """
-        value = values[self._name] if self._place is None else values[self._name][self._place]
+        return self._told(values[self._name], connection)
+
+    def _told(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
         if value is None:
             # In a column of JSON too, where the value of a lookup would be JSON's own null.
             return None
@@ -63,8 +62,24 @@ class Given(Expression):
         return self.output_field.get_db_prep_value(value, connection=connection)
 
 
+class GivenList(Given):
+    """A list of such values, as ``__in`` takes it; one parameter, so that all lengths are one statement."""
+
+    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
+        """A subquery of the values, whose parameter is this very expression."""
+        return "SELECT value FROM json_each(%s)", (self,)
+
+    def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
+        """The same for PostgreSQL."""
+        return f"SELECT unnest(%s::{self.output_field.cast_db_type(connection)}[])", (self,)
+
+    def _told(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
+        listed = [super(GivenList, self)._told(each, connection) for each in value]
+        return listed if connection.vendor == "postgresql" else json.dumps(listed)
+
+
 EXPERIMENT, ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
-EXPERIMENTS = Given("experiments", BigAutoField())
+EXPERIMENTS = GivenList("experiments", BigAutoField())
 
 
 def found_one(rows: QuerySet[Any]) -> IsNull:
@@ -83,7 +98,7 @@ class Compiled(Generic[_R]):
     ----------
     build
         Returns the query set. Nothing in it may differ from call to call but the values that are
-        :class:`Given`. It is called with ``NAME=n`` for each list of ``n`` values that a call names.
+        :class:`Given`.
     keeps_plan
         Whether PostgreSQL may keep its plan, which is of the tables as they were: for reads that go by
         indexes, however small the tables are.
@@ -93,30 +108,17 @@ class Compiled(Generic[_R]):
     """
 
     def __init__(
-        self, build: Callable[..., QuerySet[Any, _R]], *, keeps_plan: bool = True, for_pages: bool = False
+        self, build: Callable[[], QuerySet[Any, _R]], *, keeps_plan: bool = True, for_pages: bool = False
     ) -> None:
         self._build, self._keeps_plan, self._for_pages = build, keeps_plan, for_pages
-        self._reads: dict[tuple[Any, ...], _Read] = {}
+        self._reads: dict[str, _Read] = {}
 
     def __call__(self, **values: Any) -> list[_R]:
         """The instances, or the tuples, that are found with these values."""
         alias: str = router.db_for_read(Model) if self._for_pages else DEFAULT_DB_ALIAS
-        sizes = {name: len(value) for name, value in values.items() if isinstance(value, list)}
-        key = (alias, *sizes.items())
-        if (read := self._reads.get(key)) is None:
-            queryset = self._build(**sizes).using(alias)
-            read = self._reads[key] = _Read(queryset, keeps_plan=self._keeps_plan)
+        if (read := self._reads.get(alias)) is None:
+            read = self._reads[alias] = _Read(self._build().using(alias), keeps_plan=self._keeps_plan)
         return read.found(values)
-
-
-def padded(values: Iterable[Any]) -> list[Any]:
-    """The values of a list for a :class:`Compiled` read, the last one repeated up to a power of two.
-
-    The read is compiled anew for each length, so there are to be few; what is repeated changes nothing of
-    what ``__in`` finds.
-    """
-    listed = list(values)
-    return listed + listed[-1:] * ((1 << max(len(listed) - 1, 0).bit_length()) - len(listed))
 
 
 class Statement:
@@ -170,7 +172,7 @@ def executed(alias: str, sql: str, parameters: Sequence[Any], *, keeps_plan: boo
 
 
 class _Read:
-    """The read for lists of certain lengths."""
+    """The read of one database."""
 
     def __init__(self, queryset: QuerySet[Any], *, keeps_plan: bool) -> None:
         self._alias = queryset.db

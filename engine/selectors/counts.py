@@ -20,7 +20,7 @@ from engine.models import (
     PairCount,
     User,
 )
-from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, Given, padded
+from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, Given
 
 Pair = tuple[int, int]
 _ROWS = Count("pk")
@@ -67,13 +67,13 @@ def comparison_count(experiment_id: int) -> int:
 
 def comparison_counts(experiment_ids: Collection[int]) -> dict[int, int]:
     """The same for each experiment by its id, in one query."""
-    totals = _TOTALS(experiments=padded(experiment_ids)) if experiment_ids else []
+    totals = _TOTALS(experiments=experiment_ids) if experiment_ids else []
     return dict.fromkeys(experiment_ids, 0) | {experiment_id: int(total) for experiment_id, total in totals}
 
 
 _TOTALS = Compiled(
-    lambda experiments: (
-        PairCount.objects.filter(experiment__pk__in=EXPERIMENTS.each(experiments))
+    lambda: (
+        PairCount.objects.filter(experiment__pk__in=EXPERIMENTS)
         .values_list("experiment_id")
         .annotate(total=Sum("comparisons"))
         .order_by()

@@ -17,7 +17,7 @@ from engine.core.robustness import summed_wins
 from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
 from engine.domain.rules import CERTIFIED, Rules
 from engine.models import Experiment, Factor, ReplayPoint, Snapshot
-from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, padded
+from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled
 from engine.selectors.counts import (
     Completion,
     completed,
@@ -70,15 +70,15 @@ def _levels(experiment: Experiment) -> dict[str, list[str]]:
 
 def _levels_in(experiments: Collection[Experiment]) -> dict[int, dict[str, list[str]]]:
     levels: dict[int, dict[str, list[str]]] = {experiment.pk: {} for experiment in experiments}
-    for experiment_id, factor, level in _LEVELS(experiments=padded(levels)) if levels else []:
+    for experiment_id, factor, level in _LEVELS(experiments=levels) if levels else []:
         # A factor of a draft may have no level yet.
         levels[experiment_id].setdefault(factor, []).extend([] if level is None else [level])
     return levels
 
 
 _LEVELS = Compiled(
-    lambda experiments: (
-        Factor.objects.filter(experiment__pk__in=EXPERIMENTS.each(experiments))
+    lambda: (
+        Factor.objects.filter(experiment__pk__in=EXPERIMENTS)
         .order_by("position", "levels__position")
         .values_list("experiment_id", "name", "levels__name")
     ),

@@ -16,7 +16,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors.answers import midnight, with_answers_since
-from engine.selectors.compiled import EXPERIMENT, Compiled, Given
+from engine.selectors.compiled import EXPERIMENT, Compiled, Given, GivenList
 
 _Role = Membership.Role
 _USER = Given("user", BigAutoField())
@@ -170,9 +170,7 @@ def _with_one_of(user: User, roles: Collection[str]) -> QuerySet[Experiment]:
 
 _OF_ANYBODY = Compiled(lambda: Experiment.objects.filter(pk=EXPERIMENT))
 _WITH_ONE_OF = Compiled(
-    lambda roles: Experiment.objects.filter(
-        _holds(_USER, Given("roles", CharField()).each(roles)), pk=EXPERIMENT
-    )
+    lambda: Experiment.objects.filter(_holds(_USER, GivenList("roles", CharField())), pk=EXPERIMENT)
 )
 
 
@@ -180,13 +178,13 @@ def _if_one_of(user: User, experiment_id: int, roles: Collection[str]) -> Experi
     """The experiment, if it is among :func:`_with_one_of`, which every page asks of one experiment."""
     if user.is_superuser:
         return _found(_OF_ANYBODY(experiment=experiment_id))
-    return _found(_WITH_ONE_OF(user=user.pk, experiment=experiment_id, roles=list(roles)))
+    return _found(_WITH_ONE_OF(user=user.pk, experiment=experiment_id, roles=roles))
 
 
 def _found(experiments: list[Experiment]) -> Experiment | None:
     return experiments[0] if experiments else None
 
 
-def _holds(user: User | Given, roles: Collection[str | Given]) -> Exists:
+def _holds(user: User | Given, roles: Collection[str] | GivenList) -> Exists:
     """True of an experiment in which a user has one of these roles. No join: two roles give no second row."""
     return Exists(Membership.objects.filter(experiment=OuterRef("pk"), user=user, role__in=roles))

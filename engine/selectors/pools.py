@@ -18,7 +18,7 @@ from django.db.models import BigAutoField, CharField, Count, Exists, OuterRef, Q
 from engine.domain.texts import pair_of_texts
 from engine.models import Comparison, Experiment, Judgment, Lease, Response, User
 from engine.selectors import counts
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, padded
+from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, GivenList
 from engine.selectors.people import annotators
 from engine.selectors.seen import SEEN, has_seen
 
@@ -39,7 +39,7 @@ class Stored(NamedTuple):
 Half = Response | Stored
 Halves = tuple[Half, Half]
 
-_NAMES = Given("names", CharField())
+_NAMES, _PERSONS = GivenList("names", CharField()), GivenList("people", BigAutoField())
 _SEEN_AND_READY = Compiled(
     lambda: Comparison.objects.filter(
         has_seen(ANNOTATOR, OuterRef("texts")), experiment=EXPERIMENT, state=Comparison.State.READY
@@ -73,13 +73,14 @@ def stocks(experiment: Experiment, among: Collection[int] | None = None) -> list
     """The stock of every annotator, or of those among these accounts; the smallest first."""
     if among is not None and not among:
         return []
-    asked = {} if among is None else {"people": padded(among)}
+    people: list[int | None] = [
+        person for (person,) in _PEOPLE(experiment=experiment.pk) if among is None or person in among
+    ]
     waiting = Counter(name for (name,) in _WAITING(experiment=experiment.pk))
     names = [name for name in waiting if name]
     seen: defaultdict[int | None, set[str]] = defaultdict(set)
-    for person, name in _SEEN_BY(names=padded(names), **asked) if names else []:
+    for person, name in _SEEN_BY(names=names, people=people) if names else []:
         seen[person].add(name)
-    people: list[int | None] = [person for (person,) in _PEOPLE(experiment=experiment.pk, **asked)]
     if not people and among is None:
         people = [None]
     stock = [
@@ -104,7 +105,7 @@ def with_texts_left(experiment: Experiment, stocks: Sequence[Stock]) -> list[Sto
 def _n_unseen(experiment: Experiment, stocks: Sequence[Stock]) -> dict[int | None, int]:
     """The number of different pairs of texts that each of these annotators has not seen."""
     people = [stock.annotator for stock in stocks if stock.annotator is not None]
-    seen = dict(_N_SEEN(experiment=experiment.pk, people=padded(people))) if people else {}
+    seen = dict(_N_SEEN(experiment=experiment.pk, people=people)) if people else {}
     n_texts = _n_texts(experiment) if stocks else 0
     return {stock.annotator: max(0, n_texts - seen.get(stock.annotator, 0)) for stock in stocks}
 
@@ -157,11 +158,11 @@ _WAITING = Compiled(
     keeps_plan=False,
 )
 _SEEN_BY = Compiled(
-    lambda names, people=0: (
+    lambda: (
         Lease.objects.filter(
-            _is_one_of("annotator", people),
+            annotator__pk__in=_PERSONS,
             # The index of texts has those that are named alone.
-            comparison__texts__in=_NAMES.each(names),
+            comparison__texts__in=_NAMES,
             comparison__texts__gt="",
             state__in=SEEN,
         )
@@ -170,26 +171,16 @@ _SEEN_BY = Compiled(
     ),
     keeps_plan=False,
 )
-_PEOPLE = Compiled(
-    lambda people=0: annotators(EXPERIMENT).filter(_is_one_of("user", people)).values_list("user_id"),
-    keeps_plan=False,
-)
+_PEOPLE = Compiled(lambda: annotators(EXPERIMENT).values_list("user_id"), keeps_plan=False)
 _N_SEEN = Compiled(
-    lambda people: (
-        Lease.objects.filter(
-            _is_one_of("annotator", people), comparison__experiment=EXPERIMENT, state__in=SEEN
-        )
+    lambda: (
+        Lease.objects.filter(annotator__pk__in=_PERSONS, comparison__experiment=EXPERIMENT, state__in=SEEN)
         .values_list("annotator_id")
         .annotate(n=Count("comparison__texts", distinct=True))
         .order_by()
     ),
     keeps_plan=False,
 )
-
-
-def _is_one_of(field: str, people: int) -> Q:
-    """True of the accounts that a call names, so many; of all where it names none."""
-    return Q(**{f"{field}__pk__in": Given("people", BigAutoField()).each(people)}) if people else Q()
 
 
 @dataclass(frozen=True)
@@ -245,7 +236,7 @@ def unused(experiment: Experiment, annotator: int | None, halves: Sequence[Halve
     out_of_reach = _OUT_OF_ANYBODYS_REACH if annotator is None else _OUT_OF_REACH
     used: set[str] = set()
     if asked := sorted(names - identical):
-        found = out_of_reach(experiment=experiment.pk, annotator=annotator, names=padded(asked))
+        found = out_of_reach(experiment=experiment.pk, annotator=annotator, names=asked)
         used |= {comparison.texts for comparison in found}
     if identical:
         # One that nobody looks at is settled as often as each other one can be judged.
@@ -302,11 +293,9 @@ def _out_of_reach(experiment: int | Given, annotator: int | Given | None) -> Que
 
 def _of_these_texts(annotator: Given | None) -> Compiled[Comparison]:
     return Compiled(
-        lambda names: (
+        lambda: (
             # The index of texts has those that are named alone.
-            _out_of_reach(EXPERIMENT, annotator)
-            .filter(texts__in=_NAMES.each(names), texts__gt="")
-            .only("texts")
+            _out_of_reach(EXPERIMENT, annotator).filter(texts__in=_NAMES, texts__gt="").only("texts")
         )
     )
 

@@ -36,7 +36,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors.blinding import has_or_had
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, found_one
+from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, GivenList, found_one
 from engine.selectors.seen import annotators_left, has_seen, seen_by_as_many_as_annotate
 from engine.services import allowances
 from engine.services.compiled_writes import Write, inserting, saving, write
@@ -56,8 +56,9 @@ ReadyComparison: TypeAlias = "WithAnnotations[Comparison, HadSince]"
 # What the page shows of a comparison.
 _TEXTS = ("task", "response_i", "response_j")
 
-_NO_TOKEN = uuid.UUID(int=0)
 _NOW, _TOKEN = Given("now", DateTimeField()), Given("token", UUIDField())
+# Of the leases on the annotator's screen.
+_ON_SCREEN = Q(token__in=GivenList("besides", UUIDField()))
 _HELD_BY_THEM = Lease.objects.filter(
     annotator=ANNOTATOR,
     comparison__experiment=EXPERIMENT,
@@ -103,15 +104,14 @@ def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
     return _HELD(experiment=experiment_id, annotator=annotator.pk, now=clock.now())
 
 
-def _open(besides: int) -> QuerySet[Comparison]:
-    """The ready pairs that an annotator may be shown now, other than so many on their screen."""
+def _open() -> QuerySet[Comparison]:
+    """The ready pairs that an annotator may be shown now, other than those on their screen."""
     mine = Lease.objects.filter(annotator=ANNOTATOR, comparison=OuterRef("pk"))
     # Others have their turn, for as long as this annotator had theirs.
     turn_over = Q(
         state__in=Lease.HANDED_BACK, held_until__lte=_NOW, held_until__gt=Given("turn_began", DateTimeField())
     )
     over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
-    on_screen = _on_screen(besides)
     # An answer that was taken back ended its lease, as it ends a check: what counts is the lease after it.
     answered = Q(found_one(Judgment.objects.filter(token=OuterRef("token"))))
     # An imported judgment stands without a lease.
@@ -120,7 +120,7 @@ def _open(besides: int) -> QuerySet[Comparison]:
         pk=EXPERIMENT, state=Experiment.State.RUNNING, judge=Experiment.Judge.HUMAN
     )
     not_for_them = (
-        Q(found_one(mine.filter(over | (turn_over | on_screen) & ~answered)))
+        Q(found_one(mine.filter(over | (turn_over | _ON_SCREEN) & ~answered)))
         | Q(found_one(judged))
         # Ready-made texts come again: nobody judges the same two of them twice.
         | has_seen(ANNOTATOR, OuterRef("texts"))
@@ -148,13 +148,9 @@ _HAD_SINCE = Subquery(
 )
 
 
-def _on_screen(besides: int) -> Q:
-    return Q(token__in=Given("besides", UUIDField()).each(besides))
-
-
-def _open_beside_the_screen(besides: int) -> QuerySet[Comparison]:
+def _open_beside_the_screen() -> QuerySet[Comparison]:
     """The pairs of `_open`, or none where the annotator holds one that is not on their screen."""
-    return _open(besides).filter(~Exists(_HELD_BY_THEM.exclude(_on_screen(besides))))
+    return _open().filter(~Exists(_HELD_BY_THEM.exclude(_ON_SCREEN)))
 
 
 def _due(among: QuerySet[Comparison], *order: Any) -> QuerySet[Any]:
@@ -169,13 +165,13 @@ def _due(among: QuerySet[Comparison], *order: Any) -> QuerySet[Any]:
     )
 
 
-_OPEN = Compiled(lambda besides: _open(besides).only("pk")[:1])
+_OPEN = Compiled(lambda: _open().only("pk")[:1])
 # Two reads and not an order: each stops at the first pair that will do, however many are ready.
-_IN_TURN = Compiled(lambda besides: _due(_open_beside_the_screen(besides).exclude(_JUDGED_LAST)))
-_OUT_OF_TURN = Compiled(lambda besides: _due(_open_beside_the_screen(besides)))
+_IN_TURN = Compiled(lambda: _due(_open_beside_the_screen().exclude(_JUDGED_LAST)))
+_OUT_OF_TURN = Compiled(lambda: _due(_open_beside_the_screen()))
 _HANDED_BACK_FIRST = Compiled(
-    lambda besides: _due(
-        _open(besides).annotate(had_since=_HAD_SINCE, judged_last=_JUDGED_LAST),
+    lambda: _due(
+        _open().annotate(had_since=_HAD_SINCE, judged_last=_JUDGED_LAST),
         F("had_since").asc(nulls_last=True),
         "judged_last",
     )
@@ -217,13 +213,11 @@ def new_lease(
     """
     now = clock.now()
     found: list[Any] = []
-    # As many for every screen: each connection plans the read anew for another number.
-    on_screen = [*besides, *[_NO_TOKEN] * (allowances.MOST_HELD - len(besides))]
     for due in [_HANDED_BACK_FIRST] if instead else [_IN_TURN, _OUT_OF_TURN]:
         found = found or due(
             experiment=experiment_id,
             annotator=annotator.pk,
-            besides=on_screen,
+            besides=besides,
             now=now,
             turn_began=now - allowances.hold(),
         )
