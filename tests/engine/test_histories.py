@@ -134,7 +134,7 @@ def test_the_next_pair_is_looked_for_without_all_that_the_annotator_has_judged(a
 
 
 def test_no_statement_of_a_click_is_planned_for_its_values(annotator):
-    """Which PostgreSQL would go on to do for the largest: it takes longer than to execute them."""
+    """PostgreSQL would go on to do so for the largest of them: it takes longer than to execute them."""
     experiment = make_experiment(ready=True, annotators=(annotator,))
     click_on(experiment, annotator, 2)
     with connection.cursor() as cursor:
