@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
@@ -59,12 +59,16 @@ _TEXTS = ("task", "response_i", "response_j")
 _NOW, _TOKEN = Given("now", DateTimeField()), Given("token", UUIDField())
 # Of the leases on the annotator's screen.
 _ON_SCREEN = Q(token__in=GivenList("besides", UUIDField()))
-_HELD_BY_THEM = Lease.objects.filter(
-    annotator=ANNOTATOR,
-    comparison__experiment=EXPERIMENT,
-    state=Lease.State.ACTIVE,
-    # A lease held for too long waits for the sweep.
-    held_until__gt=_NOW,
+_HELD_BY_THEM = (
+    Lease.objects.filter(
+        annotator=ANNOTATOR,
+        state=Lease.State.ACTIVE,
+        # A lease held for too long waits for the sweep.
+        held_until__gt=_NOW,
+    )
+    # A subquery and no join: a plan from when the tables were empty would go through all comparisons.
+    .alias(held_in=Subquery(Comparison.objects.filter(pk=OuterRef("comparison")).values("experiment")))
+    .filter(held_in=EXPERIMENT)
 )
 _HELD = Compiled(lambda: _HELD_BY_THEM.order_by("pk"))
 
@@ -97,7 +101,7 @@ def _lease_of_another(experiment_id: int, annotator: User, besides: Collection[u
     return found if isinstance(found, Lease) else None  # a check only comes where one is asked for
 
 
-def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
+def held_leases(*, experiment_id: int, annotator: User) -> Sequence[Lease]:
     """The pairs that this annotator holds, the first one first; without their texts, as they mostly are on
     the screen already.
     """
@@ -452,7 +456,7 @@ class Watching(TypedDict):
 def _shown_under_token() -> QuerySet[Any]:
     """The lease of a token that an annotator was given, with its comparison, both locked."""
     return (
-        Lease.objects.filter(token=_TOKEN, annotator=ANNOTATOR, comparison__experiment=EXPERIMENT)
+        Lease.objects.filter(token=_TOKEN, annotator=ANNOTATOR)
         .select_related("comparison__experiment")
         .annotate(
             annotator_watches=has_or_had(OuterRef("comparison__experiment"), ANNOTATOR, Membership.WATCHING)
@@ -473,8 +477,10 @@ def locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> WithA
     ------
     UnknownTokenError
     """
-    found = _SHOWN_UNDER_TOKEN(experiment=experiment_id, token=token, annotator=annotator.pk)
-    if not found:
+    found = _SHOWN_UNDER_TOKEN(token=token, annotator=annotator.pk)
+    # The statement does not ask for it: a plan from when the tables were empty would go through all of the
+    # experiment's comparisons.
+    if not found or found[0].comparison.experiment_id != experiment_id:
         raise UnknownTokenError(
             _("This pair was not shown to you. Go back to your experiments and open it again.")
         )
