@@ -6,10 +6,12 @@ import uuid
 from itertools import pairwise
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, SpecError, UnknownTokenError
-from engine.models import Check, Experiment, Flag, GoldItem, Judgment, User
+from engine.models import Check, Experiment, Flag, GoldItem, Judgment, Lease, User
 from engine.models.append_only import lifted
 from engine.selectors import answers, browsing, counts
 from engine.services import serving
@@ -325,6 +327,18 @@ class TestAnswers:
         assert len({first.token, second.token, third.token}) == 3
         assert not third.practice
         assert not Flag.objects.exists()
+
+
+@pytest.mark.parametrize("report", [False, True])
+def test_a_skip_has_nothing_to_hide_where_no_checks_are_shown(annotator, report):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    shown = show(experiment, annotator)
+    pair = {"experiment": experiment, "token": shown.token, "annotator": annotator}
+    with CaptureQueriesContext(connection) as captured:
+        serving.flag(**pair, reason="task") if report else serving.skip(**pair)
+    asked = [each["sql"] for each in captured]
+    assert not [sql for sql in asked if "engine_check" in sql or sql == "SELECT 1"]
+    assert Lease.objects.get(token=shown.token).state == "skipped"
 
 
 def test_no_check_ever_enters_the_counts(annotator):
