@@ -43,6 +43,17 @@ def test_for_htmx_it_is_only_the_part_that_changes(annotator, client_for, url):
     assert str(Lease.objects.get().token) in part
 
 
+def test_only_the_whole_page_has_a_csrf_token(annotator, client_for, url):
+    """Its script sends that one with each request, so a new one in each reply would be for nothing."""
+    client = client_for(annotator)
+    page = client.get(url)
+    assert "csrfmiddlewaretoken" in page.content.decode()
+    assert "csrftoken" in page.cookies
+    part = client.get(url, headers={"HX-Request": "true"})
+    assert "csrfmiddlewaretoken" not in part.content.decode()
+    assert "csrftoken" not in part.cookies
+
+
 def test_a_reload_shows_the_same_pair(annotator, client_for, url):
     client = client_for(annotator)
     client.get(url)
