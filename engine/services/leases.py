@@ -453,6 +453,16 @@ class Watching(TypedDict):
     annotator_watches: bool
 
 
+# The fields that an answer or a skip uses.
+_OF_A_COMPARISON = (
+    "i_on_left", "policy_i", "policy_j", "texts", "state", "skips", "outcome", "discard_reason", "judged_at",
+)  # fmt: skip
+_OF_ITS_EXPERIMENT = (
+    "judge", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "max_skips", "practice", "gold_rate",
+    "repeat_rate",
+)  # fmt: skip
+
+
 def _shown_under_token() -> QuerySet[Any]:
     """The lease of a token that an annotator was given, with its comparison, both locked."""
     return (
@@ -464,6 +474,13 @@ def _shown_under_token() -> QuerySet[Any]:
         # The comparison first, as the sweep does. The lease too: only a row that is locked is read
         # as it is after the wait, and while the comparison was waited for, the lease may have ended.
         .select_for_update(no_key=True, of=("comparison", "self"))
+        # Every click runs this query, and an experiment has 57 columns, some of them long texts.
+        .only(
+            "state",
+            "granted_at",
+            *(f"comparison__{field}" for field in _OF_A_COMPARISON),
+            *(f"comparison__experiment__{field}" for field in _OF_ITS_EXPERIMENT),
+        )
     )
 
 
