@@ -1,5 +1,7 @@
-# LLM-PO in a container: the web server, the control worker and the analysis worker; `--target gpu` also has vLLM. compose.yaml uses both.
-# For a build that is the same every time, name the image by its digest: PYTHON_IMAGE=python:3.11-slim@sha256:...
+# LLM-PO in a container: the web server, the control worker and the analysis worker; `--target gpu` also has
+# vLLM. compose.yaml uses both.
+# For a build that is the same every time, name the image by its digest:
+# PYTHON_IMAGE=python:3.11-slim@sha256:...
 ARG PYTHON_IMAGE=python:3.11-slim
 FROM ${PYTHON_IMAGE} AS base
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 VAR_DIR=/var/lib/llm-po
@@ -27,7 +29,8 @@ RUN apt-get update \
   && rm /tmp/pins.txt
 # The file system is read-only but for /tmp and the models: compiled kernels go to /tmp.
 ENV HF_HOME=/var/lib/llm-po/.cache/huggingface XDG_CACHE_HOME=/tmp/cache XDG_CONFIG_HOME=/tmp/config \
-  VLLM_CACHE_ROOT=/tmp/cache/vllm TRITON_CACHE_DIR=/tmp/cache/triton TORCHINDUCTOR_CACHE_DIR=/tmp/cache/inductor
+  VLLM_CACHE_ROOT=/tmp/cache/vllm TRITON_CACHE_DIR=/tmp/cache/triton \
+  TORCHINDUCTOR_CACHE_DIR=/tmp/cache/inductor
 USER llmpo
 
 FROM base AS app

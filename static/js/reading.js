@@ -1,5 +1,5 @@
-// Helps to read the two responses: scrolls them together, marks the words that differ, and adds buttons to code. It
-// works on the texts that are already on the page. pair.js dispatches "llmpo:shown" for each pair.
+// Helps to read the two responses: scrolls them together, marks the words that differ, and adds buttons to
+// code. It works on the texts that are already on the page. pair.js dispatches "llmpo:shown" for each pair.
 (() => {
   "use strict";
 
@@ -16,10 +16,12 @@
 
   // ---------------------------------------------------------------- scrolling together
 
-  // Blocks of the same kind in the same order belong together. Between two of them, positions are interpolated.
+  // Blocks of the same kind in the same order belong together. Between two of them, positions are
+  // interpolated.
   const BLOCKS = "h4, p, li, pre, tr, hr";
   let matched = []; // [block of A, block of B]
-  const moved = new Map(); // positions that this script has set: their scroll events must not move the other side back
+  // Positions that this script has set: their scroll events must not move the other side back.
+  const moved = new Map();
 
   function match() {
     moved.clear();
@@ -36,7 +38,8 @@
     }
   }
 
-  const topIn = (box, block) => block.getBoundingClientRect().top - box.getBoundingClientRect().top + box.scrollTop;
+  const topIn = (box, block) =>
+    block.getBoundingClientRect().top - box.getBoundingClientRect().top + box.scrollTop;
   const rest = (box) => box.scrollHeight - box.clientHeight;
 
   // The height in `other` that matches this height in `box`.
@@ -58,7 +61,8 @@
   function scrolled(box) {
     const other = boxes().find((each) => each !== box);
     if (!other || Math.abs(box.scrollTop - moved.get(box)) < 2) return;
-    // The line that stays level moves from the top of the box, at the start of the text, to the bottom, at its end.
+    // The line that stays level moves from the top of the box, at the start of the text, to the bottom, at
+    // its end.
     const line = (box.scrollTop / Math.max(1, rest(box))) * box.clientHeight;
     other.scrollTop = across(box.scrollTop + line, box, other) - line;
     moved.set(other, other.scrollTop);
@@ -110,7 +114,8 @@
   function difference(a, b) {
     const parts = differ(a.map((each) => each.word), b.map((each) => each.word));
     if (parts) return parts;
-    // If the texts have little in common, compare sentences first, and then the words of the sentences that differ.
+    // If the texts have little in common, compare sentences first, and then the words of the sentences that
+    // differ.
     const [first, second] = [sentencesOf(a), sentencesOf(b)];
     const found = [];
     for (const part of Diff.diffArrays(first, second)) {
@@ -123,8 +128,8 @@
     return found;
   }
 
-  // Consecutive runs as [words in A, words in B, same or not]. A shared run that is no longer than the changes on both
-  // sides of it is a coincidence, and counts as changed.
+  // Consecutive runs as [words in A, words in B, same or not]. A shared run that is no longer than the
+  // changes on both sides of it is a coincidence, and counts as changed.
   function runs(a, b) {
     const found = [];
     for (const part of difference(a, b)) {

@@ -25,7 +25,8 @@
     }
     document.getElementById("step").value = name;
   }
-  // Each step is an entry in the browser's history, so Back leads to the previous step and not out of the page.
+  // Each step is an entry in the browser's history, so Back leads to the previous step and not out of the
+  // page.
   function goToStep(name) {
     if (name !== document.getElementById("step").value) history.pushState(null, "", `?step=${name}`);
     showStep(name);
@@ -51,16 +52,20 @@
     if (!target) return;
     const step = target.closest("[data-step]");
     if (step) goToStep(step.dataset.step);
-    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) {
+      fold.open = true;
+    }
   });
-  // What a refused save has said of a step is taken back once it was changed and the summary asks for nothing in it.
+  // What a refused save has said of a step is taken back once it was changed and the summary asks for nothing
+  // in it.
   const changed = new Set();
   const change = ({ target }) => changed.add(target.closest("[data-step]")?.dataset.step);
   for (const name of ["input", "change"]) document.addEventListener(name, change);
   document.addEventListener("factors-changed", () => changed.add("policies"));
   document.addEventListener("htmx:afterSettle", ({ target }) => {
     if (target.id !== "size" || !document.querySelector("#can-start > *")) return;
-    const places = [...document.querySelectorAll("#can-start a")].map((link) => document.getElementById(link.hash.slice(1)));
+    const places = [...document.querySelectorAll("#can-start a")]
+      .map((link) => document.getElementById(link.hash.slice(1)));
     const asked = places.map((place) => place?.closest("[data-step]").dataset.step);
     const isMended = (step) => changed.has(step) && !asked.includes(step);
     for (const mark of document.querySelectorAll(".steps .warn")) {
@@ -81,8 +86,8 @@
   let unsaved = document.getElementById("errors") !== null;
   form.addEventListener("input", () => { unsaved = true; });
   document.addEventListener("factors-changed", () => { unsaved = true; });
-  // A page that is sent without a login is answered by the login page, and what it held is lost. So ask first.
-  // Pressed twice, it is sent once.
+  // A page that is sent without a login is answered by the login page, and what it held is lost. So ask
+  // first. Pressed twice, it is sent once.
   let sending = false;
   let sure = false;
   form.addEventListener("submit", async (event) => {
@@ -103,8 +108,8 @@
     sending = sure;
   });
   addEventListener("pageshow", () => { sending = sure = false; });
-  // Whether this person may still save here: the login opens the page, and the page has the form. Each login has a
-  // token of its own, which is taken over.
+  // Whether this person may still save here: the login opens the page, and the page has the form. Each login
+  // has a token of its own, which is taken over.
   async function maySave() {
     const url = new URL(form.getAttribute("action"), location.href);
     const reply = await fetch(url);
@@ -128,7 +133,8 @@
     event.preventDefault();
     loggedOut.hidden = false;
   });
-  // Somebody has logged in anew in another tab, and this page's token is of the login before; or the right is lost.
+  // Somebody has logged in anew in another tab, and this page's token is of the login before; or the right is
+  // lost.
   document.addEventListener("htmx:responseError", ({ detail }) => {
     if ([403, 404].includes(detail.xhr.status)) maySave().catch(() => {});
   });
@@ -138,12 +144,15 @@
     if (isStopped && document.visibilityState === "visible") maySave().catch(() => {});
   });
   addEventListener("beforeunload", (event) => { if (unsaved) event.preventDefault(); });
-  // Ask before a text is removed: a prompt can be an hour's work, and its ✕ is next to the arrows that move it.
+  // Ask before a text is removed: a prompt can be an hour's work, and its ✕ is next to the arrows that move
+  // it.
   document.addEventListener("htmx:confirm", (event) => {
     const button = event.detail.elt;
     if (!button.value?.startsWith("remove:")) return;
     const texts = [...button.closest("li").querySelectorAll("textarea")].filter((each) => each.value.trim());
-    const question = texts.length > 1 ? `Remove ${texts.length} texts? They are not kept.` : "Remove the text? It is not kept.";
+    const question = texts.length > 1
+      ? `Remove ${texts.length} texts? They are not kept.`
+      : "Remove the text? It is not kept.";
     if (texts.length && !confirm(question)) event.preventDefault();
   });
   // Ask before a file replaces the text of a field.
@@ -165,13 +174,16 @@
     said.setAttribute("role", "alert");
     said.textContent = "The server did not answer. Nothing is lost; try again in a moment.";
     elt.closest("p, li, div").append(said);
-    for (const again of ["htmx:beforeRequest", "click"]) elt.addEventListener(again, () => said.remove(), { once: true });
+    for (const again of ["htmx:beforeRequest", "click"]) {
+      elt.addEventListener(again, () => said.remove(), { once: true });
+    }
   }
   // The margin follows the claim until somebody types a margin that is not the usual one of any claim.
   document.addEventListener("change", ({ target }) => {
     if (target.dataset.usualMargin === undefined) return;
     const margin = document.getElementById("id_epsilon");
-    const usual = [...document.getElementsByName(target.name)].map((radio) => Number(radio.dataset.usualMargin));
+    const usual = [...document.getElementsByName(target.name)]
+      .map((radio) => Number(radio.dataset.usualMargin));
     if (usual.includes(Number(margin.value))) margin.value = target.dataset.usualMargin;
   });
 })();
