@@ -184,8 +184,8 @@ _N_SEEN = Compiled(
 
 
 @dataclass(frozen=True)
-class Left:
-    """The rest of a finite pool for its annotators, none of whom judges the same two texts twice.
+class Supply:
+    """The supply of a finite pool for its annotators, none of whom judges the same two texts twice.
 
     Attributes
     ----------
@@ -199,15 +199,15 @@ class Left:
     n_answers: int
 
 
-def left(experiment: Experiment) -> Left | None:
-    """The rest of the pool for all annotators; ``None`` where every comparison has new texts."""
+def supply(experiment: Experiment) -> Supply | None:
+    """The supply of the pool for all annotators; ``None`` where every comparison has new texts."""
     if not is_finite(experiment):
         return None
     found = stocks(experiment)
     unseen = _n_unseen(experiment, found)
     # Nothing is planned for members who are away while somebody is here, so that nothing waits for them.
     n_through = sum(stock.n_waiting == 0 == unseen[stock.annotator] for stock in found)
-    return Left(
+    return Supply(
         n_through=n_through if found[-1].n_waiting else 0,
         n_answers=sum(n for annotator, n in unseen.items() if annotator is not None),
     )

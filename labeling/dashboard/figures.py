@@ -134,7 +134,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
             comparisons=comparisons,
             hours=None if left is None or each is None else left.expected * each,
             n_annotators=n_annotators,
-            pool=pools.left(experiment) if running else None,
+            pool=pools.supply(experiment) if running else None,
         ),
         lacks_annotators=by_people and not n_annotators and not concluded and not reached,
         ladder=ladder,

@@ -12,7 +12,7 @@ from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, designs
 from engine.selectors.findings import Ladder, tasks_left_out
 from engine.selectors.health import Pulse
-from engine.selectors.pools import Left
+from engine.selectors.pools import Supply
 from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
 from labeling.dashboard import status
@@ -80,7 +80,7 @@ def verdict_of(
     comparisons: int,
     hours: float | None,
     n_annotators: int,
-    pool: Left | None,
+    pool: Supply | None,
 ) -> Verdict:
     """The verdict as it stands.
 

@@ -174,11 +174,11 @@ class TestNobodyTwice:
         judged_by(experiment, ann, choice="tie", most=2)
         experiment.refresh_from_db()
         n_left = 3 * N_TASKS - 2
-        assert pools.left(experiment).n_answers == n_left
+        assert pools.supply(experiment).n_answers == n_left
         assert too_few_texts(n_left) in result_figures(experiment).verdict.sentences
         for _ in range(200):
             add_member(experiment, make_user())
-        assert pools.left(experiment).n_answers == n_left + 200 * 3 * N_TASKS
+        assert pools.supply(experiment).n_answers == n_left + 200 * 3 * N_TASKS
         verdict = result_figures(experiment).verdict
         assert verdict.effort
         assert not any("to these texts" in each for each in verdict.sentences)
@@ -198,11 +198,11 @@ class TestNobodyTwice:
             advance(experiment_id=experiment.pk)
             waiting = {stock.annotator: stock.n_waiting for stock in pools.stocks(experiment)}
         assert waiting[here.pk]
-        assert pools.left(experiment).n_through == 0
+        assert pools.supply(experiment).n_through == 0
         monkeypatch.undo()
         settings.BUFFER_MIN = 1
         judged_by(experiment, away)
-        assert pools.left(experiment).n_through == 1
+        assert pools.supply(experiment).n_through == 1
 
     def test_a_round_does_not_look_at_members_who_are_away(self, settings, monkeypatch):
         """A draw was tried for each of them who had used up everything, before anybody who was there."""
