@@ -17,7 +17,13 @@ from engine.selectors.findings import finding_of
 from engine.services import task_draws
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
-from engine.services.judging import judge_leased, rebuild_counts, settle_texts, void_judgment
+from engine.services.judging import (
+    judge_leased,
+    rebuild_counts,
+    settle_identical,
+    settle_texts,
+    void_judgment,
+)
 from engine.services.leases import lease_next, skip
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
@@ -48,6 +54,14 @@ def pool_of(policies: dict[str, list[str]], **settings: object) -> Experiment:
     experiment = create_experiment(spec=spec)
     start(experiment_id=experiment.pk)
     return experiment
+
+
+def hold_back(comparison: Comparison) -> None:
+    """Have both responses of a comparison come out the same."""
+    for response in (comparison.response_i, comparison.response_j):
+        Response.objects.filter(pk=response.pk).update(state="done", digest="the same")
+    Comparison.objects.filter(pk=comparison.pk).update(state="ready", ready_at=comparison.created_at)
+    settle_texts(comparison_ids=[comparison.pk])
 
 
 def texts(policy: str) -> list[str]:
@@ -380,6 +394,25 @@ class TestIdentical:
         assert not experiment.comparisons.filter(state="planned").exists()
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
+    def test_a_tie_counts_as_soon_as_those_asked_before_it_are_judged(self):
+        experiment = make_experiment(n_policies=2, annotators=(make_user(),))
+        assert settle_identical(experiment=experiment, here=set()) == 0, "none is held back"
+        asked = list(experiment.comparisons.order_by("number")[:4])
+        for comparison in (asked[0], asked[1], asked[3]):
+            hold_back(comparison)
+        assert settle_identical(experiment=experiment, here=set()) == 1
+        states = [Comparison.objects.get(pk=each.pk).state for each in asked]
+        assert states == ["judged", "judged", "planned", "planned"]
+
+    def test_the_ties_of_another_experiment_stay_held_back(self):
+        ours, others = (pool_of({a: ["same"] * N_TASKS for a in "AB"}, name=name) for name in ("one", "two"))
+        for experiment in (ours, others):
+            advance(experiment_id=experiment.pk, most_rounds=1)
+        held = others.comparisons.filter(state="planned").count()
+        assert held
+        assert settle_identical(experiment=ours, here=set()) == 0
+        assert others.comparisons.filter(state="planned").count() == held
+
     def test_nothing_is_to_be_written_for_those_that_are_held_back(self):
         """Each round that planned some woke the writers."""
         experiment = pool_of({name: ["same"] * N_TASKS for name in "AB"})
@@ -401,10 +434,7 @@ class TestIdentical:
         first = experiment.comparisons.order_by("number")[0]
         for _ in range(4):
             for later in experiment.comparisons.exclude(pk=first.pk).filter(ready_at=None):
-                for response in (later.response_i, later.response_j):
-                    Response.objects.filter(pk=response.pk).update(state="done", digest="the same")
-                Comparison.objects.filter(pk=later.pk).update(state="ready", ready_at=later.created_at)
-                settle_texts(comparison_ids=[later.pk])
+                hold_back(later)
             advance(experiment_id=experiment.pk)
         assert experiment.comparisons.filter(plan__identical=True).count() <= 2 * settings.BUFFER_MAX
         assert not Judgment.objects.exists(), "the first one is still to be judged"
