@@ -404,6 +404,18 @@ class TestIdentical:
         states = [Comparison.objects.get(pk=each.pk).state for each in asked]
         assert states == ["judged", "judged", "planned", "planned"]
 
+    def test_a_tie_waits_for_nothing_that_is_skipped_discarded_or_elsewhere(self):
+        make_experiment(annotators=(make_user(),))
+        experiment = make_experiment(n_policies=2, annotators=(make_user(),))
+        skipped, *discarded, tie = experiment.comparisons.order_by("number")
+        hold_back(tie)
+        assert settle_identical(experiment=experiment, here=set()) == 1
+        Comparison.objects.filter(pk=skipped.pk).update(skips=1)
+        Comparison.objects.filter(pk__in=[each.pk for each in discarded]).update(state="discarded")
+        assert settle_identical(experiment=experiment, here=set()) == 0
+        tie.refresh_from_db()
+        assert tie.state == "judged"
+
     def test_the_ties_of_another_experiment_stay_held_back(self):
         ours, others = (pool_of({a: ["same"] * N_TASKS for a in "AB"}, name=name) for name in ("one", "two"))
         for experiment in (ours, others):
