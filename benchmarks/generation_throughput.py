@@ -113,8 +113,8 @@ def write_by_path(experiment: Any, worker: subprocess.Popen[bytes], log: Path) -
     began = timezone.now()
     generate.apply_async()
     while rows.filter(state__in=[Response.State.WAITING, Response.State.GENERATING]).exists():
-        if worker.poll() is not None:
-            sys.exit(f"The worker ended:\n{log.read_text()[-4000:]}")
+        if worker.poll() is not None or "The generation backend does not work" in log.read_text():
+            sys.exit(f"The worker does not write:\n{log.read_text()[-4000:]}")
         time.sleep(0.2)
     done = rows.filter(state=Response.State.DONE)
     figures = done.aggregate(tokens=Sum("completion_tokens"), end=Max("done_at"))
