@@ -108,7 +108,10 @@ class VLLMBackend:
                 }
             )
         except Exception as error:
-            raise BackendError(f"vLLM cannot load {settings.model}: {error}") from error
+            # vLLM's process writes the cause into the log, and only "See root cause above" into its error.
+            raise BackendError(
+                f"vLLM cannot load {settings.model} (the worker's log says more): {error}"
+            ) from error
         logger.info("The vLLM engine is ready after %.0f s", time.monotonic() - started)
         return llm
 

@@ -151,7 +151,7 @@ def copied_model(folder: Path, **tokenizer_config: object) -> str:
 class TestLoading:
     def test_a_model_that_is_not_there_is_the_backends_error(self, tmp_path):
         backend = VLLMBackend(EngineSettings(str(tmp_path)))
-        with pytest.raises(BackendError, match="cannot load"):
+        with pytest.raises(BackendError, match=r"cannot load .*the worker's log"):
             list(backend.generate([ask()]))
 
     def test_a_template_that_is_not_there_too(self, tmp_path):
