@@ -260,6 +260,8 @@ def _sampling(request: GenerationRequest) -> SamplingParams:
         max_tokens=sampling.max_tokens,
         stop=list(sampling.stop),
         seed=request.seed,
+        # Each request has its own already; vLLM's deep copy takes a tenth of what it takes to add a request.
+        skip_clone=True,
     )
 
 

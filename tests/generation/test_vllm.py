@@ -68,6 +68,13 @@ class TestEngine:
         assert answer(backend, ask()).text
         assert [sampling.logprobs for _, sampling in enqueued] == [None]
 
+    def test_the_engine_does_not_copy_what_is_made_for_each_request(self, backend, enqueued):
+        assert len(list(backend.generate([ask(key=1), ask(key=2)]))) == 2
+        (_, one), (_, other) = enqueued
+        assert one.skip_clone
+        assert other.skip_clone
+        assert one is not other
+
     def test_the_memory_of_a_gpu_is_told_where_there_is_one(self, backend, monkeypatch):
         if torch.cuda.is_available():
             used, total = backend.gpu_memory()
