@@ -354,6 +354,8 @@ class TestVoid:
         extra = click_for(experiment, annotator, lambda i, j: i < j)
         advance(experiment_id=experiment.pk)
         void_judgment(judgment_id=extra.pk, by=admin, reason="A slip.")
+        experiment.refresh_from_db()
+        assert experiment.evidence_stale
         advance(experiment_id=experiment.pk)
 
         assert np.array_equal(wins_matrix(experiment), before)
