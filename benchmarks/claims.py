@@ -8,8 +8,9 @@ standard deviation of 0.6, 0.5 from nine on), arbitrary preferences with a best 
 of losers who beat each other by .8 while the best beats each by .55 (`ring9`), cycles of the three best of
 six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie6`). All claims face the same instances. A name
 is false where the claim about that policy is, which for `best_if_any` it cannot be where no policy is best;
-such names are counted as `crowned`. `_plain` behind a claim leaves the streams out, and `_halves` counts ties
-as halves of a win and a loss (`--ties`: their share). The last line is JSON.
+such names are counted as `crowned`. `_plain` behind a claim leaves the streams out, `_halves` counts ties
+as halves of a win and a loss (`--ties`: their share), and `_divided` has two policies divide the risk. The
+last line is JSON.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from benchmarks.instances import preference_matrix, unstructured_instances
 from engine.core.simulate import SimulatedRuns, simulate
 from engine.core.types import BoolArray, Claim, FloatArray
 
+VARIANTS = ("plain", "halves", "divided")
 MARKS = (250, 500, 1000, 2000)
 INSTANCES = (
     "paper16",
@@ -133,7 +135,7 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--instances", nargs="+", default=list(INSTANCES))
-    variants = [f"{claim}_{left_out}" for claim in Claim for left_out in ("plain", "halves")]
+    variants = [f"{claim}_{left_out}" for claim in Claim for left_out in VARIANTS]
     parser.add_argument("--claims", nargs="+", choices=[*Claim, *variants], default=[*Claim])
     parser.add_argument("--epsilon", type=float, default=0.05)
     parser.add_argument("--runs", type=int, default=100)
@@ -148,7 +150,7 @@ def main(arguments: list[str] | None = None) -> None:
         mu = instances(name, options.runs, options.seed)
         for label in options.claims:
             start = time.process_time()
-            claim = Claim(label.removesuffix("_plain").removesuffix("_halves"))
+            claim = Claim(re.sub(f"_({'|'.join(VARIANTS)})$", "", label))
             epsilon = options.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
             runs = simulate(
                 mu,
@@ -156,6 +158,7 @@ def main(arguments: list[str] | None = None) -> None:
                 epsilon=epsilon,
                 streams=not label.endswith("_plain"),
                 exact_ties=not label.endswith("_halves"),
+                exclusive_proofs=not label.endswith("_divided"),
                 delta=options.delta,
                 budget=options.cap,
                 pending=options.pending,

@@ -5,7 +5,7 @@ Policy b is named once E_kb / K has reached 1/δ for every other k. If the claim
 some j(b) is true. The mean of E_{j(b) b} over these b is then an e-process, and naming any of them makes it
 1/δ or more, which has probability at most δ [Ville 1939]. A reserve (`reserve.Reserve`) moves shares of that
 mean from all policies alike to the leaders of later moments. Without a reserve, strengths expected beforehand
-make it a weighted mean.
+make it a weighted mean. Of two policies with a margin there is no mean to take: see `names_at_risk`.
 """
 
 from __future__ import annotations
@@ -54,6 +54,24 @@ def log_weights(prior: FloatArray | None, n_policies: int) -> FloatArray:
     return weights
 
 
+def names_at_risk(n_policies: int, margin: float, *, exclusive_proofs: bool) -> int:
+    """How many names a proof divides its risk among: all that could be false at the same time.
+
+    Two policies cannot both beat each other by a margin above 0, so that one of their two names at most is
+    false.
+
+    Parameters
+    ----------
+    n_policies
+        K.
+    margin
+        ε of the claim.
+    exclusive_proofs
+        False divides it among all policies all the same, as older experiments do.
+    """
+    return 1 if exclusive_proofs and n_policies == 2 and margin > 0.0 else n_policies
+
+
 class HeadToHead:
     """Which policies are proved, head to head, to lose to no other by the margin or more, in R runs.
 
@@ -74,6 +92,8 @@ class HeadToHead:
     prior
         Shape (K,): strengths expected beforehand, in log-odds, which weigh the capital where there is no
         reserve. None shares it out alike.
+    exclusive_proofs
+        As for `names_at_risk`.
 
     Attributes
     ----------
@@ -90,6 +110,7 @@ class HeadToHead:
         *,
         reserve: Reserve | None = None,
         prior: FloatArray | None = None,
+        exclusive_proofs: bool = True,
     ) -> None:
         self.evidence = evidence
         self.threshold = float(-np.log(delta))
@@ -97,11 +118,10 @@ class HeadToHead:
         self._reserve = reserve
         self._n_policies = tally.n_policies
         n = tally.n_policies
-        self._log_share: FloatArray = (
-            log_weights(prior, n) + math.log(1.0 / n)
-            if reserve is None
-            else np.full(n, math.log(START_SHARE / n))
-        )
+        self._log_share: FloatArray = np.full(n, math.log(START_SHARE / n))
+        if reserve is None:
+            at_risk = names_at_risk(n, evidence.null_mean - 0.5, exclusive_proofs=exclusive_proofs)
+            self._log_share = np.zeros(n) if at_risk == 1 else log_weights(prior, n) + math.log(1.0 / n)
         self._passed: BoolArray = evidence.log_e + self._log_share >= self.threshold
         self._n_passed: IntArray = self._passed.sum(axis=1)
         # Shape (M, R, K): what the shares of the reserve have grown to (nats), against each rival.

@@ -76,6 +76,9 @@ class Design:
     exact_ties
         With the streams, bet on a tie as on a half. Leave it out, and a tie counts as half of a win and half
         of a loss, which takes more comparisons where there are ties.
+    exclusive_proofs
+        With two policies and a margin, use that they cannot both beat each other by it: one of the two names
+        at most is false, and a proof takes about a fifth fewer comparisons.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
         opinions. With the streams they steer sampling, bets and guesses; without a reserve, a policy that is
@@ -116,6 +119,7 @@ class Design:
         streams: bool = True,
         reserve: bool = True,
         exact_ties: bool = True,
+        exclusive_proofs: bool = True,
         prior_strengths: ArrayLike | None = None,
         labels: Sequence[str] | None = None,
         seed: Seed = 0,
@@ -130,6 +134,7 @@ class Design:
         self.streams = streams
         self.reserve = reserve
         self.exact_ties = exact_ties
+        self.exclusive_proofs = exclusive_proofs
         self.labels = checked_labels(labels, space)
         self._prior = checked_prior(prior_strengths, space.n_policies)
         self._sampler = build_sampler(sampler)
@@ -198,6 +203,7 @@ class Design:
             streams=self.streams,
             reserve=self.reserve,
             exact_ties=self.exact_ties,
+            exclusive_proofs=self.exclusive_proofs,
             prior=self._prior,
             memory=None if progress.get("streams") is None else [progress["streams"]],
         )
@@ -243,6 +249,7 @@ class Design:
             "streams": self.streams,
             "reserve": self.reserve,
             "exact_ties": self.exact_ties,
+            "exclusive_proofs": self.exclusive_proofs,
             "prior_strengths": None if self._prior is None else self._prior.tolist(),
             "labels": list(self.labels),
             "budget": self.budget,
@@ -266,8 +273,8 @@ class Design:
         ValueError
             If the state does not fit the space.
         """
-        # A state that does not name them is older than exact ties.
-        settings = {"exact_ties": False} | {
+        # A state that does not name one of these is older than it.
+        settings = {"exact_ties": False, "exclusive_proofs": False} | {
             name: value for name, value in state.items() if name not in ("wins", "rng", "memory")
         }
         design = cls.from_counts(space, state["wins"], **settings)

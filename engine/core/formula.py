@@ -11,6 +11,7 @@ import numpy as np
 from scipy import special
 
 from .allocation import NEAR_TIE_RATE
+from .claims import names_at_risk
 from .evidence import CONCENTRATION, MIN_HEAD_TO_HEAD
 from .likelihood import bernoulli_kl
 from .planner import Forecast, Plan
@@ -97,7 +98,8 @@ def _averaged(plan: Plan) -> float:
     K = plan.space.n_policies
     if (claim := Claim(plan.claim)) is not Claim.BEST_IF_ANY:
         held_back = plan.streams and plan.reserve and holds_back(claim, K)
-        return 1.0 / (START_SHARE / K + PLACED_IN_TIME) if held_back else K
+        at_risk = names_at_risk(K, plan.epsilon, exclusive_proofs=plan.exclusive_proofs)
+        return 1.0 / (START_SHARE / K + PLACED_IN_TIME) if held_back else at_risk
     if not plan.streams:
         return K - 1
     # The opponent that does the work is the favourite: its comparisons count in both parts.

@@ -57,6 +57,8 @@ class Ledger:
         With the streams, have proofs head to head hold capital back for the leaders of later moments.
     exact_ties
         With the streams, bet on a tie as on a half, and not on half of a win and half of a loss.
+    exclusive_proofs
+        Have the proofs of two policies, with a margin, share no risk: one of the two names at most is false.
     prior
         Shape (K,): strengths expected beforehand, in log-odds. With the streams they steer, and weigh what
         proofs head to head without a reserve begin with.
@@ -102,6 +104,7 @@ class Ledger:
         streams: bool = False,
         reserve: bool = True,
         exact_ties: bool = True,
+        exclusive_proofs: bool = True,
         prior: FloatArray | None = None,
         memory: Sequence[Mapping[str, Any]] | None = None,
         exact_from: float = 0.0,
@@ -151,6 +154,7 @@ class Ledger:
         self._reserve: Reserve | None = None
         if self.streams is not None and self.model is None and reserve:
             self._reserve = Reserve(tally, None if memory is None else [m.get("reserve", ()) for m in memory])
+        self._exclusive_proofs = exclusive_proofs
         self.proofs = self._build_proofs(space, delta, exact_from, named or {})
 
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray, *, observe: bool = True) -> None:
@@ -412,7 +416,13 @@ class Ledger:
             if self.model is None or self._mixture is None or not isinstance(space, BradleyTerry):
                 reserve = self._reserve if holds_back(claim, self.tally.n_policies) else None
                 proofs[claim] = HeadToHead(
-                    pairs, self.tally, delta, named.get(claim), reserve=reserve, prior=self._weighed_by
+                    pairs,
+                    self.tally,
+                    delta,
+                    named.get(claim),
+                    reserve=reserve,
+                    prior=self._weighed_by,
+                    exclusive_proofs=self._exclusive_proofs,
                 )
             else:
                 if margin == self.margin and isinstance(self._watched, BradleyTerryEvidence):

@@ -94,6 +94,7 @@ class Plan:
     epsilon: float = 0.0
     streams: bool = True
     reserve: bool = True
+    exclusive_proofs: bool = True
     sampler: str = "balanced"
     stopping: str = "certified"
     budget: int = 20_000
@@ -300,6 +301,7 @@ def _simulate_part(
         epsilon=plan.epsilon,
         streams=plan.streams and (ties > 0.0 or _streams_count(plan)),
         reserve=plan.reserve,
+        exclusive_proofs=plan.exclusive_proofs,
         budget=plan.budget,
         pending=plan.pending,
         ties=ties,

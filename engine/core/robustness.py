@@ -208,6 +208,7 @@ def replay(
     streams: bool = True,
     reserve: bool = True,
     exact_ties: bool = True,
+    exclusive_proofs: bool = True,
     start: Replays | None = None,
     go_on: Callable[[int], bool] = lambda step: True,
 ) -> Replays:
@@ -217,7 +218,7 @@ def replay(
     ----------
     sequences
         R lists of (i, j, outcome) in their order.
-    delta, epsilon, stopping, claim, streams, reserve, exact_ties
+    delta, epsilon, stopping, claim, streams, reserve, exact_ties, exclusive_proofs
         As for `Design`.
     start
         Where an earlier call with the same lists ended.
@@ -246,6 +247,7 @@ def replay(
         streams=streams,
         reserve=reserve,
         exact_ties=exact_ties,
+        exclusive_proofs=exclusive_proofs,
         memory=None if start is None else start.streams,
     )
     peak = ledger.rule.peak_evidence.copy()

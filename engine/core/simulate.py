@@ -55,6 +55,7 @@ def simulate(
     streams: bool = True,
     reserve: bool = True,
     exact_ties: bool = True,
+    exclusive_proofs: bool = True,
     prior_strengths: FloatArray | None = None,
     budget: int = 30_000,
     pending: int = 0,
@@ -79,8 +80,9 @@ def simulate(
         The claim to stop on.
     streams
         Whether the evidence pools opponents, and beliefs steer.
-    reserve, exact_ties
-        Whether proofs hold capital back, and whether ties are bet on as such, as for `Design`.
+    reserve, exact_ties, exclusive_proofs
+        Whether proofs hold capital back, whether ties are bet on as such, and whether two policies share no
+        risk, as for `Design`.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds.
     budget
@@ -117,6 +119,7 @@ def simulate(
         streams=streams,
         reserve=reserve,
         exact_ties=exact_ties,
+        exclusive_proofs=exclusive_proofs,
         prior=prior_strengths,
         peak_evidence=None if peak is None else np.tile(np.asarray(peak, dtype=np.float64), (n_runs, 1)),
         memory=None if memory is None else [memory] * n_runs,

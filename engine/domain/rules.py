@@ -56,6 +56,11 @@ class HasRules(Protocol):
         ...
 
     @property
+    def exclusive_proofs(self) -> bool:
+        """True if the proofs of two policies share no risk, as one of their names at most is false."""
+        ...
+
+    @property
     def sampler(self) -> str:
         """The name of the sampler."""
         ...
@@ -76,6 +81,7 @@ class Rules:
     streams: bool
     reserve: bool
     exact_ties: bool
+    exclusive_proofs: bool
     sampler: str
     stopping: str
 
@@ -89,6 +95,7 @@ class Rules:
             streams=experiment.streams,
             reserve=experiment.reserve,
             exact_ties=experiment.exact_ties,
+            exclusive_proofs=experiment.exclusive_proofs,
             sampler=experiment.sampler,
             stopping=experiment.stopping,
         )

@@ -187,6 +187,15 @@ class Experiment(models.Model):
             "fewer comparisons."
         ),
     )
+    # False in the database, for the same reason.
+    exclusive_proofs = models.BooleanField(
+        default=True,
+        db_default=False,
+        help_text=(
+            "Of two policies with a margin, use that they cannot both be worse than the other by it. It "
+            "takes about a fifth fewer comparisons."
+        ),
+    )
     sampler = models.CharField(max_length=30, default="balanced")
     stopping = models.CharField(max_length=30, default=CERTIFIED)
     seed = models.PositiveBigIntegerField(

@@ -124,6 +124,7 @@ def _left(claim: Claim, design: Design) -> float | None:
         streams=design.streams,
         reserve=design.reserve,
         exact_ties=design.exact_ties,
+        exclusive_proofs=design.exclusive_proofs,
     )
     return None if other.decision.stopped else other.decision.expected_left
 

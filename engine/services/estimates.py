@@ -44,6 +44,8 @@ class Question:
     stopping: str
     budget: int
     log_odds: float
+    # Not in questions that are older than it.
+    exclusive_proofs: bool = True
 
     @property
     def exact_ties(self) -> bool:

@@ -184,5 +184,6 @@ def _rules(experiment: Experiment) -> str:
         experiment.streams,
         experiment.reserve,
         experiment.exact_ties,
+        experiment.exclusive_proofs,
     )
     return hashlib.sha256(repr(rules).encode()).hexdigest()

@@ -111,8 +111,13 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
             tasks=[_task(task) for task in said["tasks"]],
             # It asks nobody anything before somebody here says so.
             # An export that names no claim is older than the choice: it was "best, if there is a best". One
-            # that does not name the streams or exact ties is older than they are.
-            settings={"claim": Claim.BEST_IF_ANY.value, "streams": False, "exact_ties": False}
+            # that does not name another of these rules is older than it.
+            settings={
+                "claim": Claim.BEST_IF_ANY.value,
+                "streams": False,
+                "exact_ties": False,
+                "exclusive_proofs": False,
+            }
             | dict(said["settings"])
             | {"llm_judge": Experiment.LLMJudge.OFF},
             gold=[

@@ -38,7 +38,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "claim": ("claim", "budget"),
     "risk": ("epsilon", "delta"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
-    "advanced": ("streams", "exact_ties", "sampler", "stopping", "max_skips", "seed"),
+    "advanced": ("streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "max_skips", "seed"),
 }
 
 # The steps of the page, by the name that its address has: title, and groups of settings.
@@ -72,6 +72,7 @@ LABELS = {
     "epsilon": "Margin (0.05 is 5 points)",
     "streams": "Pool the comparisons with different opponents",
     "exact_ties": "Count a tie as a tie",
+    "exclusive_proofs": "Use that two policies cannot both be worse",
     "sampler": "Choice of pairs",
     "stopping": "Stopping rule",
     "max_skips": "Skips before a comparison is discarded",
@@ -135,6 +136,10 @@ _HELP = {
     "exact_ties": (
         "Recommended: where there are ties, it takes fewer comparisons. Without it, a tie counts as half a "
         "win of each."
+    ),
+    "exclusive_proofs": (
+        "Recommended: with two policies and a margin, “good enough” takes about a fifth fewer comparisons. "
+        "With more policies it changes nothing."
     ),
     "sampler": (
         "Balanced compares where evidence is missing most. The others serve as baselines and need more "

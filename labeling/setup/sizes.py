@@ -237,6 +237,7 @@ def spends_budget(experiment: Experiment) -> bool:
         epsilon=experiment.epsilon,
         streams=experiment.streams,
         reserve=experiment.reserve,
+        exclusive_proofs=experiment.exclusive_proofs,
         sampler=experiment.sampler,
         stopping=experiment.stopping,
         budget=experiment.budget,

@@ -198,6 +198,79 @@ class TestHeadToHead:
         assert 0.05 < value[0, 0, 0] <= DELTA
 
 
+class TestTwoPolicies:
+    """With a margin they cannot both beat each other, so that all of the risk is that of one name."""
+
+    HORIZON = 40
+    MARGIN = 0.05
+
+    def tally(self, *, told_apart: bool) -> tuple[np.ndarray, Tally]:
+        """All counts of wins, losses and ties of policy 0, shape (n, 3), and the data that they are."""
+        states = np.array(all_counts(3, self.HORIZON))
+        won, lost, tied = states.T
+        wins = np.zeros((len(states), 2, 2))
+        wins[:, 0, 1], wins[:, 1, 0] = won + 0.5 * tied, lost + 0.5 * tied
+        tally = Tally(wins)
+        if told_apart:
+            tally.ties = np.zeros_like(wins)
+            tally.ties[:, 0, 1] = tally.ties[:, 1, 0] = tied
+        return states, tally
+
+    def worst_chance(self, margin: float, *, told_apart: bool, exclusive_proofs: bool = True) -> float:
+        """The largest chance, over all stopping times and laws, of ever naming a policy that loses by the
+        margin; without one both are level, and both names are false.
+        """
+        states, tally = self.tally(told_apart=told_apart)
+        evidence = PairwiseEvidence(tally, margin, FLAT)
+        proved = HeadToHead(evidence, tally, DELTA, exclusive_proofs=exclusive_proofs).proved()
+        is_bad = proved[:, 0] if margin > 0.0 else proved.any(axis=1)
+        return float(largest_chances([laws_of_mean(0.5 - margin)], states, is_bad)[0])
+
+    @pytest.mark.parametrize("told_apart", [False, True])
+    def test_a_false_name_is_as_rare_as_promised_and_the_risk_is_not_halved(self, told_apart: bool) -> None:
+        chance = self.worst_chance(self.MARGIN, told_apart=told_apart)
+        divided = self.worst_chance(self.MARGIN, told_apart=told_apart, exclusive_proofs=False)
+        assert divided <= DELTA / 2 < chance <= DELTA
+
+    @pytest.mark.parametrize("told_apart", [False, True])
+    def test_without_a_margin_both_names_may_be_false(self, told_apart: bool) -> None:
+        chance = self.worst_chance(0.0, told_apart=told_apart)
+        assert chance == self.worst_chance(0.0, told_apart=told_apart, exclusive_proofs=False)
+        assert DELTA / 2 < chance <= DELTA
+
+    def test_the_same_outcomes_end_it_sooner(self) -> None:
+        rules = {"claim": "good_enough", "epsilon": self.MARGIN}
+        n_needed = {True: 0, False: 0}
+        for outcomes in np.random.default_rng(5).random((12, 600)) < 0.57:
+            for exclusive in n_needed:
+                design = Design(Unstructured(2), exclusive_proofs=exclusive, **rules)
+                for outcome in outcomes:
+                    if not design.decision.stopped:
+                        design.tell(0, 1, float(outcome))
+                assert design.decision.stopped
+                n_needed[exclusive] += design.n_comparisons
+        assert n_needed[True] < 0.9 * n_needed[False]
+
+    def test_strengths_expected_beforehand_weigh_nothing(self) -> None:
+        rules = {"claim": "good_enough", "epsilon": self.MARGIN}
+        named = [
+            Design.replay(Unstructured(2), [(0, 1, 1.0)] * 9, prior_strengths=prior, **rules).decision.claims[
+                0
+            ]
+            for prior in (None, [-1.0, 1.0])
+        ]
+        assert named[0].risk == named[1].risk < 1.0
+
+    def test_more_policies_divide_their_risk_as_before(self) -> None:
+        judgments = [(i, j, 1.0) for i, j in PAIRS] * 6
+        rules = {"claim": "good_enough", "epsilon": self.MARGIN}
+        risks = [
+            Design.replay(Unstructured(3), judgments, exclusive_proofs=each, **rules).decision.claims[0].risk
+            for each in (True, False)
+        ]
+        assert risks[0] == risks[1] < 1.0
+
+
 class TestExactTies:
     """A tie is bet on as a half: with any law of the outcomes, at every step, that has the right mean."""
 

@@ -42,6 +42,10 @@ def test_what_makes_it_harder_makes_it_longer() -> None:
         assert figure(space) < figure(space, delta=0.001)
         assert figure(space) <= figure(space, sampler="random")
     assert figure(Unstructured(6)) < figure(Unstructured(12))
+    good_enough = {"claim": "good_enough", "epsilon": 0.05}
+    assert figure(Unstructured(2), **good_enough) < figure(
+        Unstructured(2), exclusive_proofs=False, **good_enough
+    )
     assert figure(Unstructured(6), stopping="heuristic") < figure(Unstructured(6), stopping="theory")
 
 

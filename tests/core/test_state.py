@@ -121,6 +121,17 @@ def test_a_state_that_is_older_than_exact_ties_goes_on_without_them() -> None:
     assert old.progress == live.progress
 
 
+def test_a_state_that_is_older_than_exclusive_proofs_divides_the_risk_of_two_policies() -> None:
+    rules = {"claim": "good_enough", "epsilon": 0.05}
+    told = [(0, 1, 1.0), (0, 1, 0.0)] * 5 + [(0, 1, 1.0)] * 5
+    live = Design.replay(Unstructured(2), told, exclusive_proofs=False, **rules)
+    state = live.state()
+    del state["exclusive_proofs"]
+    assert Design.from_state(Unstructured(2), state).decision == live.decision
+    shared = Design.replay(Unstructured(2), told, **rules)
+    assert live.decision.claims[0].risk == pytest.approx(2.0 * shared.decision.claims[0].risk)
+
+
 @pytest.mark.parametrize("ties", [[[0, 1, 10**6]], [[0, 1, -1]], [[0, 9, 1]], [[0, 1]], "many"])
 def test_ties_that_do_not_fit_are_refused(ties: object) -> None:
     live = told_until_the_reserve_is_placed(ties=0.4)

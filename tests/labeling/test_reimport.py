@@ -211,7 +211,8 @@ class TestWhole:
         assert import_again(export(judged, tmp_path, "--all")).llm_judge == "off"
 
     @pytest.mark.parametrize(
-        ("setting", "then"), [("claim", "best_if_any"), ("streams", False), ("exact_ties", False)]
+        ("setting", "then"),
+        [("claim", "best_if_any"), ("streams", False), ("exact_ties", False), ("exclusive_proofs", False)],
     )
     def test_an_export_that_does_not_name_a_rule_is_older_than_it(self, setting, then, judged):
         spec = asdict(experiment_spec(judged))
