@@ -390,6 +390,16 @@ def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, exp
     saved(page, 1)
 
 
+def test_an_answer_is_one_request_which_brings_the_next_pair(page: Page, experiment, people):
+    open_with_the_next(page, experiment, people[0])
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.split("?")[0].rsplit("/", maxsplit=2)[1]))
+    for number in range(6):
+        press(page, "1")
+        saved(page, number + 1)
+    assert asked == ["judge"] * 6
+
+
 def test_an_answer_that_is_saved_soon_is_spoken_of_once(page: Page, experiment, people):
     """A screen reader spoke of "Saving …" and of "Saved" for each answer."""
     # However slow this machine is, the page's clock stands still.
