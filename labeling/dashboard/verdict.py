@@ -153,7 +153,8 @@ def _effort(
     how = "at least" if left.at_least else "about"
     said = f"{how} {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
     if ladder and ladder.goal:
-        said += f" until one is {ladder.goal.name}"
+        # Not "best, if there is a best": the rest of that stands on the card.
+        said += f" until one is {ladder.goal.name.partition(',')[0]}"
     return f"{said}, {hours_for(hours, n_able)}" if hours and n_able else said
 
 

@@ -251,7 +251,7 @@ class TestSkipped:
 
     def test_an_answer_after_a_skip_is_refused(self, experiment, annotator):
         held = lease(experiment, annotator)
-        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
+        skip(experiment=experiment, token=held.token, annotator=annotator)
         with pytest.raises(LeaseLostError, match="You skipped that pair"):
             answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         assert not Judgment.objects.exists()
@@ -261,7 +261,7 @@ class TestSkipped:
     def test_that_of_a_check_is_refused_alike(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), practice=1, n_gold=1)
         shown = show_next(experiment=experiment, annotator=annotator)
-        skip(experiment_id=experiment.pk, token=shown.token, annotator=annotator)
+        skip(experiment=experiment, token=shown.token, annotator=annotator)
         with pytest.raises(LeaseLostError, match="You skipped that pair"):
             answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
         assert Check.objects.get().choice == Check.SKIPPED
