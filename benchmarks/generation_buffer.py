@@ -70,7 +70,6 @@ class Crowd:
 
     def run(self) -> dict[str, Any]:
         """Simulate one experiment from its start to its decision."""
-        from engine.selectors import spending  # noqa: PLC0415
         from engine.selectors.counts import comparison_count  # noqa: PLC0415
         from engine.services.experiments import start  # noqa: PLC0415
 
@@ -85,7 +84,7 @@ class Crowd:
             while self._events and not self._over():
                 self.seconds, _, what = heapq.heappop(self._events)
                 what()
-            waste = spending.waste(self.experiment)
+            written, unused = self._written()
             return {
                 "conclusion": self.experiment.conclusion,
                 "right": self.experiment.winner is not None and self.experiment.winner.index == 0,
@@ -95,11 +94,22 @@ class Crowd:
                 "misses": len(self.waits),
                 "found": 1 - len(self.waits) / max(1, self.requests),
                 "longest_wait": max(self.waits, default=0.0),
-                "generated": waste.generated,
-                "unused": waste.unused,
-                "unused_share": waste.share,
+                "generated": written,
+                "unused": unused,
+                "unused_share": unused / max(1, written),
                 "most_buffered": self.most_buffered,
             }
+
+    def _written(self) -> tuple[int, int]:
+        """How many responses were written, and how many of them no judgment used."""
+        from engine.models import Comparison, Response  # noqa: PLC0415
+
+        written = Response.objects.filter(policy__experiment=self.experiment, state=Response.State.DONE)
+        judged = Comparison.objects.filter(experiment=self.experiment, state=Comparison.State.JUDGED)
+        unused = written
+        for half in ("response_i", "response_j"):
+            unused = unused.exclude(pk__in=judged.values(half))
+        return written.count(), unused.count()
 
     def _over(self) -> bool:
         self.experiment.refresh_from_db()
