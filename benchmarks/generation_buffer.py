@@ -101,7 +101,7 @@ class Crowd:
             }
 
     def _written(self) -> tuple[int, int]:
-        """How many responses were written, and how many of them no judgment used."""
+        """The number of responses written, and the number of them that no judgment used."""
         from engine.models import Comparison, Response  # noqa: PLC0415
 
         written = Response.objects.filter(policy__experiment=self.experiment, state=Response.State.DONE)
