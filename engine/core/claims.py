@@ -118,10 +118,14 @@ class HeadToHead:
         self._reserve = reserve
         self._n_policies = tally.n_policies
         n = tally.n_policies
-        self._log_share: FloatArray = np.full(n, math.log(START_SHARE / n))
-        if reserve is None:
-            at_risk = names_at_risk(n, evidence.null_mean - 0.5, exclusive_proofs=exclusive_proofs)
-            self._log_share = np.zeros(n) if at_risk == 1 else log_weights(prior, n) + math.log(1.0 / n)
+        at_risk = names_at_risk(n, evidence.null_mean - 0.5, exclusive_proofs=exclusive_proofs)
+        # One name alone has all there is, whatever was expected.
+        weighed_by = None if at_risk == 1 else prior
+        self._log_share: FloatArray = (
+            log_weights(weighed_by, n) + math.log(1.0 / at_risk)
+            if reserve is None
+            else np.full(n, math.log(START_SHARE / n))
+        )
         self._passed: BoolArray = evidence.log_e + self._log_share >= self.threshold
         self._n_passed: IntArray = self._passed.sum(axis=1)
         # Shape (M, R, K): what the shares of the reserve have grown to (nats), against each rival.

@@ -77,12 +77,13 @@ class Design:
         With the streams, bet on a tie as on a half. Leave it out, and a tie counts as half of a win and half
         of a loss, which takes more comparisons where there are ties.
     exclusive_proofs
-        With two policies and a margin, use that they cannot both beat each other by it: one of the two names
-        at most is false, and a proof takes about a fifth fewer comparisons.
+        With nothing assumed, two policies and a margin, use that they cannot both beat each other by it: one
+        of the two names at most is false, and a proof takes about a fifth fewer comparisons.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
         opinions. With the streams they steer sampling, bets and guesses; without a reserve, a policy that is
-        expected to be strong needs less evidence to be named, and the others a little more. No claim rests on
+        expected to be strong needs less evidence to be named, and the others a little more, unless
+        `exclusive_proofs` leaves nothing to weigh. No claim rests on
         their being right.
     labels
         Names of the K policies, for messages and tables; by default "policy 0" and so on, and the levels in a

@@ -98,7 +98,8 @@ def _averaged(plan: Plan) -> float:
     K = plan.space.n_policies
     if (claim := Claim(plan.claim)) is not Claim.BEST_IF_ANY:
         held_back = plan.streams and plan.reserve and holds_back(claim, K)
-        at_risk = names_at_risk(K, plan.epsilon, exclusive_proofs=plan.exclusive_proofs)
+        margin = plan.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
+        at_risk = names_at_risk(K, margin, exclusive_proofs=plan.exclusive_proofs)
         return 1.0 / (START_SHARE / K + PLACED_IN_TIME) if held_back else at_risk
     if not plan.streams:
         return K - 1

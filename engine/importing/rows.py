@@ -45,7 +45,8 @@ _PACKED = {
     b"\x80\x04": "a pickle of Python",
     b"\x80\x05": "a pickle of Python",
     b"X\n\x00\x00\x00": "a file of R",
-    b"RDX": "a file of R",
+    b"RDX2\n": "a file of R",
+    b"RDX3\n": "a file of R",
 }
 # A tar archive says so behind the name of its first file.
 _TAR, _TAR_AT = b"ustar", 257

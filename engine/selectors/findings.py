@@ -35,7 +35,8 @@ class Rung:
         True if the text says that it holds only if the levels' effects add up.
     left
         About how many more comparisons it takes if win rates stay as they are; ``None`` while nobody can
-        tell, and for the claim that stops the experiment, whose forecast is `remaining`'s.
+        tell, where the claim holds, and for the claim that stops the experiment, whose forecast is
+        `remaining`'s.
     """
 
     claim: Claim

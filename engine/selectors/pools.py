@@ -296,7 +296,8 @@ def _of_these_texts(annotator: Given | None) -> Compiled[Comparison]:
         lambda: (
             # The index of texts has those that are named alone.
             _out_of_reach(EXPERIMENT, annotator).filter(texts__in=_NAMES, texts__gt="").only("texts")
-        )
+        ),
+        keeps_plan=False,
     )
 
 

@@ -44,7 +44,7 @@ class Question:
     stopping: str
     budget: int
     log_odds: float
-    # Not in questions that are older than it.
+    # A question that is older than it waits for no page any more, and shall not stop the worker.
     exclusive_proofs: bool = True
 
     @property

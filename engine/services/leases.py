@@ -474,7 +474,7 @@ def _shown_under_token() -> QuerySet[Any]:
         # The comparison first, as the sweep does. The lease too: only a row that is locked is read
         # as it is after the wait, and while the comparison was waited for, the lease may have ended.
         .select_for_update(no_key=True, of=("comparison", "self"))
-        # Every click runs this query, and an experiment has 57 columns, some of them long texts.
+        # Every click runs this query, and an experiment has many columns, some of them long texts.
         .only(
             "state",
             "granted_at",

@@ -1,7 +1,7 @@
 """Members and their roles.
 
-Joining, inviting and removing each take the experiment's lock (:mod:`engine.services.locks`), so that none of
-them overlaps with another.
+Joining, inviting (:mod:`engine.services.invitations`) and removing each take the experiment's lock
+(:mod:`engine.services.locks`), so that none of them overlaps with another.
 """
 
 from __future__ import annotations

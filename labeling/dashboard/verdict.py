@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.core import StopReason
+from engine.core import Claim, StopReason
 from engine.core.ranking import Place
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Snapshot
@@ -17,6 +17,9 @@ from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
 from labeling.dashboard import status
 from labeling.formatting import hours_for, percents, rough
+
+# Of claims whose name would read oddly in a sentence.
+_GOALS = {Claim.BEST_IF_ANY: "the best, if there is one"}
 
 
 @dataclass(frozen=True)
@@ -153,8 +156,7 @@ def _effort(
     how = "at least" if left.at_least else "about"
     said = f"{how} {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
     if ladder and ladder.goal:
-        # Not "best, if there is a best": the rest of that stands on the card.
-        said += f" until one is {ladder.goal.name.partition(',')[0]}"
+        said += f" until one is {_GOALS.get(ladder.goal.claim, ladder.goal.name)}"
     return f"{said}, {hours_for(hours, n_able)}" if hours and n_able else said
 
 

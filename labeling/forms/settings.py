@@ -72,7 +72,7 @@ LABELS = {
     "epsilon": "Margin (0.05 is 5 points)",
     "streams": "Pool the comparisons with different opponents",
     "exact_ties": "Count a tie as a tie",
-    "exclusive_proofs": "Use that two policies cannot both be worse",
+    "exclusive_proofs": "Divide no risk between two policies",
     "sampler": "Choice of pairs",
     "stopping": "Stopping rule",
     "max_skips": "Skips before a comparison is discarded",
@@ -139,7 +139,7 @@ _HELP = {
     ),
     "exclusive_proofs": (
         "Recommended: with two policies and a margin, “good enough” takes about a fifth fewer comparisons. "
-        "With more policies it changes nothing."
+        "With more policies, or levels that add their own effects, it changes nothing."
     ),
     "sampler": (
         "Balanced compares where evidence is missing most. The others serve as baselines and need more "

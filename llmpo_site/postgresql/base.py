@@ -18,7 +18,11 @@ class DatabaseOperations(operations.DatabaseOperations):
     """Django's, which tell of prepared statements too what was executed."""
 
     def last_executed_query(self, cursor: Any, sql: Any, params: Any) -> Any:
-        return super().last_executed_query(cursor, sql, params) or self.compose_sql(sql, params)
+        try:
+            return super().last_executed_query(cursor, sql, params) or self.compose_sql(sql, params)
+        except driver.DataError:
+            # A value that could not be bound, of which Django tells itself.
+            return None
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -28,17 +32,18 @@ class DatabaseWrapper(base.DatabaseWrapper):
     ops_class = DatabaseOperations
     SchemaEditorClass = SchemaEditor
 
-    def get_connection_params(self) -> dict[str, Any]:
+    def init_connection_state(self) -> None:
         """As Django's, with one plan for all values of a statement that is prepared.
 
         By its own estimates, PostgreSQL goes on to plan the largest statements of a click anew at each call,
-        which takes it five times as long as to execute them.
+        which takes it five times as long as to execute them. A parameter of the start would be shorter, but
+        PgBouncer refuses it in every mode.
         """
-        parameters: dict[str, Any] = super().get_connection_params()
+        super().init_connection_state()
+        connection: Any = self.connection
         if not self._is_pooled:
-            given = parameters.get("options", "")
-            parameters["options"] = f"-c plan_cache_mode=force_generic_plan {given}"
-        return parameters
+            with connection.cursor() as cursor:
+                cursor.execute("SET plan_cache_mode = force_generic_plan")
 
     @contextmanager
     def keeping_plans(self) -> Iterator[None]:

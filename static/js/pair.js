@@ -263,6 +263,7 @@
       tell(problem);
       say("");
       retry = setTimeout(again, RETRY_MS[Math.min(attempts++, RETRY_MS.length - 1)]);
+      fetchAhead();
       return;
     }
     attempts = 0;

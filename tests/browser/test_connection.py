@@ -392,6 +392,8 @@ def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, exp
 
 def test_an_answer_is_one_request_which_brings_the_next_pair(page: Page, experiment, people):
     open_with_the_next(page, experiment, people[0])
+    # Of a slow server it would ask for more ahead.
+    page.evaluate("() => { document.getElementById('page').dataset.mostHeld = 2 }")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.split("?")[0].rsplit("/", maxsplit=2)[1]))
     for number in range(6):

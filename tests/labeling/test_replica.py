@@ -85,6 +85,15 @@ def test_a_replica_of_sqlite_stops_the_start():
         settings_with(DATABASE_URL="sqlite:///x", DATABASE_REPLICA_URL="postgres://u@h/d")
 
 
+@pytest.mark.parametrize("pooled", [True, False])
+def test_a_replica_behind_pgbouncer_is_known_to_be(pooled):
+    databases = settings_with(
+        DATABASE_URL="postgres://u@h/d", DATABASE_REPLICA_URL="postgres://u@r/d", PGBOUNCER=str(pooled)
+    )["DATABASES"]
+    assert databases["replica"]["DISABLE_SERVER_SIDE_CURSORS"] is pooled
+    assert databases["default"]["DISABLE_SERVER_SIDE_CURSORS"] is pooled
+
+
 def test_compiled_reads_of_pages_are_read_there_and_others_are_not(replica, annotator):
     experiment = make_experiment(ready=True, annotators=(annotator,))
     with CaptureQueriesContext(replica) as there, reading():
