@@ -193,6 +193,26 @@ def test_a_long_result_fits_and_hides_no_policy(page: Page):
             expect(effects).to_be_hidden()
 
 
+def test_the_ranking_leads_to_a_policy_with_its_prompt_its_rivals_and_its_responses(page: Page):
+    admin, annotator = make_user("admin", is_superuser=True), make_user("ann")
+    experiment = make_experiment(n_policies=3, ready=True, annotators=(annotator,))
+    for _ in range(6):
+        advance(experiment_id=experiment.pk)
+        write_responses()
+        click_for(experiment, annotator, lambda i, j: i < j)
+    log_in(page, admin)
+    for width, height in ((1440, 900), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(f"/experiments/{experiment.pk}/")
+        page.locator(".standings tbody a").first.click()
+        expect(page.get_by_role("heading", name="Against each rival")).to_be_visible()
+        expect(page.locator(".prompt").first).not_to_be_empty()
+        expect(page.get_by_role("region", name="Table of rivals").locator("tbody tr")).to_have_count(2)
+        expect(page.locator(".example").first.get_by_text("Preferred", exact=True)).to_be_visible()
+        expect(page.get_by_role("button", name="Copy prompt and settings")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
 def test_what_takes_long_is_computed_on_demand_and_shown_when_it_is_there(page: Page, monkeypatch):
     admin, ann, ben = make_user("admin", is_superuser=True), make_user("ann"), make_user("ben")
     experiment = make_experiment(n_policies=3, ready=True, annotators=(ann, ben))
