@@ -253,13 +253,12 @@ class TestTwoPolicies:
 
     def test_strengths_expected_beforehand_weigh_nothing(self) -> None:
         rules = {"claim": "good_enough", "epsilon": self.MARGIN}
-        named = [
-            Design.replay(Unstructured(2), [(0, 1, 1.0)] * 9, prior_strengths=prior, **rules).decision.claims[
-                0
-            ]
+        judgments = [(0, 1, 1.0)] * 9
+        risks = [
+            Design.replay(Unstructured(2), judgments, prior_strengths=prior, **rules).decision.claims[0].risk
             for prior in (None, [-1.0, 1.0])
         ]
-        assert named[0].risk == named[1].risk < 1.0
+        assert risks[0] == risks[1] < 1.0
 
     def test_more_policies_divide_their_risk_as_before(self) -> None:
         judgments = [(i, j, 1.0) for i, j in PAIRS] * 6

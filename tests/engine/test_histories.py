@@ -109,27 +109,20 @@ def test_the_length_of_the_buffer_follows_from_the_latest_answers_alone(annotato
     assert read[0] < 400
 
 
-def test_the_next_pair_is_looked_for_among_those_that_are_ready(annotator):
+@pytest.mark.parametrize(("n_beginners", "n_judged"), [(0, 1_000), (40, 400)])
+def test_the_next_pair_is_looked_for_among_those_that_are_ready(annotator, n_beginners, n_judged):
+    """Not among all that the annotator has judged. Also among people who have judged little, so that a plan
+    for anybody expects little of this one.
+    """
     experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50)
     click_on(experiment, annotator, 8)
-    judge_before(experiment, annotator, 1_000)
+    for k in range(n_beginners):
+        judge_before(experiment, make_user(f"beginner{k}"), 1, first=20_000 + k)
+    judge_before(experiment, annotator, n_judged)
     n_ready = experiment.comparisons.filter(state="ready").count()
     with rows_read() as read:
         assert lease(experiment, annotator).comparison.experiment_id == experiment.pk
     # Twice each where none of them is in turn.
-    assert read[0] < 100 + 2 * 10 * n_ready
-
-
-def test_the_next_pair_is_looked_for_without_all_that_the_annotator_has_judged(annotator):
-    """Also among people who have judged little, so that a plan for anybody expects little of this one."""
-    experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50)
-    click_on(experiment, annotator, 8)
-    for k in range(40):
-        judge_before(experiment, make_user(f"beginner{k}"), 1, first=20_000 + k)
-    judge_before(experiment, annotator, 400)
-    n_ready = experiment.comparisons.filter(state="ready").count()
-    with rows_read() as read:
-        assert lease(experiment, annotator).comparison.experiment_id == experiment.pk
     assert read[0] < 100 + 2 * 10 * n_ready
 
 
