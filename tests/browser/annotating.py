@@ -38,6 +38,11 @@ def shown_token(page: Page) -> str:
 def settled(page: Page) -> None:
     """Wait until the page takes an answer to the pair on show."""
     expect(page.locator("#choose-left")).to_be_enabled()
+    wait_until_heard(page)
+
+
+def wait_until_heard(page: Page) -> None:
+    """Wait until the page no longer takes a key for an answer to the pair before."""
     # Never before the script that hears the key: it says first when it showed something.
     page.wait_for_function(f"() => performance.now() - window.shownAt > {SETTLE_MS}")
 

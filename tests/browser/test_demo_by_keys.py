@@ -14,7 +14,7 @@ from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.planning import advance
 from labeling.demo import everyday_spec
-from tests.browser.annotating import open_pair, press, shown_token
+from tests.browser.annotating import open_pair, press, shown_token, wait_until_heard
 from tests.factories import add_member, make_user, write_responses
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -56,14 +56,18 @@ def test_it_ends_with_its_outcome_within_a_hundred_clicks(page: Page, annotator,
     press(page, "ArrowLeft")
     expect(page.get_by_text("A response that makes sense and helps")).to_be_visible()
     outcome = page.get_by_text(f"Your group preferred “{TASTE[0]}”.")
-    for clicks in range(1, MOST_CLICKS + 1):
-        shown = Lease.objects.get(token=shown_token(page)).comparison
-        i_wins = TASTE.index(names[shown.policy_i.index]) < TASTE.index(names[shown.policy_j.index])
-        press(page, "ArrowLeft" if i_wins == shown.i_on_left else "ArrowRight")
-        plan()
-        expect(page.locator("#today")).to_have_text(str(clicks))
-        if outcome.is_visible():
+    for _click in range(MOST_CLICKS):
+        # Who has just seen a pair when the experiment ends is told the outcome in its place.
+        expect(page.locator("#choose-left:enabled").or_(outcome).first).to_be_visible()
+        lease = Lease.objects.select_related("comparison").filter(token=shown_token(page) or None).first()
+        if lease is None:
             break
+        shown = lease.comparison
+        i_wins = TASTE.index(names[shown.policy_i.index]) < TASTE.index(names[shown.policy_j.index])
+        wait_until_heard(page)
+        page.keyboard.press("ArrowLeft" if i_wins == shown.i_on_left else "ArrowRight")
+        expect(page.locator("#stage")).not_to_have_attribute("data-token", str(lease.token))
+        plan()
     expect(outcome).to_be_visible()
     experiment.refresh_from_db()
     assert experiment.conclusion == "certified"
