@@ -13,7 +13,7 @@ from pydantic import ConfigDict, field_validator, model_validator
 from engine.core import Claim, StopReason
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import MAILED
-from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK
+from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK, USUAL_MARGIN
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment, Membership
 from engine.services.allowances import MOST_HELD
@@ -114,6 +114,14 @@ _SettingsOfTheModel: Any = create_schema(
 
 class SettingsIn(_SettingsOfTheModel):  # type: ignore[misc]  # made while the program runs
     excluded: list[dict[str, str]] | None = None
+    # Its usual value depends on the claim, so the model's default would be wrong here.
+    epsilon: float | None = Field(
+        None,
+        description=(
+            f"{Experiment._meta.get_field('epsilon').help_text} Left out: {USUAL_MARGIN} for "
+            f"`{Claim.GOOD_ENOUGH}`, 0 for the others."
+        ),
+    )
 
 
 class ExperimentIn(Payload):
@@ -128,7 +136,7 @@ class ExperimentIn(Payload):
             name=self.name,
             factors=[FactorSpec(each.name, str(each.kind), each.levels) for each in self.factors],
             tasks=[each.task() for each in self.tasks],
-            settings=self.settings.model_dump(exclude_none=True),
+            settings=self.settings.model_dump(exclude_unset=True, exclude_none=True),
             gold=[each.item() for each in self.gold],
         )
 

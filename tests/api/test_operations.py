@@ -92,6 +92,21 @@ class TestCreate:
         assert words in response.json()["detail"]
         assert not Experiment.objects.exists()
 
+    @pytest.mark.parametrize(
+        ("settings", "claim", "margin"),
+        [
+            ({}, "good_enough", 0.05),
+            ({"claim": "best_if_any"}, "best_if_any", 0.0),
+            ({"stopping": "heuristic"}, "best_if_any", 0.0),
+        ],
+    )
+    def test_a_claim_and_a_margin_that_are_left_out_are_those_of_a_file(
+        self, settings, claim, margin, admin_call
+    ):
+        response = admin_call("post", "/experiments", SPEC | {"settings": settings})
+        assert response.status_code == 201, response.content
+        assert (response.json()["claim"], response.json()["epsilon"]) == (claim, margin)
+
     def test_a_model_that_cannot_judge_is_refused_with_a_reason(self, admin_call, settings):
         settings.JUDGE_BACKEND = "embedded"
         response = admin_call("post", "/experiments", SPEC | {"settings": {"llm_judge": "shadow"}})
