@@ -27,6 +27,7 @@ from engine.selectors import answers, counts
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled
 from engine.services import allowances
 from engine.services.judging import check_not_final
+from engine.services.locks import locked_experiment
 
 
 @dataclass(frozen=True)
@@ -372,8 +373,11 @@ def take_back_check(*, check_id: int) -> Check:
     WrongStateError
         The experiment has concluded, or the answer was taken back already.
     """
+    taken_back = Check.objects.filter(pk=check_id)
+    # As a void does: one that did not wait for the planner would tell the check by its haste.
+    experiment = locked_experiment(taken_back.values_list("experiment", flat=True).get())
     check = _with_texts().select_for_update(no_key=True, of=("self",)).get(pk=check_id)
-    check_not_final(check.experiment)
+    check_not_final(experiment)
     if check.voided_at is not None:
         raise WrongStateError(_("This judgment was taken back already."))
     check.voided_at = clock.now()
