@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +30,7 @@ from tools import mutation, release, rooms, schema, small_installation
 
 ROOT = Path(settings.BASE_DIR)
 CHANGELOG = "# Changelog\n\n## 1.2.0 (2026-01-31)\n\n* New.\n\n## 1.1.0 (2025-12-01)\n"
-TREE = {"changelog": CHANGELOG, "changes": "", "tags": "", "lacking": ""}
+TREE = {"changelog": CHANGELOG, "changes": "", "tags": "", "lacking": "", "today": date(2026, 1, 31)}
 
 
 def test_a_clean_tree_with_a_dated_section_can_be_released():
@@ -45,6 +46,7 @@ def test_a_clean_tree_with_a_dated_section_can_be_released():
         ("1.2.0", {"lacking": "no backup of version 1.2.0"}, "no backup of version 1.2.0"),
         ("1.3.0", {}, "must begin with a section `## 1.3.0"),
         ("1.1.0", {}, "must begin with a section `## 1.1.0"),
+        ("1.2.0", {"today": date(2026, 2, 1)}, "a section `## 1.2.0 (2026-02-01)`"),
         ("1.2.0", {"changelog": "# Changelog\n\n## Unreleased\n"}, "must begin with a section"),
         ("1.2.0", {"changelog": "# Changelog\n\n## 1.2.0\n"}, "must begin with a section"),
     ],
@@ -56,7 +58,9 @@ def test_each_reason_against_a_release_is_named(version, given, reason):
 
 def test_the_changelog_has_a_dated_section_for_this_version():
     text = (ROOT / "CHANGELOG.md").read_text()
-    assert release.faults(engine.__version__, **TREE | {"changelog": text}) == []
+    [dated, *_] = re.findall(r"^## .* \((.*)\)$", text, re.MULTILINE)
+    released = {"changelog": text, "today": date.fromisoformat(dated)}
+    assert release.faults(engine.__version__, **TREE | released) == []
 
 
 def test_a_release_without_a_backup_or_with_an_older_one_is_named(monkeypatch, tmp_path):

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import date, datetime
 from pathlib import Path
 
 import engine
@@ -18,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DISTRIBUTIONS = ("llmpo-core", "llmpo-client")
 
 
-def faults(version: str, *, changelog: str, changes: str, tags: str, lacking: str) -> list[str]:
+def faults(version: str, *, changelog: str, changes: str, tags: str, lacking: str, today: date) -> list[str]:
     """The reasons against a release of this tree as ``version``; empty if there are none.
 
     ``changes`` is the output of ``git status --porcelain``, ``tags`` that of ``git tag``, and ``lacking``
@@ -29,9 +30,10 @@ def faults(version: str, *, changelog: str, changes: str, tags: str, lacking: st
         found.append("There are changes that are not committed. Commit or stash them.")
     if f"v{version}" in tags.split():
         found.append(f"Version {version} is released already. Raise __version__ in engine/__init__.py.")
-    newest = re.search(r"^## (.*)$", changelog, re.MULTILINE)
-    if newest is None or not re.fullmatch(rf"{re.escape(version)} \(\d{{4}}-\d{{2}}-\d{{2}}\)", newest[1]):
-        found.append(f"CHANGELOG.md must begin with a section `## {version} (YYYY-MM-DD)`.")
+    newest = re.search(r"^## .*$", changelog, re.MULTILINE)
+    section = f"## {version} ({today})"
+    if newest is None or newest[0] != section:
+        found.append(f"CHANGELOG.md must begin with a section `{section}`, dated today.")
     if lacking:
         found.append(lacking)
     return found
@@ -54,6 +56,7 @@ def main() -> int:
         changes=_output("git", "status", "--porcelain"),
         tags=_output("git", "tag"),
         lacking=small_installation.lacking(version),
+        today=datetime.now().astimezone().date(),
     )
     if shutil.which("docker") is None:
         found.append("docker is not installed here, so the image cannot be built.")
