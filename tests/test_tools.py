@@ -128,8 +128,14 @@ def test_a_mutant_is_tried_with_reads_that_are_built_by_its_code():
 
 @pytest.mark.parametrize("target", mutation.EQUIVALENT)
 def test_every_mutant_that_is_said_to_change_nothing_is_one(target):
-    mutants = mutation.mutants((mutation.ROOT / target).read_text(encoding="utf-8"))
-    assert mutation.EQUIVALENT[target].keys() <= {mutant.change for mutant in mutants}
+    assert mutation.gone(target) == []
+
+
+def test_a_mutant_that_the_code_does_not_have_any_more_ends_the_trial_at_once(monkeypatch, capsys):
+    target = "engine/services/claims.py"
+    monkeypatch.setitem(mutation.EQUIVALENT, target, {"expired: 1 -> 2": "Once."})
+    assert mutation.main([target]) == 2
+    assert f"{target}: expired: 1 -> 2" in capsys.readouterr().out
 
 
 def test_row_locks_are_no_mutants():

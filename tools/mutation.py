@@ -10,7 +10,7 @@ replaced, by the tests that reach its line. So the imports and the database are 
 
 Those of `EQUIVALENT` are not tried: all tests that reach such a mutant would run to say what is known.
 
-Exits with 1 where a mutant survives.
+Exits with 1 where a mutant survives, and with 2 where a target, or a mutant of `EQUIVALENT`, does not exist.
 """
 
 from __future__ import annotations
@@ -303,11 +303,20 @@ def survives(module: types.ModuleType, mutant: Mutant, items: list[pytest.Item])
     return os.waitpid(child, 0)[1] == 0
 
 
+def gone(target: str) -> list[str]:
+    """The changes that `EQUIVALENT` names and the target's code does not have any more."""
+    changes = {mutant.change for mutant in mutants((ROOT / target).read_text(encoding="utf-8"))}
+    return [change for change in EQUIVALENT.get(target, {}) if change not in changes]
+
+
 def main(targets: list[str]) -> int:
-    """Try the targets, all by default; print the scores. Returns 1 where a mutant survives."""
+    """Try the targets, all by default; print the scores. Returns the exit status."""
     unknown = [target for target in targets if target not in TARGETS]
     if unknown:
         print(f"No such target: {', '.join(unknown)}. The targets are {', '.join(TARGETS)}.")
+        return 2
+    if stale := [f"{target}: {change}" for target in targets or TARGETS for change in gone(target)]:
+        print("No such mutant; take it out of EQUIVALENT:", *stale, sep="\n")
         return 2
     survived = 0
     for target in targets or TARGETS:
