@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -83,6 +84,9 @@ class BradleyTerry:
         table.setflags(write=False)
         self.features: FloatArray = table
         self.columns = names
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.n_policies} policies by {reprlib.repr(self.columns)}>"
 
     @classmethod
     def one_hot(cls, n_policies: int) -> Self:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from engine.core import Design, Factorial, Place, Stateless, Unstructured
+from engine.core import BradleyTerry, Design, Factorial, Place, Stateless, Unstructured
 from engine.core.sampling import Picks, Situation
 
 from .conftest import bradley_terry
@@ -105,6 +105,11 @@ class TestLabels:
         design.optimize(lambda i, j: float(i < j))
         assert repr(design).endswith(" comparisons, 'policy 0' is named, stopped (certified)>")
         assert "3 policies, stop 'heuristic' at" in repr(Design(Unstructured(3), stopping="heuristic"))
+
+    def test_the_representation_of_a_space_says_what_it_is_made_of(self) -> None:
+        factorial = Factorial({"tone": ["terse", "warm"], "length": [1, 2, 3]}, numeric=["length"])
+        assert repr(factorial) == "<Factorial of 6 policies by ('tone=warm', 'length')>"
+        assert len(repr(BradleyTerry.one_hot(500))) < 150
 
     def test_the_representation_of_a_decision_says_what_may_be_said(self) -> None:
         design = Design(Unstructured(3), labels=NAMES, seed=1)
