@@ -123,8 +123,8 @@ def summary(mu: FloatArray, runs: SimulatedRuns, claim: Claim, epsilon: float) -
         "none_where_one_is": int(np.sum(runs.stopped & (runs.best < 0) & best.any(axis=1))),
         "named_the_best": float(np.mean(named & best[rows, runs.best])),
         "guess": {
-            mark: round(float(np.mean(best[rows, guess] & (guess >= 0))), 3)
-            for mark, guess in zip(runs.marks, runs.guesses, strict=True)
+            mark: round(float(np.mean(best[rows, leader] & (leader >= 0))), 3)
+            for mark, leader in zip(runs.marks, runs.leaders, strict=True)
         },
     }
 

@@ -93,8 +93,8 @@ def run(job: Job) -> Summary:
         error_rate=round(float(np.mean(runs.stopped & ~right)), 4),
         correct=round(float(right.mean()), 4),
         pcs={
-            mark: round(float(_is_right(job.instance, guess).mean()), 4)
-            for mark, guess in zip(runs.marks, runs.guesses, strict=True)
+            mark: round(float(_is_right(job.instance, leader).mean()), 4)
+            for mark, leader in zip(runs.marks, runs.leaders, strict=True)
         },
         seconds=round(time.process_time() - start, 1),
     )

@@ -1,4 +1,4 @@
-"""How far two judges of the same comparisons agree."""
+"""The agreement of two judges of the same comparisons."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _alphas(kinds: FloatArray, counts: FloatArray) -> FloatArray:
 
 
 def _disagreements(kinds: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """How often two answers about one unit differ, and two of all answers, for each row of ``counts``."""
+    """The shares of pairs of answers that differ, within units and among all, for each row of ``counts``."""
     people = kinds.sum(axis=1)
     agreeing = (kinds * (kinds - 1)).sum(axis=1) / (people - 1)
     answers = counts @ people

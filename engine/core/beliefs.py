@@ -1,4 +1,4 @@
-"""What the outcomes so far make one expect of the next: it steers, and proves nothing.
+"""Expectations of the next outcome from those so far: they steer, and prove nothing.
 
 The model is Bradley-Terry with a free deviation for each pair, μ(i, j) = σ(θ_i - θ_j + η_ij), θ_i ~
 N(prior_i, 0.4²) and η_ij ~ N(0, τ²). τ is estimated, so that the strengths rule where they explain the pairs,

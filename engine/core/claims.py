@@ -1,4 +1,4 @@
-"""What a stop may claim, and when: proofs head to head that assume nothing about μ.
+"""Claims of a stop, and their proofs head to head, which assume nothing about μ.
 
 For policies k and b let E_kb be an e-process against "μ(k, b) ≥ ½ + ε", that is "k beats b by ε or more".
 Policy b is named once E_kb / K has reached 1/δ for every other k. If the claim about b is false, the null of
@@ -55,7 +55,7 @@ def log_weights(prior: FloatArray | None, n_policies: int) -> FloatArray:
 
 
 def names_at_risk(n_policies: int, margin: float, *, exclusive_proofs: bool) -> int:
-    """How many names a proof divides its risk among: all that could be false at the same time.
+    """The number of names that a proof divides its risk among: all that could be false at the same time.
 
     Two policies cannot both beat each other by a margin above 0, so that one of their two names at most is
     false.
@@ -73,7 +73,7 @@ def names_at_risk(n_policies: int, margin: float, *, exclusive_proofs: bool) -> 
 
 
 class HeadToHead:
-    """Which policies are proved, head to head, to lose to no other by the margin or more, in R runs.
+    """The policies that are proved, head to head, to lose to no other by the margin or more, in R runs.
 
     A policy once named stays named, whatever is told later.
 
@@ -155,7 +155,7 @@ class HeadToHead:
                 self._begin(int(share), runs[placed == share])
 
     def log_capital(self, runs: IntArray, k: IntArray, b: IntArray) -> FloatArray:
-        """What the proofs of policies b have against rivals k, in nats: to be held against the threshold.
+        """The evidence in the proofs of policies b against rivals k, in nats: compare it with the threshold.
 
         Parameters
         ----------
@@ -188,14 +188,14 @@ class HeadToHead:
         proved: BoolArray = self._n_passed == self._n_policies - 1
         return proved
 
-    def candidate(self, run: int, guess: int) -> int:
+    def candidate(self, run: int, leader: int) -> int:
         """The policy that a run comes closest to naming.
 
         Parameters
         ----------
         run
             Index of the run.
-        guess
+        leader
             The policy to answer where several have as few rivals left.
 
         Returns
@@ -205,7 +205,7 @@ class HeadToHead:
         if self.named[run] != NOBODY:
             return int(self.named[run])
         fewest = np.flatnonzero(self._n_passed[run] == self._n_passed[run].max())
-        return guess if guess in fewest or fewest.size > _FEW else self._strongest(run, fewest)
+        return leader if leader in fewest or fewest.size > _FEW else self._strongest(run, fewest)
 
     def rivals(self, run: int, b: int) -> IntArray:
         """Shape (m,): the policies whose evidence against beating b is below the threshold, in one run."""
@@ -311,8 +311,8 @@ class InModel:
         proved = self._against(leader).min(axis=1) >= self.threshold
         self.named = np.where((self.named == NOBODY) & proved, leader, self.named)
 
-    def candidate(self, run: int, guess: int) -> int:
-        """The policy that a run has named, or else its leader; the guess is not needed."""
+    def candidate(self, run: int, leader: int) -> int:
+        """The policy that a run has named, or else the leader of its proof; ``leader`` is not needed."""
         return int(self.named[run] if self.named[run] != NOBODY else self._evidence.leader[run])
 
     def rivals(self, run: int, b: int) -> IntArray:
@@ -355,7 +355,7 @@ def describe(
     model: bool = False,
     note: str = "",
 ) -> str:
-    """What is claimed of a policy and what that assumes, or what is still missing, in a sentence and a note.
+    """The claim about a policy and its assumption, or what is still missing: a sentence and a note.
 
     Parameters
     ----------
@@ -385,7 +385,7 @@ def describe(
 
 
 def describe_no_best(*, delta: float, margin: float, model: bool = False, note: str = "") -> str:
-    """That there is no single best policy, and what that assumes, in a sentence and a note.
+    """The claim that there is no single best policy, and its assumption: a sentence and a note.
 
     Parameters
     ----------

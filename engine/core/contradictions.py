@@ -1,4 +1,4 @@
-"""Whether the data speak against what is assumed: that levels add up, and that there is one best policy.
+"""Tests of the assumptions against the data: levels that add up, and one best policy.
 
 None of this is part of the guarantee.
 """
@@ -32,7 +32,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """How badly the Bradley-Terry model fits, against a model with one free win rate per pair.
+    """The misfit of the Bradley-Terry model, against a model with one free win rate per pair.
 
     Attributes
     ----------
@@ -57,17 +57,17 @@ class Misfit:
 
     @property
     def contradicted(self) -> bool:
-        """Whether the data speak against the model."""
+        """True if the data speak against the model."""
         return self.p_value <= self.level
 
     @property
     def has_power(self) -> bool:
-        """Whether a departure that matters would more likely than not have been found."""
+        """True if a departure that matters would more likely than not have been found."""
         return self.power >= 0.5
 
 
 def is_qualified(tested: Misfit | None, *, assumes_model: bool) -> bool:
-    """Whether a claim has to be stated with "if strengths add up as the model says".
+    """True if a claim has to be stated with "if strengths add up as the model says".
 
     Not where it is proved head to head, and not where the test of the model would have found a departure that
     matters and has not.
@@ -179,7 +179,7 @@ def misfit(
 
 
 def summed_ties(n_policies: int, outcomes: Iterable[tuple[int, int, float]]) -> FloatArray:
-    """How many of the outcomes of each pair were ties.
+    """The number of ties among the outcomes of each pair.
 
     An outcome between a tie and a win counts 4 D (1 - D), as `ties_within` has it.
 

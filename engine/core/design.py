@@ -636,7 +636,7 @@ class Design:
 
     @property
     def progress(self) -> dict[str, Any]:
-        """What the counts do not tell, as plain data that JSON can hold; see `from_counts`.
+        """The state that the counts do not tell, as plain data that JSON can hold; see `from_counts`.
 
         The largest evidence so far, the state of the streams, ties, and the policies that claims have named.
         """
@@ -657,7 +657,7 @@ class Design:
 
     @property
     def decision(self) -> Decision:
-        """What the comparisons so far allow one to say."""
+        """The decision that the comparisons so far allow."""
         if self._decision is None:
             self._decision = self.decision_given(None)
         return self._decision

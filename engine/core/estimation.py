@@ -111,7 +111,7 @@ class ComparedPairs:
         self.squares = outer_squares(self.contrasts)
 
     def covers(self, counts: FloatArray) -> bool:
-        """Whether these are the pairs that have been compared in `counts`, shape (R, K, K)."""
+        """True if these are the pairs that have been compared in `counts`, shape (R, K, K)."""
         return np.array_equal(self._both, _compared_cells(counts))
 
     def data(self, tally: Tally) -> PairData:

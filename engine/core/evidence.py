@@ -150,7 +150,7 @@ class PairwiseEvidence:
 
 
 class EliminationCost:
-    """What it takes, in nats of likelihood, to turn each policy into a Condorcet winner.
+    """The price, in nats of likelihood, of turning each policy into a Condorcet winner.
 
     The infimum over Alt of the paper's Z(t) is the smallest of these over the policies other than the best
     [LLM-PO, eq. unstructed_stop]: for policy i it sums N_ij d(μ̂(i, j), ½) over the opponents that lead i.

@@ -1,4 +1,4 @@
-"""How many comparisons a decision will take, by a formula: the characteristic time times the threshold.
+"""The number of comparisons that a decision takes, by a formula: the characteristic time times the threshold.
 
 Says at once what `planner.forecast` simulates in seconds, less exactly.
 """

@@ -112,7 +112,7 @@ class Ledger:
         if stopping not in STOPPING_RULES:
             raise ValueError(f"stopping must be one of {', '.join(STOPPING_RULES)}; got {stopping!r}")
         self.tally = tally
-        self._guess: IntArray | None = None
+        self._leader: IntArray | None = None
         self._log_inverse_delta = -np.log(delta)
         self.claim = claim if stopping == "certified" else None
         # The margin belongs to the claim that stops the experiment. Unless that is "best if any", the finding
@@ -170,7 +170,7 @@ class Ledger:
             False has a simulation put off what takes long (the estimate, and evidence that builds on it)
             until the next comparison that it does observe.
         """
-        self._guess = None
+        self._leader = None
         if self.streams is not None:
             self.streams.bet(i, j, outcome)
         self.tally.record(i, j, outcome)
@@ -202,7 +202,7 @@ class Ledger:
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs."""
-        self._guess = None
+        self._leader = None
         self.tally.keep(runs)
         for pairs in (self.evidence, *self._pairs.values()):
             pairs.keep(runs)
@@ -226,7 +226,7 @@ class Ledger:
             proof.keep(runs)
 
     def situation(self) -> Situation:
-        """What a sampling rule may look at."""
+        """The data that a sampling rule may look at."""
         return Situation(
             self.tally,
             self.evidence,
@@ -258,22 +258,22 @@ class Ledger:
         return proof if isinstance(proof, HeadToHead) else None
 
     def best(self) -> IntArray:
-        """Shape (R,): the policy named by the claim that stops the run, or the best guess."""
-        guess = self.guess()
+        """Shape (R,): the policy named by the claim that stops the run, or the leader."""
+        leader = self.leader()
         if (proof := self._stopping_proof()) is not None:
-            return np.where(proof.named == NOBODY, guess, proof.named)
-        return guess
+            return np.where(proof.named == NOBODY, leader, proof.named)
+        return leader
 
-    def guess(self) -> IntArray:
-        """Shape (R,): the best guess, among the policies not refuted if there are any.
+    def leader(self) -> IntArray:
+        """Shape (R,): the leader, among the policies not refuted if there are any.
 
         With the streams it is the policy that the beliefs favour, which weigh strengths against head-to-head
         results. Without, it is the policy with the least evidence against it; where that does not tell, the
         one that the estimate or else the e-processes favour.
         """
-        if self._guess is None:
-            self._guess = self._best_guess()
-        return self._guess
+        if self._leader is None:
+            self._leader = self._computed_leader()
+        return self._leader
 
     def separation(self) -> FloatArray:
         """Shape (R, K): nats by which a Bradley-Terry estimate separates each policy from what the claim that
@@ -289,7 +289,7 @@ class Ledger:
         return self._proof_margins.get(claim, self.margin)
 
     def settled(self) -> tuple[BoolArray, BoolArray]:
-        """Whether a policy may be named, and whether it is that none is the single best: shapes (R,)."""
+        """Masks of shape (R,): a policy may be named; it is established that none is the single best."""
         if (proof := self._stopping_proof()) is not None:
             established = proof.named != NOBODY
             if self.claim is Claim.GOOD_ENOUGH:
@@ -301,7 +301,7 @@ class Ledger:
         return self.last_standing()
 
     def holds_without_model(self, claim: Claim, policy: int) -> bool:
-        """Whether what is known without a Bradley-Terry model establishes a claim about a policy in the first
+        """True if what is known without a Bradley-Terry model establishes a claim about a policy in the first
         run.
 
         Only the present evidence counts.
@@ -316,7 +316,7 @@ class Ledger:
         return bool(np.all(against >= self._log_inverse_delta + np.log(self.tally.n_policies)))
 
     def none_without_model(self) -> bool:
-        """Whether it is established without a Bradley-Terry model that the first run has no single best
+        """True if it is established without a Bradley-Terry model that the first run has no single best
         policy.
         """
         if self.model is None:
@@ -346,7 +346,7 @@ class Ledger:
             established &= np.any(~refuted & self.rule.leads(), axis=1)
         return established, n_open == 0
 
-    def _best_guess(self) -> IntArray:
+    def _computed_leader(self) -> IntArray:
         refuted = self.rule.refuted
         out = refuted & ~refuted.all(axis=1, keepdims=True)
         if self.streams is not None and self.model is None:
@@ -374,7 +374,7 @@ class Ledger:
         """Put what is due of the reserve on the leader."""
         runs = reserve.due()
         if runs.size:
-            reserve.place(runs, self.guess()[runs])
+            reserve.place(runs, self.leader()[runs])
             for proof in self.proofs.values():
                 proof.place(runs)
                 proof.observe()

@@ -36,7 +36,7 @@ _SINGULAR = "the max-min program met a singular matrix; are features badly scale
 
 
 class Solver(StrEnum):
-    """What has solved a max-min program."""
+    """The solver of a max-min program."""
 
     INTERIOR_POINT = "interior_point"
     """Our own interior-point method."""
@@ -74,11 +74,11 @@ class MaxMinAllocation:
 
     @property
     def relative_gap(self) -> float:
-        """How far the value may be from the optimum, relative to the smallest f_i."""
+        """The largest distance of the value from the optimum, relative to the smallest f_i."""
         return (self.upper_bound - self.value) / self.separation
 
     def is_certified(self, tolerance: float) -> bool:
-        """Whether the relative gap is proved to be at most the tolerance, such as 1e-4.
+        """True if the relative gap is proved to be at most the tolerance, such as 1e-4.
 
         A gap below zero is rounding. Where that is larger than the tolerance, the bound proves nothing.
         """
@@ -217,7 +217,7 @@ def _too_wide(solution: MaxMinAllocation, tolerance: float) -> str:
 
 
 def _in_use(atoms: FloatArray, omega: FloatArray) -> BoolArray:
-    """Which pairs have more than a trace of the comparisons; all if those leave H near singular."""
+    """A mask of the pairs with more than a trace of the comparisons; all if those leave H near singular."""
     used: BoolArray = omega > _UNUSED * omega.max()
     weighted = atoms * omega[:, None]
     least, least_used = (np.linalg.eigvalsh(weighted[m].T @ atoms[m])[0] for m in (slice(None), used))

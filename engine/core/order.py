@@ -1,4 +1,4 @@
-"""What the order of asking and of judging may do to a claim: slow answers, and long runs of one annotator."""
+"""Effects of the order of asking and judging on a claim: slow answers, and long runs of one annotator."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SoloRun:
 
 
 def solo_runs(annotators: Sequence[Hashable], longer_than: int = LONG_RUN) -> list[SoloRun]:
-    """Where one of several annotators judged for long without another.
+    """The long runs of one of several annotators, without a judgment of another between.
 
     Claims assume that each judgment is a fresh draw with the win rate of its pair, whatever came before.
     Annotators who disagree and take long turns break that: for the length of a turn the win rate is that of

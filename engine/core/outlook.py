@@ -24,7 +24,7 @@ _NEAR_TIE_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class OptimalShares:
-    """How comparisons would be divided among pairs if the win rates were what they are estimated to be.
+    """The division of comparisons among pairs if the win rates were what they are estimated to be.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ def realised_shares(wins: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class LevelEffect:
-    """How often a level wins against its factor's first, all else being equal, with its interval.
+    """The win rate of a level against its factor's first, all else being equal, with its interval.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class LevelEffect:
 
 
 def level_effects(space: Factorial, wins: FloatArray, delta: float) -> list[LevelEffect]:
-    """What each level is worth over its factor's first, in win probabilities.
+    """The worth of each level over its factor's first, in win probabilities.
 
     The intervals hold for all levels and at all times at once, if the levels act as the model says.
 

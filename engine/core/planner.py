@@ -1,4 +1,4 @@
-"""How many comparisons a decision will take, before the first one and during a run."""
+"""Forecasts of the comparisons that a decision takes, before the first one and during a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIT_WEIGHT = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """How many comparisons simulated experiments took.
+    """The numbers of comparisons that simulated experiments took.
 
     Attributes
     ----------
@@ -314,7 +314,7 @@ def _simulate_part(
 
 
 def _streams_count(plan: Plan) -> bool:
-    """Whether the streams have a part in when a run stops.
+    """True if the streams have a part in when a run stops.
 
     Where one policy is proved head to head from the beginning and nothing is held back, all pairs are the
     same without them, and a simulation takes half the time.

@@ -15,10 +15,10 @@ from .types import FloatArray, IntArray, Tally
 
 
 class Place(StrEnum):
-    """What is settled about a policy."""
+    """The place of a policy, as far as the evidence settles it."""
 
     LEADS = "leads"
-    """The best guess, or the policy that a claim has named."""
+    """The leader, or the policy that a claim has named."""
     OPEN = "open"
     """It may still be the best."""
     RULED_OUT = "ruled_out"

@@ -1,4 +1,4 @@
-"""How many comparisons a decision still takes, by a formula.
+"""The number of comparisons that a decision still takes, by a formula.
 
 It is quick and fresh, and rougher than the simulated continuations of `planner.forecast_rest`.
 """
@@ -35,7 +35,7 @@ def expected_remaining(ledger: Ledger, best: int | None) -> float | None:
     if best is None:
         return None
     if (proof := ledger.head_to_head()) is not None:
-        b = proof.candidate(0, int(ledger.guess()[0]))
+        b = proof.candidate(0, int(ledger.leader()[0]))
         k = proof.rivals(0, b)
         missing = proof.threshold - proof.log_capital(np.array(0), k, np.array(b))
         speed = _speeds(tally.wins[0, k, b], tally.counts[0, k, b], proof.evidence.null_mean)

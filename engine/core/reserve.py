@@ -100,7 +100,7 @@ class Reserve:
         self.ties = self.ties[:, runs]
 
     def memory(self, run: int = 0) -> list[dict[str, Any]]:
-        """What one run has placed, as plain data that JSON can hold."""
+        """The comparisons that one run has placed, as plain data that JSON can hold."""
         parts = {"wins": self.wins, "losses": self.losses}
         if self._tally.ties is not None:
             parts["ties"] = self.ties

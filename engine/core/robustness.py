@@ -1,4 +1,4 @@
-"""How far a finding hangs on single judgments and on single judges.
+"""The dependence of a finding on single judgments and on single judges.
 
 None of this is part of the guarantee. It says what the same rules would make of slightly other data.
 """
@@ -176,7 +176,7 @@ def _fewest_until(leader: FloatArray, rival: FloatArray) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """Where several replays side by side have got to: enough to go on later.
+    """The state of several replays side by side, enough to go on later.
 
     Attributes
     ----------

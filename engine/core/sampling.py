@@ -53,7 +53,7 @@ _TWO_PHASES_FROM = 12
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a sampling rule may look at, in R runs side by side.
+    """The data that a sampling rule may look at, in R runs side by side.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class Sampler(Protocol):
         ...
 
     def memory(self) -> dict[str, Any]:
-        """What the rule remembers, as plain data that JSON can hold."""
+        """The memory of the rule, as plain data that JSON can hold."""
         ...
 
     def recall(self, memory: Mapping[str, Any]) -> None:
@@ -166,7 +166,7 @@ class Stateless:
 
 @dataclass(frozen=True, slots=True)
 class Balanced(Stateless):
-    """Compare the policy least refuted so far with the opponent that promises to refute it soonest.
+    """Compare the rival with the least evidence against it and the opponent that may refute it soonest.
 
     In a Bradley-Terry space, compare the pair that tells most about that policy's distance from the best.
 
@@ -179,10 +179,10 @@ class Balanced(Stateless):
     optimism
         Scale of the lower confidence bound on the tested policy's win rates: larger explores more opponents.
     prior_weight, prior_lead
-        Before its own comparisons say more, the least refuted opponent is taken to win against the tested
-        policy with probability ½ + `prior_lead`, and one with an e-value x times as large with ½ +
-        `prior_lead` / x. That counts as much as `prior_weight` comparisons. Most of a policy's comparisons so
-        go to those that may well be the best, which beats every other.
+        Before its own comparisons say more, the opponent with the least evidence against it is taken to win
+        against the tested policy with probability ½ + `prior_lead`, and one with an e-value x times as large
+        with ½ + `prior_lead` / x. That counts as much as `prior_weight` comparisons. Most of a policy's
+        comparisons so go to those that may well be the best, which beats every other.
     """
 
     optimism: float = 0.05
@@ -205,7 +205,7 @@ class Balanced(Stateless):
         return i, j
 
     def _refute(self, situation: Situation, rng: np.random.Generator) -> Picks:
-        """The policy least refuted so far and its opponent.
+        """The policy under test and its opponent.
 
         By head-to-head evidence at first, and where only that counts: for a proof that none is the best.
         """
@@ -221,7 +221,7 @@ class Balanced(Stateless):
         return i, j
 
     def _refute_soonest(self, situation: Situation, rng: np.random.Generator) -> Picks:
-        """The policy least refuted so far and the opponent that promises to refute it soonest."""
+        """The policy under test and the opponent that promises to refute it soonest."""
         tally, evidence, streams = situation.tally, situation.evidence, situation.streams
         runs = np.arange(tally.n_runs)
         per_policy = expected_evidence(situation)
@@ -428,9 +428,9 @@ def _within(values: FloatArray, low: float, high: float) -> FloatArray:
 
 
 def policy_under_test(evidence: FloatArray, refuted: BoolArray, rng: np.random.Generator) -> IntArray:
-    """The policy least refuted so far, leaving out the best guess: the one with the least evidence of all.
+    """The policy with the least evidence against it but for the leader, which has the least of all.
 
-    The best guess is tested itself once it is the only one left, or once none is.
+    The leader is tested itself once it is the only one left, or once none is.
 
     Parameters
     ----------
@@ -452,7 +452,7 @@ def policy_under_test(evidence: FloatArray, refuted: BoolArray, rng: np.random.G
 def _tested_with_leader(
     standing: FloatArray, evidence: FloatArray, refuted: BoolArray, rng: np.random.Generator
 ) -> IntArray:
-    """The same with the policy of the best standing as the best guess: shape (R,)."""
+    """Shape (R,): the same, where the leader is the policy of the best standing."""
     runs = np.arange(standing.shape[0])
     n_open = refuted.shape[1] - refuted.sum(axis=1)
     out = refuted & (n_open > 0)[:, None]

@@ -16,7 +16,7 @@ from .types import BoolArray, Claim, FloatArray, IntArray, Seed, Tally
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRuns:
-    """How R simulated runs ended.
+    """The ends of R simulated runs.
 
     Attributes
     ----------
@@ -25,11 +25,11 @@ class SimulatedRuns:
     stopped
         Shape (R,): whether the run stopped before its budget was spent.
     best
-        Shape (R,): the policy named, the best guess for a run out of budget, -1 for "no single best".
+        Shape (R,): the policy named, the leader for a run out of budget, -1 for "no single best".
     refuted
         Shape (R, K): the policies ruled out by the end.
-    guesses
-        Shape (M, R): the best guess after each number of comparisons in `marks`; a stopped run keeps its
+    leaders
+        Shape (M, R): the leader after each number of comparisons in `marks`; a stopped run keeps its
         answer.
     marks
         The M numbers of comparisons.
@@ -39,7 +39,7 @@ class SimulatedRuns:
     stopped: BoolArray
     best: IntArray
     refuted: BoolArray
-    guesses: IntArray
+    leaders: IntArray
     marks: tuple[int, ...]
 
 
@@ -92,7 +92,7 @@ def simulate(
     ties
         Share of comparisons, in [0, 1], that end in a tie, or as many as the pair's win rate allows.
     marks
-        Numbers of comparisons after which to note the best guess.
+        Numbers of comparisons after which to note the leader.
     observe_every
         In a Bradley-Terry space, estimate and evidence are brought up to date only every so many
         comparisons, but at least whenever there are 5% more. That puts off some stops by up to as many.
@@ -131,7 +131,7 @@ def simulate(
     stopped = np.zeros(n_runs, dtype=np.bool_)
     best = np.full(n_runs, -1)
     refuted = np.zeros((n_runs, n_policies), dtype=np.bool_)
-    guesses = np.full((len(marks), n_runs), -1)
+    leaders = np.full((len(marks), n_runs), -1)
     alive = np.arange(n_runs)
     queue: list[tuple[IntArray, IntArray]] = []
     first = int(ledger.tally.n_comparisons[0]) + 1
@@ -153,7 +153,7 @@ def simulate(
         if t in marks or ended.any() or t >= budget:
             best[alive] = np.where(none_best, -1, ledger.best())
         if t in marks:
-            guesses[list(marks).index(t)] = best
+            leaders[list(marks).index(t)] = best
         if ended.any():
             n_comparisons[alive[ended]] = t
             stopped[alive[ended]] = True
@@ -169,5 +169,5 @@ def simulate(
             best[alive] = ledger.best()
             break
     refuted[alive] = ledger.rule.refuted
-    guesses[[k for k, mark in enumerate(marks) if mark > t]] = best
-    return SimulatedRuns(n_comparisons, stopped, best, refuted, guesses, tuple(marks))
+    leaders[[k for k, mark in enumerate(marks) if mark > t]] = best
+    return SimulatedRuns(n_comparisons, stopped, best, refuted, leaders, tuple(marks))

@@ -21,7 +21,7 @@ Seed: TypeAlias = int | list[int] | np.random.SeedSequence | np.random.Generator
 
 
 class Claim(StrEnum):
-    """What a stop states about the policy that it names. Each is wrong with probability at most δ."""
+    """Statements of a stop about the policy that it names. Each is wrong with probability at most δ."""
 
     BEST = "best"
     """It beats every other policy. Assumes nothing about the preference probabilities."""
@@ -32,21 +32,21 @@ class Claim(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why an experiment is over: the one vocabulary of the core, the database, the API and the exports."""
+    """The reasons why an experiment ends: one vocabulary for core, database, API and exports."""
 
     CERTIFIED = "certified"
     """The claim that the experiment is to stop on holds, at risk δ."""
     NO_SINGLE_BEST = "no_single_best"
     """Every policy is refuted: none beats all others (a cycle, or a tie within ε), at risk δ."""
     BUDGET = "budget"
-    """The budget is spent: `best` is the best guess so far, and `confidence` what it has earned."""
+    """The budget is spent: `best` is the leader so far, and `confidence` what it has earned."""
     STOPPED = "stopped"
     """Somebody ended it before it was decided. A `Design` never says so; the program that runs it does."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
-    """How far one claim has come.
+    """The progress of one claim.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class ClaimState:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Decision:
-    """What the comparisons so far allow one to say.
+    """The decision that the comparisons so far allow.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Decision:
     reason
         Why it may end; None while it runs.
     best
-        The policy named by the claim that stops the experiment, or the best guess while running. None without
+        The policy named by the claim that stops the experiment, or the leader while running. None without
         any comparison, and when there is no single best policy.
     confidence
         One minus the risk at which the claim would just hold, in [0, 1]: a bound that is valid at any time.
@@ -136,7 +136,7 @@ class Decision:
     open: tuple[int, ...] = ()
 
     def holds(self, claim: Claim | str) -> bool:
-        """Whether a claim that is watched holds now."""
+        """True if a claim that is watched holds now."""
         return any(state.claim == claim and state.holds for state in self.claims)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What the state of an experiment allows one to say: its claims, its decision, and the sentences for both."""
+"""The claims and the decision that an experiment's state allows, and the sentences for both."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Verdict:
     tested: Misfit | None = None
 
     def decision(self) -> Decision:
-        """What the comparisons so far allow one to say."""
+        """The decision that the comparisons so far allow."""
         established, none_best = (bool(answer[0]) for answer in self.ledger.settled())
         reason = self._reason(established=established, none_best=none_best)
         best = None if none_best or self._n_comparisons == 0 else int(self.ledger.best()[0])
@@ -88,7 +88,7 @@ class Verdict:
         states = [self._best_if_any()]
         for claim, proof in self.ledger.proofs.items():
             holds = bool(proof.named[0] != NOBODY)
-            policy = proof.candidate(0, int(self.ledger.guess()[0])) if self._n_comparisons else None
+            policy = proof.candidate(0, int(self.ledger.leader()[0])) if self._n_comparisons else None
             rivals = () if holds or policy is None else tuple(proof.rivals(0, policy).tolist())
             risk = 1.0 if policy is None else proof.risk(0, policy)
             states.append(self._state(claim, policy, rivals, min(risk, self.delta) if holds else risk))
@@ -98,7 +98,7 @@ class Verdict:
         refuted = self.ledger.rule.refuted[0]
         if self._n_comparisons == 0 or refuted.all():
             return self._state(Claim.BEST_IF_ANY, None, (), 1.0)
-        policy = int(self.ledger.guess()[0])
+        policy = int(self.ledger.leader()[0])
         established = bool(self.ledger.last_standing()[0][0])
         others = np.arange(self.ledger.tally.n_policies) != policy
         rivals = () if established else tuple(np.flatnonzero(others & ~refuted).tolist())
