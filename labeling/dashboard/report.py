@@ -11,7 +11,7 @@ from engine.selectors.judges import Totals
 from labeling.caching import shared
 from labeling.dashboard import charts, status
 from labeling.dashboard.figures import result_figures, totals_of
-from labeling.dashboard.verdict import Verdict, headline
+from labeling.dashboard.verdict import Verdict
 
 # In units of DASHBOARD_SECONDS: a link that many people open costs as much as one dashboard.
 _AGES = (6.0, 60.0)
@@ -23,9 +23,6 @@ class Report:
 
     Attributes
     ----------
-    headline
-        That of the verdict after the conclusion. Until then it says nothing of workers and queues, which
-        readers of a report cannot change.
     policies
         In the order of the ranking, with the interval of their win rate against the first.
     judged, comparisons
@@ -36,7 +33,6 @@ class Report:
         The risk, in [0, 1], that the claim is wrong; ``None`` where a caveat has another one.
     """
 
-    headline: str
     verdict: Verdict
     policies: list[charts.PolicyRow]
     judged: Totals
@@ -70,9 +66,7 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
     result = result_figures(experiment)
     verdict = result.verdict
     promised = None if consequences.caveats(experiment) else experiment.delta
-    concluded = experiment.state == Experiment.State.CONCLUDED
     return Report(
-        headline=verdict.headline if concluded else headline(comparisons),
         verdict=verdict,
         policies=result.policies,
         judged=judged,

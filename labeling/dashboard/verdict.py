@@ -47,8 +47,9 @@ class Verdict:
         ranking beside it has them; ``None`` without a winner.
     risk
         The risk, in [0, 1], that the winner is wrong; ``None`` where nothing bounds it.
-    stalled
-        The workers do not do what the experiment needs, so nothing else helps before they do.
+    trouble
+        The headline in its place while the workers do not do what the experiment needs, as nothing else helps
+        before they do; empty while they do.
     over_budget
         The budget may end before the decision, and that is what to mend next.
     """
@@ -63,7 +64,7 @@ class Verdict:
     percent_done: int | None = None
     preferred: tuple[int, int] | None = None
     risk: float | None = None
-    stalled: bool = False
+    trouble: str = ""
     over_budget: bool = False
 
     @property
@@ -106,7 +107,7 @@ def verdict_of(
     expected = 0.0 if left is None or over_budget else left.expected * experiment.overlap
     too_few = pool if n_annotators and pool and pool.n_answers < expected else None
     return Verdict(
-        headline=_stalled(pulse) if stalled else _already(ranked, ladder) or headline(comparisons),
+        headline=_headline(ranked, ladder, comparisons),
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=_ruled_out(ranked) if comparisons else 0,
@@ -125,26 +126,21 @@ def verdict_of(
         percent_done=None
         if left is None or over_budget
         else round(100 * comparisons / (comparisons + left.expected)),
-        stalled=stalled,
+        trouble=_trouble(pulse) if stalled else "",
         over_budget=over_budget and not stalled,
     )
 
 
-def headline(comparisons: int) -> str:
-    """The headline of an experiment that has not concluded, as its report has it."""
-    return "Too early to say" if comparisons else "No judgments yet"
-
-
-def _already(ranked: Sequence[Ranked], ladder: Ladder | None) -> str:
-    """The weakest claim that holds, and of which policy; empty where none does."""
+def _headline(ranked: Sequence[Ranked], ladder: Ladder | None, comparisons: int) -> str:
+    """The weakest claim that holds, and of which policy; where none does, that it is too early."""
     for rung in ladder.rungs if ladder else []:
         if rung.holds:
             [name] = [each.name.name for each in ranked if each.standing.policy == rung.policy]
             return f"Already {rung.name}: {name}"
-    return ""
+    return "Too early to say" if comparisons else "No judgments yet"
 
 
-def _stalled(pulse: Pulse) -> str:
+def _trouble(pulse: Pulse) -> str:
     return "Responses come too slowly" if pulse.slow else "The work has stopped"
 
 
