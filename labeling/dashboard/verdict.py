@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from engine.core import Claim, StopReason
 from engine.core.ranking import Place
 from engine.domain.policy_space import PolicyName
+from engine.domain.rules import CERTIFIED
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, designs
 from engine.selectors.findings import Ladder, tasks_left_out
@@ -18,8 +19,8 @@ from engine.selectors.remaining import Remaining
 from labeling.dashboard import status
 from labeling.formatting import hours_for, percents, rough
 
-# Of claims whose name would read oddly in a sentence.
-_GOALS = {Claim.BEST_IF_ANY: "the best, if there is one"}
+# One of the claims has a name that would read oddly in a sentence.
+_GOALS = dict(Experiment.CLAIMS) | {Claim.BEST_IF_ANY.value: "the best, if there is one"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Verdict:
     n_rivals, n_ruled_out
         The other policies, and those of them that the ranking shows as ruled out.
     effort
-        The comparisons and the working time that remain; empty where nobody can tell.
+        The claim to stop on, with the comparisons and the working time that remain as far as anybody can
+        tell; empty where nothing remains.
     finding
         The claim in full as it was concluded; empty without a certified winner.
     sentences
@@ -111,9 +113,7 @@ def verdict_of(
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=_ruled_out(ranked) if comparisons else 0,
-        effort=""
-        if left is None or over_budget
-        else _effort(experiment, left, ladder, hours, n_annotators - n_through),
+        effort=_effort(experiment, None if over_budget else left, ladder, hours, n_annotators - n_through),
         sentences=[
             *([pulse.ailment] if stalled else []),
             *([pulse.catching_up] if running and pulse.catching_up else []),
@@ -145,14 +145,18 @@ def _trouble(pulse: Pulse) -> str:
 
 
 def _effort(
-    experiment: Experiment, left: Remaining, ladder: Ladder | None, hours: float | None, n_able: int
+    experiment: Experiment, left: Remaining | None, ladder: Ladder | None, hours: float | None, n_able: int
 ) -> str:
+    goal = f"one is {_GOALS[experiment.claim]}" if experiment.stopping == CERTIFIED else ""
+    if left is None:
+        reached = ladder is not None and ladder.goal is not None and ladder.goal.holds
+        return f"it stops when {goal}" if goal and not reached else ""
     people = experiment.judge == Experiment.Judge.HUMAN
     number = rough(left.expected * (experiment.overlap if people else 1))
     how = "at least" if left.at_least else "about"
     said = f"{how} {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
-    if ladder and ladder.goal:
-        said += f" until one is {_GOALS.get(ladder.goal.claim, ladder.goal.name)}"
+    if goal:
+        said += f" until {goal}"
     return f"{said}, {hours_for(hours, n_able)}" if hours and n_able else said
 
 

@@ -70,6 +70,8 @@ class TestVerdict:
         words = text_of(page(client_for(viewer), experiment, view))
         assert "No judgments yet" in words
         assert "Leading" not in words
+        # The goal is named where nobody can tell yet how many clicks it takes, too.
+        assert "It stops when one is the best, if there is one." in words
 
     @each_result
     def test_while_it_runs_it_names_the_leader_what_is_settled_and_what_remains(
