@@ -296,7 +296,8 @@ def test_the_server_is_down_for_a_moment(page: Page, problems, experiment, peopl
 def test_double_clicks_and_hasty_keys_are_one_answer_each_and_the_page_says_so(
     page: Page, experiment, people
 ):
-    open_pair(page, experiment, people[0])
+    # Quick answers are meant for the next pair, so it has to be there.
+    open_with_the_next(page, experiment, people[0])
     for number in range(6):
         token = shown_token(page)
         settled(page)
@@ -304,20 +305,25 @@ def test_double_clicks_and_hasty_keys_are_one_answer_each_and_the_page_says_so(
             page.locator("#choose-left").dblclick()
         elif number == 3:
             page.locator("#choose-left").click()
-            page.wait_for_timeout(300)  # the second half comes late, when the next pair has settled
-            page.mouse.down(click_count=2)
-            page.mouse.up(click_count=2)
+            # The second half comes late, when the next pair has settled. By its own time, so that on a slow
+            # machine it comes no later.
+            page.evaluate(
+                "const half = new MouseEvent('click', {detail: 2, bubbles: true, cancelable: true});"
+                "Object.defineProperty(half, 'timeStamp', {value: window.shownAt + 300});"
+                "document.getElementById('choose-left').dispatchEvent(half)"
+            )
         elif number == 5:
             # Two thumbs at once: the second one is no half of a double click, and has seen no more.
             page.evaluate(
-                "for (const id of ['choose-left', 'choose-right']) document.getElementById(id)"
-                ".dispatchEvent(new MouseEvent('click', {detail: 1, bubbles: true, cancelable: true}))"
+                "['choose-left', 'choose-right'].map((id) => [id, new MouseEvent('click', "
+                "{detail: 1, bubbles: true, cancelable: true})])"
+                ".forEach(([id, tap]) => document.getElementById(id).dispatchEvent(tap))"
             )
         else:
-            # At once, however slow the machine: a second later they would be answers of their own.
+            # Made before the first one is heard: on a slow machine, later ones would be answers of their own.
             page.evaluate(
-                "for (let n = 0; n < 3; n++) document.body.dispatchEvent(new "
-                "KeyboardEvent('keydown', {key: '1', bubbles: true}))"
+                "[1, 2, 3].map(() => new KeyboardEvent('keydown', {key: '1', bubbles: true}))"
+                ".forEach((key) => document.body.dispatchEvent(key))"
             )
         expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
         expect(page.locator("#today")).to_have_text(str(number + 1))
