@@ -63,7 +63,7 @@ def test_every_address_is_in_the_table_and_the_table_has_no_other():
 
 
 @pytest.mark.parametrize("role", [*ROLES, *TOKENS])
-def test_every_cell(role, world: World):
+def test_every_cell_has_the_status_of_the_table(role, world: World):
     """Each answer has the status that the table names, and holds nothing that the role may not read. Nobody
     keeps it.
     """

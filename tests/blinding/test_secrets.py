@@ -120,7 +120,7 @@ class TestEachExperimentHasItsOwn:
         call_command("load_experiment", str(file), verbosity=0)
         assert Experiment.objects.get(name="Loaded").secret != SECRET
 
-    def test_nothing_sets_it(self, experiment, admin):
+    def test_neither_a_description_nor_the_api_sets_it(self, experiment, admin):
         with pytest.raises(Exception, match="Unknown setting: secret"):
             create_experiment(spec=make_spec(secret=SECRET))
         client = Client()

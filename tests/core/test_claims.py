@@ -175,28 +175,6 @@ class TestHeadToHead:
         assert worst_chance(tie, named_at_one_over_delta, horizon=13) > 0.3
         assert worst_chance(tie, falsely_named(tie, 0.0), horizon=13) > 0.0
 
-    def test_ties_do_not_spoil_it(self) -> None:
-        """Two policies level on average: a fair coin or a tie, whichever serves the error best, at every
-        step.
-        """
-        horizon = 24
-        states = all_counts(3, horizon)
-        table = np.array(states)
-        wins = np.zeros((len(states), 2, 2))
-        wins[:, 0, 1] = table[:, 0] + 0.5 * table[:, 2]
-        wins[:, 1, 0] = table[:, 1] + 0.5 * table[:, 2]
-        tally = Tally(wins)
-        bad = HeadToHead(PairwiseEvidence(tally, 0.0, FLAT), tally, DELTA).proved().any(axis=1)
-        value: dict[tuple[int, ...], float] = {}
-        for index in np.argsort(-table.sum(axis=1), kind="stable"):
-            won, lost, tied = state = states[index]
-            if bad[index] or sum(state) == horizon:
-                value[state] = float(bad[index])
-                continue
-            coin = 0.5 * value[won + 1, lost, tied] + 0.5 * value[won, lost + 1, tied]
-            value[state] = max(coin, value[won, lost, tied + 1])
-        assert 0.05 < value[0, 0, 0] <= DELTA
-
 
 class TestTwoPolicies:
     """With a margin they cannot both beat each other, so that all of the risk is that of one name."""

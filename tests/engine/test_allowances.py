@@ -126,6 +126,7 @@ class TestUndos:
         undo(elsewhere, annotator)
         left = answers.own_judgments(experiment, annotator).first()
         void_judgment(judgment_id=left.pk, by=admin, reason="A slip.")
+        assert JudgmentVoid.objects.count() == UNDOS_IN_A_ROW + 3
 
     def test_it_is_told_in_german(self, experiment, annotator):
         answer_on(experiment, annotator, UNDOS_IN_A_ROW + 1)

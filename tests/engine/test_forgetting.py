@@ -248,7 +248,7 @@ def make_experiment_of(user: User):
 
 
 class TestCommands:
-    def test_forget_person(self, greta, capsys):
+    def test_forget_person_names_the_former_account_and_blanks_comments(self, greta, capsys):
         call_command("forget_person", NAME, "--blank-comments")
         assert capsys.readouterr().out == "The account is now former-annotator-1.\n"
         assert not Judgment.objects.exclude(comment="").exists()
@@ -264,7 +264,7 @@ class TestCommands:
         assert "hooks.slack.com" in out.getvalue()
         assert "s3cret" not in out.getvalue()
 
-    def test_export_person(self, greta):
+    def test_export_person_writes_everything_that_is_kept_about_somebody(self, greta):
         out = io.StringIO()
         call_command("export_person", NAME, stdout=out)
         data = json.loads(out.getvalue())

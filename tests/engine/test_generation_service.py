@@ -95,7 +95,7 @@ class TestClaim:
             ({1: 2, 2: 3}, 100, {1: 2, 2: 3}),
         ],
     )
-    def test_fair_shares(self, queued, limit, shares):
+    def test_each_queue_has_an_equal_share_and_a_short_one_leaves_the_rest(self, queued, limit, shares):
         assert fair_shares(queued, limit) == shares
 
     def test_a_claim_that_is_being_written_can_be_added_to(self):

@@ -114,6 +114,7 @@ class TestSubscribe:
     def test_private_addresses_where_that_is_allowed(self, experiment, settings):
         settings.ALLOW_PRIVATE_WEBHOOKS = True
         subscribed(experiment, kind="webhook", target="http://127.0.0.1:9000/")
+        assert experiment.subscriptions.get().target == "http://127.0.0.1:9000/"
 
     def test_the_same_address_once(self, experiment):
         subscribed(experiment)
@@ -136,7 +137,7 @@ class TestSubscribe:
         settle_account(user=owner)
         assert not experiment.subscriptions.exists()
 
-    def test_not_without_end(self, experiment):
+    def test_an_experiment_has_at_most_twenty(self, experiment):
         for n in range(20):
             subscribed(experiment, target=f"a{n}@example.org")
         with pytest.raises(SubscriptionError, match="already 20"):

@@ -138,10 +138,10 @@ class TestRefusedRestore:
             restore_judgment(judgment_id=judgment.pk)
         assert Judgment.objects.count() == rows
 
-    def test_what_stands(self, experiment, annotator):
+    def test_a_judgment_that_stands_is_not_restored(self, experiment, annotator):
         self.refused(click(experiment, annotator), "not voided")
 
-    def test_twice(self, experiment, annotator, admin):
+    def test_a_judgment_is_restored_once(self, experiment, annotator, admin):
         old = void(click(experiment, annotator), admin)
         void(restore_judgment(judgment_id=old.pk), admin)
         self.refused(old, "already been restored")

@@ -79,7 +79,7 @@ class TestOffer:
             (NAMED, "", {"small"}, False),
         ],
     )
-    def test_what_is_served(self, offer, backend, models, served):
+    def test_a_worker_serves_its_own_backend_and_the_models_that_it_has(self, offer, backend, models, served):
         assert offer.serves(Need(backend, frozenset(models))) is served
 
     @pytest.mark.parametrize("offer", [LLAMA, SERVER, SMALL])

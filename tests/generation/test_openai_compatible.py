@@ -244,7 +244,7 @@ class TestNonsense:
 
 
 class TestOutOfOrder:
-    def test_nobody_there(self):
+    def test_a_server_that_cannot_be_reached_is_said_with_the_setting_to_look_at(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]

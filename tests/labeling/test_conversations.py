@@ -185,7 +185,7 @@ class TestAPI:
             headers={"Authorization": f"Bearer {secret}"},
         )
 
-    def test_create(self, client, admin):
+    def test_an_experiment_is_made_with_conversations_as_its_tasks(self, client, admin):
         response = self.call(client, admin, "/experiments", BODY)
         assert response.status_code == 201, response.content
         spec = experiment_spec(Experiment.objects.get(pk=response.json()["id"]))
@@ -207,7 +207,7 @@ class TestAPI:
         assert words in response.content.decode()
         assert not Experiment.objects.exists()
 
-    def test_next(self, client, annotator):
+    def test_the_next_pair_has_the_messages_of_its_task(self, client, annotator):
         experiment = talking(annotator, TALK)
         pair = self.call(client, annotator, f"/label/{experiment.pk}/next", {}).json()["pair"]
         assert (pair["prompt"], pair["messages"]) == (TEXT, as_json(TURNS))

@@ -401,7 +401,9 @@ class TestDpo:
         assert pairs == expected
         assert pairs
 
-    def test_as_messages(self, experiment, annotator, viewer, client_for):
+    def test_pairs_are_written_as_messages_where_that_is_asked_for(
+        self, experiment, annotator, viewer, client_for
+    ):
         click_on(experiment, annotator, 4)
         client = client_for(viewer)
         plain, messages = self.pairs(experiment, client), self.pairs(experiment, client, conversational="1")

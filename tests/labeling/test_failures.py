@@ -146,7 +146,7 @@ class TestBusyDatabase:
         assert response.status_code == 503
         assert "One moment, please" in response.content.decode()
 
-    def test_in_development_too(self, client, headers, monkeypatch, settings):
+    def test_a_locked_database_is_a_503_in_development_too(self, client, headers, monkeypatch, settings):
         settings.DEBUG = True
         break_with(monkeypatch, locked())
         assert client.get("/api/experiments", headers=headers).status_code == 503
@@ -187,7 +187,9 @@ class TestTheAPIsErrorsAreJSON:
         ],
     )
     @pytest.mark.parametrize("debug", [False, True])
-    def test_every_failure(self, method, path, status, debug, client, headers, settings):
+    def test_every_failure_has_its_status_and_says_why(
+        self, method, path, status, debug, client, headers, settings
+    ):
         settings.DEBUG = debug
         response = client.generic(method.upper(), path, "{", "application/json", headers=headers)
         assert response.status_code in {status, 422}
@@ -195,7 +197,7 @@ class TestTheAPIsErrorsAreJSON:
         if status == 405:
             assert "GET" in response["Allow"]
 
-    def test_pages_keep_theirs(self, client):
+    def test_a_page_that_is_not_found_is_answered_by_a_page(self, client):
         response = client.get("/nothing/here/")
         assert response.status_code == 404
         assert response["Content-Type"].startswith("text/html")
@@ -245,7 +247,7 @@ class TestTooLarge:
         assert "5,000,000 bytes in one request" in detail(response)
 
     @pytest.mark.parametrize("enforce_csrf_checks", [False, True])
-    def test_a_form(self, enforce_csrf_checks):
+    def test_a_form_that_is_too_large_is_refused_with_the_limit(self, enforce_csrf_checks):
         client = Client(raise_request_exception=False, enforce_csrf_checks=enforce_csrf_checks)
         client.force_login(make_user(is_superuser=True))
         # With the cookie the CSRF check reads the form, in a middleware.

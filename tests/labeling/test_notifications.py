@@ -97,7 +97,7 @@ def test_with_mail_nothing_is_said_of_it(experiment, editor, client_for):
     assert "Mail is not configured" not in settings_of(client_for(editor), experiment)
 
 
-def test_removed_is_removed(experiment, editor, client_for):
+def test_a_subscription_that_was_removed_is_gone(experiment, editor, client_for):
     subscription = subscribed(experiment)
     client_for(editor).post(reverse("unsubscribe", args=[experiment.pk, subscription.pk]))
     assert not Subscription.objects.exists()

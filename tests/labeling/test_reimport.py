@@ -559,12 +559,12 @@ class TestRefused:
         assert not Experiment.objects.filter(name="Again").exists()
         assert not User.objects.filter(username__contains="@import-").exists()
 
-    def test_a_changed_file(self, judged, tmp_path):
+    def test_a_changed_file_is_refused(self, judged, tmp_path):
         file = export(judged, tmp_path)
         file.write_text(file.read_text().replace('"choice": "left"', '"choice": "right"', 1))
         self.refused(file, "was changed")
 
-    def test_a_file_without_its_manifest(self, judged, tmp_path):
+    def test_a_file_without_its_manifest_is_refused(self, judged, tmp_path):
         file = export(judged, tmp_path)
         file.with_name("export.jsonl.manifest.json").unlink()
         self.refused(file, "manifest cannot be read")
@@ -575,12 +575,12 @@ class TestRefused:
         file.write_bytes(b"".join(Export(judged, JSONL, browsing.Selection(), {}).zipped()))
         self.refused(file, r"export\.zip holds an export and its manifest\. Unpack it")
 
-    def test_a_name_that_is_taken(self, judged, tmp_path):
+    def test_a_name_that_is_taken_is_refused(self, judged, tmp_path):
         file = export(judged, tmp_path)
         with pytest.raises(CommandError, match="of this name already"):
             import_again(file, name="First")
 
-    def test_a_parquet_file_that_only_its_manifest_calls_so(self, judged, tmp_path):
+    def test_a_file_that_only_its_manifest_calls_parquet_is_refused(self, judged, tmp_path):
         file = export(judged, tmp_path, kind="parquet")
         manifest = file.with_name(f"{file.name}.manifest.json")
         file.write_bytes(file.read_bytes()[:-20] + b"PAR1")
@@ -589,10 +589,10 @@ class TestRefused:
         manifest.write_text(json.dumps(said))
         self.refused(file, "export.parquet: The Parquet file cannot be read")
 
-    def test_dpo_pairs(self, judged, tmp_path):
+    def test_dpo_pairs_are_refused(self, judged, tmp_path):
         self.refused(export(judged, tmp_path, kind="dpo"), "Export as JSON lines")
 
-    def test_another_experiments_manifest(self, judged, tmp_path):
+    def test_another_experiments_manifest_is_refused(self, judged, tmp_path):
         file = export(judged, tmp_path)
         beside = file.with_name("export.jsonl.manifest.json")
         manifest = json.loads(beside.read_text())
@@ -600,7 +600,7 @@ class TestRefused:
         beside.write_text(json.dumps(manifest))
         self.refused(file, "do not fit")
 
-    def test_something_else_entirely(self, judged, tmp_path):
+    def test_a_manifest_that_is_none_is_refused(self, judged, tmp_path):
         file = export(judged, tmp_path)
         file.with_name("export.jsonl.manifest.json").write_text('{"a": 1}')
         self.refused(file, "not a manifest")
@@ -670,7 +670,7 @@ class TestHostileRows:
             (["experiment", "spec", "settings", "excluded"], None, "excluded: this must be a list"),
         ],
     )
-    def test_a_manifest_of_other_types(self, path, value, words, judged, tmp_path):
+    def test_a_manifest_of_other_types_is_refused(self, path, value, words, judged, tmp_path):
         """Each was a traceback, and the second came when the experiment was stored already."""
         file = export(judged, tmp_path)
         beside = file.with_name("export.jsonl.manifest.json")
