@@ -394,6 +394,12 @@ class TestVoid:
         assert list(standing_judgments(experiment.pk).values_list("choice", flat=True)) == ["right"]
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
+    def test_the_pair_is_handed_back_and_the_annotators_others_are_not(self, experiment, annotator, admin):
+        voided, other = click(experiment, annotator), click(experiment, annotator)
+        void_judgment(judgment_id=voided.pk, by=admin, reason="A slip.")
+        states = {judgment: Lease.objects.get(token=judgment.token).state for judgment in (voided, other)}
+        assert states == {voided: "returned", other: "judged"}
+
     def test_the_click_itself_is_kept_and_sending_it_again_does_not_revive_it(
         self, experiment, annotator, admin
     ):
