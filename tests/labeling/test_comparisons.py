@@ -9,6 +9,7 @@ from django.contrib.messages import get_messages
 from django.db import connection
 from django.urls import reverse
 
+from engine.core.samplers import SAMPLERS
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, JudgmentVoid, Response, Task
 from engine.models.append_only import lifted
 from engine.models.full_text import responses_with
@@ -16,6 +17,7 @@ from engine.selectors import browsing, counts
 from engine.selectors.designs import policy_names
 from engine.services.experiments import stop
 from engine.services.judging import void_judgment
+from labeling.dashboard.explanations import explain
 from tests.factories import add_member, click, click_on, make_experiment, make_user
 from tests.markup import text_of
 
@@ -272,6 +274,10 @@ class TestOne:
         for plan in ({}, {"sampler": "of old"}):
             Comparison.objects.filter(pk=comparison.pk).update(plan=plan)
             assert "Why this pair" in opened(client_for(viewer), comparison)
+
+    def test_every_sampler_is_explained(self):
+        for sampler in SAMPLERS:
+            assert len(explain(Comparison(plan={"sampler": sampler}), []).sentences) == 1
 
     def test_another_experiments_comparison_is_not_there(self, experiment, viewer, client_for):
         other = make_experiment(ready=True).comparisons.first()

@@ -14,7 +14,9 @@ from django.urls import reverse
 
 from engine import tasks
 from engine.core import closed_form
-from engine.domain.specs import FactorSpec, TaskSpec
+from engine.core.ledger import STOPPING_RULES
+from engine.core.samplers import SAMPLERS
+from engine.domain.specs import SETTINGS, FactorSpec, TaskSpec
 from engine.models import Estimate, Experiment, User, WorkerPulse
 from engine.selectors import specs
 from engine.services import estimates
@@ -108,6 +110,16 @@ class TestWhoMayCreate:
 def test_every_start_opens_with_its_own_factors(start, page):
     html = page.get(reverse("new_from", args=[start.slug])).content.decode()
     assert html.count('name="factor"') == len(start.spec.factors)
+
+
+def test_every_setting_and_each_choice_of_one_has_its_place_and_its_name_on_the_page(page):
+    html = page.get(NEW).content.decode()
+    fields = set(re.findall(r'name="(\w+)"', html))
+    # Combinations are left out by their names, which only a file has from the start.
+    assert set(SETTINGS) - {"excluded"} <= fields
+    for choice in (*SAMPLERS, *STOPPING_RULES):
+        [shown] = re.findall(rf'<option value="{choice}"[^>]*>([^<]+)</option>', html)
+        assert shown != choice
 
 
 class TestSave:
