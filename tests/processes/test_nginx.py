@@ -78,6 +78,16 @@ class Site:
     port: int
     plain_port: int
     certificate: Path
+    access_log: Path
+
+    def visit(self, address: str, *, referer: str = "") -> int:
+        """Ask for an address; returns the status."""
+        trust = ssl.create_default_context(cafile=str(self.certificate))
+        with closing(
+            http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=trust)
+        ) as connection:
+            connection.request("GET", address, headers={"Referer": referer} if referer else {})
+            return connection.getresponse().status
 
     def sign_in(self, password: str, *, source: str, forged: str | None = None) -> http.client.HTTPResponse:
         """Type a name and a password, from this address of the machine."""
@@ -120,6 +130,7 @@ def site(live_server, settings, tmp_path) -> Iterator[Site]:
             r"listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",
             r"/etc/letsencrypt/live/label\.example\.org/fullchain\.pem": str(certificate),
             r"/etc/letsencrypt/live/label\.example\.org/privkey\.pem": str(key),
+            r"/var/log/nginx/access\.log": str(tmp_path / "access.log"),
             r"proxy_pass http://127\.0\.0\.1:8000;": f"proxy_pass http://{urlsplit(live_server.url).netloc};",
         },
     )
@@ -143,7 +154,7 @@ def site(live_server, settings, tmp_path) -> Iterator[Site]:
 
     try:
         wait_until(is_listening, 60, "nginx listens")
-        yield Site(port, plain_port, certificate)
+        yield Site(port, plain_port, certificate, tmp_path / "access.log")
     finally:
         nginx.terminate()
         nginx.wait(timeout=60)
@@ -170,3 +181,20 @@ def test_behind_nginx_the_site_knows_that_it_is_encrypted(site):
         answer = connection.getresponse()
         assert answer.status == 301
         assert answer.headers["Location"].startswith("https://")
+
+
+def test_the_access_log_of_nginx_has_no_secret_of_a_link(site):
+    """A link to a new password stood there in full, and the page that a browser came from."""
+    secret = "aVeryLongSecretThatLetsItsReaderIn0123456789"
+    for address in (
+        f"/join/{secret}/",
+        f"/%6aoin/{secret}/",
+        f"/report/{secret}/",
+        f"/accounts/password/reset/1-{secret}/",
+        f"/accounts/email/confirm/{secret}/",
+    ):
+        assert site.visit(address) < 500
+    assert site.visit("/healthz", referer=f"https://127.0.0.1/accounts/email/confirm/{secret}/") == 200
+    assert site.visit("/accounts/login/") == 200
+    wait_until(lambda: "/accounts/login/" in site.access_log.read_text(), 60, "nginx has written its log")
+    assert secret not in site.access_log.read_text()
