@@ -34,6 +34,11 @@ ENV HF_HOME=/var/lib/llm-po/.cache/huggingface XDG_CACHE_HOME=/tmp/cache XDG_CON
 USER llmpo
 
 FROM base AS app
+# pg_dump and pg_restore for manage.py backup and restore. Those of Debian 13 are of version 17, as the server
+# of compose.yaml is; an older one would refuse.
+RUN apt-get update \
+  && apt-get install --yes --no-install-recommends postgresql-client \
+  && rm -rf /var/lib/apt/lists/*
 USER llmpo
 # Static files need the settings, and those a key, which nothing keeps.
 RUN SECRET_KEY=only-while-the-image-is-built-0123456789 python manage.py collectstatic --noinput

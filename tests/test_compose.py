@@ -151,6 +151,14 @@ def test_containers_run_read_only_and_without_privileges(name):
     assert not service.get("privileged")
 
 
+def test_the_image_can_back_up_the_database_of_compose():
+    """`manage.py backup` calls pg_dump, which the image lacked."""
+    [stage] = re.findall(r"^FROM base AS app\n(.*)", DOCKERFILE, re.MULTILINE | re.DOTALL)
+    assert "postgresql-client" in stage
+    [version] = re.findall(r"^postgres:(\d+)$", SERVICES["postgres"]["image"])
+    assert f"of version {version}" in stage
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_the_image_itself_ends_with_a_user_without_rights(name):
     """`docker run` without compose.yaml is not root either."""
