@@ -10,6 +10,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -34,6 +35,7 @@ from labeling.requests import AuthenticatedRequest
 # A page that waits for a paused experiment may stay open overnight: it looks again after twice as long each
 # time.
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 5, 60
+_ANSWERS_PER_PAGE = 10
 
 
 class TokensField(forms.Field):
@@ -312,7 +314,9 @@ def history(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         {
             "experiment": experiment,
             "ending": ending(experiment),
-            "answers": answers.own_answers(experiment, request.user),
+            "page": Paginator(answers.own_answers(experiment, request.user), _ANSWERS_PER_PAGE).get_page(
+                request.GET.get("page")
+            ),
             "summary": answers.own_summary(experiment, request.user),
             "leaderboard": leaderboard(experiment),
         },

@@ -92,6 +92,11 @@ def test_on_a_phone_nothing_moves_from_pair_to_pair(phone: Page, experiment):
     tap(phone, "#skip")
     expect(phone.locator("#said")).to_have_text("Skipped.")
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    # 50 answers were 26,000 px of scrolling.
+    phone.get_by_role("link", name="My answers").tap()
+    phone.get_by_role("link", name="Older").tap()
+    expect(phone.get_by_text("Page 2 of ")).to_be_visible()
+    assert phone.evaluate("document.documentElement.scrollHeight") <= 5000
 
 
 def test_on_a_phone_a_pair_that_was_waited_for_does_not_move(phone: Page, transactional_db):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 
 import pytest
@@ -257,10 +258,19 @@ class TestHistory:
         experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=20)
         for _ in range(55):
             click(experiment, annotator)
-        client = client_for(annotator)
-        with django_assert_max_num_queries(9):
-            page = client.get(reverse("history", args=[experiment.pk]))
-        assert page.content.decode().count("/reopen/") == 50
+        client, given = client_for(annotator), []
+        for number in range(1, 6):
+            with django_assert_max_num_queries(9):
+                page = client.get(reverse("history", args=[experiment.pk]), {"page": number})
+            assert f"Page {number} of 5" in words(page)
+            tokens = re.findall(r"history/([^/]+)/reopen/", page.content.decode())
+            assert len(tokens) == 10
+            given += tokens
+        newest = answers.own_judgments(experiment, annotator).values_list("token", flat=True)[:50]
+        assert given == [str(token) for token in newest]
+        assert "Older" not in words(page)
+        german = client.get(reverse("history", args=[experiment.pk]), headers={"Accept-Language": "de"})
+        assert "Seite 1 von 5 Ältere" in words(german)
 
     def test_texts_are_only_text(self, experiment, annotator, client_for, url):
         judgment = click(experiment, annotator)
