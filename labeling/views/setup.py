@@ -42,6 +42,7 @@ from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.setup import sizes
 from labeling.setup.templates import STARTS, start_named
 from labeling.views.columns import receive
+from labeling.views.trial import try_usual_tasks
 
 _TASKS_PER_PAGE = 20
 
@@ -224,7 +225,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
         return redirect("dashboard", experiment_id=experiment.pk) if experiment else redirect("home")
     messages.success(request, "Saved as a draft.")
     if request.POST.get("action") == "try":
-        return redirect("try", experiment_id=experiment.pk)
+        return try_usual_tasks(request, experiment)
     return redirect(f"{reverse('setup', args=[experiment.pk])}?step={editor.step}")
 
 

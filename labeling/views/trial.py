@@ -98,6 +98,19 @@ def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     return render(request, "labeling/_stages.html" if request.htmx else "labeling/pair.html", context)
 
 
+def try_usual_tasks(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
+    """Start a trial of a saved draft, and go there. Ready-made responses need none."""
+    if experiment.responses != Experiment.Responses.IMPORTED:
+        positions = usual_tasks(experiment.tasks.count())
+        try:
+            trials.start_trial(experiment_id=experiment.pk, positions=positions, by=request.user)
+        except (SpecError, WrongStateError) as error:
+            messages.error(request, str(error))
+        else:
+            wake_writers()
+    return redirect("try", experiment_id=experiment.pk)
+
+
 def _start(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
     form = TrialForm(request.POST)
     try:

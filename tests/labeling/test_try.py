@@ -16,7 +16,9 @@ from engine.domain.specs import TaskSpec
 from engine.domain.texts import digest
 from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment, Response, WorkerPulse
+from engine.selectors.specs import experiment_spec, version_of
 from engine.services.drafts import create_experiment
+from labeling.forms.draft import data_of
 from tests.backends import ScriptedBackend, system_of
 from tests.engine.test_drawing import imported_spec
 from tests.factories import add_member, make_experiment, make_spec, make_user, write_responses
@@ -79,6 +81,32 @@ def test_a_trial_from_its_first_page_to_its_last_response(
     assert html.count("It is ") == 6
     assert "quality 2" in html
     assert "What is 8 + 0?" in html
+
+
+def save_and_try(page, draft: Experiment):
+    """Press the button of the setup page."""
+    data = data_of(experiment_spec(draft)) | {"action": "try", "version": str(version_of(draft))}
+    return page.post(reverse("setup", args=[draft.pk]), data, follow=True)
+
+
+def test_saving_and_trying_is_one_press(draft, page, woken, settings, django_capture_on_commit_callbacks):
+    """It led to a page with one more button to press."""
+    settings.MOST_TRIED = 10
+    with django_capture_on_commit_callbacks(execute=True):
+        shown = save_and_try(page, draft)
+    assert "0 of 9 responses written." in text_of(shown.content.decode())
+    assert woken == ["generate"]
+    shown = text_of(save_and_try(page, draft).content.decode())
+    assert "Saved as a draft." in shown
+    assert "Try fewer tasks, wait until tomorrow, or raise MOST_TRIED." in shown
+
+
+def test_ready_made_responses_are_saved_and_not_tried(client_for, woken):
+    page = client_for(make_user(is_superuser=True))
+    draft = create_experiment(spec=imported_spec())
+    shown = text_of(save_and_try(page, draft).content.decode())
+    assert "The responses of this experiment are ready-made." in shown
+    assert woken == []
 
 
 def test_a_finished_trial_leads_to_the_start(draft, page):
