@@ -263,7 +263,11 @@ def check_counts(levels: Sequence[int], exclusions: int) -> None:
 
 
 def check_space(levels: Sequence[int], *, policies: int, factorial: bool) -> None:
-    """Refuse a space with too many policies after the exclusions, before its table of features is made."""
+    """Refuse a space of too many policies, or of one, before its table of features is made."""
+    if policies < 2:
+        raise SpecError(
+            "There is only one policy. Give a factor a second level, or exclude fewer combinations."
+        )
     POLICIES.check(policies, path=("factors",))
     if factorial:
         FEATURES.check(sum(n - 1 for n in levels if n), path=("factors",))

@@ -250,10 +250,6 @@ def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> 
     sizes = [len(factor.levels) for factor in factors]
     try:
         policies = combinations(levels, experiment.excluded)
-        if len(policies) < 2:
-            raise SpecError(
-                "There is only one policy. Give a factor a second level, or exclude fewer combinations."
-            )
         limits.check_space(
             sizes, policies=len(policies), factorial=experiment.space == Experiment.Space.FACTORIAL
         )

@@ -126,18 +126,9 @@ def size_of(editor: DraftEditor) -> Size:
             policies=len(policies),
             factorial=question.space == Experiment.Space.FACTORIAL,
         )
-    except SpecError as error:
-        return Size(fault=str(error))
-    try:
         space = policy_space(question.space, levels, policies)
-    except ValueError as error:
-        few = len(policies) < 2
-        fault = (
-            "There is only one policy. Give a factor a second level, or exclude fewer combinations."
-            if few
-            else str(error)
-        )
-        return Size(policies=len(policies), fault=fault)
+    except (SpecError, ValueError) as error:
+        return Size(fault=str(error))
     others = [
         _ask(question, claim)
         for claim in LADDER
