@@ -18,15 +18,13 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Exists, F, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, Least
-from django.utils.translation import gettext as _
 
 from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Comparison, Experiment, GoldItem, Judgment, Lease, User, clock
 from engine.selectors import answers, counts
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled
-from engine.services import allowances
-from engine.services.judging import check_not_final
+from engine.services import allowances, judging
 from engine.services.locks import locked_experiment
 
 
@@ -344,16 +342,13 @@ def answer_check(
         # A pair that was handed back is not skipped: it may be shown to its annotator again.
         return Checked(check=check, created=False)
     if check.choice == Check.SKIPPED:
-        # As for a comparison, so that nobody can tell them apart.
-        raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
+        raise LeaseLostError(judging.SKIPPED)
     if check.choice == Check.LOST or (not check.choice and not check.reserved and _fate(check) != _Fate.FREE):
-        raise LeaseLostError(
-            _("That pair was open for a long time and went to somebody else, so your answer was not counted.")
-        )
+        raise LeaseLostError(judging.WENT_ON)
     if check.choice:
         return Checked(check=check, created=False)
     if choice not in [*counts.choices(check.experiment), Check.SKIPPED]:
-        raise WrongStateError(_("This experiment does not offer that choice."))
+        raise WrongStateError(judging.NOT_OFFERED)
     check.choice = choice
     check.passed = None if skipped else choice == expected_choice(check)
     check.comment = comment
@@ -377,9 +372,9 @@ def take_back_check(*, check_id: int) -> Check:
     # As a void does: one that did not wait for the planner would tell the check by its haste.
     experiment = locked_experiment(taken_back.values_list("experiment", flat=True).get())
     check = _with_texts().select_for_update(no_key=True, of=("self",)).get(pk=check_id)
-    check_not_final(experiment)
+    judging.check_not_final(experiment)
     if check.voided_at is not None:
-        raise WrongStateError(_("This judgment was taken back already."))
+        raise WrongStateError(judging.VOID_ALREADY)
     check.voided_at = clock.now()
     check.save(update_fields=["voided_at"])
     reservation = _reservation()

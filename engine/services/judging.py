@@ -21,6 +21,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Concat, Greatest, Least
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from engine.domain import about
 from engine.domain.errors import LeaseLostError, WrongStateError
@@ -46,6 +47,13 @@ from engine.services.replaying import mark_stale
 
 # Added to the record of a comparison whose two texts are one.
 IDENTICAL_PLAN = {"identical": True}
+# Checks are refused in the same words, so that nobody can tell them from comparisons.
+SKIPPED = gettext_lazy("You skipped that pair, so your answer to it was not counted.")
+WENT_ON = gettext_lazy(
+    "That pair was open for a long time and went to somebody else, so your answer was not counted."
+)
+NOT_OFFERED = gettext_lazy("This experiment does not offer that choice.")
+VOID_ALREADY = gettext_lazy("This judgment was taken back already.")
 
 
 @dataclass(frozen=True)
@@ -88,17 +96,15 @@ def judge_leased(
     if not active and (earlier := Judgment.objects.filter(token=token).first()) is not None:
         return Recorded(judgment=earlier, created=False, late=True)
     if lease.state == Lease.State.SKIPPED:
-        raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
+        raise LeaseLostError(SKIPPED)
     # Brought back by an editor: one person's judgment of a comparison counts once.
     if not active and counts.standing(comparison.judgments.filter(annotator=annotator)).exists():
         raise LeaseLostError(_("Your earlier answer to that pair stands, so this one was not counted."))
     held_by_other = not active and comparison.leases.filter(state=Lease.State.ACTIVE).exists()
     if held_by_other or comparison.state not in {Comparison.State.READY, Comparison.State.LEASED}:
-        raise LeaseLostError(
-            _("That pair was open for a long time and went to somebody else, so your answer was not counted.")
-        )
+        raise LeaseLostError(WENT_ON)
     if choice not in counts.choices(comparison.experiment):
-        raise WrongStateError(_("This experiment does not offer that choice."))
+        raise WrongStateError(NOT_OFFERED)
     lease.state = Lease.State.JUDGED
     judgment = record_judgment(
         comparison=comparison,
@@ -330,7 +336,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     comparison = judgment.comparison
     check_not_final(experiment)
     if not judgment.standing:
-        raise WrongStateError(_("This judgment was taken back already."))
+        raise WrongStateError(VOID_ALREADY)
     [void] = write_voids(judgments=[judgment], by=by, reason=reason)
     hand_voided_back(comparison_ids=[comparison.pk], annotator_id=judgment.annotator_id)
     if comparison.outcome is None:
