@@ -159,8 +159,7 @@ def _top_up(
     policies = list(experiment.policies.all())
     design = designs.with_in_flight(experiment, observed)
     in_flight = int(design.in_flight.sum()) // 2
-    most = experiment.budget - int(design.counts.sum()) // 2 - in_flight
-    most = min(most, settings.BUFFER_MAX - n_held)
+    most = min(experiment.budget - design.n_comparisons - in_flight, settings.BUFFER_MAX - n_held)
     if buffer.generation_is_failing(experiment):
         most = min(most, int(buffer.probe_is_due(experiment)))
     if not pools.is_finite(experiment):
@@ -294,7 +293,7 @@ class _PoolChooser:
 def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int) -> list[Comparison]:
     """Plan up to ``room`` comparisons; fewer where the pool has no more."""
     design = chooser.design
-    n_comparisons, in_flight = int(design.counts.sum()) // 2, int(design.in_flight.sum()) // 2
+    in_flight = int(design.in_flight.sum()) // 2
     first, next_number = experiment.planned_count, counts.next_number(experiment)
     evidence = design.evidence
     indices = {policy.pk: policy.index for policy in chooser.policies}
@@ -337,7 +336,7 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
                     "epsilon": experiment.epsilon,
                     "seed": designs.design_seed(experiment),
                     "draw": number - first,
-                    "comparisons": n_comparisons,
+                    "comparisons": design.n_comparisons,
                     "in_flight": in_flight,
                     # Basis of the choice: log E of both policies at the start of this round.
                     "evidence": [float(evidence[i]), float(evidence[j])],
