@@ -105,15 +105,17 @@ def verdict_of(
     if used_up:
         left = None  # nobody can tell before there is more to judge
     over_budget = left is not None and left.over_budget
+    if over_budget:
+        left = None  # the budget ends before
     n_through = pool.n_through if pool and comparisons else 0
-    expected = 0.0 if left is None or over_budget else left.expected * experiment.overlap
+    expected = left.expected * experiment.overlap if left else 0.0
     too_few = pool if n_annotators and pool and pool.n_answers < expected else None
     return Verdict(
         headline=_headline(ranked, ladder, comparisons),
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=_ruled_out(ranked) if comparisons else 0,
-        effort=_effort(experiment, None if over_budget else left, ladder, hours, n_annotators - n_through),
+        effort=_effort(experiment, left, ladder, hours, n_annotators - n_through),
         sentences=[
             *([pulse.ailment] if stalled else []),
             *([pulse.catching_up] if running and pulse.catching_up else []),
@@ -123,9 +125,7 @@ def verdict_of(
             *([status.too_few_texts(too_few.n_answers)] if too_few else []),
             *notes,
         ],
-        percent_done=None
-        if left is None or over_budget
-        else round(100 * comparisons / (comparisons + left.expected)),
+        percent_done=round(100 * comparisons / (comparisons + left.expected)) if left else None,
         trouble=_trouble(pulse) if stalled else "",
         over_budget=over_budget and not stalled,
     )
