@@ -18,6 +18,7 @@ from engine.domain.limits import TRIED
 from engine.models import Experiment, Policy, Response, Trial, User, clock
 from engine.services.locks import lock_by_number, locked_experiment
 
+STARTED = "The experiment has been started. Only a draft can be tried."
 MOST_TASKS = 3
 # Of more policies only some are tried, chosen so that each level occurs.
 MOST_POLICIES = 20
@@ -39,7 +40,7 @@ def start_trial(*, experiment_id: int, positions: Collection[int], by: User) -> 
     """
     experiment = locked_experiment(experiment_id)
     if experiment.state != Experiment.State.DRAFT:
-        raise WrongStateError("The experiment has been started. Only a draft can be tried.")
+        raise WrongStateError(STARTED)
     if experiment.responses == Experiment.Responses.IMPORTED:
         raise WrongStateError("The responses of this experiment are ready-made, so there is nothing to try.")
     tasks = list(experiment.tasks.filter(position__in=positions))

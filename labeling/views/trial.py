@@ -37,7 +37,7 @@ def try_it(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The trial of a draft as far as it has come; a POST starts one, or stops it."""
     experiment = access.to_run(request, experiment_id)
     if experiment.state != Experiment.State.DRAFT:
-        messages.error(request, "The experiment has been started. Only a draft can be tried.")
+        messages.error(request, trials.STARTED)
         return redirect("setup", experiment_id=experiment.pk)
     if request.method == "POST" and request.POST.get("action") == "stop":
         trials.stop_trial(experiment_id=experiment.pk)
