@@ -23,7 +23,7 @@ from engine.models import Experiment, Flag, Judgment
 from engine.selectors import answers, counts
 from engine.services import serving
 from engine.services.allowances import MOST_HELD
-from engine.services.serving import Answered, ShownPair
+from engine.services.serving import ShownPair
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.annotation.endings import ending, nothing_ready
@@ -172,7 +172,7 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     today = answers.counted_today(experiment) + answered.counts
     # Practice is no answer to take back.
     newest = None if answered.feedback else str(data["token"])
-    return _show_next(request, experiment, data, answered=answered, today=today, newest=newest)
+    return _show_next(request, experiment, data, feedback=answered.feedback, today=today, newest=newest)
 
 
 @access.annotator_action
@@ -328,7 +328,7 @@ def _show_next(
     experiment: Experiment,
     screen: Mapping[str, Any],
     *,
-    answered: Answered | None = None,
+    feedback: str = "",
     notice: str = "",
     waited: int = 0,
     today: int | None = None,
@@ -336,7 +336,7 @@ def _show_next(
 ) -> HttpResponse:
     """``today``: the user's answers of today. ``newest``: see :func:`_newest`. Both where they are known."""
     if request.method == "POST" and not request.htmx:
-        if told := notice or (answered.feedback if answered else ""):
+        if told := notice or feedback:
             messages.info(request, told)
         return redirect("pair", experiment_id=experiment.pk)
     pairs: list[ShownPair] = []
@@ -353,7 +353,7 @@ def _show_next(
         request,
         experiment,
         pairs or [None],
-        answered=answered,
+        feedback=feedback,
         notice=notice,
         waited=waited,
         today=today,
@@ -366,7 +366,7 @@ def _render(
     experiment: Experiment,
     pairs: Sequence[ShownPair | None],
     *,
-    answered: Answered | None = None,
+    feedback: str = "",
     notice: str = "",
     waited: int = 0,
     today: int | None = None,
@@ -385,7 +385,7 @@ def _render(
         "everybody": answers_together(experiment),
         "newest": newest,
         "notice": notice,
-        "feedback": answered.feedback if answered else "",
+        "feedback": feedback,
         "practice": answers.practice_shown(experiment.pk, request.user)
         if any(shown and shown.practice for shown in pairs)
         else None,
