@@ -218,7 +218,7 @@ class DraftEditor:
             tasks = read_tasks(text, check_columns(said_columns(self.data, "tasks_")))
         except ImportingError as error:
             faults = [str(fault) for fault in error.faults]
-            self.__dict__["tasks"] = Items("tasks", text, [], faults, columns=self._columns(text))
+            self.tasks = Items("tasks", text, [], faults, columns=self._columns(text))
         else:
             self.data["tasks"] = write_tasks(tasks)
 
@@ -379,8 +379,7 @@ class DraftEditor:
                 self.data[kind] = text.replace("\r\n", "\n")
                 self._of_files[kind] = source.warnings
             except ImportingError as error:
-                shown: Items[Any] = Items(kind, self.data.get(kind, ""), [], [f"{given[0].name}: {error}"])
-                self.__dict__[kind] = shown
+                setattr(self, kind, Items(kind, self.data.get(kind, ""), [], [f"{given[0].name}: {error}"]))
 
     def spec(self) -> ExperimentSpec | None:
         """The description that the page holds; ``None`` if something is wrong, which the page then shows."""
