@@ -170,13 +170,13 @@ def answer(
             )
             if checked is None:
                 raise
-            if checked.created and checked.check.reserved and checked.check.experiment.overlap == 1:
+            check, created = checked.check, checked.created
+            if created and check.reserved and check.experiment.overlap == 1:
                 cost.statements = _ANSWERING
-            if not checked.created:
-                _refuse_another(checked.check.choice, checked.check.voided_at is None, choice)
-            check = checked.check
-            counts = checked.created and check.passed is not None and check.kind != Check.Kind.PRACTICE
-            return Answered(checked.created, counts, feedback=_feedback(checked.check))
+            if not created:
+                _refuse_another(check.choice, check.voided_at is None, choice)
+            counts = created and check.passed is not None and check.kind != Check.Kind.PRACTICE
+            return Answered(created, counts, feedback=_feedback(check))
         asked_of = recorded.judgment.comparison.experiment
         if recorded.created and not recorded.late and asked_of.overlap == 1:
             cost.statements = _ANSWERING
