@@ -13,7 +13,7 @@ from engine.core.problem import BradleyTerry
 from engine.domain import limits
 from engine.domain.errors import SpecError
 from engine.domain.policy_space import combinations, policy_space
-from engine.domain.rules import CERTIFIED, LADDER, USUAL_MARGIN
+from engine.domain.rules import CERTIFIED, LADDER, USUAL_MARGIN, Rules
 from engine.domain.specs import ExperimentSpec
 from engine.models import Estimate, Experiment
 from engine.selectors import workers
@@ -215,6 +215,8 @@ def spends_budget(experiment: Experiment) -> bool:
     factors = list(experiment.factors.prefetch_related("levels"))
     numbers = {factor.name: n for n, factor in enumerate(factors)}
     levels = {factor.name: [level.name for level in factor.levels.all()] for factor in factors}
+    rules = asdict(Rules.of(experiment))
+    del rules["exact_ties"]  # no part of a question
     question = Question(
         levels=[len(names) for names in levels.values()],
         excluded=[
@@ -223,15 +225,8 @@ def spends_budget(experiment: Experiment) -> bool:
         ],
         log_odds=float(_USUAL_SPREAD),
         space=experiment.space,
-        claim=experiment.claim,
-        delta=experiment.delta,
-        epsilon=experiment.epsilon,
-        streams=experiment.streams,
-        reserve=experiment.reserve,
-        exclusive_proofs=experiment.exclusive_proofs,
-        sampler=experiment.sampler,
-        stopping=experiment.stopping,
         budget=experiment.budget,
+        **rules,
     )
     estimate = estimates.known(question)
     if estimate is not None and estimate.answer is not None:
