@@ -56,6 +56,8 @@ from labeling.forms.settings import GROUPS, NAME_MISSING, STEPS, SettingsForm, p
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
+# Of the log-odds between two policies, as the planner takes it unless the page says another one.
+USUAL_SPREAD = "0.4"
 # Digits.
 _LONGEST_VERSION = 19
 Item = TypeVar("Item", TaskSpec, GoldSpec)
@@ -360,7 +362,7 @@ class DraftEditor:
 
     @property
     def spread(self) -> str:
-        return self.data.get("spread", "0.4")
+        return self.data.get("spread", USUAL_SPREAD)
 
     def take_files(self, files: MultiValueDict[str, UploadedFile[Any]]) -> None:
         """Put uploaded tasks and gold items where they would have been typed."""

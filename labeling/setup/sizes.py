@@ -21,13 +21,11 @@ from engine.selectors.capabilities import writers_of
 from engine.services import estimates
 from engine.services.estimates import Question
 from engine.tasks import analyse, wake
-from labeling.forms.draft import DraftEditor
+from labeling.forms.draft import USUAL_SPREAD, DraftEditor
 
 # Standard deviation of the log-odds between two policies, as the planner takes it; its name, and how many of
 # 100 comparisons the better of two policies wins.
 SPREADS = {"0.2": ("A little", 54), "0.4": ("Somewhat", 58), "0.8": ("A lot", 65)}
-_USUAL_SPREAD = "0.4"
-
 _HALF = 0.5
 
 
@@ -111,8 +109,7 @@ class Size:
 
 def size_of(editor: DraftEditor) -> Size:
     """The size of a page's experiment. It requests the estimate if there is none yet."""
-    spread = editor.data.get("spread", _USUAL_SPREAD)
-    spread = spread if spread in SPREADS else _USUAL_SPREAD
+    spread = editor.spread if editor.spread in SPREADS else USUAL_SPREAD
     question = editor.question(float(spread))
     if question is None:
         return Size(fault="Give every factor a level, and fill in the risk and the budget, to see the size.")
@@ -223,7 +220,7 @@ def spends_budget(experiment: Experiment) -> bool:
             {numbers[factor]: levels[factor].index(level) for factor, level in each.items()}
             for each in experiment.excluded
         ],
-        log_odds=float(_USUAL_SPREAD),
+        log_odds=float(USUAL_SPREAD),
         space=experiment.space,
         budget=experiment.budget,
         **rules,
