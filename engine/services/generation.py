@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from django.conf import settings
@@ -225,18 +225,18 @@ def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set
     return _settle(comparisons)
 
 
-def _lock_comparisons(response_ids: Iterable[int]) -> list[Comparison]:
+def _planned_with(response_ids: Collection[int]) -> QuerySet[Comparison]:
+    return Comparison.objects.filter(
+        Q(response_i__in=response_ids) | Q(response_j__in=response_ids), state=Comparison.State.PLANNED
+    )
+
+
+def _lock_comparisons(response_ids: Collection[int]) -> list[Comparison]:
     """Lock the comparisons of these responses, before anything is read: of two workers that finish the two
     responses of a comparison, the later one must see both.
     """
-    ids = list(response_ids)
-    return list(
-        Comparison.objects.filter(
-            Q(response_i__in=ids) | Q(response_j__in=ids), state=Comparison.State.PLANNED
-        )
-        .select_for_update(no_key=True, of=("self",))
-        .order_by("pk")
-    )
+    planned = _planned_with(response_ids).select_for_update(no_key=True, of=("self",))
+    return list(planned.order_by("pk"))
 
 
 def _halves(comparisons: Iterable[Comparison]) -> set[int]:
@@ -270,10 +270,8 @@ def _settle(comparisons: Sequence[Comparison]) -> set[int]:
 def _drop_other_halves(discarded: Sequence[Comparison]) -> None:
     """Write no responses for comparisons that were discarded, unless a planned one reuses them."""
     halves = _halves(discarded)
-    planned = Comparison.objects.filter(
-        Q(response_i__in=halves) | Q(response_j__in=halves), state=Comparison.State.PLANNED
-    )
-    waiting = Response.objects.filter(pk__in=halves - _halves(planned), state=Response.State.WAITING)
+    unwanted = halves - _halves(_planned_with(halves))
+    waiting = Response.objects.filter(pk__in=unwanted, state=Response.State.WAITING)
     lock_by_number(waiting, no_key=True)
     waiting.update(state=Response.State.FAILED, failure_reason="The other response of its comparison failed.")
 
