@@ -11,6 +11,7 @@ from django.db.models import Field, Model
 
 from engine.domain import limits
 from engine.domain.errors import SpecError
+from engine.domain.outcomes import outcome_of
 from engine.domain.policy_space import code_of, index_of
 from engine.domain.texts import digest
 from engine.models import Judgment, JudgmentVoid, Response
@@ -241,11 +242,7 @@ class _Checker:
 
 def _check_outcome(row: Row) -> None:
     """Check that the outcome follows from the choice; otherwise one of the two was edited."""
-    if row["choice"] in {Judgment.Choice.LEFT, Judgment.Choice.RIGHT}:
-        chose_left = row["choice"] == Judgment.Choice.LEFT
-        expected = float(chose_left == (row["left_policy"] == row["policy_i"]))
-    else:
-        expected = 0.5
+    expected = outcome_of(row["choice"], i_on_left=row["left_policy"] == row["policy_i"])
     if row["outcome"] != expected:
         raise ValueError(
             f"outcome is {limits.shown(row['outcome'])}, but choice and left_policy make it {expected:g}. "
