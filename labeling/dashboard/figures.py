@@ -275,7 +275,6 @@ def _result(
     comparisons: int,
 ) -> dict[str, Any]:
     wins = counts.wins_matrix(experiment)
-    factorial = _effects(experiment)
     leader = ranked[0].standing.policy
     best = experiment.winner or (policy_at(experiment, leader) if comparisons else None)
     tasks = None
@@ -290,7 +289,7 @@ def _result(
         "judged": comparisons > 0,
         "policies": policies,
         "counts_tokens": _counts_tokens(experiment, spending),
-        "effects": charts.effect_rows(factorial, wins, experiment.delta) if factorial else [],
+        "effects": charts.effect_rows(_effects(experiment), wins, experiment.delta),
         "priced": is_priced(),
     }
 
