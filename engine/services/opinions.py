@@ -6,7 +6,7 @@ import logging
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -76,9 +76,8 @@ def change_llm_judge(
     experiment.llm_judge = stage
     if experiment.llm_halted:
         # Attempts while the model was out of order do not count against these comparisons.
-        Opinion.objects.filter(comparison__experiment=experiment, state=Opinion.State.WAITING).update(
-            attempts=0
-        )
+        waiting = Opinion.objects.filter(comparison__experiment=experiment, state=Opinion.State.WAITING)
+        waiting.update(attempts=0)
     experiment.llm_failures, experiment.llm_halted = 0, ""
     experiment.save(
         update_fields=["llm_judge", "rubric", "llm_budget", "llm_calibrated", "llm_failures", "llm_halted"]
@@ -288,7 +287,7 @@ def _count_failures(experiment_id: int, failures: int, reason: str) -> None:
 def cast_votes(*, experiment_id: int) -> int:
     """Turn the opinions that may vote into judgments, each in a transaction of its own; returns how many."""
     experiment = Experiment.objects.get(pk=experiment_id)
-    ids: Iterable[int] = list(votes_to_cast(experiment).values_list("pk", flat=True))
+    ids = list(votes_to_cast(experiment).values_list("pk", flat=True))
     return sum(_cast_vote(opinion_id) is not None for opinion_id in ids)
 
 
