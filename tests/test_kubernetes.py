@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -85,3 +86,14 @@ def test_probes_ask_pages_that_answer_them():
         asked = CONTAINERS["web"][probe]["httpGet"]
         assert Client(headers={"host": "10.0.0.7:8000"}).get(asked["path"]).status_code == 200
         assert asked["port"] in {port["name"] for port in CONTAINERS["web"]["ports"]}
+
+
+def test_the_overlay_of_the_document_fits_the_base():
+    """An overlay names an image as the base has renamed it."""
+    [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "scaling.md").read_text(), re.DOTALL)
+    overlay = yaml.safe_load(text)
+    assert {each["name"] for each in overlay["images"]} == {each["newName"] for each in BASE["images"]}
+    [settings] = overlay["configMapGenerator"]
+    names = {each.partition("=")[0] for each in settings["literals"]}
+    assert settings["name"] == BASE["configMapGenerator"][0]["name"]
+    assert names <= set(_environment_variables_read())
