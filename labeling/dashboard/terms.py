@@ -16,7 +16,7 @@ HEADINGS = {
     "doubts": "people-and-other-judges",
     "repeats": "people-and-other-judges",
     "agreement": "agreement",
-    "length": "people-and-other-judges",
+    "length": "length",
     "without": "without-each-annotator",
     "flips": "what-would-change-the-result",
 }
