@@ -2,39 +2,80 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from engine.domain.limits import Limit
 from engine.importing.arrow import UNREADABLE, fields_of, labels_of
-from engine.importing.rows import Allowance, Fault, ImportingError, Row, same_name
+from engine.importing.rows import Allowance, Fault, ImportingError, Row, same_name, too_large
 
 MAGIC = b"PAR1"
 # Rows.
 _BATCH = 1000
-# pyarrow ends the process, without an exception, where what is said of a column contradicts itself. Files
-# come one after the other, each after its length in four bytes, and a line says that one was looked at.
-_LOOK_AT_COLUMNS = """
+# The other process's word for a file that takes too much memory.
+_LARGE = "large"
+
+
+def _stated(metadata: Any) -> int:
+    """The size that a file states: the bytes of its unpacked columns, or its cells, as each needs a byte."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(number) for group in groups for number in range(metadata.num_columns)]
+    n_bytes = sum(each.total_uncompressed_size for each in chunks)
+    return int(max(n_bytes, sum(each.num_values for each in chunks)))
+
+
+def _rows_at_once(stated: int, left: int, most: int) -> int:
+    """The number of rows to unpack at a time, at most ``most``.
+
+    A text that comes again is stored once, so each row may be as large as all that is stated.
+    """
+    return max(1, min(most, 4 * left // max(1, stated)))
+
+
+# pyarrow ends the process, without an exception, where what is said of a column contradicts itself; and it
+# takes the memory that a page asks for, whatever the file states of its columns: 6 kB asked for gigabytes.
+# Files come one after the other, and a line says that one was read. The arguments are the rows of a batch,
+# the most bytes to unpack, those that it may take, and the length of each file.
+_READ_IT_ALL = f"""from __future__ import annotations
+import resource
 import sys
 
 sys.modules["numpy"] = None  # pyarrow needs it for nothing here, and starts in half the time without it
 import pyarrow
-from pyarrow.parquet import read_metadata
+from pyarrow.parquet import ParquetFile
 
-while length := sys.stdin.buffer.read(4):
-    data = sys.stdin.buffer.read(int.from_bytes(length, "little"))
+{inspect.getsource(_stated)}
+{inspect.getsource(_rows_at_once)}
+rows, most, spare, *lengths = map(int, sys.argv[1:])
+pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+with open("/proc/self/status") as status:
+    taken = next(1024 * int(line.split()[1]) for line in status if line.startswith("VmData"))
+resource.setrlimit(resource.RLIMIT_DATA, (taken + spare, taken + spare))
+for length in lengths:
+    data = sys.stdin.buffer.read(length)
     try:
-        metadata = read_metadata(pyarrow.BufferReader(data))
-        for group in range(metadata.num_row_groups):
-            for column in range(metadata.num_columns):
-                metadata.row_group(group).column(column)
+        file = ParquetFile(pyarrow.BufferReader(data))
+        stated, unpacked = _stated(file.metadata), 0
+        if stated <= most:  # else it is refused for that
+            at_once = _rows_at_once(stated, most, rows)
+            for batch in file.iter_batches(batch_size=at_once, use_threads=False):
+                unpacked += batch.nbytes
+                if unpacked > most:
+                    break
+    except MemoryError:
+        print("{_LARGE}", flush=True)
+        break
     except Exception:
         pass  # reading the file says why
     print(flush=True)
 """
 _MOST_SECONDS = 60
+# What it may take for itself, and for each byte that may be unpacked: the file, a page of it, and a batch.
+_SPARE_BYTES, _BYTES_FOR_EACH = 50_000_000, 8
 # With which a process ends itself, or an error in its memory ends it. Other signals come from elsewhere, as
 # where memory runs short, and say nothing about the file.
 _BY_ITSELF = {
@@ -68,19 +109,10 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
         names = [str(name) for name in file.schema_arrow.names]
         if fault := same_name(names):
             raise ImportingError.at("", fault)
-        chunks = [
-            file.metadata.row_group(group).column(column)
-            for group in range(file.metadata.num_row_groups)
-            for column in range(file.metadata.num_columns)
-        ]
-        # Before anything is unpacked: the sizes that the file states, and its cells, of which each needs a
-        # byte.
-        stated = max(
-            sum(each.total_uncompressed_size for each in chunks), sum(each.num_values for each in chunks)
-        )
+        stated = _stated(file.metadata)
+        # Before anything is unpacked.
         allowance.check(stated)
-        # A text that comes again is stored once, so each row may be as large as all that is stated.
-        at_once = max(1, min(_BATCH, 4 * allowance.left // max(1, stated)))
+        at_once = _rows_at_once(stated, allowance.left, _BATCH)
         labels = labels_of(file.schema_arrow)
         number = 0
         for batch in file.iter_batches(batch_size=at_once):
@@ -97,24 +129,25 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
         ) from error
 
 
-def damaged(files: Sequence[bytes]) -> int | None:
-    """The place of the first Parquet file whose metadata would end the process that reads it.
+def damaged(files: Sequence[bytes], most: Limit) -> int | None:
+    """The place of the first Parquet file that would end the process that reads it.
 
-    All are looked at in one process, which takes most of its time to load its libraries.
+    All are read in one process, which takes most of its time to load its libraries. ``most``: the limit on
+    their bytes, unpacked.
 
     Raises
     ------
     ImportingError
-        The metadata of all of them take too long to read, or the other process did not end its work; or the
-        library is not installed.
+        One of them takes too much memory; or all take too long to read, or the other process did not end its
+        work; or the library is not installed.
     """
     _library()
-    # At the end, before their length in four bytes and the file's mark.
-    metadata = [data[-8 - int.from_bytes(data[-8:-4], "little") :] for data in files]
+    numbers = (_BATCH, most.most, _SPARE_BYTES + _BYTES_FOR_EACH * most.most, *map(len, files))
     try:
         looked = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-I", "-c", _LOOK_AT_COLUMNS],
-            input=b"".join(len(each).to_bytes(4, "little") + each for each in metadata),
+            [sys.executable, "-I", "-c", _READ_IT_ALL, *map(str, numbers)],
+            # One file is large, and held in memory once.
+            input=files[0] if len(files) == 1 else b"".join(files),
             capture_output=True,
             timeout=_MOST_SECONDS,
             check=False,
@@ -125,10 +158,12 @@ def damaged(files: Sequence[bytes]) -> int | None:
         ) from error
     except OSError as error:
         raise ImportingError.at("", _UNCHECKED) from error
-    n_looked = len(looked.stdout.splitlines())
+    said = looked.stdout.decode().splitlines()
     if looked.returncode in _BY_ITSELF:
-        return n_looked
-    if looked.returncode or n_looked < len(files):
+        return len(said)
+    if _LARGE in said:
+        raise too_large("The unpacked file", most)
+    if looked.returncode or len(said) < len(files):
         raise ImportingError.at("", _UNCHECKED)
     return None
 

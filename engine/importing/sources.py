@@ -152,7 +152,7 @@ class Source:
     def _damaged(self) -> str | None:
         """The name of a Parquet file that would end the process that reads it."""
         files = [(name, data) for name, data in self.parts if data.startswith(parquet.MAGIC)]
-        place = parquet.damaged([data for _, data in files]) if files else None
+        place = parquet.damaged([data for _, data in files], self.most) if files else None
         return None if place is None else files[place][0]
 
     def _rows_of_part(

@@ -30,7 +30,7 @@ def test_all_shards_of_parquet_are_looked_at_in_one_process(monkeypatch):
 
 def test_the_shard_that_would_end_the_process_is_named(monkeypatch):
     program = "import os; print(flush=True); os.abort()"
-    monkeypatch.setattr("engine.importing.parquet._LOOK_AT_COLUMNS", program)
+    monkeypatch.setattr("engine.importing.parquet._READ_IT_ALL", program)
     with pytest.raises(
         ImportingError, match=r"^data/train-00001-of-00002.parquet: The Parquet file is damaged"
     ):

@@ -41,7 +41,7 @@ from engine.importing import (
     source_of,
     warnings_of_tasks,
 )
-from engine.importing.parquet import _LOOK_AT_COLUMNS
+from engine.importing.parquet import _READ_IT_ALL
 from engine.importing.rows import Fault
 from engine.importing.sources import Source, tables_in
 from engine.models import Experiment
@@ -427,18 +427,19 @@ def test_a_time_that_nobody_can_write_is_refused(written):
         read_tasks(source(written(pa.RecordBatch.from_pydict(columns))))
 
 
-def test_the_other_process_looks_at_every_column():
+def test_the_other_process_reads_it_all():
     """It passes over all that is wrong with a file, and must not pass over its own faults."""
     file = shard({"task": "One?"})
+    numbers = (1000, 200_000, 100_000_000, len(file))
     subprocess.run(
-        [sys.executable, "-I", "-c", _LOOK_AT_COLUMNS.replace("pass", "raise")],
-        input=len(file).to_bytes(4, "little") + file,
+        [sys.executable, "-I", "-c", _READ_IT_ALL.replace("pass", "raise"), *map(str, numbers)],
+        input=file,
         check=True,
     )
 
 
 def test_parquet_that_would_end_the_process_ends_another(monkeypatch):
-    monkeypatch.setattr("engine.importing.parquet._LOOK_AT_COLUMNS", "import os; os.abort()")
+    monkeypatch.setattr("engine.importing.parquet._READ_IT_ALL", "import os; os.abort()")
     with pytest.raises(ImportingError, match="The Parquet file is damaged"):
         read_tasks(source(shard({"task": "One?"})))
 
@@ -454,7 +455,7 @@ def test_parquet_that_would_end_the_process_ends_another(monkeypatch):
 )
 def test_parquet_that_the_other_process_has_not_looked_at_is_not_read(monkeypatch, program):
     """It is what protects this one."""
-    monkeypatch.setattr("engine.importing.parquet._LOOK_AT_COLUMNS", program)
+    monkeypatch.setattr("engine.importing.parquet._READ_IT_ALL", program)
     with pytest.raises(ImportingError, match="could not check the Parquet file"):
         read_tasks(source(shard({"task": "One?"})))
 
@@ -469,7 +470,7 @@ def test_parquet_is_not_read_where_no_other_process_can_be_started(monkeypatch):
 
 
 def test_parquet_of_endless_columns_is_refused(monkeypatch):
-    monkeypatch.setattr("engine.importing.parquet._LOOK_AT_COLUMNS", "import time; time.sleep(60)")
+    monkeypatch.setattr("engine.importing.parquet._READ_IT_ALL", "import time; time.sleep(60)")
     monkeypatch.setattr("engine.importing.parquet._MOST_SECONDS", 0.1)
     with pytest.raises(ImportingError, match="too many columns"):
         read_tasks(source(shard({"task": "One?"})))
@@ -597,8 +598,9 @@ def test_a_bomb_of_text_is_refused_before_rows_are_made_of_it(text, words, monke
         read_tasks(source(archive({"tasks.csv": text})))
 
 
-def test_no_parquet_is_unpacked_beyond_the_limit(monkeypatch):
-    """A text that comes again is stored once: 100 kB here would be 400 MB."""
+@pytest.fixture
+def asked(monkeypatch) -> list[int]:
+    """The rows at once with which this process unpacks each Parquet file."""
     asked = []
     read = pyarrow.parquet.ParquetFile.iter_batches
 
@@ -607,6 +609,11 @@ def test_no_parquet_is_unpacked_beyond_the_limit(monkeypatch):
         return read(self, batch_size=batch_size)
 
     monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", watched)
+    return asked
+
+
+def test_no_parquet_is_unpacked_beyond_the_limit(asked):
+    """A text that comes again is stored once: 100 kB here would be 400 MB."""
     with pytest.raises(ImportingError, match=r"The unpacked file is larger than 0\.2 MB"):
         list(source(shard(*[{"task": "a" * 100_000}] * 4000)).rows())
     assert asked == [7], "rows at once"
@@ -614,6 +621,23 @@ def test_no_parquet_is_unpacked_beyond_the_limit(monkeypatch):
         with pytest.raises(ImportingError, match=r"The unpacked file is larger than 0\.2 MB"):
             list(source(shard(*bomb)).rows())
     assert asked == [7], "refused for what it states"
+
+
+def test_parquet_that_states_less_than_it_holds_is_not_unpacked_here(asked):
+    """Its pages say themselves how much memory they need, and 6 kB of them asked for gigabytes."""
+    file = io.BytesIO()
+    table = pa.table({"task": ["a" * 80_000_000]})
+    pa.parquet.write_table(table, file, compression="zstd", use_dictionary=False, write_statistics=False)
+    data = file.getvalue()
+    head = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    size = pyarrow.parquet.read_metadata(file).row_group(0).column(0).total_uncompressed_size
+    # A number of Thrift's, of 7 bits a byte: the same place can hold a smaller one.
+    written = bytes((2 * size >> 7 * n) & 0x7F | (0x80 if n < 3 else 0) for n in range(4))
+    forged = data[:head] + data[head:].replace(written, b"\xd0\x8f\x80\x00")
+    assert pyarrow.parquet.read_metadata(io.BytesIO(forged)).row_group(0).total_byte_size == 1000
+    with pytest.raises(ImportingError, match=r"The unpacked file is larger than 0\.2 MB"):
+        list(source(forged).rows())
+    assert not asked
 
 
 @pytest.mark.parametrize(
