@@ -66,19 +66,23 @@ def person_data(user: User, *, complete: bool) -> Row:
     Parameters
     ----------
     complete
-        With the answers in experiments that have not concluded. Leave them out for annotators themselves:
-        while they judge, nothing may tell them which pairs are checks.
+        With the answers in experiments that have not concluded, and what the log says of them. Leave them
+        out for annotators themselves: while they judge, nothing may tell them which pairs are checks.
     """
     judgments = Judgment.objects.filter(annotator=user)
     checks = Check.objects.filter(annotator=user)
     flags = Flag.objects.filter(annotator=user)
     withheld: list[Row] = []
+    entries = AuditEntry.objects.filter(Q(by=user) | Q(about=user))
     if not complete:
         open_ones = Experiment.objects.exclude(state=Experiment.State.CONCLUDED)
         withheld = _withheld(judgments, checks, open_ones)
         judgments = judgments.exclude(comparison__experiment__in=open_ones)
         checks = checks.exclude(experiment__in=open_ones)
         flags = flags.exclude(comparison__experiment__in=open_ones)
+        # It counts the judgments of somebody who knows the number of their answers.
+        voided = entries.filter(action=AuditEntry.Action.VOID, about=user, experiment__in=open_ones)
+        entries = entries.exclude(pk__in=voided)
     return {
         "account": _account(user),
         "memberships": _rows(
@@ -172,7 +176,7 @@ def person_data(user: User, *, complete: bool) -> Row:
             Upload.objects.filter(user=user).order_by("pk"),
             file="file_name", experiment="name", created_at="created_at",
         ),
-        "log": _log(user),
+        "log": _log(entries, user),
     }  # fmt: skip
 
 
@@ -203,8 +207,7 @@ def _withheld(
     return [{"experiment": name, "answers": answers} for name, answers in sorted(names.items())]
 
 
-def _log(user: User) -> list[Row]:
-    entries = AuditEntry.objects.filter(Q(by=user) | Q(about=user)).select_related("about", "experiment")
+def _log(entries: QuerySet[AuditEntry], user: User) -> list[Row]:
     return [
         {
             "at": entry.at,
@@ -212,5 +215,5 @@ def _log(user: User) -> list[Row]:
             "by_this_person": entry.by_id == user.pk,
             "sentence": entry.text,
         }
-        for entry in entries.order_by("pk")
+        for entry in entries.select_related("about", "experiment").order_by("pk")
     ]

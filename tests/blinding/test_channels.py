@@ -32,6 +32,7 @@ from engine.services.constant_cost import same_cost
 from engine.services.controls import reopen
 from engine.services.experiments import pause, stop
 from engine.services.planning import advance
+from engine.services.review import void_annotator
 from engine.services.tokens import make_token
 from tests.factories import make_experiment, make_user, newest, write_responses
 
@@ -198,6 +199,14 @@ def own_data(world: World) -> None:
     mine = world.client.get(reverse("own_data")).json()
     assert (mine["judgments"], mine["checks"], mine["pairs_shown"]) == ([], [], [])
     world.heard.append([each["answers"] for each in mine["answers_until_the_experiment_concludes"]])
+    world.heard.append([each["sentence"].replace(world.ann.username, "NAME") for each in mine["log"]])
+
+
+def void_all(world: World) -> None:
+    """An editor voids all judgments of the annotator."""
+    void_annotator(
+        experiment_id=world.experiment.pk, annotator=world.ann, by=world.colleague, reason="In haste."
+    )
 
 
 def beat(world: World) -> None:
@@ -281,6 +290,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "skip, and count the answers in the file of one's data": (skip, own_data),
     "answer, and count them": (judge, own_data),
     "take it back, and count them": (judge, undo, own_data),
+    "an editor voids it, and count them": (judge, void_all, own_data, history),
     "skip and answer": (skip, judge),
     "ask for more": (grab, look),
     "leave, and ask for more": (leave, grab),
