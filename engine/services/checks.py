@@ -65,9 +65,15 @@ def renew(check: Check) -> Check | None:
     return _with_texts().get(pk=check.pk)
 
 
+@transaction.atomic(savepoint=False)
 def renew_checks(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
     """Keep checks reserved while their page is open, for at most as long as a comparison can be held."""
-    _renewed(Check.objects.filter(annotator=annotator, token__in=tokens))
+    _renewed(_in_order(Check.objects.filter(annotator=annotator, token__in=tokens)))
+
+
+def _in_order(checks: QuerySet[Check]) -> QuerySet[Check]:
+    """The same checks, locked by number: a beat and the sweep could each hold what the other waits for."""
+    return Check.objects.filter(pk__in=checks.order_by("pk").select_for_update(no_key=True).values("pk"))
 
 
 def _renewed(checks: QuerySet[Check]) -> int:
@@ -75,19 +81,22 @@ def _renewed(checks: QuerySet[Check]) -> int:
     return held.update(expires_at=Least(Value(_end()), F("held_until")))
 
 
+@transaction.atomic(savepoint=False)
 def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> None:
     """End the reservation of these checks, or of all of the annotator's, because their page was closed."""
     held = Check.objects.filter(annotator=annotator, choice="", reserved=True)
     if tokens is not None:
         held = held.filter(token__in=tokens)
-    held.update(reserved=False, expires_at=clock.now())
+    _in_order(held).filter(choice="", reserved=True).update(reserved=False, expires_at=clock.now())
 
 
+@transaction.atomic(savepoint=False)
 def expire_checks() -> None:
     """End the reservations of annotators who left, in the sweep that ends their leases."""
     now = clock.now()
-    gone = Check.objects.filter(choice="", reserved=True, expires_at__lt=now)
-    gone.update(reserved=False, expires_at=now)
+    gone = Q(choice="", reserved=True, expires_at__lt=now)
+    # Asked again once they are locked, as a beat may have come before.
+    _in_order(Check.objects.filter(gone)).filter(gone).update(reserved=False, expires_at=now)
 
 
 def resumable(unanswered: Iterable[Check]) -> Check | None:

@@ -16,9 +16,10 @@ from django.db import connection, models, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from engine.domain import blinding
 from engine.domain.errors import PersonError
-from engine.models import Experiment, Response, Trial, User
-from engine.services import drafts, experiments, forgetting, generation, retention, trials
+from engine.models import Check, Experiment, Response, Trial, User
+from engine.services import drafts, experiments, forgetting, generation, retention, serving, trials
 from tests.concurrency import blocked
 from tests.factories import make_experiment, make_spec, make_user
 
@@ -153,6 +154,33 @@ class TestConcluding:
         responses = Response.objects.filter(policy__experiment=experiment)
         locks_by_number(responses, lambda: experiments.stop(experiment_id=experiment.pk))
         assert set(responses.values_list("state", flat=True)) == {"failed"}
+
+
+class TestChecks:
+    @pytest.fixture
+    def held(self, monkeypatch: pytest.MonkeyPatch) -> models.QuerySet[Check]:
+        """Two checks on the screen of one annotator, for whom an hour is over."""
+        monkeypatch.setattr(blinding, "check_draw", lambda *_: 0.0)
+        annotator = make_user()
+        experiment = make_experiment(ready=True, n_gold=2, gold_rate=0.5, annotators=(annotator,))
+        first = serving.show_next(experiment=experiment, annotator=annotator)
+        serving.show_next(experiment=experiment, annotator=annotator, besides=[first.token])
+        Check.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+        return Check.objects.filter(annotator=annotator)
+
+    def test_a_beat(self, held):
+        annotator, tokens = held.first().annotator, [check.token for check in held]
+        locks_by_number(held, lambda: serving.renew(annotator=annotator, tokens=tokens), column="number")
+        assert all(check.expires_at > timezone.now() for check in held.all())
+
+    def test_leaving(self, held):
+        annotator = held.first().annotator
+        locks_by_number(held, lambda: serving.hand_back(annotator=annotator), column="number")
+        assert not held.filter(reserved=True).exists()
+
+    def test_the_sweep(self, held):
+        locks_by_number(held, serving.hand_back_expired, column="number")
+        assert not held.filter(reserved=True).exists()
 
 
 def test_two_superusers_who_forget_each_other_at_once_leave_one():
