@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
@@ -21,8 +23,8 @@ from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, 
 from engine.domain.texts import is_blank
 from engine.models import Experiment, Factor, Level, PairCount
 from engine.selectors.rubrics import why_no_judge
-from engine.services.bulk_rows import Prepared, prepared
-from engine.services.ready_made import check_ready_made
+from engine.services.bulk_rows import Prepared, prepared, staged
+from engine.services.ready_made import check_ready_made, prepared_responses
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,17 @@ class Description:
     spec: ExperimentSpec
     policies: Sequence[Combination]
     pairs: Prepared
+
+    @cached_property
+    def responses(self) -> Prepared:
+        """The ready-made responses, made on the first look: have it before the transaction."""
+        return prepared_responses(self.spec)
+
+    @contextmanager
+    def staged(self) -> Iterator[None]:
+        """Hand the many rows to the database before the transaction that stores them."""
+        with staged(self.pairs, self.responses):
+            yield
 
 
 def check_description(spec: ExperimentSpec) -> Description:

@@ -32,7 +32,6 @@ from engine.services.bulk_rows import insert
 from engine.services.descriptions import Description, check_description
 from engine.services.experiments import refuse_archived
 from engine.services.locks import lock_by_number, locked_experiment
-from engine.services.ready_made import store_ready_made
 from engine.services.tokens import end_tokens_without_rights
 from engine.services.trials import drop_tried
 from engine.services.uploads import take_upload
@@ -52,7 +51,9 @@ def create_experiment(
     WrongStateError
         Another request has imported the file.
     """
-    return store_experiment(description=check_description(spec), by=by, upload=upload)
+    description = check_description(spec)
+    with description.staged():
+        return store_experiment(description=description, by=by, upload=upload)
 
 
 @transaction.atomic
@@ -116,9 +117,9 @@ def replace_draft(
     WrongStateError
         It has been started, or is in the archive.
     """
-    return _replace_draft(
-        experiment_id=experiment_id, description=check_description(spec), by=by, version=version
-    )
+    description = check_description(spec)
+    with description.staged():
+        return _replace_draft(experiment_id=experiment_id, description=description, by=by, version=version)
 
 
 @transaction.atomic
@@ -265,7 +266,7 @@ def _write_description(*, experiment: Experiment, description: Description) -> E
         )
         for gold in spec.gold
     )
-    store_ready_made(spec, policies, tasks)
+    insert(description.responses, {"policy_id": keys, "task_id": [task.pk for task in tasks]})
     return experiment
 
 

@@ -108,7 +108,7 @@ def start_from_votes(
     # The responses are prepared already; making them again in the transaction would take longer than all of
     # it.
     bare = replace(description, spec=replace(description.spec, ready_made=()))
-    with staged(bare.pairs, *ready.tables), transaction.atomic():
+    with bare.staged(), staged(*ready.tables), transaction.atomic():
         experiment = store_experiment(description=bare, by=by, upload=upload)
         return _store(experiment, ready, by)
 

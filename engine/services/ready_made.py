@@ -1,14 +1,14 @@
-"""Responses that were written elsewhere: checks that an experiment can use them, and stores them."""
+"""Responses that were written elsewhere: checks that an experiment can use them, and makes their rows."""
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
 
 from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec
-from engine.models import Experiment, Factor, Policy, Response, Task, clock
+from engine.models import Experiment, Factor, Response, clock
+from engine.services.bulk_rows import Prepared, prepared
 
 
 def check_ready_made(spec: ExperimentSpec) -> None:
@@ -58,21 +58,25 @@ def check_ready_made(spec: ExperimentSpec) -> None:
             )
 
 
-def store_ready_made(spec: ExperimentSpec, policies: Sequence[Policy], tasks: Sequence[Task]) -> None:
-    """Store the responses as if they had been generated."""
-    by_name = dict(zip(spec.factors[0].levels, policies, strict=True)) if spec.ready_made else {}
+def prepared_responses(spec: ExperimentSpec) -> Prepared:
+    """The rows of the responses, as if they had been generated.
+
+    Policies and tasks are their places in the description until they have keys.
+    """
+    places = {name: place for place, name in enumerate(spec.factors[0].levels)} if spec.ready_made else {}
     now = clock.now()
-    Response.objects.bulk_create(
+    return prepared(
+        Response,
         (
             Response(
-                policy=by_name[each.policy],
-                task=tasks[each.task],
+                policy_id=places[each.policy],
+                task_id=each.task,
                 seed=number,
                 state=Response.State.DONE,
                 text=each.response,
+                created_at=now,
                 done_at=now,
             )
             for number, each in enumerate(spec.ready_made)
         ),
-        batch_size=1000,
     )

@@ -99,11 +99,11 @@ def import_experiment(
         come_again=unsaved.responses != Experiment.Responses.FRESH,
     )
     del checked  # The prepared rows hold everything, and memory has room for one copy of a large file.
-    tables = (description.pairs, ready.responses, ready.comparisons, ready.judgments, ready.voids)
-    with staged(*tables), transaction.atomic():
+    tables = (ready.responses, ready.comparisons, ready.judgments, ready.voids)
+    with description.staged(), staged(*tables), transaction.atomic():
         experiment = store_experiment(description=description, by=by)
         _store(experiment, ready, completions, observed, planned_count, people or {}, secrets)
-        analyze(*tables)
+        analyze(description.pairs, description.responses, *tables)
         return experiment
 
 

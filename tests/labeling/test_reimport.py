@@ -933,3 +933,51 @@ def test_a_name_that_a_claim_has_given_and_what_came_too_late_are_the_same_again
     assert (again.claim, again.certified_claim, again.winner.index) == ("good_enough", "good_enough", 0)
     # The account is another one, but it is one person again.
     assert again.finding == experiment.finding
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'")
+def test_ready_made_responses_are_handed_over_before_sqlite_is_locked(tmp_path):
+    """100,000 of them took 15 s of the transaction, for which every click waits."""
+    answers = read_responses(
+        "task,policy,response\n" + "\n".join(f"T{n},{p},{p} on {n}" for n in range(60) for p in "PQ")
+    )
+    spec = ExperimentSpec(
+        name="First",
+        factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
+        tasks=answers.tasks,
+        settings={"responses": "imported"},
+        ready_made=answers.responses,
+    )
+    said: list[str] = []
+
+    def watch(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        said.append(sql)
+        return execute(sql, params, many, context)
+
+    def assert_handed_over() -> None:
+        [stored] = [sql for sql in said if sql.startswith('INSERT INTO "engine_response"')]
+        table = stored.partition(" FROM ")[2].split()[0]
+        [made] = [n for n, sql in enumerate(said) if sql.startswith(f"CREATE TEMPORARY TABLE {table} ")]
+        first = next(n for n, sql in enumerate(said) if sql.startswith('INSERT INTO "engine_experiment"'))
+        assert made < first
+        said.clear()
+
+    with connection.execute_wrapper(watch):
+        first = create_experiment(spec=spec)
+        assert_handed_over()
+    ann = make_user("ann")
+    add_member(first, ann, "annotator")
+    start(experiment_id=first.pk)
+    advance(experiment_id=first.pk)
+    click_on(first, ann, 2)
+    file = export(first, tmp_path)
+    said.clear()
+    with connection.execute_wrapper(watch):
+        again = import_again(file)
+        assert_handed_over()
+    assert_same(first, again)
+    texts = [
+        list(Response.objects.filter(policy__experiment=each).order_by("seed").values_list("text", flat=True))
+        for each in (first, again)
+    ]
+    assert texts[0] == texts[1] == [each.response for each in answers.responses]
