@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from django.db.models import Case, Count, F, IntegerField, OuterRef, Subquery, When, Window
+from django.db.models import Case, Count, F, IntegerField, OuterRef, QuerySet, Subquery, When, Window
 from django.db.models.functions import Mod, RowNumber
 
 from engine.core import Design, Factorial, StopReason
@@ -300,13 +300,25 @@ def races(experiments: Collection[Experiment], most: int) -> dict[int, list[Race
     """The open rivals of each experiment, by its id: at most ``most`` points, evenly spread, the first and
     the last among them. Three queries for all.
     """
-    steps = most - 1
     found: dict[int, list[RacePoint]] = {each.pk: [] for each in experiments}
-    snapshots = Snapshot.objects.filter(experiment__in=found)
+    shown = _evenly_spread(Snapshot.objects.filter(experiment__in=found), most)
+    for experiment_id, *point in shown.values_list("experiment_id", "comparisons", "open_rivals"):
+        found[experiment_id].append(RacePoint(*point))
+    return found
+
+
+def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:
+    """The evidence race: at most ``most`` snapshots, evenly spread, the first and the last among them."""
+    return list(_evenly_spread(experiment.snapshots.select_related("best"), most))
+
+
+def _evenly_spread(snapshots: QuerySet[Snapshot], most: int) -> QuerySet[Snapshot]:
+    """At most ``most`` of each experiment's snapshots. The database thins them, as most clicks make one."""
+    steps = most - 1
     counted = snapshots.values_list("experiment_id").annotate(n=Count("pk")).order_by()
     lasts = [When(experiment=pk, then=max(n - 1, 1)) for pk, n in counted]
     if not lasts:
-        return found
+        return snapshots.none()
     # Keep the first place of each step, which has a small remainder; in a short race every place has one.
     # The places come from an index alone: the rows are wide, and few of them are shown.
     numbered = (
@@ -314,23 +326,4 @@ def races(experiments: Collection[Experiment], most: int) -> dict[int, list[Race
         .annotate(rest=Mod(F("place") * steps, Case(*lasts, output_field=IntegerField())))
         .filter(rest__lt=steps)
     )
-    shown = Snapshot.objects.filter(pk__in=list(numbered.values_list("pk", flat=True))).order_by("pk")
-    for experiment_id, *point in shown.values_list("experiment_id", "comparisons", "open_rivals"):
-        found[experiment_id].append(RacePoint(*point))
-    return found
-
-
-def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:
-    """The evidence race: at most ``most`` snapshots, evenly spread, the first and the last among them.
-
-    Thinned by the database: there is a snapshot for nearly every click.
-    """
-    snapshots = experiment.snapshots.select_related("best").order_by("pk")
-    n = snapshots.count()
-    if n > most:
-        places = {int(place) for place in np.linspace(1, n, most).round()}
-        numbered = snapshots.values("pk").annotate(place=Window(RowNumber(), order_by="pk"))
-        snapshots = snapshots.filter(
-            pk__in=list(numbered.filter(place__in=places).values_list("pk", flat=True))
-        )
-    return list(snapshots)
+    return snapshots.filter(pk__in=list(numbered.values_list("pk", flat=True))).order_by("pk")
