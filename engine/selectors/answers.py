@@ -96,6 +96,10 @@ class Answer:
     comment: str
 
 
+TEXTS_OF_A_CHECK = (
+    "gold", "repeated__comparison__task", "repeated__comparison__response_i",
+    "repeated__comparison__response_j",
+)  # fmt: skip
 # A repeat shows a pair that came before the annotator's newest so many, so that they have forgotten it.
 REPEAT_DISTANCE = 10
 
@@ -111,12 +115,7 @@ def own_answers(experiment: Experiment, user: User) -> list[Answer]:
     checks = (
         _answered_checks(user)
         .filter(experiment=experiment)
-        .select_related(
-            "gold",
-            "repeated__comparison__task",
-            "repeated__comparison__response_i",
-            "repeated__comparison__response_j",
-        )
+        .select_related(*TEXTS_OF_A_CHECK)
         .order_by("-judged_at")
     )
     answers = [_of_judgment(each) for each in own_judgments(experiment, user)[:most]]

@@ -188,13 +188,7 @@ def give_up_handed_back(*, experiment: Experiment) -> None:
 
 
 def _with_texts() -> QuerySet[Check]:
-    return Check.objects.select_related(
-        "experiment",
-        "gold",
-        "repeated__comparison__task",
-        "repeated__comparison__response_i",
-        "repeated__comparison__response_j",
-    )
+    return Check.objects.select_related("experiment", *answers.TEXTS_OF_A_CHECK)
 
 
 def _give_up(check: Check) -> None:
