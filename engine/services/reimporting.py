@@ -147,12 +147,12 @@ def _prepared(
         for place, (number, (row, side)) in enumerate(of_responses.items())
     }
     digests = {number: digest(row[f"response_{side}"]) for number, (row, side) in of_responses.items()}
-    past = [number for number, row in of_comparisons.items() if row["plan_number"] is None]
-    numbers = {number: place for place, number in enumerate(past)} | {
-        number: len(past) + row["plan_number"]
-        for number, row in of_comparisons.items()
-        if row["plan_number"] is not None
+    picks = {
+        number: row["plan_number"] for number, row in of_comparisons.items() if row["plan_number"] is not None
     }
+    past = [number for number in of_comparisons if number not in picks]
+    numbers = {number: place for place, number in enumerate(past)}
+    numbers |= {number: len(past) + pick for number, pick in picks.items()}
     return _Ready(
         names=list(people),
         responses=prepared(
@@ -188,9 +188,7 @@ def _prepared(
                 if row["voided"]
             ),
         ),
-        planned_count=max(
-            (row["plan_number"] + 1 for row in rows if row["plan_number"] is not None), default=0
-        ),
+        planned_count=max(picks.values(), default=-1) + 1,
         past_votes=len(past),
         places=judgments,
     )
