@@ -213,23 +213,22 @@ def _without_prompt(experiment: Experiment) -> Iterable[Concern]:
 
 def _concerns(rows: Sequence[tuple[Task, Sequence[Tried]]]) -> Iterable[Concern]:
     tried = [each for _, row in rows for each in row]
-    done = [each for each in tried if each.is_done]
     if same := [place for _, row in rows for place in _equal(row)]:
         yield Concern(_TIES, same)
-    for text, of, holds in _CHECKS:
-        if places := [each.place for each in (done if of == "done" else tried) if holds(each)]:
+    for text, holds in _CHECKS:
+        if places := [each.place for each in tried if holds(each)]:
             yield Concern(text, places)
-    if any(each.response.model == MODEL_NAME for each in done):
+    if any(each.is_done and each.response.model == MODEL_NAME for each in tried):
         yield Concern(_TOY)
 
 
-# A sentence, the responses that are looked at, and the test.
-_CHECKS: tuple[tuple[str, str, Callable[[Tried], bool]], ...] = (
-    (_FAILED, "all", lambda each: each.has_failed),
-    (_EMPTY, "done", lambda each: not each.response.text.strip()),
-    (_CUT, "done", lambda each: each.response.finish_reason == "length"),
-    (_LEAK, "done", lambda each: bool(each.response.leak)),
-    (_BRACES, "all", lambda each: any(_UNFILLED.search(text) for _, text in each.messages)),
+# A sentence, and the test of a response that gives reason for it.
+_CHECKS: tuple[tuple[str, Callable[[Tried], bool]], ...] = (
+    (_FAILED, lambda each: each.has_failed),
+    (_EMPTY, lambda each: each.is_done and not each.response.text.strip()),
+    (_CUT, lambda each: each.is_done and each.response.finish_reason == "length"),
+    (_LEAK, lambda each: each.is_done and bool(each.response.leak)),
+    (_BRACES, lambda each: any(_UNFILLED.search(text) for _, text in each.messages)),
 )
 
 
