@@ -250,6 +250,7 @@ class TestDiscarding:
         self, experiment, annotator, bob, admin
     ):
         judgment = click(experiment, annotator)
+        click(experiment, bob)  # an answer that stands, to another pair
         waiting = experiment.comparisons.filter(state="ready").order_by("pk").first()
         Membership.objects.filter(user=annotator).delete()
         add_member(experiment, annotator, Membership.Role.VIEWER)
