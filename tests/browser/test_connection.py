@@ -74,6 +74,17 @@ def open_with_the_next(page: Page, experiment: Experiment, user: User) -> None:
     ahead.value.finished()
 
 
+def open_with_two_pairs(page: Page, experiment: Experiment, user: User) -> None:
+    """The same of a page that holds no third pair, so that it asks the server for nothing until an answer.
+
+    With a slow server it would hold more, and learn from a request of its own that the experiment has ended.
+    """
+    page.add_init_script(
+        "addEventListener('DOMContentLoaded', () => document.getElementById('page').dataset.mostHeld = 2)"
+    )
+    open_with_the_next(page, experiment, user)
+
+
 def assert_counted_once(experiment: Experiment, n: int) -> None:
     assert Judgment.objects.count() == n == counts.comparison_count(experiment.pk)
     assert len(set(Judgment.objects.values_list("comparison", flat=True))) == n
@@ -397,9 +408,7 @@ def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, exp
 
 
 def test_an_answer_is_one_request_which_brings_the_next_pair(page: Page, experiment, people):
-    open_with_the_next(page, experiment, people[0])
-    # Of a slow server it would ask for more ahead.
-    page.evaluate("() => { document.getElementById('page').dataset.mostHeld = 2 }")
+    open_with_two_pairs(page, experiment, people[0])
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.split("?")[0].rsplit("/", maxsplit=2)[1]))
     for number in range(6):
@@ -548,7 +557,7 @@ def test_an_undo_without_any_reply_says_so(page: Page, experiment, people):
 def test_the_step_after_the_conclusion_is_its_outcome(page: Page, experiment, people):
     """Pairs that had been fetched ahead were still asked, one click each, and for nothing."""
     ann, _ = people
-    open_with_the_next(page, experiment, ann)
+    open_with_two_pairs(page, experiment, ann)
     stop(experiment_id=experiment.pk)
     press(page, "ArrowLeft")
     expect(page.get_by_role("heading", name="Stopped. Thank you!")).to_be_visible()
@@ -561,7 +570,7 @@ def test_a_pair_that_is_being_read_at_the_conclusion_is_the_last_and_its_answer_
     page: Page, experiment, people
 ):
     ann, _ = people
-    open_with_the_next(page, experiment, ann)
+    open_with_two_pairs(page, experiment, ann)
     first = shown_token(page)
     stop(experiment_id=experiment.pk)
     slow: list[Route] = []
