@@ -280,6 +280,14 @@ class TestDiscarding:
         Membership.objects.all().delete()
         assert discard_unwanted(experiment_id=experiment.pk) == 0
 
+    def test_what_was_taken_back_takes_nothing_else_with_it(self, experiment, annotator, admin):
+        judgment = click(experiment, annotator)
+        add_member(experiment, annotator, Membership.Role.VIEWER)
+        void_judgment(judgment_id=judgment.pk, by=admin, reason="They may see the policies.")
+        Membership.objects.filter(role=Membership.Role.ANNOTATOR).delete()
+        assert discard_unwanted(experiment_id=experiment.pk) == 1
+        assert experiment.comparisons.filter(state="ready").exists()
+
     def test_what_somebody_skipped_takes_nothing_else_with_it(self, experiment, annotator):
         held = lease(experiment, annotator)
         skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
