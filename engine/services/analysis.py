@@ -174,23 +174,9 @@ def _forecast(
     simulate: Callable[..., Forecast] = (
         partial(forecast, plan) if n == 0 else partial(forecast_rest, plan, wins, reached)
     )
-    rest = simulate(
-        n_runs=_FORECAST_RUNS,
-        start=start,
-        tick=keep,
-        progress=store,
-    )
-    return {
-        "simulations": {},
-        "forecast": {
-            "comparisons": n,
-            "horizon": horizon,
-            "expected": rest.expected,
-            "low": rest.low,
-            "high": rest.high,
-            "decided": rest.decided,
-        },
-    }
+    rest = simulate(n_runs=_FORECAST_RUNS, start=start, tick=keep, progress=store)
+    kept = {name: getattr(rest, name) for name in ("expected", "low", "high", "decided")}
+    return {"simulations": {}, "forecast": {"comparisons": n, "horizon": horizon} | kept}
 
 
 def _digest(*arrays: FloatArray) -> str:
