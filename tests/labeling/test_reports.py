@@ -44,6 +44,8 @@ def test_it_tells_the_result_and_names_nobody(experiment, annotator, owner, clie
         assert text in told
     assert "“May be as good”: they do not." in told
     assert "One person judged everything" in told
+    # The first row said "–" under "Preferred to the winner".
+    assert re.search(r"Prompt 2 winner \d+ comparisons", told)
     # Its claim is another one than that of the setup: verdict and method have the risk of both together.
     assert "risk of a wrong pick at most 10%" in told
     assert "at most 10%, however often somebody looked" in told

@@ -615,7 +615,7 @@ class TestSize:
         first = closed_form(plan, log_odds=log_odds).expected
         assert f"over {first:.0f}</dd>" in html
         assert f"{first * 36 / 3600:.1f}</dd>" in html
-        assert "These figures come from a formula." in html
+        assert "These are first estimates." in html
         assert '<progress id="size-progress" max="100" value="0">' in html
         Estimate.objects.update(progress=0.4)
         assert 'value="40"' in summary(page, budget="100", seconds="36")
