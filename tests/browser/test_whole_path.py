@@ -1,5 +1,5 @@
-"""An admin's whole way: from an empty database to the exported file, with real workers and a real model's
-text.
+"""A new admin's whole way: from an empty database to the exported file and to a report that somebody else
+reads, with real workers and a real model's text.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 from django.core.management import call_command
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from engine.generation.tinylm.tasks import sample_tasks
 from engine.models import Experiment, Judgment
 from engine.selectors import designs
+from tests.browser.conftest import watch
 from tests.workers import Workers
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -33,8 +34,13 @@ def write_level(page: Page, field: str, name: str, text: str) -> None:
     page.locator(f"#id_{field}-text").fill(text)
 
 
-def test_from_an_empty_database_to_the_exported_file(
-    page: Page, workers: Workers, monkeypatch: pytest.MonkeyPatch
+def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
+    browser: Browser,
+    page: Page,
+    workers: Workers,
+    live_server,
+    problems: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
     for queue in ("control", "generation", "analysis", "beat"):
         workers.start(queue)
@@ -103,3 +109,14 @@ def test_from_an_empty_database_to_the_exported_file(
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
     assert len(rows) == Judgment.objects.count() > 100
     assert {row["judge"] for row in rows} == {"rule"}
+
+    page.get_by_role("link", name="Result").click()
+    page.get_by_role("link", name="Report to share").click()
+    page.get_by_role("button", name="Make a link").click()
+    link = page.get_by_label("Link", exact=True).input_value()
+    with watch(browser.new_context(base_url=live_server.url), live_server, problems) as anywhere:
+        reader = anywhere.new_page()
+        reader.goto(link)
+        expect(reader.get_by_role("heading", name=f"Use {winner}")).to_be_visible()
+        expect(reader.get_by_role("region", name="Table of policies").get_by_role("row")).to_have_count(7)
+        expect(reader.locator("article")).not_to_contain_text("alice")
