@@ -17,6 +17,7 @@ from engine.models import Experiment
 from engine.selectors import counts, log
 from engine.selectors.findings import ladder
 from engine.selectors.judges import several_people_judged
+from engine.selectors.remarks import Remarked, remarked_comparisons, with_remarks
 from engine.services import analysis, experiments
 from engine.services.experiments import check_may_stop, may_stop, stop_on
 from engine.tasks import analyse, wake, wake_planner
@@ -26,6 +27,8 @@ from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.llm_judge import panel
 from labeling.dashboard.status import status_of
 from labeling.requests import AuthenticatedRequest, read_or_write
+
+_NEWEST_REMARKS = 3
 
 
 class StateForm(forms.Form):
@@ -43,8 +46,20 @@ class ClaimForm(forms.Form):
 def dashboard(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The result: the verdict, the ranking, and what to read before using it."""
     experiment = access.to_watch(request, experiment_id)
-    context = _result(request, experiment) | {"may_create": access.may_create(request)}
+    context = _result(request, experiment) | {
+        "may_create": access.may_create(request),
+        "remarked": _newest_remarks(request, experiment),
+    }
     return render(request, "dashboard/dashboard.html", context | figures.reading_matter(experiment))
+
+
+def _newest_remarks(request: AuthenticatedRequest, experiment: Experiment) -> list[Remarked]:
+    """The newest comparisons with open flags or comments, for those who may read the inbox."""
+    if not access.may_run(request, experiment):
+        return []
+    withheld = access.withholds_unfinished(request, experiment)
+    rows = remarked_comparisons(experiment, done=False, finished=withheld)
+    return with_remarks(list(rows.order_by("-number")[:_NEWEST_REMARKS]))
 
 
 @login_required

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.generation.worker import write_batch
 from engine.judges.rule_worker import judge_comparisons
-from engine.models import Experiment, User, WorkerPulse
+from engine.models import Experiment, Flag, User, WorkerPulse
 from engine.selectors.rankings import ranking
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
@@ -155,6 +155,10 @@ def fifteen_long_names(annotator: User) -> Experiment:
         advance(experiment_id=experiment.pk)
         write_responses(backend)
         click_for(experiment, annotator, lambda i, j, n=n: (i > j) == (n % 5 > 0))
+    Flag.objects.bulk_create(
+        Flag(comparison=comparison, annotator=annotator, reason="broken", comment=long)
+        for comparison in experiment.comparisons.filter(state="judged")[:5]
+    )
     experiment.refresh_from_db()
     return experiment
 
@@ -185,6 +189,8 @@ def test_a_long_result_fits_and_hides_no_policy(page: Page):
         assert hidden == []
         # The texts to read, without the marks of Markdown.
         expect(page.locator(".example").first).to_contain_text("Answer 1. Try ")
+        page.get_by_role("heading", name="Flags and comments").click()
+        expect(page.get_by_role("link", name="All open flags and comments")).to_be_visible()
         effects = page.locator("#effects-table")
         if width > 1000:
             expect(effects).to_be_visible()

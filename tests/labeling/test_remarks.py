@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
 from django.urls import reverse
 
-from engine.models import AuditEntry, Comparison, Experiment, Flag, Judgment
+from engine.models import AuditEntry, Comparison, Experiment, Flag, Judgment, clock
 from engine.models.append_only import lifted
 from engine.selectors.remarks import remarked_comparisons
 from engine.services.review import settle_remarks
-from tests.factories import add_member, click, make_experiment
+from tests.factories import add_member, click, make_experiment, make_user
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +52,21 @@ def test_flags_and_comments_stand_on_one_page(experiment, annotator, editor, cli
     assert f"Comparison {judgment.comparison.number}" in said
     assert f"Comparison {flag.comparison.number}" in said
     assert "Of another experiment." not in said
+
+
+def test_the_newest_three_stand_on_the_result_for_who_may_read_them(annotator, client_for, settings):
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 6
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    editor, viewer = make_user(), make_user()
+    add_member(experiment, editor, "editor")
+    add_member(experiment, viewer, "viewer")
+    for n in range(4):
+        commented(experiment, annotator, f"Remark {n}.")
+    settle(client_for(editor), commented(experiment, annotator, "Settled.").comparison, clock.now())
+    result = reverse("dashboard", args=[experiment.pk])
+    said = text_of(client_for(editor).get(result).content.decode())
+    assert re.findall(r"Remark \d\.|Settled\.", said) == ["Remark 3.", "Remark 2.", "Remark 1."]
+    assert "Remark" not in client_for(viewer).get(result).content.decode()
 
 
 def test_done_is_kept_in_the_log_and_ends_with_the_next_remark(experiment, annotator, editor, client_for):
