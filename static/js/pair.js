@@ -548,6 +548,10 @@
     for (const [action, key] of Object.entries(JSON.parse(words().keys))) actionOf.set(key, action);
     keepFold();
     byId("help-button").addEventListener("click", toggleHelp);
+    byId("my-goal").addEventListener("click", () => {
+      toggleHelp();
+      byId("goal-field").focus();
+    });
     byId("said").addEventListener("click", () => say(""));
     document.addEventListener("llmpo:say", ({ detail }) => say(detail));
     byId("letters").checked = !lettersOff();

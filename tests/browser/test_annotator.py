@@ -211,8 +211,10 @@ def test_a_goal_of_ones_own_is_counted_and_kept_in_this_browser(page: Page, sett
     write_everything(experiment)
     open_pair(page, experiment, annotator)
     expect(page.locator("#of-goal")).to_be_hidden()
-    page.keyboard.press("?")
-    page.get_by_label("My goal for a day").fill("2")
+    # The counter leads to the goal, which stood unseen below the guidelines.
+    page.get_by_role("button", name="0 today").click()
+    expect(page.get_by_label("My goal for a day")).to_be_focused()
+    page.keyboard.type("2")
     page.get_by_role("button", name="Back to the pair").click()
     press(page, "1")
     saved(page, 1)
