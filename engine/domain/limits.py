@@ -110,8 +110,8 @@ JUDGMENTS = Limit(
     "rows of judgments",
     50_000,
     (
-        "They are stored in one transaction of about 8 seconds, and clicks wait for SQLite's lock for 30 "
-        "seconds at most."
+        "They are stored in one transaction of about 4 seconds of processor time, and clicks wait for "
+        "SQLite's lock for 30 seconds at most."
     ),
     "Export with a filter, or use PostgreSQL and raise MOST_JUDGMENTS.",
     "MOST_JUDGMENTS",
