@@ -176,6 +176,7 @@ def _rows(
     # The size that a sheet states of itself is often wrong.
     sheet.reset_dimensions()
     heading: Heading | None = None
+    missing: Any = None
     for number, given in enumerate(sheet.iter_rows(max_col=limits.COLUMNS.most + 1), 1):
         if number > _MOST_ROWS:
             yield Fault(f"row {number}", "A sheet has no row of this number. Save the workbook again.")
@@ -187,8 +188,11 @@ def _rows(
                 "CSV or JSON Lines; else open the workbook in a spreadsheet program, and save it.",
             )
             continue
-        # A row that states a large number is preceded by as many empty ones.
+        # A row that states a large number is preceded by as many empty ones, all of them one and the same.
+        if given is missing:
+            continue
         if all(cell.value is None for cell in given):
+            missing = given
             continue
         cells = [_text(cell) for cell in given]
         if not any(map(str.strip, cells)):
