@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from engine.core import Design, Unstructured
-from engine.core.order import SoloRun, judged_prefix, solo_runs
+from engine.core.evidence import CONCENTRATION
+from engine.core.likelihood import log_e_value
+from engine.core.order import LONG_RUN, SoloRun, judged_prefix, solo_runs
 
 ASKED = [(0, 1), (1, 2), (0, 2), (0, 1)]
 
@@ -79,8 +81,24 @@ class TestSoloRuns:
 
     def test_interleaved_annotators_have_none(self) -> None:
         assert solo_runs(["ann", "bob"] * 600) == []
-        assert solo_runs(["ann"] * 50 + ["bob"] * 50) == []
-        assert [run.length for run in solo_runs(["ann"] * 51 + ["bob"])] == [51]
+        assert solo_runs((["ann"] * LONG_RUN + ["bob"] * LONG_RUN) * 9) == []
+        assert [run.length for run in solo_runs(["ann"] * (LONG_RUN + 1) + ["bob"])] == [LONG_RUN + 1]
+
+    @pytest.mark.parametrize(("length", "is_long"), [(1, False), (LONG_RUN, False), (50, True)])
+    def test_only_long_ones_break_the_promised_risk(self, length: int, is_long: bool) -> None:
+        """Two annotators with whom the better of two policies wins .4 and .7: its exact chance to be
+        ruled out within 1,000 comparisons.
+        """
+        delta, ruled_out = 0.05, 0.0
+        chances = np.array([1.0])
+        for number in range(1, 1001):
+            mean = (0.4, 0.7)[(number - 1) // length % 2]
+            chances = np.append(chances * (1.0 - mean), 0.0) + np.append(0.0, chances * mean)
+            wins = np.arange(number + 1.0)
+            out = log_e_value(wins, number - wins, 0.5, CONCENTRATION) >= np.log(1.0 / delta)
+            ruled_out += chances[out].sum()
+            chances[out] = 0.0
+        assert (ruled_out > delta) == is_long
 
     def test_one_person_alone_is_no_finding(self) -> None:
         assert solo_runs([7] * 500) == []
