@@ -211,6 +211,19 @@ def test_where_a_rule_judged_it_speaks_of_no_people(owner, client_for):
     assert "people would prefer" not in told
 
 
+@pytest.mark.parametrize(
+    ("stopping", "said"),
+    [
+        ("heuristic", "a heuristic rule, which bounds no risk"),
+        ("theory", "the threshold of the paper's proof"),
+    ],
+)
+def test_it_says_which_other_rule_ends_the_experiment(stopping, said, owner, client_for):
+    experiment = make_experiment(stopping=stopping, claim="best_if_any", epsilon=0.0)
+    add_member(experiment, owner, "owner")
+    assert said in words(client_for(owner).get(reverse("report", args=[experiment.pk])))
+
+
 def test_of_ready_made_responses_it_holds_on_these(annotator, owner, client_for):
     experiment = pool_of({name: texts(name) for name in "ABC"})
     add_member(experiment, annotator)
