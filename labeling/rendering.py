@@ -24,7 +24,6 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
-from pygments.util import ClassNotFound
 
 # A text beyond any of these is shown as it is: rendering it could keep an annotator waiting.
 _MOST_CHARACTERS = 12_000
@@ -33,6 +32,19 @@ _LONGEST_LINE = 4_000
 _MOST_BRACKETS = 500  # the parser looks for the end of a link at each of them
 _MOST_CELLS = 3_000  # the parser fills short rows of a table up to the width of its header
 _LONGEST_MATHS = 500
+# Longer code has no colours: patterns for Java try each word as the beginning of a method that never comes,
+# and take the square of its length.
+_LONGEST_CODE = 4_000
+# Those that models write. Of the hundreds of others, some take seconds for a page of blanks.
+_LANGUAGES = {
+    "bash", "c", "c#", "c++", "clojure", "console", "cpp", "csharp", "css", "dart", "diff",
+    "docker", "dockerfile", "elixir", "fortran", "go", "golang", "graphql", "haskell", "hs", "html",
+    "http", "ini", "java", "javascript", "js", "json", "jsx", "julia", "kotlin", "latex", "lua",
+    "make", "makefile", "markdown", "matlab", "md", "nginx", "objc", "objective-c", "perl", "php",
+    "powershell", "protobuf", "ps1", "py", "pycon", "python", "python3", "r", "rb", "rs", "ruby",
+    "rust", "scala", "sh", "shell", "sql", "swift", "tex", "toml", "ts", "tsx", "typescript",
+    "vb.net", "xml", "yaml", "yml", "zsh",
+}  # fmt: skip
 _DEEPEST = 20
 
 # A text of one line that begins with a number, "39. Because …", is an answer and no list of one item.
@@ -170,11 +182,9 @@ def _cleaner() -> Callable[[str], str]:
 
 
 def _highlight(code: str, language: str, _: str) -> str:
-    try:
-        lexer = get_lexer_by_name(language)
-    except ClassNotFound:
+    if len(code) > _LONGEST_CODE or language.lower() not in _LANGUAGES:
         return ""
-    return highlight(code, lexer, HtmlFormatter(nowrap=True, classprefix="hl-"))
+    return highlight(code, get_lexer_by_name(language), HtmlFormatter(nowrap=True, classprefix="hl-"))
 
 
 def _mathml(source: str, options: dict[str, Any]) -> str:

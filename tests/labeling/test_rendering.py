@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labeling import rendering
 from labeling.formatting import risk
 from labeling.rendering import excerpt, render_markdown
 
@@ -65,8 +66,24 @@ def test_code_is_highlighted_by_classes_alone():
     assert "style=" not in rendered
 
 
-def test_code_in_a_language_nobody_knows_is_shown_as_it_is():
-    assert visible(render_markdown('```"onload=x\nfoo\n```')).strip() == "foo"
+@pytest.mark.parametrize("language", sorted(rendering._LANGUAGES))
+def test_each_language_is_known_in_capitals_too(language):
+    assert "hl-" in render_markdown(f'```{language.upper()}\n{{ "a": <b c="1">2</b> }} // d\n- 1\n```')
+
+
+@pytest.mark.parametrize("language", ['"onload=x', "aspectj", "autoit"])
+def test_code_in_a_language_of_few_is_shown_as_it_is(language):
+    """A page of blanks kept the reader of AutoIt for seconds."""
+    rendered = render_markdown(f"```{language}\nfoo\n```")
+    assert visible(rendered).strip() == "foo"
+    assert "<span" not in rendered
+
+
+def test_long_code_is_shown_as_it_is():
+    """Words without an end took Java's reader three seconds."""
+    code = "foo " * 990
+    assert "hl-" in render_markdown(f"```java\n{code}\n```")
+    assert "hl-" not in render_markdown(f"```java\n{code}\n{code}\n```")
 
 
 def test_maths_becomes_mathml():
