@@ -3,7 +3,7 @@
     DATABASE_URL=postgres://… CELERY_BROKER_URL=redis://… python -m benchmarks.soak --judgments 200000
     … python -m benchmarks.soak --seconds 300 --pgbouncer
 
-Three web processes, two control workers, three generation workers, one for analysis, and beat run on a test
+Three web processes, two control workers, three generation workers, two for analysis, and beat run on a test
 database. Annotators answer, skip, take back, and go away without a word, so that leases expire; after a day's
 answers each gives the place to somebody else. Meanwhile
 judgments are voided and processes are killed with -9, and an experiment that a rule judges has responses
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -41,13 +41,15 @@ from benchmarks.installation import ONE_THREAD, ROOT, scratch_database, session_
 from benchmarks.serving_load import Load, Visitor, experiment_on_ready_responses, run, settle, token_of
 
 _SETTINGS = ONE_THREAD | {"LEASE_SECONDS": "10", "CLAIM_SECONDS": "10", "LOG_LEVEL": "CRITICAL"}
-_WORKERS = {"control": 2, "generation": 3, "analysis": 1}
+_WORKERS = {"control": 2, "generation": 3, "analysis": 2}
+# The first of each is never killed: what leaks shows in a process that grows old.
+_SPARED = {f"{kind}-1" for kind in _WORKERS}
 _UNDO_ONE_IN, _SKIP_ONE_IN, _VANISH_ONE_IN = 50, 50, 400
 _VANISHED_SECONDS = 15.0
 # One person's answers of a day: every click counts them, and nobody gives thousands.
 _ANSWERS_A_SHIFT = 400
-# Of a process at work, in which its caches fill: memory is held against that at its end.
-_WARM_UP_SECONDS = 120.0
+# Minutes of a process at work in which its caches fill: its memory is held against that of the next one.
+_WARM_UP_MINUTES = 2
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -107,11 +109,11 @@ class Processes:
     database_url: str
     web: int
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    growth_percent: dict[str, float] = field(default_factory=dict)
     kills: Counter[str] = field(default_factory=Counter)
     _started: Counter[str] = field(default_factory=Counter)
     _at_work: dict[int, float] = field(default_factory=dict)
-    _warm: dict[int, int] = field(default_factory=dict)
+    # By kind and process: the least memory in each minute of its work.
+    _least: dict[tuple[str, int], dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
 
     def start(self, kind: str) -> None:
         """Start a worker of a kind, or beat. Its name is new: what it has done is told by the name."""
@@ -138,13 +140,13 @@ class Processes:
         )
 
     def kill_one(self, rng: random.Random) -> None:
-        """Kill any of them with -9; gunicorn starts a web process again itself."""
-        name = rng.choice([*self.running, "web"])
+        """Kill one with -9, but none that is spared; gunicorn starts a web process again itself."""
+        name = rng.choice([*sorted(self.running.keys() - _SPARED), "web"])
         kind = _kind(name)
         self.kills[kind] += 1
         if name == "web":
-            if children := self._children():
-                os.kill(rng.choice(children), signal.SIGKILL)
+            if others := sorted(self._children())[1:]:
+                os.kill(rng.choice(others), signal.SIGKILL)
             return
         killed = self.running.pop(name)
         killed.kill()
@@ -159,17 +161,30 @@ class Processes:
             process.wait(timeout=60)
 
     def look_at_memory(self) -> None:
-        """Hold the memory of each process against that when it had warmed up, and keep the largest growth."""
+        """Note what each process takes now, if it is the least of this minute.
+
+        That is what it keeps from one piece of work to the next. What it takes for a piece of work comes and
+        goes: a batch of responses takes a third of a generation worker's memory.
+        """
         now = time.monotonic()
         for pid, name in self._pids().items():
             if pid not in self._at_work and not _has_worked(name):
                 continue
-            age = now - self._at_work.setdefault(pid, now)
-            if age < _WARM_UP_SECONDS or not (resident := _resident_kib(pid)):
-                continue
-            grown = 100 * (resident / self._warm.setdefault(pid, resident) - 1)
-            kind = _kind(name)
-            self.growth_percent[kind] = round(max(grown, self.growth_percent.get(kind, grown)), 1)
+            minute = int(now - self._at_work.setdefault(pid, now)) // 60
+            if resident := _resident_kib(pid):
+                least = self._least[_kind(name), pid]
+                least[minute] = min(resident, least.get(minute, resident))
+
+    def growth_percent(self) -> dict[str, tuple[float, int]]:
+        """By kind, of the process that grew most: its growth since the warm-up, and for how many minutes."""
+        found: dict[str, tuple[float, int]] = {}
+        for (kind, _pid), least in self._least.items():
+            # The last minute is not over.
+            warm, *later = [least[minute] for minute in sorted(least)[_WARM_UP_MINUTES:-1]] or [0]
+            if later:
+                grown = (round(100 * (max(later) / warm - 1), 1), len(later))
+                found[kind] = max(grown, found.get(kind, grown))
+        return found
 
     def _pids(self) -> dict[int, str]:
         return {each.pid: name for name, each in self.running.items()} | dict.fromkeys(
@@ -296,7 +311,7 @@ def soak(url: str, options: argparse.Namespace) -> dict[str, Any]:
         "per_second": round(len(confirmed) / seconds, 1),
         "kills": dict(processes.kills),
         "statuses": dict(load.statuses),
-        "memory_growth_percent": processes.growth_percent,
+        "memory_growth_percent_and_minutes": processes.growth_percent(),
         "wrong": wrong(experiment, confirmed, load),
     }
 
