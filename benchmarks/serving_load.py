@@ -342,6 +342,7 @@ def measure(url: str, people: list[Person], options: argparse.Namespace) -> dict
         "floor_per_second": round(floor_rate, 1),
         "floor_web_cpu_ms": round(1000 * floor_cpu / max(1, bare.confirmed), 1),
         "of_the_floor": round(rate / floor_rate, 3) if floor_rate else None,
+        "requests_a_judgment": round(load.statuses.total() / max(1, load.confirmed), 2),
         "waited_for_pairs": load.empty,
         "server_errors": sum(n for status, n in load.statuses.items() if status >= 500),
         "wrong": wrong,
@@ -445,6 +446,7 @@ def print_row(row: dict[str, Any]) -> None:
     print(
         f"{row['annotators']:4d} people  {row['per_second']:6.1f} judgments/s  {waits}\n"
         f"      first pair  {firsts}; of an experiment that starts meanwhile {row['new_experiment_ms']} ms\n"
+        f"      requests a judgment: {row['requests_a_judgment']}; looks in vain {row['waited_for_pairs']}\n"
         f"      processor ms a judgment: {row['cpu_ms_in_all']} ({cpu}); the load itself "
         f"{row['client_cores']} cores\n"
         f"      floor {row['floor_per_second']}/s at {row['floor_web_cpu_ms']} ms; ratio "
