@@ -4,7 +4,7 @@ Usage: python -m tools.pictures [NAME …]    (all pictures without a NAME)
 
 It logs in as the demo's annotator and admin. Before it takes pictures, it waits until the rule has decided
 one experiment, tries a draft of its own, and answers pairs faster than anybody reads, so that Quality has
-marks to show. At last it judges the other experiment to its end.
+marks to show. At last it judges the other experiment of a second demo to its end, reading each pair.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -95,6 +95,9 @@ WAIT_MS = 300_000
 # The pair of a reader who clicks at once may be minutes behind.
 MOST_CLICKS = 150
 DECIDED = re.compile("^Use ")
+_DECIDED_BY_CLICKS = "demo-result"
+# Somebody who reads faster than 100 characters a second is in doubt.
+_CHARACTERS_PER_MS = 0.09
 
 
 def main() -> None:
@@ -107,27 +110,41 @@ def main() -> None:
     def is_wanted(name: str) -> bool:
         return not wanted or name in wanted
 
-    with tempfile.TemporaryDirectory() as folder, demo(Path(folder)) as url, sync_playwright() as playwright:
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=os.environ.get("CHROMIUM") or shutil.which("chromium"),
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
         )
+        if not wanted or set(wanted) - {_DECIDED_BY_CLICKS}:
+            with visit_of_a_demo(browser) as visit:
+                take(visit, is_wanted)
+        if is_wanted(_DECIDED_BY_CLICKS):
+            # A demo of its own: hasty answers would be in doubt on its result.
+            with visit_of_a_demo(browser) as visit:
+                visit.judge_to_the_end()
+
+
+def take(visit: Visit, is_wanted: Callable[[str], bool]) -> None:
+    """Take the wanted pictures of pages, at both sizes and in both themes."""
+    pages = {login: dict(named) for login, named in PAGES.items()}
+    visit.wait_for_the_rule()
+    if is_wanted("try"):
+        pages["admin"]["try"] = visit.try_a_draft()
+    if any(map(is_wanted, OF_ANSWERS)):
+        visit.answer_in_haste()
+    for size in SIZES:
+        for theme in THEMES:
+            for login, named in pages.items():
+                chosen = {name: path for name, path in named.items() if is_wanted(name)}
+                if chosen:
+                    visit.picture(chosen, size=size, theme=theme, login=login)
+
+
+@contextmanager
+def visit_of_a_demo(browser: Browser) -> Iterator[Visit]:
+    with tempfile.TemporaryDirectory() as folder, demo(Path(folder)) as url:
         passwords = json.loads(Path(folder, "demo-logins.json").read_text())
-        visit = Visit(browser, url, passwords)
-        pages = {login: dict(named) for login, named in PAGES.items()}
-        visit.wait_for_the_rule()
-        if is_wanted("try"):
-            pages["admin"]["try"] = visit.try_a_draft()
-        if any(map(is_wanted, OF_ANSWERS)):
-            visit.answer_in_haste()
-        for size in SIZES:
-            for theme in THEMES:
-                for login, named in pages.items():
-                    chosen = {name: path for name, path in named.items() if is_wanted(name)}
-                    if chosen:
-                        visit.picture(chosen, size=size, theme=theme, login=login)
-        if is_wanted("demo-result"):
-            visit.judge_to_the_end()
+        yield Visit(browser, url, passwords)
 
 
 @contextmanager
@@ -247,6 +264,8 @@ class Visit:
                 if not page.locator("#choose-left").count():
                     break
                 left, right = page.locator(".response .text").all()
+                length = len(left.inner_text()) + len(right.inner_text())
+                page.wait_for_timeout(length / _CHARACTERS_PER_MS)
                 lists = [side.locator("ol").count() for side in (left, right)]
                 is_shorter = len(left.inner_text()) < len(right.inner_text())
                 prefers_left = lists[0] > lists[1] or (lists[0] == lists[1] and is_shorter)
