@@ -80,8 +80,8 @@ WHOLE_PAGES = {
 }
 
 
-# Empty before somebody has answered.
-OF_ANSWERS = {"marks", "history", "person"}
+# Empty, or of practice, before somebody has answered.
+OF_ANSWERS = {"pair", "marks", "history", "person"}
 # For scripts and pictures of a page.
 SETTLE_MS = 800
 # A page refuses a click just as a pair appears, and soon after another one as the half of a double click.
