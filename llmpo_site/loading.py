@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from celery import current_app
 from django.template import engines
 from django.urls import get_resolver
 
 
 def load() -> None:
-    """Import all views and compile all templates of this process, which Django has set up.
+    """Import all views and the broker's transport, and compile all templates of this process, which Django
+    has set up.
 
     It opens no connection and starts no thread: a server may call it before it forks.
     """
@@ -18,3 +20,6 @@ def load() -> None:
         for folder in map(Path, engine.dirs):
             for template in folder.rglob("*.html"):
                 engine.get_template(template.relative_to(folder).as_posix())
+    # The first message would import all of it.
+    current_app.finalize()
+    current_app.connection_for_write()

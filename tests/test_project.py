@@ -275,7 +275,7 @@ def test_gunicorn_loads_the_code_once_for_all_its_processes(tmp_path):
     script = """
 import runpy, sys, threading
 runpy.run_path("gunicorn.conf.py")["on_starting"](None)
-assert {"labeling.views.pair", "labeling.api.experiments"} <= sys.modules.keys()
+assert {"labeling.views.pair", "labeling.api.experiments", "kombu.transport.redis"} <= sys.modules.keys()
 from django.db import connection
 from django.template import engines
 [loader] = engines["django"].engine.template_loaders
@@ -287,6 +287,8 @@ assert connection.connection is None
         "SECRET_KEY": "only-for-tests-only-for-tests-only-for-tests",
         "VAR_DIR": str(tmp_path),
         "TMPDIR": str(tmp_path),
+        # Nobody listens there.
+        "CELERY_BROKER_URL": "redis://127.0.0.1:1/0",
     }
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, check=True)
 
