@@ -115,7 +115,7 @@ def verdict_of(
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=_ruled_out(ranked) if comparisons else 0,
-        effort=_effort(experiment, left, ladder, hours, n_annotators - n_through),
+        effort="" if used_up else _effort(experiment, left, ladder, hours, n_annotators - n_through),
         sentences=[
             *([pulse.ailment] if stalled else []),
             *([pulse.catching_up] if running and pulse.catching_up else []),
