@@ -37,7 +37,7 @@ from engine.models import (
     Response,
     User,
 )
-from engine.selectors import counts, pools
+from engine.selectors import buffer, counts, pools
 from engine.selectors.blinding import has_or_had
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Given
 from engine.services.compiled_writes import Update, Write, inserting, saving, write
@@ -219,10 +219,9 @@ def settle_texts(*, comparison_ids: Collection[int]) -> None:
 
 
 @transaction.atomic
-def settle_identical(*, experiment: Experiment, here: set[int]) -> int:
+def settle_identical(*, experiment: Experiment) -> None:
     """Judge comparisons of one text twice a tie, each in its turn: when as many are judged as were asked
-    before it, or when no other waits for any annotator who is ``here``. Returns the number that are still
-    held back.
+    before it, or when no other waits for any annotator who is here.
 
     Judged as soon as they are ready, they would come before all that wait for people. Which outcomes come
     first would depend on what they are, and with a margin ties alone could then establish a claim.
@@ -234,9 +233,9 @@ def settle_identical(*, experiment: Experiment, here: set[int]) -> int:
         .order_by("number")
     )
     if not held:
-        return 0
+        return
     n_judged = counts.comparison_count(experiment.pk)
-    alone = not _others_wait(experiment, here)
+    alone = not _others_wait(experiment)
     n_settled = 0
     for comparison in held:
         plan = comparison.plan
@@ -250,10 +249,9 @@ def settle_identical(*, experiment: Experiment, here: set[int]) -> int:
                 reason="Both responses are the same text.",
             )
             n_settled += 1
-    return len(held) - n_settled
 
 
-def _others_wait(experiment: Experiment, here: set[int]) -> bool:
+def _others_wait(experiment: Experiment) -> bool:
     """True if somebody looks at a comparison, or some wait for people who are here; where nobody is, for
     anybody.
     """
@@ -261,7 +259,8 @@ def _others_wait(experiment: Experiment, here: set[int]) -> bool:
         counts.FOR_PEOPLE, experiment=experiment, state__in=Comparison.PENDING, skips=0
     )
     # In a finite pool, what waits may be over for all who are here.
-    stocks = pools.stocks(experiment, here) if pools.is_finite(experiment) else []
+    finite = pools.is_finite(experiment)
+    stocks = pools.stocks(experiment, buffer.annotators_present(experiment)) if finite else []
     if stocks and not any(stock.n_waiting for stock in stocks):
         others = others.filter(state=Comparison.State.LEASED)
     return others.exists()

@@ -89,6 +89,7 @@ def advance(
     while True:
         if not replaying.catch_up(experiment_id=experiment_id, seconds=replay_seconds):
             return Advance(comparisons=0, planned=0, concluded=False, behind=True)
+        _settle(experiment_id)
         done = _advance_once(experiment_id, round_seconds)
         rounds += 1
         if done is None or done.concluded:
@@ -107,23 +108,40 @@ _PLANNABLE = Compiled(
 )
 
 
+def _locked(experiment_id: int) -> Experiment | None:
+    """The experiment, until the transaction ends; ``None`` where another caller has it or nothing is due."""
+    found = _PLANNABLE(experiment=experiment_id)
+    return found[0] if found else None
+
+
+@transaction.atomic
+def _settle(experiment_id: int) -> None:
+    """Settle what needs neither people nor a plan.
+
+    Not in the transaction of the round, which takes longer: answers wait for the counts that are locked here,
+    and answers to checks do not, so that a wait would tell which is which.
+    """
+    experiment = _locked(experiment_id)
+    if experiment is None or experiment.state != Experiment.State.RUNNING:
+        return
+    if experiment.responses == Experiment.Responses.REUSE:
+        settle_shared(experiment_id=experiment_id)
+    discard_unwanted(experiment_id=experiment_id)
+    settle_identical(experiment=experiment)
+
+
 @transaction.atomic
 def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
-    found = _PLANNABLE(experiment=experiment_id)
-    if not found:
+    experiment = _locked(experiment_id)
+    if experiment is None:
         return None
-    [experiment] = found
     if experiment.state == Experiment.State.PAUSED:
         replaying.settle(experiment=experiment)
         return None
     # They are the same for as long as it runs, and most of what follows asks for them.
     prefetch_related_objects([experiment], "policies")
-    if experiment.responses == Experiment.Responses.REUSE:
-        settle_shared(experiment_id=experiment.pk)
-    discard_unwanted(experiment_id=experiment.pk)
     asks_people = experiment.judge == Experiment.Judge.HUMAN
     here = buffer.annotators_present(experiment) if asks_people else set()
-    n_held = settle_identical(experiment=experiment, here=here)
     stale = experiment.evidence_stale
     latest = designs.latest_snapshot(experiment)
     observed = replaying.up_to_date(experiment=experiment, latest=latest)
@@ -136,7 +154,7 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
         conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
     target = buffer.buffer_target(experiment, latest, here, round_seconds=round_seconds)
-    added = _top_up(experiment, observed.design, target, here, n_held)
+    added = _top_up(experiment, observed.design, target, here)
     return Advance(
         comparisons=decision.n_comparisons,
         planned=len(added),
@@ -149,16 +167,13 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     )
 
 
-def _top_up(
-    experiment: Experiment, observed: Design, target: int, here: set[int], n_held: int
-) -> list[Comparison]:
-    """Plan what the annotators need next, those who are ``here`` first; returns the comparisons planned.
-
-    ``n_held``: comparisons that are held back. They serve nobody, and there is a limit to them too.
-    """
+def _top_up(experiment: Experiment, observed: Design, target: int, here: set[int]) -> list[Comparison]:
+    """Plan what the annotators need next, those who are ``here`` first; returns the comparisons planned."""
     policies = list(experiment.policies.all())
     design = designs.with_in_flight(experiment, observed)
     in_flight = int(design.in_flight.sum()) // 2
+    # Those that are held back serve nobody, and there is a limit to them too.
+    n_held = Comparison.objects.filter(counts.HELD_BACK, experiment=experiment).count()
     most = min(experiment.budget - design.n_comparisons - in_flight, settings.BUFFER_MAX - n_held)
     if buffer.generation_is_failing(experiment):
         most = min(most, int(buffer.probe_is_due(experiment)))

@@ -8,11 +8,14 @@ import pytest
 from django.db import transaction
 
 from engine.domain import blinding
-from engine.models import Check, Lease
+from engine.models import Check, Experiment, Lease
+from engine.selectors import designs
 from engine.selectors.answers import newest_answer
 from engine.services import serving
 from engine.services.locks import locked_experiment
-from tests.concurrency import blocked
+from engine.services.planning import advance
+from tests.concurrency import at_once, blocked
+from tests.engine.test_pools import hold_back
 from tests.factories import make_experiment, make_user
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
@@ -34,3 +37,32 @@ def test_an_answer_is_taken_back_once_the_planner_is_through(kind: Any, monkeypa
             lambda: serving.take_back(experiment=experiment, answer=answer, annotator=annotator)
         )
     assert taken_back.result(timeout=60) is not None
+
+
+def test_an_answer_does_not_wait_for_a_round_that_judged_ties(monkeypatch: pytest.MonkeyPatch):
+    """An answer to a check waits for no count, so a wait would tell a comparison."""
+    annotator = make_user()
+    experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,))
+    tie, *_ = experiment.comparisons.order_by("number")
+    hold_back(tie)
+    shown = serving.show_next(experiment=experiment, annotator=annotator)
+    latest_snapshot, answered = designs.latest_snapshot, []
+
+    def beside_an_answer(planned: Experiment) -> Any:
+        answered.extend(
+            at_once(
+                [
+                    lambda: serving.answer(
+                        experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left"
+                    )
+                ]
+            )
+        )
+        monkeypatch.setattr(designs, "latest_snapshot", latest_snapshot)
+        return latest_snapshot(planned)
+
+    monkeypatch.setattr(designs, "latest_snapshot", beside_an_answer)
+    advance(experiment_id=experiment.pk)
+    assert [answer.created for answer in answered] == [True]
+    tie.refresh_from_db()
+    assert tie.state == "judged"

@@ -396,11 +396,10 @@ class TestIdentical:
 
     def test_a_tie_counts_as_soon_as_those_asked_before_it_are_judged(self):
         experiment = make_experiment(n_policies=2, annotators=(make_user(),))
-        assert settle_identical(experiment=experiment, here=set()) == 0, "none is held back"
         asked = list(experiment.comparisons.order_by("number")[:4])
         for comparison in (asked[0], asked[1], asked[3]):
             hold_back(comparison)
-        assert settle_identical(experiment=experiment, here=set()) == 1
+        settle_identical(experiment=experiment)
         states = [Comparison.objects.get(pk=each.pk).state for each in asked]
         assert states == ["judged", "judged", "planned", "planned"]
 
@@ -409,10 +408,12 @@ class TestIdentical:
         experiment = make_experiment(n_policies=2, annotators=(make_user(),))
         skipped, *discarded, tie = experiment.comparisons.order_by("number")
         hold_back(tie)
-        assert settle_identical(experiment=experiment, here=set()) == 1
+        settle_identical(experiment=experiment)
+        tie.refresh_from_db()
+        assert tie.state == "planned"
         Comparison.objects.filter(pk=skipped.pk).update(skips=1)
         Comparison.objects.filter(pk__in=[each.pk for each in discarded]).update(state="discarded")
-        assert settle_identical(experiment=experiment, here=set()) == 0
+        settle_identical(experiment=experiment)
         tie.refresh_from_db()
         assert tie.state == "judged"
 
@@ -422,7 +423,8 @@ class TestIdentical:
             advance(experiment_id=experiment.pk, most_rounds=1)
         held = others.comparisons.filter(state="planned").count()
         assert held
-        assert settle_identical(experiment=ours, here=set()) == 0
+        settle_identical(experiment=ours)
+        assert not ours.comparisons.filter(state="planned").exists()
         assert others.comparisons.filter(state="planned").count() == held
 
     def test_nothing_is_to_be_written_for_those_that_are_held_back(self):
