@@ -96,6 +96,8 @@ WAIT_MS = 300_000
 MOST_CLICKS = 150
 DECIDED = re.compile("^Use ")
 _DECIDED_BY_CLICKS = "demo-result"
+# The outcome may still take the place of a pair that was shown for less than this.
+_STAYS_AFTER_MS = 2000
 # Somebody who reads faster than 100 characters a second is in doubt.
 _CHARACTERS_PER_MS = 0.09
 
@@ -261,6 +263,7 @@ class Visit:
             page.goto("/label/1/")
             for _ in range(MOST_CLICKS):
                 expect(page.locator("#choose-left, .quiet-stage a").first).to_be_visible(timeout=WAIT_MS)
+                page.wait_for_timeout(_STAYS_AFTER_MS)
                 if not page.locator("#choose-left").count():
                     break
                 left, right = page.locator(".response .text").all()
