@@ -33,11 +33,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
     SchemaEditorClass = SchemaEditor
 
     def init_connection_state(self) -> None:
-        """As Django's, with one plan for all values of a statement that is prepared, and plans for disks
-        without a head.
+        """As Django's, with one plan for all values of a statement that is prepared, and plans for SSDs.
 
         By its own estimates, PostgreSQL goes on to plan the largest statements of a click anew at each call,
-        which takes it five times as long as to execute them. For disks with a head, its default, it goes
+        which takes it five times as long as to execute them. Planning for turning disks, its default, it goes
         through whole tables where a few rows of an index will do. A parameter of the start would be shorter,
         but PgBouncer refuses it in every mode.
         """
