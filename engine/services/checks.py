@@ -87,16 +87,15 @@ def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = Non
     held = Check.objects.filter(annotator=annotator, choice="", reserved=True)
     if tokens is not None:
         held = held.filter(token__in=tokens)
-    _in_order(held).filter(choice="", reserved=True).update(reserved=False, expires_at=clock.now())
+    _in_order(held).update(reserved=False, expires_at=clock.now())
 
 
 @transaction.atomic(savepoint=False)
 def expire_checks() -> None:
     """End the reservations of annotators who left, in the sweep that ends their leases."""
     now = clock.now()
-    gone = Q(choice="", reserved=True, expires_at__lt=now)
-    # Asked again once they are locked, as a beat may have come before.
-    _in_order(Check.objects.filter(gone)).filter(gone).update(reserved=False, expires_at=now)
+    gone = Check.objects.filter(choice="", reserved=True, expires_at__lt=now)
+    _in_order(gone).update(reserved=False, expires_at=now)
 
 
 def resumable(unanswered: Iterable[Check]) -> Check | None:

@@ -159,7 +159,7 @@ class TestConcluding:
 class TestChecks:
     @pytest.fixture
     def held(self, monkeypatch: pytest.MonkeyPatch) -> models.QuerySet[Check]:
-        """Two checks on the screen of one annotator, for whom an hour is over."""
+        """Two checks on the screen of one annotator, past the end of their reservation."""
         monkeypatch.setattr(blinding, "check_draw", lambda *_: 0.0)
         annotator = make_user()
         experiment = make_experiment(ready=True, n_gold=2, gold_rate=0.5, annotators=(annotator,))
@@ -181,6 +181,23 @@ class TestChecks:
     def test_the_sweep(self, held):
         locks_by_number(held, serving.hand_back_expired, column="number")
         assert not held.filter(reserved=True).exists()
+
+    @pytest.mark.parametrize("is_answered", [True, False])
+    def test_the_sweep_leaves_what_was_answered_or_renewed_while_it_waited(self, held, is_answered):
+        first, second = held.order_by("pk")
+        with transaction.atomic():
+            if is_answered:
+                serving.answer(
+                    experiment_id=first.experiment_id,
+                    token=first.token,
+                    annotator=first.annotator,
+                    choice="left",
+                )
+            else:
+                serving.renew(annotator=first.annotator, tokens=[first.token])
+            sweep = blocked(serving.hand_back_expired)
+        sweep.result(timeout=60)
+        assert dict(held.values_list("pk", "reserved")) == {first.pk: True, second.pk: False}
 
 
 def test_two_superusers_who_forget_each_other_at_once_leave_one():
