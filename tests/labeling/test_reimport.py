@@ -938,9 +938,8 @@ def test_a_name_that_a_claim_has_given_and_what_came_too_late_are_the_same_again
 @pytest.mark.skipif("connection.vendor != 'sqlite'")
 def test_ready_made_responses_are_handed_over_before_sqlite_is_locked(tmp_path):
     """100,000 of them took 15 s of the transaction, for which every click waits."""
-    answers = read_responses(
-        "task,policy,response\n" + "\n".join(f"T{n},{p},{p} on {n}" for n in range(60) for p in "PQ")
-    )
+    table = "task,policy,response\n" + "\n".join(f"T{n},{p},{p} on {n}" for n in range(60) for p in "PQ")
+    answers = read_responses(table)
     spec = ExperimentSpec(
         name="First",
         factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
@@ -964,6 +963,12 @@ def test_ready_made_responses_are_handed_over_before_sqlite_is_locked(tmp_path):
 
     with connection.execute_wrapper(watch):
         first = create_experiment(spec=spec)
+        assert_handed_over()
+    (tmp_path / "responses.csv").write_text(table)
+    described = tmp_path / "experiment.yaml"
+    described.write_text("name: Loaded\nresponses_file: responses.csv\n")
+    with connection.execute_wrapper(watch):
+        call_command("load_experiment", str(described), verbosity=0)
         assert_handed_over()
     ann = make_user("ann")
     add_member(first, ann, "annotator")

@@ -39,7 +39,9 @@ class Command(BaseCommand):
         described = self._read(file, options["map"], options["sheet"])
         try:
             # Reading and checking take the time; the database is locked only while it stores.
-            experiment = self._store(check_description(described.spec), user, begin=options["start"])
+            description = check_description(described.spec)
+            with description.staged():
+                experiment = self._store(description, user, begin=options["start"])
         except SpecError as error:
             if not (place := described.place(error.path)):
                 raise CommandError(f"{file}: {error}") from error
