@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -40,14 +40,12 @@ class Description:
 
     @cached_property
     def responses(self) -> Prepared:
-        """The ready-made responses, made on the first look: have it before the transaction."""
+        """The rows of the ready-made responses, which the first look makes: look before the transaction."""
         return prepared_responses(self.spec)
 
-    @contextmanager
-    def staged(self) -> Iterator[None]:
+    def staged(self) -> AbstractContextManager[None]:
         """Hand the many rows to the database before the transaction that stores them."""
-        with staged(self.pairs, self.responses):
-            yield
+        return staged(self.pairs, self.responses)
 
 
 def check_description(spec: ExperimentSpec) -> Description:
