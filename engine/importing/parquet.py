@@ -154,7 +154,7 @@ def damaged(files: Sequence[bytes], most: Limit) -> int | None:
         )
     except subprocess.TimeoutExpired as error:
         raise ImportingError.at(
-            "", "The Parquet file has too many columns. Save it as JSON Lines, or in parts."
+            "", "The Parquet file takes too long to read. Save it as JSON Lines, or in parts."
         ) from error
     except OSError as error:
         raise ImportingError.at("", _UNCHECKED) from error
