@@ -122,7 +122,7 @@ def summary(mu: FloatArray, runs: SimulatedRuns, claim: Claim, epsilon: float) -
         "crowned": int(np.sum(named & ~best.any(axis=1))),
         "none_where_one_is": int(np.sum(runs.stopped & (runs.best < 0) & best.any(axis=1))),
         "named_the_best": float(np.mean(named & best[rows, runs.best])),
-        "guess": {
+        "leader_is_best": {
             mark: round(float(np.mean(best[rows, leader] & (leader >= 0))), 3)
             for mark, leader in zip(runs.marks, runs.leaders, strict=True)
         },

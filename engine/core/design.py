@@ -81,7 +81,7 @@ class Design:
         of the two names at most is false, and a proof takes about a fifth fewer comparisons.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
-        opinions. With the streams they steer sampling, bets and guesses; without a reserve, a policy that is
+        opinions. With the streams they steer sampling, bets and leaders; without a reserve, a policy that is
         expected to be strong needs less evidence to be named, and the others a little more, unless
         `exclusive_proofs` leaves nothing to weigh. No claim rests on
         their being right.

@@ -71,7 +71,7 @@ class Ledger:
     ----------
     evidence
         E-processes of the pairs, at the margin of the claim "best if any"; they steer the sampler and the
-        guess under every claim.
+        choice of the leader under every claim.
     streams
         The same averaged with the streams; None without them.
     plain_peak

@@ -35,7 +35,7 @@ LOG_SHARES = tuple(math.log(share) for share in SHARES)
 # out.
 _CAUTION = 2
 _ROOT_TWO_PI = np.sqrt(2.0 * np.pi)
-# Weight of a nat of evidence, relative to a nat of belief, in the guess of the best policy.
+# Weight of a nat of evidence, relative to a nat of belief, in the choice of the leader.
 _EVIDENCE_WEIGHT = 1.0
 _FOR_POLICIES = ("won", "lost", "log_bets", "theta", "curvature")
 _PER_RUN = ("n_told", "n_ties")
