@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from .types import check_whole
 
-# Two policies, and two annotators with whom the better one wins .4 and .7, who take turns: where a risk of 5%
-# is promised, turns of this length rule it out in 4%, of 25 in 5.5%, of 50 in 14%.
+# Two annotators take turns, with whom the better of two policies wins .4 and .7. Turns of this length rule it
+# out in 4% of experiments, of 25 in 5.5% and of 50 in 14%, where a risk of 5% is promised.
 LONG_RUN = 20
 
 
