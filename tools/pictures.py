@@ -144,6 +144,7 @@ def take(visit: Visit, is_wanted: Callable[[str], bool]) -> None:
 
 @contextmanager
 def visit_of_a_demo(browser: Browser) -> Iterator[Visit]:
+    """A visit of a demo of its own, which ends with it."""
     with tempfile.TemporaryDirectory() as folder, demo(Path(folder)) as url:
         passwords = json.loads(Path(folder, "demo-logins.json").read_text())
         yield Visit(browser, url, passwords)
