@@ -100,14 +100,14 @@ def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 def try_usual_tasks(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
     """Start a trial of a saved draft, and go there. Ready-made responses need none."""
-    if experiment.responses != Experiment.Responses.IMPORTED:
-        positions = usual_tasks(experiment.tasks.count())
-        try:
-            trials.start_trial(experiment_id=experiment.pk, positions=positions, by=request.user)
-        except (SpecError, WrongStateError) as error:
-            messages.error(request, str(error))
-        else:
-            wake_writers()
+    positions = usual_tasks(experiment.tasks.count())
+    try:
+        trials.start_trial(experiment_id=experiment.pk, positions=positions, by=request.user)
+        wake_writers()
+    except SpecError as error:
+        messages.error(request, str(error))
+    except WrongStateError:
+        pass  # the page says so itself
     return redirect("try", experiment_id=experiment.pk)
 
 
