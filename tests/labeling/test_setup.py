@@ -623,13 +623,17 @@ class TestSize:
         estimate.refresh_from_db()
         assert estimate.state == "done", "the claim that is chosen comes first"
         html = summary(page, budget="100", seconds="36")
-        assert "from a formula" not in html
+        assert "These are first estimates." not in html
         assert "From 60 simulated experiments." in html
 
     def test_without_an_analysis_worker_it_says_that_nothing_is_simulated(self, page):
-        assert "No analysis worker is running" in summary(page)
+        html = summary(page)
+        assert "No analysis worker is running" in html
+        assert "are being simulated" not in html
         WorkerPulse.objects.create(queue="analysis", worker="w")
-        assert "No analysis worker is running" not in summary(page)
+        html = summary(page)
+        assert "No analysis worker is running" not in html
+        assert "Better ones are being simulated" in html
 
     def test_where_the_simulations_were_cut_short_it_says_how_far_they_went(self, page, monkeypatch):
         monkeypatch.setattr(estimates, "_PROCESSOR_SECONDS", 0.0)
