@@ -36,8 +36,8 @@ class Verdict:
     n_rivals, n_ruled_out
         The other policies, and those of them that the ranking shows as ruled out.
     effort
-        The claim to stop on, with the comparisons and the working time that remain as far as anybody can
-        tell; empty where nothing remains.
+        The claim to stop on, and the comparisons and the working time that remain; empty where none of these
+        can be told.
     finding
         The claim in full as it was concluded; empty without a certified winner.
     sentences
@@ -50,8 +50,8 @@ class Verdict:
     risk
         The risk, in [0, 1], that the winner is wrong; ``None`` where nothing bounds it.
     trouble
-        The headline in its place while the workers do not do what the experiment needs, as nothing else helps
-        before they do; empty while they do.
+        The card's headline while the workers do not do what the experiment needs, as nothing else helps
+        before; empty while they do.
     over_budget
         The budget may end before the decision, and that is what to mend next.
     """
