@@ -93,6 +93,8 @@ def test_the_overlay_of_the_document_fits_the_base():
     [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "scaling.md").read_text(), re.DOTALL)
     overlay = yaml.safe_load(text)
     assert {each["name"] for each in overlay["images"]} == {each["newName"] for each in BASE["images"]}
+    # For the Ingress, which would otherwise stand in a namespace without the service.
+    assert overlay["namespace"] == BASE["namespace"]
     [settings] = overlay["configMapGenerator"]
     names = {each.partition("=")[0] for each in settings["literals"]}
     assert settings["name"] == BASE["configMapGenerator"][0]["name"]
