@@ -66,8 +66,9 @@ def person_data(user: User, *, complete: bool) -> Row:
     Parameters
     ----------
     complete
-        With the answers in experiments that have not concluded, and what the log says of them. Leave them
-        out for annotators themselves: while they judge, nothing may tell them which pairs are checks.
+        With the answers in experiments that have not concluded, and with the log's entries that count them.
+        Leave them out for annotators themselves: while they judge, nothing may tell them which pairs are
+        checks.
     """
     judgments = Judgment.objects.filter(annotator=user)
     checks = Check.objects.filter(annotator=user)
@@ -80,7 +81,7 @@ def person_data(user: User, *, complete: bool) -> Row:
         judgments = judgments.exclude(comparison__experiment__in=open_ones)
         checks = checks.exclude(experiment__in=open_ones)
         flags = flags.exclude(comparison__experiment__in=open_ones)
-        # It counts the judgments of somebody who knows the number of their answers.
+        # Such an entry counts judgments. Somebody knows the number of their answers, and the rest are checks.
         voided = entries.filter(action=AuditEntry.Action.VOID, about=user, experiment__in=open_ones)
         entries = entries.exclude(pk__in=voided)
     return {
