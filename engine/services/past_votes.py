@@ -105,8 +105,7 @@ def start_from_votes(
             else (),
         )
     )
-    # The responses are prepared already; making them again in the transaction would take longer than all of
-    # it.
+    # `_store` stores the responses, as the votes refer to them.
     bare = replace(description, spec=replace(description.spec, ready_made=()))
     with bare.staged(), staged(*ready.tables), transaction.atomic():
         experiment = store_experiment(description=bare, by=by, upload=upload)
