@@ -344,7 +344,7 @@ def answer_check(
         # A pair that was handed back is not skipped: it may be shown to its annotator again.
         return Checked(check=check, created=False)
     if check.choice == Check.SKIPPED:
-        raise LeaseLostError(judging.SKIPPED)
+        raise LeaseLostError(judging.WAS_SKIPPED)
     if check.choice == Check.LOST or (not check.choice and not check.reserved and _fate(check) != _Fate.FREE):
         raise LeaseLostError(judging.WENT_ON)
     if check.choice:

@@ -48,7 +48,7 @@ from engine.services.replaying import mark_stale
 # Added to the record of a comparison whose two texts are one.
 IDENTICAL_PLAN = {"identical": True}
 # Checks are refused in the same words, so that nobody can tell them from comparisons.
-SKIPPED = gettext_lazy("You skipped that pair, so your answer to it was not counted.")
+WAS_SKIPPED = gettext_lazy("You skipped that pair, so your answer to it was not counted.")
 WENT_ON = gettext_lazy(
     "That pair was open for a long time and went to somebody else, so your answer was not counted."
 )
@@ -96,7 +96,7 @@ def judge_leased(
     if not active and (earlier := Judgment.objects.filter(token=token).first()) is not None:
         return Recorded(judgment=earlier, created=False, late=True)
     if lease.state == Lease.State.SKIPPED:
-        raise LeaseLostError(SKIPPED)
+        raise LeaseLostError(WAS_SKIPPED)
     # Brought back by an editor: one person's judgment of a comparison counts once.
     if not active and counts.standing(comparison.judgments.filter(annotator=annotator)).exists():
         raise LeaseLostError(_("Your earlier answer to that pair stands, so this one was not counted."))
