@@ -46,17 +46,16 @@ class ClaimForm(forms.Form):
 def dashboard(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The result: the verdict, the ranking, and what to read before using it."""
     experiment = access.to_watch(request, experiment_id)
-    context = _result(request, experiment) | {
+    context = _result(request, experiment)
+    context |= {
         "may_create": access.may_create(request),
-        "remarked": _newest_remarks(request, experiment),
+        "remarked": _newest_remarks(request, experiment) if context["may_run"] else [],
     }
     return render(request, "dashboard/dashboard.html", context | figures.reading_matter(experiment))
 
 
 def _newest_remarks(request: AuthenticatedRequest, experiment: Experiment) -> list[Remarked]:
-    """The newest comparisons with open flags or comments, for those who may read the inbox."""
-    if not access.may_run(request, experiment):
-        return []
+    """The newest comparisons with open flags or comments, for somebody who may read the inbox."""
     withheld = access.withholds_unfinished(request, experiment)
     rows = remarked_comparisons(experiment, done=False, finished=withheld)
     return with_remarks(list(rows.order_by("-number")[:_NEWEST_REMARKS]))
