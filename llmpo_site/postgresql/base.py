@@ -33,18 +33,17 @@ class DatabaseWrapper(base.DatabaseWrapper):
     SchemaEditorClass = SchemaEditor
 
     def init_connection_state(self) -> None:
-        """As Django's, with one plan for all values of a statement that is prepared, and plans for SSDs.
+        """As Django's, with one plan for all values of a statement that is prepared.
 
         By its own estimates, PostgreSQL goes on to plan the largest statements of a click anew at each call,
-        which takes it five times as long as to execute them. Planning for turning disks, its default, it goes
-        through whole tables where a few rows of an index will do. A parameter of the start would be shorter,
-        but PgBouncer refuses it in every mode.
+        which takes it five times as long as to execute them. A parameter of the start would be shorter, but
+        PgBouncer refuses it in every mode.
         """
         super().init_connection_state()
         connection: Any = self.connection
         if not self._is_pooled:
             with connection.cursor() as cursor:
-                cursor.execute("SET plan_cache_mode = force_generic_plan; SET random_page_cost = 1.1")
+                cursor.execute("SET plan_cache_mode = force_generic_plan")
 
     @contextmanager
     def keeping_plans(self) -> Iterator[None]:
