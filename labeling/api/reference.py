@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 Row = dict[str, Any]
+# A docstring is wrapped for its reader in the source.
+_WRAP = re.compile(r"(?<!\n)\n(?!\n)")
 
 
 def sections(schema: Mapping[str, Any]) -> list[Row]:
@@ -19,7 +22,7 @@ def sections(schema: Mapping[str, Any]) -> list[Row]:
                 "method": method.upper(),
                 "path": path,
                 "id": operation["operationId"],
-                "text": operation.get("description", ""),
+                "text": _WRAP.sub(" ", operation.get("description", "")),
                 "needs": [schemes[name]["description"] for each in operation["security"] for name in each],
                 "parameters": operation.get("parameters", []),
                 "body": _body(operation),

@@ -435,6 +435,11 @@ class TestReference:
         assert "https://" not in text
         assert text.count("<script") == 3, "htmx, the theme and the lost login, which every page has"
 
+    def test_names_in_a_description_are_shown_as_code(self, db):
+        page = Client().get("/api/docs").content.decode()
+        assert "<code>rows</code> counts the responses" in page
+        assert "<br>" not in page, "a docstring's own line ends are none of the page"
+
     def test_the_description_can_be_had_by_programs(self, db):
         description = Client().get("/api/openapi.json").json()
         assert description["openapi"].startswith("3.")
