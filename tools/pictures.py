@@ -74,6 +74,8 @@ LINKS = {"comparison": "tbody th a", "person": "a[href*='/annotators/']"}
 WHOLE_PAGES = {
     "dashboard",
     "report",
+    "shared",
+    "columns",
     "quality",
     "marks",
     "try",
@@ -137,8 +139,14 @@ def take(visit: Visit, is_wanted: Callable[[str], bool]) -> None:
     """Take the wanted pictures of pages, at both sizes and in both themes."""
     pages = {login: dict(named) for login, named in PAGES.items()}
     visit.wait_for_the_rule()
-    if is_wanted("try"):
-        pages["admin"]["try"] = visit.try_a_draft()
+    for login, name, address in (
+        ("admin", "try", visit.try_a_draft),
+        ("admin", "columns", visit.upload_votes),
+        ("annotator", "join", visit.invite),
+        ("annotator", "shared", visit.share),
+    ):
+        if is_wanted(name):
+            pages[login][name] = address()
     if any(map(is_wanted, OF_ANSWERS)):
         visit.answer_in_haste()
     for size in SIZES:
@@ -229,6 +237,39 @@ class Visit:
             page.get_by_role("button", name="Save and try").click()
             expect(page.get_by_role("heading", name="Written")).to_be_visible(timeout=WAIT_MS)
             return page.url
+
+    def upload_votes(self) -> str:
+        """The address at which the columns of a file of votes are chosen."""
+        votes = (
+            b"question,model 1,model 2,better\n"
+            b"How do I make tea?,terse,warm,1\n"
+            b"What is a tide?,warm,terse,2\n"
+        )
+        with self.page_of("admin") as page:
+            page.goto("/experiments/new/votes/")
+            page.get_by_label("Name of the experiment").fill("Last year's votes")
+            page.locator("input[type=file]").set_input_files(
+                {"name": "votes.csv", "mimeType": "text/csv", "buffer": votes}
+            )
+            page.get_by_label("Show me the columns first").check()
+            page.get_by_role("button", name="Import the votes").click()
+            page.wait_for_url("**/columns/**")
+            return page.url
+
+    def invite(self) -> str:
+        """A link that invites a viewer."""
+        with self.page_of("admin") as page:
+            page.goto("/experiments/1/invitations/")
+            page.get_by_label("Viewer").check()
+            page.get_by_role("button", name="Make a link").click()
+            return page.locator("#link").input_value()
+
+    def share(self) -> str:
+        """A link to the report of the experiment that the rule decided."""
+        with self.page_of("admin") as page:
+            page.goto("/experiments/2/report/")
+            page.get_by_role("button", name="Make a link").click()
+            return page.locator("#link").input_value()
 
     def answer_in_haste(self) -> None:
         """Have the annotator answer pairs at once, always for the left response."""
