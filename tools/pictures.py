@@ -3,8 +3,9 @@
 Usage: python -m tools.pictures [NAME …]    (all pictures without a NAME)
 
 It logs in as the demo's annotator and admin. Before it takes pictures, it waits until the rule has decided
-one experiment, tries a draft of its own, and answers pairs faster than anybody reads, so that Quality has
-marks to show. At last it judges the other experiment of a second demo to its end, reading each pair.
+one experiment, tries a draft of its own, uploads a file, makes links, and answers pairs faster than anybody
+reads, so that Quality has marks to show. At last it judges the other experiment of a second demo to its end,
+reading each pair.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ PAGES = {
         "new": "/experiments/new/",
         "votes": "/experiments/new/votes/",
         "setup": "/experiments/new/prompts-strategies/",
+        "setup-tasks": "/experiments/new/prompts-strategies/",
+        "setup-judges": "/experiments/new/prompts-strategies/",
+        "setup-stop": "/experiments/new/prompts-strategies/",
+        "begin": "/label/1/",
         "dashboard": "/experiments/2/",
         "report": "/experiments/2/report/",
         "quality": "/experiments/2/quality/",
@@ -57,20 +62,30 @@ PAGES = {
         "people": "/experiments/1/people/",
         "invite": "/experiments/1/invitations/",
         "person": "/experiments/1/people/",
+        "voiding": "/experiments/1/comparisons/?annotator=annotator",
         "remarks": "/experiments/1/remarks/",
         "account": "/accounts/",
         "keys": "/accounts/keys/",
         "password": "/accounts/password/change/",
+        "forgotten": "/accounts/password/reset/",
         "two-step": "/accounts/two-step/on/",
         "persons": "/persons/",
         "log": "/experiments/2/log/",
         "tokens": "/tokens/",
         "api": "/api/docs",
+        "documents": "/help/",
         "document": "/help/dashboard/",
     },
 }
-# Pages reached by a link of the named page.
-LINKS = {"comparison": "tbody th a", "person": "a[href*='/annotators/']"}
+# Pages reached by a link or a button of the named page.
+LINKS = {
+    "comparison": "tbody th a",
+    "person": "a[href*='/annotators/']",
+    "setup-tasks": "button:has-text('2. Tasks')",
+    "setup-judges": "button:has-text('3. Judges')",
+    "setup-stop": "button:has-text('4. Stop and start')",
+    "voiding": "a[href*='/void']",
+}
 WHOLE_PAGES = {
     "dashboard",
     "report",
@@ -90,7 +105,7 @@ WHOLE_PAGES = {
 
 
 # Empty, or of practice, before somebody has answered.
-OF_ANSWERS = {"pair", "marks", "history", "person"}
+OF_ANSWERS = {"pair", "marks", "history", "person", "voiding"}
 # For scripts and pictures of a page.
 SETTLE_MS = 800
 # A page refuses a click just as a pair appears, and soon after another one as the half of a double click.
