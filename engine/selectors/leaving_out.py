@@ -50,7 +50,7 @@ class LeavingOut:
     @property
     def leader_changes(self) -> bool:
         """True if another policy would lead."""
-        return self.now.leader != self.then.leader
+        return self.then.leader not in {"", self.now.leader}
 
 
 def leaving_out(experiment: Experiment, annotator: User, *, seconds: float = math.inf) -> LeavingOut:

@@ -20,7 +20,7 @@ from engine.selectors.leaving_out import leaving_out
 from engine.services.past_votes import start_from_votes
 from engine.services.replaying import settle
 from engine.services.review import void_annotator
-from tests.factories import make_user
+from tests.factories import click_on, make_experiment, make_user
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -96,6 +96,16 @@ def test_the_look_before_says_what_voiding_then_does(experiment):
     assert before.comparisons_lost == 60
     assert after.judgments == 0
     assert after.now == after.then == before.then
+
+
+def test_without_the_only_annotator_nobody_else_leads():
+    ann = make_user()
+    experiment = make_experiment(ready=True, annotators=(ann,))
+    click_on(experiment, ann, 2)
+    change = leaving_out(experiment, ann)
+    assert change.now.leader
+    assert change.then.leader == ""
+    assert not change.leader_changes
 
 
 def test_chances_by_hand():
