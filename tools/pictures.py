@@ -331,10 +331,10 @@ class Visit:
                 if not page.locator("#choose-left").count():
                     break
                 left, right = page.locator(".response .text").all()
-                length = len(left.inner_text()) + len(right.inner_text())
-                page.wait_for_timeout(length / _CHARACTERS_PER_MS)
+                lengths = [len(side.inner_text()) for side in (left, right)]
+                page.wait_for_timeout(sum(lengths) / _CHARACTERS_PER_MS)
                 lists = [side.locator("ol").count() for side in (left, right)]
-                is_shorter = len(left.inner_text()) < len(right.inner_text())
+                is_shorter = lengths[0] < lengths[1]
                 prefers_left = lists[0] > lists[1] or (lists[0] == lists[1] and is_shorter)
                 self.answer(page, "left" if prefers_left else "right")
         with self.page_of("admin") as page:
