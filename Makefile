@@ -49,7 +49,8 @@ test: $(VENV)/.installed-dev $(VENV)/.smollm2
 
 # What decides, what counts, what hands out work and who may do what: not one branch is untested.
 COVERED := engine/core/stopping.py,engine/services/judging.py,engine/services/leases.py
-COVERED := $(COVERED),engine/services/claims.py,engine/models/claims.py,labeling/access.py
+COVERED := $(COVERED),engine/services/identical_texts.py,engine/services/claims.py
+COVERED := $(COVERED),engine/models/claims.py,labeling/access.py
 
 coverage: $(VENV)/.installed-dev
 	@mkdir -p var/coverage

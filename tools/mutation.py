@@ -46,6 +46,7 @@ _OF_A_CLICK = [
     "tests/engine/test_rule_judge.py",
     "tests/engine/test_turns.py",
     "tests/engine/test_checks.py",
+    "tests/engine/test_identical_texts.py",
     "tests/engine/test_pools.py",
     "tests/engine/test_past_votes.py",
     "tests/blinding/test_two_roles.py",
@@ -54,6 +55,10 @@ _OF_A_CLICK = [
 TARGETS = {
     "engine/core/stopping.py": ["tests/core/test_stopping.py"],
     "engine/services/claims.py": ["tests/engine/test_claims.py"],
+    "engine/services/identical_texts.py": [
+        "tests/engine/test_identical_texts.py",
+        "tests/engine/test_pools.py",
+    ],
     "engine/services/judging.py": _OF_A_CLICK,
     "engine/services/leases.py": _OF_A_CLICK,
     "labeling/access.py": ["tests/labeling/test_access.py"],

@@ -24,7 +24,8 @@ from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, Given
 
 Pair = tuple[int, int]
 _ROWS = Count("pk")
-# Nobody looks at two copies of a text: they are held back until their turn (`judging.settle_identical`).
+# Nobody looks at two copies of a text: they are held back until their turn
+# (`services.identical_texts.settle_identical`).
 FOR_PEOPLE = Q(plan__identical__isnull=True)
 HELD_BACK = Q(plan__identical=True, state=Comparison.State.PLANNED)
 

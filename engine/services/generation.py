@@ -17,7 +17,7 @@ from engine.models import Comparison, Response, clock
 from engine.selectors import capabilities, counts
 from engine.selectors.capabilities import Offer
 from engine.services import claims
-from engine.services.judging import settle_texts
+from engine.services.identical_texts import name_and_hold_back
 from engine.services.locks import lock_by_number
 
 
@@ -263,7 +263,7 @@ def _settle(comparisons: Sequence[Comparison]) -> set[int]:
     if ready:
         ids = [comparison.pk for comparison in ready]
         Comparison.objects.filter(pk__in=ids).update(state=Comparison.State.READY, ready_at=clock.now())
-        settle_texts(comparison_ids=ids)
+        name_and_hold_back(comparison_ids=ids)
     return {comparison.experiment_id for comparison in (*ready, *discarded)}
 
 

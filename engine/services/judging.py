@@ -8,18 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import (
-    BigAutoField,
-    CharField,
-    F,
-    FloatField,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    Value,
-)
-from django.db.models.functions import Cast, Concat, Greatest, Least
+from django.db.models import BigAutoField, F, FloatField, OuterRef, Q
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -37,7 +26,7 @@ from engine.models import (
     Response,
     User,
 )
-from engine.selectors import buffer, counts, pools
+from engine.selectors import counts
 from engine.selectors.blinding import has_or_had
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Given
 from engine.services.compiled_writes import Update, Write, inserting, saving, write
@@ -45,8 +34,6 @@ from engine.services.leases import locked_lease, reopen
 from engine.services.locks import locked_experiment
 from engine.services.replaying import mark_stale
 
-# Added to the record of a comparison whose two texts are one.
-IDENTICAL_PLAN = {"identical": True}
 # Checks are refused in the same words, so that nobody can tell them from comparisons.
 WAS_SKIPPED = gettext_lazy("You skipped that pair, so your answer to it was not counted.")
 WENT_ON = gettext_lazy(
@@ -201,86 +188,6 @@ def record_judgment(
     else:
         write(*writes)
     return judgment
-
-
-@transaction.atomic
-def settle_texts(*, comparison_ids: Collection[int]) -> None:
-    """Name the texts of comparisons that have just become ready, and hold back those of one text twice, which
-    nobody needs to look at, until it is their turn.
-
-    The caller has locked them. Only where people judge: a rule takes no time that could be saved.
-    """
-    ours = Comparison.objects.filter(pk__in=comparison_ids, experiment__judge=Experiment.Judge.HUMAN)
-    _name_texts(ours)
-    for comparison in ours.filter(response_i__digest=F("response_j__digest")):
-        comparison.plan = comparison.plan | IDENTICAL_PLAN
-        comparison.state = Comparison.State.PLANNED
-        comparison.save(update_fields=["plan", "state"])
-
-
-@transaction.atomic
-def settle_identical(*, experiment: Experiment) -> None:
-    """Judge comparisons of one text twice a tie, each in its turn: when as many are judged as were asked
-    before it, or when no other waits for any annotator who is here.
-
-    Judged as soon as they are ready, they would come before all that wait for people. Which outcomes come
-    first would depend on what they are, and with a margin ties alone could then establish a claim.
-    """
-    held = list(
-        Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
-        .select_related("experiment")
-        .filter(counts.HELD_BACK, experiment=experiment)
-        .order_by("number")
-    )
-    if not held:
-        return
-    n_judged = counts.comparison_count(experiment.pk)
-    alone = not _others_wait(experiment)
-    n_settled = 0
-    for comparison in held:
-        plan = comparison.plan
-        if alone or n_judged + n_settled >= plan["comparisons"] + plan["in_flight"] + plan["draw"]:
-            record_judgment(
-                comparison=comparison,
-                choice=Judgment.Choice.TIE,
-                judge=Judgment.Judge.RULE,
-                via=Judgment.Via.IDENTICAL,
-                token=uuid.uuid4(),
-                reason="Both responses are the same text.",
-            )
-            n_settled += 1
-
-
-def _others_wait(experiment: Experiment) -> bool:
-    """True if somebody looks at a comparison, or some wait for people who are here; where nobody is, for
-    anybody.
-    """
-    others = Comparison.objects.filter(
-        counts.FOR_PEOPLE, experiment=experiment, state__in=Comparison.PENDING, skips=0
-    )
-    # In a finite pool, what waits may be over for all who are here.
-    finite = pools.is_finite(experiment)
-    stocks = pools.stocks(experiment, buffer.annotators_present(experiment)) if finite else []
-    if stocks and not any(stock.n_waiting for stock in stocks):
-        others = others.filter(state=Comparison.State.LEASED)
-    return others.exists()
-
-
-def _name_texts(comparisons: QuerySet[Comparison]) -> None:
-    """Store the name of both texts of comparisons whose responses come again, in one statement."""
-    first, second = (
-        Subquery(Response.objects.filter(pk=OuterRef(half)).values("digest"), output_field=CharField())
-        for half in ("response_i", "response_j")
-    )
-    comparisons.exclude(experiment__responses=Experiment.Responses.FRESH).update(
-        texts=Concat(
-            Cast("task_id", CharField()),
-            Value(":"),
-            Least(first, second),
-            Value(":"),
-            Greatest(first, second),
-        )
-    )
 
 
 _PAIR = PairCount.objects.filter(

@@ -23,7 +23,7 @@ from engine.services import replaying
 from engine.services.compiled_writes import saving, write
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
-from engine.services.judging import IDENTICAL_PLAN, settle_identical
+from engine.services.identical_texts import IDENTICAL_PLAN, settle_identical
 from engine.services.leases import discard_unwanted
 from engine.services.snapshots import write_snapshot
 from engine.services.task_draws import Draw, PoolDrawer, drawer, pool_of

@@ -30,6 +30,7 @@ from engine.services.bulk_rows import Prepared, analyze, insert, prepared, stage
 from engine.services.descriptions import check_description
 from engine.services.drafts import store_experiment
 from engine.services.experiments import conclude_as
+from engine.services.identical_texts import IDENTICAL_PLAN
 from engine.services.imported_rows import Row, check_rows, standing, time_of, uuid_of
 from engine.services.imported_votes import (
     NO_TEXT,
@@ -39,7 +40,7 @@ from engine.services.imported_votes import (
     made_people,
     tokens_of,
 )
-from engine.services.judging import IDENTICAL_PLAN, state_without_judgments
+from engine.services.judging import state_without_judgments
 from engine.services.snapshots import write_snapshot
 
 _PLAN = {

@@ -15,7 +15,7 @@ from engine.services import serving
 from engine.services.locks import locked_experiment
 from engine.services.planning import advance
 from tests.concurrency import at_once, blocked
-from tests.engine.test_pools import hold_back
+from tests.engine.test_identical_texts import hold_back
 from tests.factories import make_experiment, make_user
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]

@@ -12,7 +12,7 @@ from django.db import connection
 from engine.models import Comparison, Experiment, Judgment, Lease, Membership, PairCount, Response, clock
 from engine.services import allowances
 from engine.services.experiments import stop
-from engine.services.judging import judge_leased, settle_texts, void_judgment
+from engine.services.judging import judge_leased, void_judgment
 from engine.services.leases import (
     discard_unwanted,
     expire_leases,
@@ -318,21 +318,6 @@ class TestTakingBack:
         void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
         judgment.comparison.refresh_from_db()
         assert judgment.comparison.state == "discarded"
-
-
-def test_identical_texts_are_held_back_among_the_comparisons_that_are_given(annotator):
-    experiment = make_experiment(ready=True, annotators=(annotator,))
-    given, alike = experiment.comparisons.filter(state="ready").order_by("pk")[:2]
-    Response.objects.filter(pk=alike.response_i.pk).update(
-        text=alike.response_j.text, digest=alike.response_j.digest
-    )
-    settle_texts(comparison_ids=[given.pk])
-    alike.refresh_from_db()
-    assert alike.state == "ready"
-    settle_texts(comparison_ids=[given.pk, alike.pk])
-    assert [each.pk for each in experiment.comparisons.filter(state="planned", plan__identical=True)] == [
-        alike.pk
-    ]
 
 
 def test_an_answer_after_one_s_lease_ran_out_is_late(experiment, annotator):

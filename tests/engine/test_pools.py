@@ -1,4 +1,4 @@
-"""Finite pools: nobody judges the same two texts twice, identical texts are a tie, and what is used up."""
+"""Finite pools: nobody judges the same two texts twice, and what is used up."""
 
 from __future__ import annotations
 
@@ -11,24 +11,17 @@ from django.urls import reverse
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing import read_responses
-from engine.models import Comparison, Experiment, Judgment, PairCount, Response, WorkerPulse
-from engine.selectors import buffer, counts, designs, pools
+from engine.models import Comparison, Experiment, Response, WorkerPulse
+from engine.selectors import buffer, designs, pools
 from engine.selectors.findings import finding_of
 from engine.services import task_draws
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
-from engine.services.judging import (
-    judge_leased,
-    rebuild_counts,
-    settle_identical,
-    settle_texts,
-    void_judgment,
-)
+from engine.services.judging import judge_leased
 from engine.services.leases import lease_next, skip
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
 from labeling.dashboard.status import USED_UP, status_of, through, too_few_texts
-from tests.backends import ScriptedBackend
 from tests.factories import add_member, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -54,14 +47,6 @@ def pool_of(policies: dict[str, list[str]], **settings: object) -> Experiment:
     experiment = create_experiment(spec=spec)
     start(experiment_id=experiment.pk)
     return experiment
-
-
-def hold_back(comparison: Comparison) -> None:
-    """Have both responses of a comparison come out the same."""
-    for response in (comparison.response_i, comparison.response_j):
-        Response.objects.filter(pk=response.pk).update(state="done", digest="the same")
-    Comparison.objects.filter(pk=comparison.pk).update(state="ready", ready_at=comparison.created_at)
-    settle_texts(comparison_ids=[comparison.pk])
 
 
 def texts(policy: str) -> list[str]:
@@ -333,151 +318,6 @@ class TestNobodyTwice:
         assert first.planned
         advance(experiment_id=experiment.pk)
         assert set(experiment.comparisons.values_list("state", flat=True)) == {"ready"}
-
-
-class TestIdentical:
-    def test_identical_ready_made_texts_are_a_tie_that_nobody_sees(self):
-        ann = make_user("ann")
-        experiment = pool_of({"A": ["same", "a", "x"], "B": ["same ", "b", "y"]}, budget=50)
-        add_member(experiment, ann)
-        seen = judged_by(experiment, ann)
-        assert sorted(len(pair) for _, pair in seen) == [2, 2]
-        tie = Judgment.objects.get(via="identical")
-        assert (tie.judge, tie.choice, tie.outcome, tie.annotator) == ("rule", "tie", 0.5, None)
-        assert counts.comparison_count(experiment.pk) == 3
-        assert rebuild_counts(experiment_id=experiment.pk) == {}
-
-    @pytest.mark.parametrize("overlap", [1, 3])
-    def test_new_responses_that_come_out_the_same_are_one_too(self, overlap):
-        experiment = make_experiment(n_policies=2, overlap=overlap, annotators=(make_user(),))
-        n_planned = experiment.comparisons.count()
-        write_responses(ScriptedBackend(lambda request: "fine"))
-        advance(experiment_id=experiment.pk)
-        assert experiment.comparisons.filter(state="judged", outcome=0.5).count() == n_planned
-        assert PairCount.objects.get(experiment=experiment).wins_i == n_planned / 2
-        assert rebuild_counts(experiment_id=experiment.pk) == {}
-        assert designs.replayed(experiment).design.n_comparisons == n_planned
-
-    def test_a_tie_that_is_taken_back_is_discarded_and_not_shown(self):
-        editor = make_user("editor")
-        experiment = make_experiment(n_policies=2, annotators=(make_user(),))
-        write_responses(ScriptedBackend(lambda request: "fine"))
-        advance(experiment_id=experiment.pk)
-        tie = Judgment.objects.filter(via="identical").first()
-        void_judgment(judgment_id=tie.pk, by=editor, reason="A test")
-        tie.comparison.refresh_from_db()
-        assert tie.comparison.state == "discarded"
-        assert rebuild_counts(experiment_id=experiment.pk) == {}
-
-    def test_a_tie_waits_until_those_asked_before_it_are_judged(self):
-        ann = make_user("ann")
-        same = {5 * task + other for task in range(8) for other in range(1, 5)}
-        experiment = pool_of(
-            {name: [f"{'same' if task in same else name} {task}" for task in range(40)] for name in "AB"},
-            budget=200,
-            claim="good_enough",
-            epsilon=0.05,
-        )
-        add_member(experiment, ann)
-        advance(experiment_id=experiment.pk)
-        waiting = experiment.comparisons.filter(state="ready").order_by("number")
-        assert waiting.count() >= 4, "those that are held back serve nobody"
-        judged = experiment.comparisons.filter(state="judged")
-        assert not judged.filter(number__gt=waiting[0].number).exists()
-        judged_by(experiment, ann)
-        ties = 0
-        for before, judgment in enumerate(Judgment.objects.order_by("pk").select_related("comparison")):
-            if judgment.via == "identical":
-                ties += 1
-                assert before >= judgment.comparison.number - 1
-        assert ties
-        assert not experiment.comparisons.filter(state="planned").exists()
-        assert rebuild_counts(experiment_id=experiment.pk) == {}
-
-    def test_a_tie_counts_as_soon_as_those_asked_before_it_are_judged(self):
-        experiment = make_experiment(n_policies=2, annotators=(make_user(),))
-        asked = list(experiment.comparisons.order_by("number")[:4])
-        for comparison in (asked[0], asked[1], asked[3]):
-            hold_back(comparison)
-        settle_identical(experiment=experiment)
-        states = [Comparison.objects.get(pk=each.pk).state for each in asked]
-        assert states == ["judged", "judged", "planned", "planned"]
-
-    def test_a_tie_waits_for_nothing_that_is_skipped_discarded_or_elsewhere(self):
-        make_experiment(annotators=(make_user(),))
-        experiment = make_experiment(n_policies=2, annotators=(make_user(),))
-        skipped, *discarded, tie = experiment.comparisons.order_by("number")
-        hold_back(tie)
-        settle_identical(experiment=experiment)
-        tie.refresh_from_db()
-        assert tie.state == "planned"
-        Comparison.objects.filter(pk=skipped.pk).update(skips=1)
-        Comparison.objects.filter(pk__in=[each.pk for each in discarded]).update(state="discarded")
-        settle_identical(experiment=experiment)
-        tie.refresh_from_db()
-        assert tie.state == "judged"
-
-    def test_the_ties_of_another_experiment_stay_held_back(self):
-        ours, others = (pool_of({a: ["same"] * N_TASKS for a in "AB"}, name=name) for name in ("one", "two"))
-        for experiment in (ours, others):
-            advance(experiment_id=experiment.pk, most_rounds=1)
-        held = others.comparisons.filter(state="planned").count()
-        assert held
-        settle_identical(experiment=ours)
-        assert not ours.comparisons.filter(state="planned").exists()
-        assert others.comparisons.filter(state="planned").count() == held
-
-    def test_nothing_is_to_be_written_for_those_that_are_held_back(self):
-        """Each round that planned some woke the writers."""
-        experiment = pool_of({name: ["same"] * N_TASKS for name in "AB"})
-        done = advance(experiment_id=experiment.pk, most_rounds=1)
-        assert done.ready == done.planned > 0
-
-    def test_why_one_that_is_held_back_still_waits_is_said_on_its_page(self, client, admin):
-        """It was “planned”, with both responses written."""
-        experiment = pool_of({name: ["same"] * N_TASKS for name in "AB"})
-        advance(experiment_id=experiment.pk, most_rounds=1)
-        held = experiment.comparisons.filter(state="planned")[0]
-        client.force_login(admin)
-        page = client.get(reverse("comparison", args=[experiment.pk, held.pk])).content.decode()
-        assert "Both responses are the same text: a tie, counted in its turn" in page
-
-    def test_those_that_are_held_back_have_a_limit(self, settings):
-        settings.BUFFER_MAX = 4
-        experiment = make_experiment(n_policies=2, annotators=(make_user(),))
-        first = experiment.comparisons.order_by("number")[0]
-        for _ in range(4):
-            for later in experiment.comparisons.exclude(pk=first.pk).filter(ready_at=None):
-                hold_back(later)
-            advance(experiment_id=experiment.pk)
-        assert experiment.comparisons.filter(plan__identical=True).count() <= 2 * settings.BUFFER_MAX
-        assert not Judgment.objects.exists(), "the first one is still to be judged"
-
-    def test_what_waits_for_members_who_are_away_holds_back_no_tie(self, settings, monkeypatch):
-        """With as many held back as may be, nothing was planned for those who are here."""
-        settings.BUFFER_MIN, settings.BUFFER_MAX = 1, 2
-        away, here = make_user("away"), make_user("here")
-        experiment = pool_of({name: [name, *(["same"] * 40), f"{name} too"] for name in "AB"})
-        for user in (away, here):
-            add_member(experiment, user)
-        monkeypatch.setattr(buffer, "annotators_present", lambda experiment: {here.pk})
-        seen = judged_by(experiment, here, most=1)
-        known = Judgment.objects.get(annotator=here).comparison.texts
-        monkeypatch.setattr(buffer, "annotators_present", lambda experiment: {away.pk})
-        advance(experiment_id=experiment.pk)
-        while not experiment.comparisons.filter(state="ready", texts=known).exists():
-            judged_by(experiment, away, most=1)
-            advance(experiment_id=experiment.pk)
-        monkeypatch.setattr(buffer, "annotators_present", lambda experiment: {here.pk})
-        seen += judged_by(experiment, here)
-        assert len(set(seen)) == 2
-        assert not experiment.comparisons.filter(state="planned").exists()
-
-    def test_a_rule_judges_identical_texts_itself(self):
-        experiment = make_experiment(n_policies=2, judge="rule")
-        write_responses(ScriptedBackend(lambda request: "fine"))
-        assert not Judgment.objects.exists()
-        assert experiment.comparisons.filter(state="ready").exists()
 
 
 def test_the_claim_names_the_pool():
