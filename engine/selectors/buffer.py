@@ -21,7 +21,7 @@ from engine.models import (
 )
 from engine.selectors.compiled import EXPERIMENT, Compiled, Given
 from engine.selectors.opinions import votes_now
-from engine.selectors.remaining import extrapolated_left
+from engine.selectors.remaining import extrapolated_remaining
 
 PRESENCE = timedelta(seconds=60)
 _SAFETY = 2.0
@@ -154,9 +154,9 @@ def buffer_target(
     if votes_now(experiment):
         # The language model that judges takes a batch at a time, as fast as it comes.
         ample = max(ample, settings.JUDGE_BATCH)
-    left = extrapolated_left(experiment, latest)
-    if left is not None and left < ample:
-        ample = max(math.ceil(left), math.ceil(_SAFETY_NEAR_DECISION * demand))
+    remaining = extrapolated_remaining(experiment, latest)
+    if remaining is not None and remaining < ample:
+        ample = max(math.ceil(remaining), math.ceil(_SAFETY_NEAR_DECISION * demand))
     return min(settings.BUFFER_MAX, settings.BUFFER_MIN + ample)
 
 

@@ -33,10 +33,10 @@ class Rung:
         What is claimed and what that assumes, or what is missing.
     qualified
         True if the text says that it holds only if the levels' effects add up.
-    left
+    remaining
         About how many more comparisons it takes if win rates stay as they are; ``None`` while nobody can
         tell, where the claim holds, and for the claim that stops the experiment, whose forecast is
-        `remaining`'s.
+        `remaining_of`'s.
     """
 
     claim: Claim
@@ -46,7 +46,7 @@ class Rung:
     policy: int | None
     text: str
     qualified: bool
-    left: float | None
+    remaining: float | None
 
 
 @dataclass(frozen=True)
@@ -105,11 +105,11 @@ def _rung(state: ClaimState, design: Design) -> Rung:
         policy=state.policy,
         text=state.text,
         qualified=state.holds and state.qualified,
-        left=None if state.holds or stops else _left(state.claim, design),
+        remaining=None if state.holds or stops else _remaining(state.claim, design),
     )
 
 
-def _left(claim: Claim, design: Design) -> float | None:
+def _remaining(claim: Claim, design: Design) -> float | None:
     """Comparisons until another claim than the one that stops the experiment, from the same evidence."""
     if design.n_comparisons == 0:
         return None

@@ -40,7 +40,7 @@ class Remaining:
     over_budget: bool
 
 
-def remaining(experiment: Experiment, latest: Snapshot | None = None) -> Remaining | None:
+def remaining_of(experiment: Experiment, latest: Snapshot | None = None) -> Remaining | None:
     """The comparisons that remain; ``None`` if nothing is known about them, or the experiment has none to
     come. A paused one needs as many as before its pause.
 
@@ -90,7 +90,7 @@ def remaining_by(
     )
 
 
-def extrapolated_left(experiment: Experiment, latest: Snapshot | None = None) -> float | None:
+def extrapolated_remaining(experiment: Experiment, latest: Snapshot | None = None) -> float | None:
     """Comparisons that a running experiment still needs if win rates stay as they are, where the budget
     allows them.
 

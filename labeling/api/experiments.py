@@ -15,7 +15,7 @@ from engine.selectors import browsing, consequences, counts, designs, findings, 
 from engine.selectors.designs import policy_names
 from engine.selectors.findings import Ladder
 from engine.selectors.log import audit_entries
-from engine.selectors.remaining import remaining
+from engine.selectors.remaining import remaining_of
 from engine.selectors.tags import tagged
 from engine.services import controls, drafts, experiments
 from engine.services.drafts import create_experiment
@@ -227,7 +227,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
     # One look for all of it: the planner may write the next snapshot meanwhile.
     snapshot = designs.latest_snapshot(experiment)
     [told] = _summaries([experiment], {} if snapshot is None else {experiment.pk: snapshot})
-    left = remaining(experiment, snapshot)
+    remaining = remaining_of(experiment, snapshot)
     names = policy_names(experiment)
     ladder = _ladder(experiment, snapshot)
     evidence = snapshot.evidence if snapshot else [None] * len(names)
@@ -249,7 +249,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
         ],
         "joint_risk": ladder.joint_risk if ladder.rungs else None,
         "threshold": snapshot.threshold if snapshot else None,
-        "expected_left": None if left is None or left.over_budget else left.expected,
+        "expected_left": None if remaining is None or remaining.over_budget else remaining.expected,
         "best": snapshot.best.label if snapshot and snapshot.best else None,
         "winner": experiment.winner.label if experiment.winner else None,
         "caveats": consequences.caveats(experiment),

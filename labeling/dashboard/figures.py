@@ -18,7 +18,7 @@ from engine.selectors.findings import Ladder, ladder_from
 from engine.selectors.health import Pulse, QueueHealth, pulses, queue_health
 from engine.selectors.judges import Totals, longer_preferred, tallies, totals
 from engine.selectors.rankings import Ranked, ranking
-from engine.selectors.remaining import Remaining, forecast_progress, remaining
+from engine.selectors.remaining import Remaining, forecast_progress, remaining_of
 from engine.selectors.spending import PolicySpending, is_priced, policy_spending
 from engine.services.experiments import may_stop
 from labeling import replica
@@ -110,8 +110,8 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
     ladder = ladder_from(experiment, observed) if comparisons else None
     goal = ladder.goal if ladder else None
     reached = goal is not None and goal.holds
-    left = None if reached else remaining(experiment, snapshot)
-    each = None if left is None else _hours_each(experiment)
+    remaining = None if reached else remaining_of(experiment, snapshot)
+    each = None if remaining is None else _hours_each(experiment)
     by_people = experiment.judge == Experiment.Judge.HUMAN
     n_annotators = people.annotators(experiment.pk).count() if by_people else 0
     running = experiment.state == Experiment.State.RUNNING
@@ -128,11 +128,11 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
             experiment,
             snapshot,
             pulse,
-            left,
+            remaining,
             ranked=ranked,
             ladder=ladder,
             comparisons=comparisons,
-            hours=None if left is None or each is None else left.expected * each,
+            hours=None if remaining is None or each is None else remaining.expected * each,
             n_annotators=n_annotators,
             pool=pools.supply(experiment) if running else None,
         ),
@@ -184,7 +184,7 @@ def moving_figures(experiment: Experiment) -> dict[str, Any]:
 def _moving_figures(experiment: Experiment) -> dict[str, Any]:
     snapshot = designs.latest_snapshot(experiment)
     health = health_of(experiment)
-    left = remaining(experiment, snapshot)
+    remaining = remaining_of(experiment, snapshot)
     comparisons = counts.comparison_count(experiment.pk)
     return {
         "experiment": experiment,
@@ -193,8 +193,8 @@ def _moving_figures(experiment: Experiment) -> dict[str, Any]:
         "snapshot": snapshot,
         "comparisons": comparisons,
         "late": late_clicks(experiment, snapshot, comparisons),
-        "remaining": left,
-        "hours": _hours(experiment, left),
+        "remaining": remaining,
+        "hours": _hours(experiment, remaining),
         "forecast_progress": forecast_progress(experiment),
     }
 
@@ -220,12 +220,12 @@ def _hours_each(experiment: Experiment) -> float | None:
     return None if seconds is None else experiment.overlap * seconds / 3600
 
 
-def _hours(experiment: Experiment, left: Remaining | None) -> tuple[float, float, float | None] | None:
+def _hours(experiment: Experiment, remaining: Remaining | None) -> tuple[float, float, float | None] | None:
     """Hours of annotators' time that remain: expected, from, to; ``None`` without people or a simulation."""
-    if left is None or left.between is None or (each := _hours_each(experiment)) is None:
+    if remaining is None or remaining.between is None or (each := _hours_each(experiment)) is None:
         return None
-    low, high = left.between
-    return left.expected * each, low * each, None if high is None else high * each
+    low, high = remaining.between
+    return remaining.expected * each, low * each, None if high is None else high * each
 
 
 @replica.reading()

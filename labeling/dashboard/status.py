@@ -143,22 +143,24 @@ def through(n_through: int, n_annotators: int) -> str:
     )
 
 
-def too_few_texts(n_left: int) -> str:
+def too_few_texts(n_answers: int) -> str:
     """The sentence where the texts will be used up before the decision, as far as anybody can tell."""
     return (
-        f"The annotators here can give at most {number(n_left, 'more answer')} to these texts, which is "
+        f"The annotators here can give at most {number(n_answers, 'more answer')} to these texts, which is "
         "probably too few for a decision. Invite more people."
     )
 
 
-def _running(experiment: Experiment, standing: str, left: Remaining | None) -> str:
+def _running(experiment: Experiment, standing: str, remaining: Remaining | None) -> str:
     if experiment.used_up:
         return f"{standing} {USED_UP}"
-    if left is None:
+    if remaining is None:
         return standing
-    if left.over_budget:
+    if remaining.over_budget:
         return f"{standing} {over_budget(experiment)}"
-    return f"{standing} {'At least' if left.at_least else 'About'} {about(left.expected)} remaining."
+    return (
+        f"{standing} {'At least' if remaining.at_least else 'About'} {about(remaining.expected)} remaining."
+    )
 
 
 def over_budget(experiment: Experiment) -> str:

@@ -79,7 +79,7 @@ def verdict_of(
     experiment: Experiment,
     snapshot: Snapshot | None,
     pulse: Pulse,
-    left: Remaining | None,
+    remaining: Remaining | None,
     *,
     ranked: Sequence[Ranked],
     ladder: Ladder | None,
@@ -103,19 +103,19 @@ def verdict_of(
     stalled = running and not pulse.healthy
     used_up = running and pulse.healthy and experiment.used_up
     if used_up:
-        left = None  # nobody can tell before there is more to judge
-    over_budget = left is not None and left.over_budget
+        remaining = None  # nobody can tell before there is more to judge
+    over_budget = remaining is not None and remaining.over_budget
     if over_budget:
-        left = None  # the budget ends before
+        remaining = None  # the budget ends before
     n_through = pool.n_through if pool and comparisons else 0
-    expected = left.expected * experiment.overlap if left else 0.0
+    expected = remaining.expected * experiment.overlap if remaining else 0.0
     too_few = pool if n_annotators and pool and pool.n_answers < expected else None
     return Verdict(
         headline=_headline(ranked, ladder, comparisons),
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=_ruled_out(ranked) if comparisons else 0,
-        effort="" if used_up else _effort(experiment, left, ladder, hours, n_annotators - n_through),
+        effort="" if used_up else _effort(experiment, remaining, ladder, hours, n_annotators - n_through),
         sentences=[
             *([pulse.ailment] if stalled else []),
             *([pulse.catching_up] if running and pulse.catching_up else []),
@@ -125,7 +125,7 @@ def verdict_of(
             *([status.too_few_texts(too_few.n_answers)] if too_few else []),
             *notes,
         ],
-        percent_done=round(100 * comparisons / (comparisons + left.expected)) if left else None,
+        percent_done=round(100 * comparisons / (comparisons + remaining.expected)) if remaining else None,
         trouble=_trouble(pulse) if stalled else "",
         over_budget=over_budget and not stalled,
     )
@@ -145,15 +145,19 @@ def _trouble(pulse: Pulse) -> str:
 
 
 def _effort(
-    experiment: Experiment, left: Remaining | None, ladder: Ladder | None, hours: float | None, n_able: int
+    experiment: Experiment,
+    remaining: Remaining | None,
+    ladder: Ladder | None,
+    hours: float | None,
+    n_able: int,
 ) -> str:
     goal = f"one is {_GOALS[experiment.claim]}" if experiment.stopping == CERTIFIED else ""
-    if left is None:
+    if remaining is None:
         reached = ladder is not None and ladder.goal is not None and ladder.goal.holds
         return f"it stops when {goal}" if goal and not reached else ""
     people = experiment.judge == Experiment.Judge.HUMAN
-    number = rough(left.expected * (experiment.overlap if people else 1))
-    how = "at least" if left.at_least else "about"
+    number = rough(remaining.expected * (experiment.overlap if people else 1))
+    how = "at least" if remaining.at_least else "about"
     said = f"{how} {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
     if goal:
         said += f" until {goal}"

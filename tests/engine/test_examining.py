@@ -15,7 +15,7 @@ from engine.core import Design, Plan, Unstructured, forecast, forecast_rest
 from engine.domain.outcomes import joint_outcome
 from engine.models import Estimate, Examination, Experiment, User, WorkerPulse
 from engine.selectors import counts, designs, sequences
-from engine.selectors.remaining import forecast_progress, remaining
+from engine.selectors.remaining import forecast_progress, remaining_of
 from engine.services import analysis, claims, estimates
 from engine.services.analysis import request_replays, to_examine
 from engine.services.controls import change_settings
@@ -83,7 +83,7 @@ class TestForecast:
             budget=experiment.budget,
         )
         planned = forecast(plan, n_runs=FORECAST_RUNS)
-        left = remaining(experiment)
+        left = remaining_of(experiment)
         high = planned.high if planned.decided >= 0.9 else None
         assert (left.expected, left.between) == (planned.expected, (planned.low, high))
         assert to_examine() == []
@@ -119,7 +119,7 @@ class TestForecast:
                 "decided": 1.0,
             },
         )
-        left = remaining(experiment)
+        left = remaining_of(experiment)
         assert (left.expected, left.between, left.at_least) == (47, (1, 87), False)
 
     def test_where_too_few_came_to_a_decision_there_is_no_upper_end(self):
@@ -128,19 +128,19 @@ class TestForecast:
             experiment=experiment,
             forecast={"comparisons": 2, "horizon": 900, "expected": 50, "low": 2, "high": 90, "decided": 0.8},
         )
-        left = remaining(experiment)
+        left = remaining_of(experiment)
         assert (left.between, left.at_least) == ((2, None), True)
 
     def test_a_paused_experiment_keeps_it_and_a_stopped_one_has_none(self):
         experiment = judged(11)
-        before = remaining(experiment)
+        before = remaining_of(experiment)
         pause(experiment_id=experiment.pk)
         assert to_examine() == []
         experiment.refresh_from_db()
-        assert remaining(experiment) == before is not None
+        assert remaining_of(experiment) == before is not None
         stop(experiment_id=experiment.pk)
         experiment.refresh_from_db()
-        assert remaining(experiment) is None
+        assert remaining_of(experiment) is None
 
 
 def make_member(experiment: Experiment):
@@ -276,7 +276,7 @@ class TestOtherSettings:
         findings = finish(experiment).findings
         assert findings["rows"]
         change_settings(experiment_id=experiment.pk, by=None, budget=150)
-        assert remaining(experiment).between is None, "nothing is simulated with this budget yet"
+        assert remaining_of(experiment).between is None, "nothing is simulated with this budget yet"
         assert to_examine() == [experiment.pk]
         assert finish(experiment).findings == findings
         assert Examination.objects.get().forecast["horizon"] == 150

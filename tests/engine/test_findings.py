@@ -123,7 +123,11 @@ class TestLadder:
         assert found.rungs[0].text.startswith(
             "Prompt 0 loses to no other policy by more than 20 points; the risk"
         )
-        assert [rung.left is not None and rung.left > 0 for rung in found.rungs] == [False, True, False]
+        assert [rung.remaining is not None and rung.remaining > 0 for rung in found.rungs] == [
+            False,
+            True,
+            False,
+        ]
         assert found.joint_risk == pytest.approx(0.3)
 
     def test_each_claim_is_defined_whether_it_holds_or_not(self, good_enough):

@@ -230,7 +230,7 @@ class TestBufferTarget:
         self.generation_took(experiment, 5.0)
         targets = []
         for left in (None, 1000.0, 8.2, 2.0):
-            monkeypatch.setattr(buffer, "extrapolated_left", lambda experiment, latest, left=left: left)
+            monkeypatch.setattr(buffer, "extrapolated_remaining", lambda experiment, latest, left=left: left)
             targets.append(buffer.buffer_target(experiment))
         # 1 per second · 5 s · safety factor 2; then what is left; then the same with a factor of 1.7.
         assert targets == [4 + 10, 4 + 10, 4 + 9, 4 + 9]

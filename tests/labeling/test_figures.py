@@ -22,7 +22,7 @@ from engine.selectors.agreement import shared_answers
 from engine.selectors.designs import RacePoint
 from engine.selectors.health import queue_health
 from engine.selectors.judges import tallies
-from engine.selectors.remaining import remaining
+from engine.selectors.remaining import remaining_of
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.leases import skip
@@ -360,14 +360,14 @@ class TestWhatIsLeft:
         examination.save()
         status = status_of(experiment)
         assert status.sentence.endswith("At least 360 comparisons remaining.")
-        assert spread(remaining(experiment).between) == "more than 180"
+        assert spread(remaining_of(experiment).between) == "more than 180"
 
     def test_where_the_simulations_were_cut_short_the_win_rates_may_promise_more(self, experiment):
         experiment.snapshots.update(comparisons=1, expected_left=900.0)
         examination = Examination.objects.get()
         examination.forecast |= {"decided": 0.1, "horizon": 400}
         examination.save()
-        left = remaining(experiment)
+        left = remaining_of(experiment)
         assert (left.expected, left.at_least, left.over_budget) == (900.0, True, False)
 
     def test_where_few_simulations_end_within_the_budget_it_is_doubted(self, experiment):
@@ -378,7 +378,7 @@ class TestWhatIsLeft:
         assert doubt not in status_of(experiment).sentence, "an estimate before the first comparison"
         experiment.snapshots.update(comparisons=1)
         assert doubt in status_of(experiment).sentence
-        assert spread(remaining(experiment).between) == "more than 180"
+        assert spread(remaining_of(experiment).between) == "more than 180"
 
     def test_a_pause_takes_no_doubt_away(self, experiment, admin, client_for):
         """The page then promised a number of comparisons that the forecast had refused."""
