@@ -222,7 +222,7 @@ class TestFinding:
     def test_what_is_asked_for_is_found_in_order(self, asked, names, finder):
         html = finder.get(f"{reverse('home')}?{asked}").content.decode()
         assert re.findall(r'<h2><a href="[^"]+">(\w+)</a></h2>', html) == names.split()
-        assert ("No experiment is like that." in html) == (names == "")
+        assert ("No experiment fits this filter." in html) == (names == "")
 
     def test_another_makers_are_found_by_name(self, finder):
         html = page(finder)
