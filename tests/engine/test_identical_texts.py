@@ -40,6 +40,14 @@ def test_identical_texts_are_held_back_among_the_comparisons_that_are_given():
     ]
 
 
+@pytest.mark.parametrize(("responses", "are_named"), [("reuse", True), ("fresh", False)])
+def test_only_texts_that_come_again_are_named(responses, are_named):
+    experiment = make_experiment(ready=True, responses=responses, annotators=(make_user(),))
+    ready = experiment.comparisons.filter(state="ready")
+    assert ready.exists()
+    assert all(bool(each.texts) is are_named for each in ready)
+
+
 def test_identical_ready_made_texts_are_a_tie_that_nobody_sees():
     ann = make_user("ann")
     experiment = pool_of({"A": ["same", "a", "x"], "B": ["same ", "b", "y"]}, budget=50)
