@@ -3,6 +3,7 @@
 Pure parsing without the database. An error names every fault with its place, all at once.
 """
 
+from engine.importing.contents import decoded
 from engine.importing.files import ExperimentFile, read_experiment, write_experiment
 from engine.importing.items import (
     Answers,
@@ -19,7 +20,7 @@ from engine.importing.items import (
 )
 from engine.importing.looking import look
 from engine.importing.mapping import check_columns, parse_columns
-from engine.importing.rows import Fault, ImportingError, decoded
+from engine.importing.rows import Fault, ImportingError
 from engine.importing.sources import Source, as_one, source_at, source_of
 from engine.importing.votes.reading import read_votes
 from engine.importing.votes.vote import Vote, Votes, Winner

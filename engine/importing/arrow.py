@@ -9,7 +9,8 @@ from datetime import date, time
 from decimal import Decimal
 from typing import Any
 
-from engine.importing.rows import Allowance, Fault, ImportingError, Row, in_turns, same_name
+from engine.importing.contents import Allowance
+from engine.importing.rows import Fault, ImportingError, Row, in_turns, same_name
 from engine.importing.strict_json import loads
 
 # A file is a stream of messages with this before it.

@@ -25,11 +25,11 @@ from engine.importing.rows import (
     Row,
     in_json,
     raise_any,
-    rows_of,
     storable,
     text_of,
 )
 from engine.importing.sources import Source
+from engine.importing.text_rows import rows_of
 
 # A mapping writes to the first name of each, so that it wins.
 TASK_NAMES = ("task", "prompt", "input", "question")

@@ -11,7 +11,8 @@ from typing import Any
 
 from engine.domain.limits import Limit
 from engine.importing.arrow import UNREADABLE, fields_of, labels_of
-from engine.importing.rows import Allowance, Fault, ImportingError, Row, same_name, too_large
+from engine.importing.contents import Allowance, too_large
+from engine.importing.rows import Fault, ImportingError, Row, same_name
 
 MAGIC = b"PAR1"
 # Rows.

@@ -19,20 +19,12 @@ from engine.core.wording import number
 from engine.domain import limits
 from engine.importing import arrow, parquet
 from engine.importing.arrow import arrow_rows
+from engine.importing.contents import Allowance, BinaryFile, contents, text_in, too_large
 from engine.importing.headings import OF_YAML
 from engine.importing.pacing import paced
 from engine.importing.parquet import parquet_rows
-from engine.importing.rows import (
-    Allowance,
-    BinaryFile,
-    Fault,
-    ImportingError,
-    Row,
-    contents,
-    rows_of,
-    text_in,
-    too_large,
-)
+from engine.importing.rows import Fault, ImportingError, Row
+from engine.importing.text_rows import rows_of
 from engine.importing.workbook import hidden_rows, n_formulas, sheets_of, workbook_rows
 
 _ZIP = b"PK\x03\x04"

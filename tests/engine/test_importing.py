@@ -266,7 +266,7 @@ def test_no_more_rows_are_read_than_the_limit_be_they_faulty(line, settings, mon
         read.append(text)
         return loads(text)
 
-    monkeypatch.setattr("engine.importing.rows.loads", counted)
+    monkeypatch.setattr("engine.importing.json_rows.loads", counted)
     found = faults_of(read_responses, f"{line}\n" * 1000)
     assert (
         "And 11 more" if line == "{}" else "More than 30 ready-made responses, which is the limit."

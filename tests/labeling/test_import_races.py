@@ -114,7 +114,7 @@ def test_an_upload_whose_process_is_killed_is_kept_and_its_user_goes_on_from_the
 
     with monkeypatch.context() as patched:
         if killed_while == "it reads":
-            patched.setattr("engine.importing.rows.loads" if field == "votes" else "csv.reader", killed)
+            patched.setattr("engine.importing.json_rows.loads" if field == "votes" else "csv.reader", killed)
         else:
             patched.setattr("engine.services.drafts.record", killed)
             patched.setattr("engine.services.past_votes.record", killed)
