@@ -24,7 +24,7 @@ from engine.judges import llm_worker
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse, clock
 from engine.notifying.delivery import deliver_due
-from engine.selectors import capabilities
+from engine.selectors import capabilities, designs
 from engine.selectors.opinions import experiments_with_opinions
 from engine.services import (
     analysis,
@@ -296,8 +296,7 @@ def sweep(self: Task[Any, Any]) -> None:
         "pk", flat=True
     ):
         wake(judge, experiment_id)
-    paused = Experiment.objects.filter(state=Experiment.State.PAUSED, evidence_stale=True)
-    for experiment_id in paused.values_list("pk", flat=True):
+    for experiment_id in designs.paused_and_behind():
         wake(advance, experiment_id)
     wake(analyse)
     wake_writers()

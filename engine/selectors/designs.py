@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from django.db.models import Case, Count, F, IntegerField, OuterRef, QuerySet, Subquery, When, Window
-from django.db.models.functions import Mod, RowNumber
+from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Sum, When, Window
+from django.db.models.functions import Coalesce, Mod, RowNumber
 
 from engine.core import Design, Factorial, StopReason
 from engine.core.contradictions import Misfit, misfit, summed_ties
@@ -16,7 +16,7 @@ from engine.core.problem import BradleyTerry, Space
 from engine.core.robustness import summed_wins
 from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
 from engine.domain.rules import CERTIFIED, Rules
-from engine.models import Experiment, Factor, ReplayPoint, Snapshot
+from engine.models import Experiment, Factor, PairCount, ReplayPoint, Snapshot
 from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled
 from engine.selectors.counts import (
     Completion,
@@ -287,6 +287,19 @@ def latest_snapshots(experiments: Collection[Experiment]) -> dict[int, Snapshot]
     asked = Experiment.objects.filter(pk__in=[each.pk for each in experiments]).order_by()
     found = Snapshot.objects.filter(pk__in=asked.values_list(Subquery(newest))).select_related("best")
     return {each.experiment_id: each for each in found.defer("evidence", "peak_evidence", "named", "streams")}
+
+
+def paused_and_behind() -> list[int]:
+    """Paused experiments whose evidence lacks judgments, as of pairs that were on a screen, or is stale."""
+    of_it = {"experiment": OuterRef("pk")}
+    told = Snapshot.objects.filter(**of_it).order_by("-pk").values("comparisons")[:1]
+    pairs = PairCount.objects.filter(**of_it).order_by().values("experiment")
+    judged = pairs.annotate(judged=Sum("comparisons")).values("judged")
+    paused = Experiment.objects.filter(state=Experiment.State.PAUSED).annotate(
+        told=Coalesce(Subquery(told), 0), judged=Coalesce(Subquery(judged), 0)
+    )
+    behind = paused.filter(Q(evidence_stale=True) | ~Q(told=F("judged")))
+    return list(behind.order_by("pk").values_list("pk", flat=True))
 
 
 class RacePoint(NamedTuple):

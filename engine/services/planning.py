@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, prefetch_related_objects
+from django.db.models import prefetch_related_objects
 
 from engine.core import Design
 from engine.core.types import BoolArray
@@ -74,8 +74,7 @@ def advance(
     most_rounds: float = math.inf,
     round_seconds: float = 0.0,
 ) -> Advance | None:
-    """Bring a running experiment up to date with its judgments, and a paused one's evidence where it is
-    stale.
+    """Bring a running experiment up to date with its judgments, and the evidence of a paused one.
 
     One at a time per experiment: while another caller holds the row, this one returns ``None`` at once, and
     the holder looks again after its commit, so that no judgment is left unseen. Where people click all the
@@ -102,8 +101,7 @@ def advance(
 
 _PLANNABLE = Compiled(
     lambda: Experiment.objects.select_for_update(no_key=True, skip_locked=True).filter(
-        Q(state=Experiment.State.RUNNING) | Q(state=Experiment.State.PAUSED, evidence_stale=True),
-        pk=EXPERIMENT,
+        state__in=[Experiment.State.RUNNING, Experiment.State.PAUSED], pk=EXPERIMENT
     )
 )
 

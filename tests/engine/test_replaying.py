@@ -20,11 +20,11 @@ from engine.selectors import counts, designs
 from engine.services import replaying
 from engine.services.controls import change_settings
 from engine.services.experiments import pause, start, stop
-from engine.services.judging import void_judgment
+from engine.services.judging import judge_leased, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator
 from engine.services.serving import take_back
-from tests.factories import click, click_for, make_experiment, write_responses
+from tests.factories import click, click_for, lease, make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -168,6 +168,22 @@ def test_a_paused_experiment_is_brought_up_to_date_too_and_plans_nothing(annotat
     assert experiment.comparisons.count() == planned
     assert_evidence_is_that_of_a_replay(experiment)
     start(experiment_id=experiment.pk)
+
+
+def test_answers_that_come_after_the_pause_are_in_the_evidence_too(annotator):
+    """They were left out until somebody resumed the experiment, and an export of it named older evidence."""
+    experiment = judged(annotator, 5)
+    click(experiment, annotator, "left")
+    on_screen = lease(experiment, annotator)
+    pause(experiment_id=experiment.pk)
+    assert designs.paused_and_behind() == [experiment.pk]
+    judge_leased(experiment_id=experiment.pk, token=on_screen.token, annotator=annotator, choice="left")
+    planned = experiment.comparisons.count()
+    assert advance(experiment_id=experiment.pk) is None
+    assert designs.latest_snapshot(experiment).comparisons == 7
+    assert_evidence_is_that_of_a_replay(experiment)
+    assert experiment.comparisons.count() == planned
+    assert designs.paused_and_behind() == []
 
 
 def test_stopping_by_hand_leaves_no_stale_evidence_behind(annotator, admin):

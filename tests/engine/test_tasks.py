@@ -453,6 +453,14 @@ class TestSweep:
         tasks.sweep()
         assert sent == [("judge", (running.pk,)), ("analyse", ()), ("generate", ())]
 
+    def test_it_wakes_what_was_paused_before_its_last_answers_were_in_the_evidence(self, sent, annotator):
+        experiment, other = (make_experiment(ready=True, annotators=(annotator,)) for _ in range(2))
+        click(experiment, annotator, "left")
+        for each in (experiment, other):
+            pause(experiment_id=each.pk)
+        tasks.sweep()
+        assert [ids for name, ids in sent if name == "advance"] == [(experiment.pk,)]
+
     def test_it_takes_back_what_a_dead_worker_was_writing(self, sent, settings):
         make_experiment()
         claim_responses(worker="dead", limit=100)

@@ -94,6 +94,6 @@ def _likeness(manifest: dict[str, Any], snapshot: Snapshot | None) -> str:
     if snapshot is not None and alike(snapshot.evidence, manifest["experiment"]["evidence"]):
         return "The evidence equals that of the exported experiment."
     return (
-        "The evidence differs from the manifest's: judgments arrived during the export, or the accepted risk "
-        "or the margin was changed."
+        "The evidence differs from the manifest's: judgments arrived shortly before or during the export, "
+        "or the accepted risk or the margin was changed."
     )
