@@ -22,6 +22,7 @@ from engine.importing.mapping import IGNORE, VARIABLE, Columns, as_policies, ren
 from engine.importing.rows import (
     Fault,
     ImportingError,
+    NoColumnError,
     Row,
     in_json,
     raise_any,
@@ -89,6 +90,8 @@ def _read(rows: Iterable[Row | Fault], make: Callable[[Row], _Item], limit: Limi
     """
     items: list[_Item] = []
     faults: list[Fault] = []
+    without: list[NoColumnError] = []
+    number = 0
     for number, row in enumerate(rows, 1):
         if number > limit.most:
             faults.append(
@@ -102,6 +105,10 @@ def _read(rows: Iterable[Row | Fault], make: Callable[[Row], _Item], limit: Limi
             items.append(make(row))
         except ImportingError as error:
             faults += error.faults
+            without += [error] if isinstance(error, NoColumnError) else []
+    columns = {error.column for error in without}
+    if 1 < number == len(faults) == len(without) and len(columns) == 1 and limit is not GOLD_ITEMS:
+        raise without[0].in_all(number)
     raise_any(faults)
     return items
 
@@ -299,7 +306,7 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
             left_out.update(dict.fromkeys(name for name in row.fields if name not in _OF_RESPONSES))
         prompt, messages = _asked(row)
         if "policy" not in row.fields and len(row.fields) > 1:
-            raise ImportingError.at(row.place, _no_policy(row))
+            raise _no_policy(row)
         policy = text_of(row, ["policy"]).strip()
         reference = text_of(row, REFERENCE_NAMES, required=False, several=True)
         response = text_of(row, ["response"], required=False)
@@ -307,6 +314,8 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
             raise ImportingError.at(
                 row.place, "The name of the policy has more than 100 characters. Shorten it."
             )
+        if "response" not in row.fields and "response" not in map(str.lower, row.heading):
+            raise NoColumnError(row.place, ["response"], [*(row.heading or row.fields)])
         if "response" not in row.fields:
             raise ImportingError.at(row.place, "The response is empty. Write it, or remove the row.")
         position = positions.setdefault(prompt, len(positions))
@@ -352,7 +361,7 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
     )
 
 
-def _no_policy(row: Row) -> str:
+def _no_policy(row: Row) -> NoColumnError:
     names = [*(row.heading or row.fields)]
     others = [name for name in names if name.lower() not in {*_KNOWN, "response"}]
     hint = (
@@ -360,7 +369,7 @@ def _no_policy(row: Row) -> str:
         if len(others) > 1
         else ""
     )
-    return f"policy is missing. Found: {', '.join(names)}. Add it, or rename a column.{hint}"
+    return NoColumnError(row.place, ["policy"], names, hint)
 
 
 def _warnings(

@@ -42,8 +42,33 @@ class ImportingError(ValueError):
         return cls([Fault(place, message)])
 
 
+class NoColumnError(ImportingError):
+    """A row lacks a column that it needs. ``column`` is its first name."""
+
+    def __init__(self, place: str, names: Sequence[str], found: Sequence[str], hint: str = "") -> None:
+        super().__init__(
+            [
+                Fault(
+                    place,
+                    f"{' or '.join(names)} is missing. Found: {', '.join(found) or 'nothing'}. Add it, or "
+                    f"rename a column.{hint}",
+                )
+            ]
+        )
+        self.column = names[0]
+
+    def in_all(self, n_rows: int) -> ImportingError:
+        """The error of a file in which each row lacks it."""
+        return ImportingError.at(
+            "",
+            f"{self.faults[0].message} It is so in all {n_rows:,} rows. Or say which column it is: on the "
+            f'page Columns, or by --map "NAME={self.column}".',
+        )
+
+
 def raise_any(faults: list[Fault]) -> None:
-    """Raise what was found wrong, if anything was."""
+    """Raise what was found wrong, if anything was: what concerns the whole file first."""
+    faults = sorted(faults, key=lambda fault: bool(fault.place))
     if len(faults) > MOST_FAULTS:
         rest = len(faults) - MOST_FAULTS
         faults = [*faults[:MOST_FAULTS], Fault("", f"And {rest} more like these.")]
@@ -159,13 +184,10 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True, several:
                 raise ImportingError.at(
                     row.place, f"{written.get(empty, empty)} is empty. Fill it in, or remove the row."
                 )
-            fields = ", ".join(
+            filled = [
                 written.get(name, name) for name, value in row.fields.items() if value not in (None, "", [])
-            )
-            raise ImportingError.at(
-                row.place,
-                f"{' or '.join(names)} is missing. Found: {fields or 'nothing'}. Add it, or rename a column.",
-            )
+            ]
+            raise NoColumnError(row.place, list(names), filled)
         return ""
     value = row.fields[found]
     if isinstance(value, Mapping) and isinstance(value.get("text"), list):

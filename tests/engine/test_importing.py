@@ -169,7 +169,10 @@ class TestResponses:
     @pytest.mark.parametrize(
         ("text", "fault"),
         [
-            ("task,policy\na,A\n", "line 2: The response is empty."),
+            (
+                "task,policy\na,A\n",
+                "line 2: response is missing. Found: task, policy. Add it, or rename a column.",
+            ),
             (
                 "task,response\na,A\n",
                 "line 2: policy is missing. Found: task, response. Add it, or rename a column.",

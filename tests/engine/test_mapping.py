@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from functools import partial
 from pathlib import Path
 
@@ -176,6 +177,37 @@ def test_a_description_warns_of_its_file_of_tasks():
     read = partial(read_experiment, read_file=files.__getitem__)
     assert read(described).warnings == [RIVALS.format("1 row")]
     assert read(f"{described}columns: {{prompt: task}}\n").warnings == []
+
+
+@pytest.mark.parametrize(
+    ("heading", "missing"),
+    [
+        ("q,GPT 4,Claude", "task or prompt or input or question"),
+        ("task,GPT 4,Claude", "policy"),
+        ("task,policy,words", "response"),
+    ],
+)
+def test_a_column_that_no_row_has_is_missed_once_with_how_to_name_it(heading, missing):
+    with pytest.raises(ImportingError) as refused:
+        read_responses(f"{heading}\n" + "One?,1,one\n" * 30)
+    [said] = str(refused.value).splitlines()
+    assert said.startswith(f"{missing} is missing. Found: {heading.replace(',', ', ')}. ")
+    assert "It is so in all 30 rows." in said
+    assert said.endswith(f'by --map "NAME={missing.split()[0]}".')
+
+
+def test_one_that_some_rows_lack_is_told_with_their_places():
+    rows = [{"task": "One?", "response": "1"}, {"task": "One?", "policy": "A", "response": "2"}]
+    with pytest.raises(
+        ImportingError, match=r"^entry 1: policy is missing\. Found: task, response\. [^\n]*$"
+    ):
+        read_responses(json.dumps(rows))
+
+
+def test_a_mapping_of_no_column_is_told_before_the_rows_that_it_spoils():
+    with pytest.raises(ImportingError) as refused:
+        read_responses("q,r\n" + "One?,1\n" * 30, parse_columns(["x=task", "r=response"]))
+    assert str(refused.value).startswith("There is no column 'x'. Found: q, r. Correct the mapping.\n")
 
 
 @pytest.mark.django_db
