@@ -6,6 +6,9 @@ from engine.models import Experiment
 from engine.selectors.past_votes import PastVotes, past_votes
 from labeling.dashboard.annotators import Sides
 
+# Not enough to speak of a habit, as this is one of many tests, but too rare to be called chance.
+_SELDOM_P = 0.05
+
 
 def facts(experiment: Experiment) -> list[str]:
     """Sentences about the past votes of an experiment; empty where it has none."""
@@ -20,7 +23,7 @@ def _sides(found: PastVotes) -> str:
     if not found.sided:
         return "Position bias: unknown. The file does not say on which side each response was shown."
     sides = Sides(found.left, found.sided)
-    verdict = "which chance may explain"
+    verdict = "which chance may explain" if sides.p >= _SELDOM_P else "which chance seldom brings"
     if sides.biased:
         direction = "less" if 2 * found.left < found.sided else "more"
         verdict = f"{direction} often than chance explains"

@@ -132,12 +132,20 @@ def test_agreement_is_the_same_in_whichever_order_a_format_has_the_people(tmp_pa
     assert agreement(other, "Second") == first
 
 
-def test_a_share_that_is_rare_but_no_proof_of_a_habit_is_not_called_usual(tmp_path):
-    rows = [f"T{n},P,Q,{'a' if n % 2 else 'b'},{'left' if n % 2 else 'right'}\n" for n in range(9)]
+@pytest.mark.parametrize(
+    ("n", "said_of_it"),
+    [
+        (5, "which chance may explain (p = 0.06)."),
+        (9, "which chance seldom brings (p = 0.0039)."),
+        (11, "more often than chance explains (p = 0.0010)."),
+    ],
+)
+def test_a_share_that_is_rare_but_no_proof_of_a_habit_is_not_called_usual(n, said_of_it, tmp_path):
+    rows = [f"T{k},P,Q,{'a' if k % 2 else 'b'},{'left' if k % 2 else 'right'}\n" for k in range(n)]
     file = tmp_path / "votes.csv"
     file.write_text("task,policy_a,policy_b,winner,side_a\n" + "".join(rows))
     said = run("import_votes", file, "--experiment", "Past")
-    assert "chosen in 9 of 9 votes with a side, which chance may explain (p = 0.0039)." in said
+    assert f"chosen in {n} of {n} votes with a side, {said_of_it}" in said
 
 
 @pytest.mark.usefixtures("owner")
