@@ -8,6 +8,7 @@ from engine.core import StopReason
 from engine.models import Experiment
 from engine.selectors import consequences, counts, designs, findings
 from engine.selectors.judges import Totals
+from engine.selectors.past_votes import past_votes
 from labeling.caching import shared
 from labeling.dashboard import charts, status
 from labeling.dashboard.figures import result_figures, totals_of
@@ -27,6 +28,8 @@ class Report:
         In the order of the ranking, with the interval of their win rate against the first.
     judged, comparisons
         Who judged how often, and the comparisons that these judgments decided.
+    past
+        Past votes among the judgments.
     caveats
         Reasons to read the verdict with care, as sentences.
     risk
@@ -37,8 +40,14 @@ class Report:
     policies: list[charts.PolicyRow]
     judged: Totals
     comparisons: int
+    past: int
     caveats: list[str]
     risk: float | None
+
+    @property
+    def only_past(self) -> bool:
+        """True if every judgment is a past vote."""
+        return 0 < self.past == self.judged.judgments
 
     @property
     def counts_tokens(self) -> bool:
@@ -71,6 +80,7 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         policies=result.policies,
         judged=judged,
         comparisons=comparisons,
+        past=past_votes(experiment).votes if experiment.past_votes else 0,
         caveats=_caveats(experiment, comparisons, judged.people, result.n_doubtful),
         risk=verdict.risk if experiment.winner_id else promised,
     )

@@ -13,13 +13,17 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from engine.importing import Vote, Winner
 from engine.models import AuditEntry, Experiment, Judgment, ReportLink, Response, User
 from engine.models.append_only import lifted
 from engine.services.controls import change_settings
+from engine.services.experiments import start
+from engine.services.past_votes import start_from_votes
 from engine.services.people import change_role, remove_member, settle_account
+from engine.services.planning import advance
 from engine.services.reports import end_report_link, reported_experiment, share_report
 from tests.engine.test_pools import judged_by, pool_of, texts
-from tests.factories import add_member, certify, click_on, make_experiment
+from tests.factories import add_member, certify, click, click_on, make_experiment
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db
@@ -233,6 +237,30 @@ def test_of_ready_made_responses_it_holds_on_these(annotator, owner, client_for)
     told = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
     assert "It holds on these 12 responses to 4 tasks." in told
     assert "tasks like those" not in told
+
+
+def test_of_past_votes_it_tells_no_pairs_or_sides_that_were_chosen_here(annotator, owner, client_for):
+    votes = [
+        Vote(f"row {n}", f"T{n // 2}", "P", "QR"[n % 2], Winner.TIE, response_a=f"p{n}", response_b=f"q{n}")
+        for n in range(12)
+    ]
+    experiment = start_from_votes(name="Past", votes=votes)
+    add_member(experiment, annotator)
+    add_member(experiment, owner, "owner")
+    address = reverse("report", args=[experiment.pk])
+    told = words(client_for(owner).get(address))
+    assert "All judgments are past votes, brought from files: LLM-PO chose neither pairs nor sides." in told
+    assert "A fair coin decided the sides." not in told
+    start(experiment_id=experiment.pk)
+    advance(experiment_id=experiment.pk)
+    click(experiment, annotator)
+    cache.clear()
+    told = words(client_for(owner).get(address))
+    assert (
+        "12 of 13 judgments are past votes, brought from files: LLM-PO chose neither pairs nor sides." in told
+    )
+    assert "The others were given like this. People saw two responses" in told
+    assert "A fair coin decided the sides." in told
 
 
 def test_guessing_links_is_throttled(settings, experiment):
