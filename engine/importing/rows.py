@@ -61,8 +61,8 @@ class NoColumnError(ImportingError):
         """The error of a file in which each row lacks it."""
         return ImportingError.at(
             "",
-            f"{self.faults[0].message} It is so in all {n_rows:,} rows. Or say which column it is: on the "
-            f'page Columns, or by --map "NAME={self.column}".',
+            f"{self.faults[0].message} It is so in all {n_rows:,} rows. Or say which column it is: under "
+            f'Columns in the browser, or by --map "NAME={self.column}".',
         )
 
 
