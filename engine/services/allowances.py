@@ -1,8 +1,8 @@
-"""Allowances of one annotator in one experiment: pairs to hold at a time, and answers to take back."""
+"""Allowances of one annotator in one experiment: pairs to hold, for how long, and answers to take back."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db.models import DateTimeField, Q
@@ -31,6 +31,11 @@ _LEASES_IN_A_HOLD = 12
 
 # Half of the time for which somebody counts as being here.
 _WAITING_NOTED = PRESENCE / 2
+
+
+def lease_end() -> datetime:
+    """The end of a reservation that begins or is renewed now, unless `hold` ends it earlier."""
+    return clock.now() + timedelta(seconds=settings.LEASE_SECONDS)
 
 
 def hold() -> timedelta:

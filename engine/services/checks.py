@@ -10,11 +10,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum, auto
 from typing import Any, cast
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Exists, F, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, Least
@@ -78,7 +77,7 @@ def _in_order(checks: QuerySet[Check]) -> QuerySet[Check]:
 
 def _renewed(checks: QuerySet[Check]) -> int:
     held = checks.filter(choice="", reserved=True, held_until__gt=clock.now())
-    return held.update(expires_at=Least(Value(_end()), F("held_until")))
+    return held.update(expires_at=Least(Value(allowances.lease_end()), F("held_until")))
 
 
 @transaction.atomic(savepoint=False)
@@ -122,7 +121,7 @@ def resume(check: Check) -> Check:
     now = clock.now()
     held_until = check.held_until if check.held_until > now else now + allowances.hold()
     Check.objects.filter(pk=check.pk).update(
-        reserved=True, shown_at=now, held_until=held_until, expires_at=min(_end(), held_until)
+        reserved=True, shown_at=now, held_until=held_until, expires_at=min(allowances.lease_end(), held_until)
     )
     return _with_texts().get(pk=check.pk)
 
@@ -407,7 +406,7 @@ def take_back_check(*, check_id: int) -> Check:
 
 def _reservation() -> dict[str, Any]:
     """The times of a check that is shown now: the end of its reservation, and the latest one."""
-    return {"expires_at": _end(), "held_until": clock.now() + allowances.hold()}
+    return {"expires_at": allowances.lease_end(), "held_until": clock.now() + allowances.hold()}
 
 
 def expected_choice(check: Check) -> str:
@@ -416,7 +415,3 @@ def expected_choice(check: Check) -> str:
         first = check.repeated.choice
         return str(Judgment.Choice.RIGHT if first == Judgment.Choice.LEFT else Judgment.Choice.LEFT)
     return str(Judgment.Choice.LEFT if check.better_on_left else Judgment.Choice.RIGHT)
-
-
-def _end() -> datetime:
-    return clock.now() + timedelta(seconds=settings.LEASE_SECONDS)

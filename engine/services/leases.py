@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import (
     DateTimeField,
@@ -242,7 +241,7 @@ def _granted(comparison: Comparison, annotator: User) -> Lease:
         annotator=annotator,
         created_at=now,
         granted_at=now,
-        expires_at=_lease_end(),
+        expires_at=allowances.lease_end(),
         held_until=now + allowances.hold(),
     )
     write(_leased(comparison), inserting(lease))
@@ -267,7 +266,7 @@ def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
         earlier.state, earlier.granted_at = Lease.State.ACTIVE, now
         if earlier.held_until <= now:
             earlier.held_until = now + allowances.hold()
-        earlier.expires_at = min(_lease_end(), earlier.held_until)
+        earlier.expires_at = min(allowances.lease_end(), earlier.held_until)
         write(_leased(comparison), saving(earlier, "state", "granted_at", "expires_at", "held_until"))
     return earlier
 
@@ -327,11 +326,7 @@ def renew(lease: Lease) -> Lease | None:
 def _renewed(leases: QuerySet[Lease]) -> int:
     """Renew those that are active and may still be held; returns how many."""
     ours = leases.filter(state=Lease.State.ACTIVE, held_until__gt=clock.now())
-    return ours.update(expires_at=Least(Value(_lease_end()), F("held_until")))
-
-
-def _lease_end() -> datetime:
-    return clock.now() + timedelta(seconds=settings.LEASE_SECONDS)
+    return ours.update(expires_at=Least(Value(allowances.lease_end()), F("held_until")))
 
 
 @transaction.atomic
