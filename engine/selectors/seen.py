@@ -8,7 +8,7 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Greatest
 from django.db.models.lookups import GreaterThanOrEqual
 
-from engine.models import Judgment, Lease, Membership, User
+from engine.models import Comparison, Judgment, Lease, Membership, User
 from engine.selectors.compiled import Given, found_one
 from engine.selectors.counts import count_of
 from engine.selectors.people import annotators
@@ -54,10 +54,12 @@ def seen_by_as_many_as_annotate(experiment_id: int | Given, texts: OuterRef) -> 
 
 def has_seen(annotator: User | OuterRef | Given, texts: str | OuterRef) -> Q:
     """True if somebody has judged or skipped these two texts, or has them on the screen; by their name."""
-    of_these = {"annotator": annotator, "comparison__texts": texts, "comparison__texts__gt": ""}
-    return Q(found_one(Lease.objects.filter(state__in=SEEN, **of_these))) | Q(
-        found_one(Judgment.objects.filter(standing=True, **of_these))
-    )
+    # Found by their texts, and then by whose they are. In a join, SQLite would go through all that somebody
+    # ever answered, for each pair that is ready.
+    theirs = {"annotator": _outer(annotator), "comparison": OuterRef("pk")}
+    shown = Q(found_one(Lease.objects.filter(state__in=SEEN, **theirs)))
+    judged = Q(found_one(Judgment.objects.filter(standing=True, **theirs)))
+    return Q(found_one(Comparison.objects.filter(shown | judged, texts=texts, texts__gt="")))
 
 
 def _outer(reference: Any) -> Any:
