@@ -13,8 +13,6 @@ from engine.importing.items import (
     read_gold,
     read_responses,
     read_tasks,
-    warnings_of_gold,
-    warnings_of_tasks,
     write_gold,
     write_tasks,
 )
@@ -24,6 +22,7 @@ from engine.importing.rows import Fault, ImportingError
 from engine.importing.sources import Source, as_one, source_at, source_of
 from engine.importing.votes.reading import read_votes
 from engine.importing.votes.vote import Vote, Votes, Winner
+from engine.importing.warnings import warnings_of_gold, warnings_of_tasks
 
 __all__ = [
     "Answers",

@@ -16,11 +16,11 @@ from engine.importing.items import (
     fields_of,
     read_responses,
     read_tasks,
-    warnings_of_tasks,
 )
 from engine.importing.mapping import Columns, check_columns
 from engine.importing.rows import ImportingError
 from engine.importing.sources import Source
+from engine.importing.warnings import warnings_of_tasks
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file", "columns")
 # Their letters count, whatever they look like.

@@ -16,7 +16,7 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade,
 from engine.domain.tags import distinct, read_tags
 from engine.domain.texts import is_blank
 from engine.domain.variables import NAME
-from engine.importing import plain_lines, slips
+from engine.importing import slips
 from engine.importing.headings import as_table, is_table
 from engine.importing.mapping import IGNORE, VARIABLE, Columns, as_policies, renamed, wide
 from engine.importing.rows import (
@@ -40,26 +40,17 @@ REFERENCE_NAMES = (
     "reference", "target", "expected", "expected_output", "expectedoutput", "ground_truth", "output",
     "answer", "answers", "ideal",
 )  # fmt: skip
-# Columns that say that a model wrote the output of their row.
-_OF_MODELS = ("generator", "model", "model_name", "model_id")
 TAG_NAMES = ("tags", "category")
 # In Alpaca's data it is the task, or the first half of it if there is an input; else a variable.
 _INSTRUCTION = "instruction"
 # The names that make a first line a heading.
 HEADINGS = (*TASK_NAMES, _INSTRUCTION, "messages")
 # All other columns of a task are variables.
-_KNOWN = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "variables"}
+KNOWN = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "variables"}
 # What a column of a list of tasks may be.
 TASK_MEANINGS = ("task", "reference", "tags", VARIABLE, IGNORE)
 # Columns of a response that are read, or told where they are not.
 _OF_RESPONSES = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "policy", "response"}
-# Each two columns of files that are no lists of tasks.
-_OF_OTHERS = (
-    {"policy", "response"}, {"policy_a", "policy_b"}, {"model_a", "model_b"}, {"chosen", "rejected"},
-    {"response_a", "response_b"},
-)  # fmt: skip
-# Columns of a gold item.
-_OF_GOLD = {*TASK_NAMES, "messages", "better", "worse", "explanation"}
 _SHOWN = 5
 _Item = TypeVar("_Item")
 
@@ -140,7 +131,7 @@ def rows_in(
     return rows_of(given, plain=plain, beside=beside)
 
 
-def _whole(row: Row) -> Row:
+def whole(row: Row) -> Row:
     """The row with Alpaca's instruction and its input as one task; any other row as it is."""
     given = row.fields.get(_INSTRUCTION)
     others = row.fields.keys() & {*TASK_NAMES, "messages"}
@@ -153,7 +144,7 @@ def _whole(row: Row) -> Row:
 
 
 def _task(row: Row) -> TaskSpec:
-    row = _whole(row)
+    row = whole(row)
     prompt, messages = _asked(row)
     if is_blank(prompt):
         raise ImportingError.at(row.place, "The task is empty. Write it, or remove the row.")
@@ -189,7 +180,7 @@ def _variables(row: Row) -> dict[str, str]:
             raise ImportingError.at(row.place, f"The variable {name} must be a text.")
         variables[name] = storable(str(value), row.place, f"The variable {name}")
     for name, value in row.fields.items():
-        if name not in _KNOWN and NAME.fullmatch(name) and isinstance(value, (str, int, float)):
+        if name not in KNOWN and NAME.fullmatch(name) and isinstance(value, (str, int, float)):
             text = json.dumps(value) if isinstance(value, bool) else str(value)
             variables.setdefault(name, storable(text, row.place, name))
     return variables
@@ -248,7 +239,7 @@ def read_gold(given: str | Source) -> list[GoldSpec]:
 
 
 def _gold(row: Row) -> GoldSpec:
-    row = _whole(row)
+    row = whole(row)
     prompt, messages = _asked(row)
     return GoldSpec(
         prompt=prompt,
@@ -257,22 +248,6 @@ def _gold(row: Row) -> GoldSpec:
         explanation=text_of(row, ["explanation"], required=False),
         messages=messages,
     )
-
-
-def warnings_of_gold(gold: Sequence[GoldSpec], given: str) -> list[str]:
-    """Possible slips in a list of gold items, each with its count.
-
-    ``given``: the text that they were read from.
-    """
-    texts = (text for item in gold for text in (item.prompt, item.better, item.worse, item.explanation))
-    fields = [_whole(row).fields for row in rows_in(given) if isinstance(row, Row)]
-    given_names = dict.fromkeys(
-        name for each in fields for name, value in each.items() if value not in (None, "", [], {})
-    )
-    return [
-        *slips.in_texts(texts, "text of a gold item", "texts of gold items"),
-        *slips.columns_left_out([name for name in given_names if name not in _OF_GOLD]),
-    ]
 
 
 def write_gold(gold: Sequence[GoldSpec]) -> str:
@@ -300,9 +275,9 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
     left_out: dict[str, None] = {}
 
     def make(row: Row) -> ReadyMade:
-        row = _whole(row)
+        row = whole(row)
         if not columns:
-            rivals.update(_rivals(row.fields))
+            rivals.update(rivals_in(row.fields))
             left_out.update(dict.fromkeys(name for name in row.fields if name not in _OF_RESPONSES))
         prompt, messages = _asked(row)
         if "policy" not in row.fields and len(row.fields) > 1:
@@ -363,7 +338,7 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
 
 def _no_policy(row: Row) -> NoColumnError:
     names = [*(row.heading or row.fields)]
-    others = [name for name in names if name.lower() not in {*_KNOWN, "response"}]
+    others = [name for name in names if name.lower() not in {*KNOWN, "response"}]
     hint = (
         f" If each policy has a column of its own, say so of each, as {others[0]}=response (--map, columns)."
         if len(others) > 1
@@ -391,104 +366,10 @@ def _warnings(
     yield from slips.nearly_equal(tasks, "task", "tasks")
 
 
-def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> list[str]:
-    """Possible slips in a list of tasks, each with its count.
-
-    ``given``: the text or the files that the tasks were read from, if their columns have their own names.
-    """
-    texts = [task.prompt for task in tasks]
-    warnings = []
-    if n := slips.twice([(task.prompt, *sorted(task.variables.items())) for task in tasks]):
-        warnings.append(f"{wording.number(n, 'task')} came more than once. Each counts.")
-    beside = [text for task in tasks for text in (task.reference, *task.variables.values())]
-    found = rows_in(given, plain=HEADINGS, beside=REFERENCE_NAMES) if given else ()
-    rows = [row for row in found if isinstance(row, Row)]
-    fields = [_whole(row).fields for row in rows]
-    are_lines = bool(rows) and all(row.place.startswith("line") and not row.heading for row in rows)
-    return [
-        *warnings,
-        *(_of_lines(rows, tasks) if are_lines else ()),
-        *slips.in_texts(texts, "task"),
-        *slips.of_programs(texts, "task"),
-        *slips.in_texts(beside, "answer or variable", "answers or variables"),
-        *slips.whole_numbers(beside, "answer or variable", "answers or variables"),
-        *slips.of_programs((task.reference for task in tasks), "answer"),
-        *slips.left_out(Counter(pair for each in fields for pair in _rivals(each))),
-        *_no_variables(fields),
-        *_unseen(fields),
-        *_of_responses_or_votes(fields),
-        *_of_models(fields),
-        *slips.nearly_equal(texts, "task", "tasks"),
-        *(given.warnings if isinstance(given, Source) else ()),
-    ]
-
-
-def _of_lines(rows: Sequence[Row], tasks: Sequence[TaskSpec]) -> Iterator[str]:
-    """Warnings of tasks that are plain lines."""
-    yield from slips.heading([(task.prompt, task.reference) for task in tasks])
-    numbers = (int(row.place.removeprefix("line ")) for row in rows)
-    yield from plain_lines.warnings([(n, task.prompt) for n, task in zip(numbers, tasks, strict=True)])
-
-
-def _rivals(fields: Mapping[str, Any]) -> list[slips.Rivals]:
+def rivals_in(fields: Mapping[str, Any]) -> list[slips.Rivals]:
     """The pairs of columns of a row that may be the same thing, of which one is taken."""
     found = (slips.rivals(fields, names) for names in (TASK_NAMES, REFERENCE_NAMES))
     return [pair for pair in found if pair]
-
-
-def _no_variables(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A warning of the columns that are left out, as no variable has such a name or such a value."""
-    found: dict[str, None] = {}
-    for fields in rows:
-        for name, value in fields.items():
-            is_variable = NAME.fullmatch(name) and isinstance(value, (str, int, float))
-            if name and name not in _KNOWN and value not in (None, "", [], {}) and not is_variable:
-                found[name] = None
-    for said in slips.columns_left_out(found):
-        yield f"{said} A variable has a name such as customer_name, and is a text or a number."
-
-
-def _unseen(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A warning of columns that may be a part of their task, and became variables, which no message has."""
-    found = Counter(
-        name
-        for fields in rows
-        for name, value in fields.items()
-        if name.replace("_", "") in slips.OF_A_TASK and isinstance(value, str) and value
-    )
-    for name, n in found.items():
-        yield (
-            f"{wording.number(n, 'task')} with {name} as a variable: a model reads it only where a prompt "
-            f"has {{{{ {name} }}}}, and annotators do not see it. Where it belongs to the task, write it "
-            "into the task."
-        )
-
-
-def _of_responses_or_votes(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A warning where the columns are those of a file of responses or of votes."""
-    for pair in _OF_OTHERS:
-        if n := sum(fields.keys() >= pair for fields in rows):
-            yield (
-                f"{wording.number(n, 'row')} with {' and '.join(sorted(pair))}, as files of responses or "
-                "votes have them. Each row is one task now. Bring responses and votes where they are "
-                "asked for."
-            )
-            return
-
-
-def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A warning where a column beside the right answer says that a model wrote it."""
-    found = Counter(
-        model
-        for fields in rows
-        for model in _OF_MODELS
-        if fields.get(model) and next((name for name in REFERENCE_NAMES if fields.get(name)), "") == "output"
-    )
-    for model, n in found.items():
-        yield (
-            f"{wording.number(n, 'task')} with an output as the right answer, though {model} names a model "
-            "that may have written it. Where that is so, leave the column output out."
-        )
 
 
 def _responses(n: int) -> str:
