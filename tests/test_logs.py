@@ -146,12 +146,14 @@ def in_a_worker(code: str, **variables: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.slow
 def test_a_workers_standard_output_is_a_file():
     # vLLM on a GPU asks for it, in a process that it forks from the worker's.
     started = in_a_worker("sys.stdout.fileno()")
     assert started.returncode == 0, started.stderr
 
 
+@pytest.mark.slow
 def test_a_worker_logs_what_the_setting_says_and_no_line_for_each_message():
     """Celery's own level, WARNING where its command names none, hid that a model is being loaded."""
     say = "logging.getLogger('engine').info('loading'); logging.getLogger('celery.app.trace').info('done')"
