@@ -16,7 +16,7 @@ _SAMPLERS = {
     "At first it takes the pairs with the fewest comparisons.",
     "round_robin": "The round-robin sampler takes the pair with the fewest comparisons.",
     "random": "The random sampler draws each pair with the same probability.",
-    "eps_greedy": "The ε-greedy sampler takes the best policy so far and its strongest opponent; one time in "
+    "eps_greedy": "The ε-greedy sampler takes the leader and its strongest opponent; one time in "
     "ten it draws any pair.",
     "thompson": "Thompson sampling draws a likely winner and the opponent that is likeliest to beat it.",
     "rucb": "The RUCB sampler takes a policy that may still be the best, and the opponent most likely to "
@@ -39,7 +39,8 @@ def explain(comparison: Comparison, names: Sequence[PolicyName]) -> Explanation:
         return Explanation(["The reason for this pair was not recorded."], [])
     if plan.get("past"):
         return Explanation(["This is a past vote from a file. No sampler chose its pair here."], [])
-    sentences = [_SAMPLERS.get(plan.get("sampler"), "")]
+    sampler = plan.get("sampler")
+    sentences = [_SAMPLERS.get(sampler, f"The sampler {sampler} chose this pair.")] if sampler else []
     if "comparisons" in plan:
         sentences.append(
             f"At that time {plan['comparisons']:,} comparisons were judged and {plan.get('in_flight', 0):,} "

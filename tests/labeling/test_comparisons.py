@@ -277,7 +277,12 @@ class TestOne:
 
     def test_every_sampler_is_explained(self):
         for sampler in SAMPLERS:
-            assert len(explain(Comparison(plan={"sampler": sampler}), []).sentences) == 1
+            [sentence] = explain(Comparison(plan={"sampler": sampler}), []).sentences
+            assert sentence != f"The sampler {sampler} chose this pair."
+
+    def test_a_sampler_of_another_package_is_named(self):
+        of_others = Comparison(plan={"sampler": "mine"})
+        assert explain(of_others, []).sentences == ["The sampler mine chose this pair."]
 
     def test_another_experiments_comparison_is_not_there(self, experiment, viewer, client_for):
         other = make_experiment(ready=True).comparisons.first()
