@@ -28,7 +28,12 @@ class Comparison(models.Model):
     # In flight: chosen by the sampler, outcome still to come.
     PENDING = (State.PLANNED, State.READY, State.LEASED)
 
-    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="comparisons")
+    experiment = models.ForeignKey(
+        Experiment,
+        models.CASCADE,
+        related_name="comparisons",
+        db_index=False,  # it begins two of the indexes below
+    )
     number = models.PositiveIntegerField(help_text="Its place in its experiment, from 1: its name on pages.")
     policy_i = models.ForeignKey(Policy, models.PROTECT, related_name="+")
     policy_j = models.ForeignKey(Policy, models.PROTECT, related_name="+")

@@ -137,7 +137,12 @@ class JudgmentVoid(models.Model):
 class PairCount(models.Model):
     """W_ij and N_ij of one pair i < j over the judgments that stand."""
 
-    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="pair_counts")
+    experiment = models.ForeignKey(
+        Experiment,
+        models.CASCADE,
+        related_name="pair_counts",
+        db_index=False,  # it begins the constraint below
+    )
     policy_i = models.ForeignKey(Policy, models.PROTECT, related_name="+")
     policy_j = models.ForeignKey(Policy, models.PROTECT, related_name="+")
     wins_i = models.FloatField(default=0.0)
@@ -148,6 +153,7 @@ class PairCount(models.Model):
         null=True,
         blank=True,
         related_name="+",
+        db_index=False,  # each click would write into it, and into all other indexes of the table
         help_text=(
             "Annotator who completed the last comparison of this pair: the next one goes rather to "
             "somebody else."
