@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
-from django.db.models import DateTimeField, QuerySet
+from django.db.models import DateTimeField, OuterRef, Q, QuerySet, Subquery
 
 from engine.models import (
     Allowance,
@@ -19,7 +20,7 @@ from engine.models import (
     Snapshot,
     clock,
 )
-from engine.selectors.compiled import EXPERIMENT, Compiled, Given
+from engine.selectors.compiled import EXPERIMENT, Compiled, Given, found_one
 from engine.selectors.opinions import votes_now
 from engine.selectors.remaining import extrapolated_remaining
 
@@ -47,19 +48,23 @@ def annotators_present(experiment: Experiment) -> set[int]:
     return {person for (person,) in _PRESENT(experiment=experiment.pk, since=clock.now() - PRESENCE)}
 
 
-def _present() -> QuerySet[Lease, tuple[int]]:
+def _present() -> QuerySet[Allowance, tuple[int]]:
     since = Given("since", DateTimeField())
-    looking = Lease.objects.filter(comparison__experiment=EXPERIMENT, state=Lease.State.ACTIVE)
-    judged = Judgment.objects.filter(
-        comparison__experiment=EXPERIMENT,
-        created_at__gte=since,
-        via__in=[Judgment.Via.PAGE, Judgment.Via.API],
+    looking = _theirs(Lease.objects.filter(state=Lease.State.ACTIVE))
+    judged = _theirs(
+        Judgment.objects.filter(created_at__gte=since, via__in=[Judgment.Via.PAGE, Judgment.Via.API])
     )
-    waiting = Allowance.objects.filter(experiment=EXPERIMENT, waited_at__gte=since)
-    # Each of the three by an index of few rows, however long the history is.
-    return looking.values_list("annotator").union(
-        judged.values_list("annotator"), waiting.values_list("annotator")
-    )
+    # Everybody who was ever shown a pair has an allowance. Two looks for each person cost the same however
+    # many judgments there are; all judgments of the last minute may be thousands.
+    here = Q(waited_at__gte=since) | Q(found_one(looking)) | Q(found_one(judged))
+    return Allowance.objects.filter(here, experiment=EXPERIMENT).values_list("annotator")
+
+
+def _theirs(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Leases or judgments of an allowance's annotator in its experiment."""
+    of_experiment = Subquery(Comparison.objects.filter(pk=OuterRef("comparison")).values("experiment"))
+    theirs: QuerySet[Any] = rows.filter(annotator=OuterRef("annotator")).alias(of_experiment=of_experiment)
+    return theirs.filter(of_experiment=EXPERIMENT)
 
 
 _PRESENT = Compiled(_present, keeps_plan=False, for_pages=True)

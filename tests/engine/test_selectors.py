@@ -130,9 +130,11 @@ class TestBufferTarget:
         comparison = experiment.comparisons.first()
         Comparison.objects.filter(pk=comparison.pk).update(judged_at=then)
         for _ in range(n_annotators):
+            annotator = make_user()
+            allowances.locked(experiment_id=experiment.pk, annotator=annotator)
             judged = Lease.objects.create(
                 comparison=comparison,
-                annotator=make_user(),
+                annotator=annotator,
                 state=Lease.State.JUDGED,
                 granted_at=then - timedelta(seconds=seconds),
                 expires_at=then,
