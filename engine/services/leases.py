@@ -396,7 +396,7 @@ def _doubtful() -> QuerySet[Comparison]:
     taken_back = Lease.objects.filter(~Exists(stands), comparison=OuterRef("pk"), state=Lease.State.JUDGED)
     seen_by_all = seen_by_as_many_as_annotate(EXPERIMENT, OuterRef("texts"))
     return Comparison.objects.filter(
-        Q(skips__gt=0) | Q(Exists(taken_back)) | Q(seen_by_all),
+        Q(skips__gt=0) | Q(found_one(taken_back)) | Q(seen_by_all),
         experiment=EXPERIMENT,
         state=Comparison.State.READY,
     ).only("pk")
