@@ -203,6 +203,10 @@ class Client:
         path = f"/experiments/{experiment_id}/results/tag"
         return cast(list[types.TagResult], self._json("GET", path))
 
+    def quality(self, experiment_id: int) -> types.Quality:
+        """The agreement of the people, and the position bias of past votes."""
+        return cast(types.Quality, self._json("GET", f"/experiments/{experiment_id}/quality"))
+
     def log(self, experiment_id: int, *, limit: int = 100) -> list[types.Entry]:
         """The newest entries of the log."""
         path = f"/experiments/{experiment_id}/log"

@@ -177,6 +177,41 @@ class TagResult(TypedDict):
     policies: list[Won]
 
 
+class Agreement(TypedDict):
+    """The agreement of people who judged the same two responses.
+
+    ``alpha``: Krippendorff's α, with its 95% interval from ``low`` to ``high``; ``None`` where there is too
+    little for it. ``same``: share of equal answers of two people. ``chance``: the share that chance would
+    bring.
+    """
+
+    alpha: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+    judgments: int
+    same: float
+    chance: float
+
+
+class PastVotes(TypedDict):
+    """The past votes that stand; ``left`` of ``sided`` is their position bias.
+
+    ``repeated``: votes about two responses that an earlier vote was about. ``sided``: choices of a side, of
+    votes whose file names the sides.
+    """
+
+    votes: int
+    repeated: int
+    left: int
+    sided: int
+
+
+class Quality(TypedDict):
+    agreement: Agreement
+    past_votes: PastVotes
+
+
 class Imported(TypedDict):
     experiment: Experiment
     rows: int

@@ -1,18 +1,21 @@
-"""Results: the ranking of the policies, and who won where."""
+"""Results: the ranking of the policies, who won where, and the agreement of people."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from ninja import Query, Router
 
+from engine.selectors.agreement import agreement_of_people
 from engine.selectors.breakdown import Part, by_tag, by_task
 from engine.selectors.designs import policy_names
+from engine.selectors.past_votes import past_votes
 from engine.selectors.rankings import ranking
 from labeling import access
 from labeling.api.auth import READ
 from labeling.api.experiments import PROBLEMS, Id, check_tag
-from labeling.api.schemas import RankedOut, TagResultOut, TaskResultOut
+from labeling.api.schemas import QualityOut, RankedOut, TagResultOut, TaskResultOut
 from labeling.exports.rankings import WORDS
 from labeling.requests import AuthenticatedRequest
 
@@ -61,6 +64,26 @@ def results_by_tag(request: AuthenticatedRequest, experiment_id: Id) -> list[dic
         {"tag": part.tag, "tasks": len(part.tasks)} | _won(part, labels)
         for part in by_tag(by_task(experiment))
     ]
+
+
+@router.get("/{experiment_id}/quality", auth=READ, response={200: QualityOut} | PROBLEMS)
+def show_quality(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
+    """Measure the agreement of the people, and the position bias of past votes."""
+    experiment = access.to_watch(request, experiment_id)
+    agreement = agreement_of_people(experiment)
+    low, high = agreement.interval or (None, None)
+    return {
+        "agreement": {
+            "alpha": agreement.value,
+            "low": low,
+            "high": high,
+            "pairs": agreement.units,
+            "judgments": agreement.answers,
+            "same": agreement.same,
+            "chance": agreement.chance,
+        },
+        "past_votes": asdict(past_votes(experiment)),
+    }
 
 
 def _won(part: Part, labels: list[str]) -> dict[str, Any]:

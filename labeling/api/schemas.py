@@ -281,6 +281,33 @@ class TagResultOut(Schema):
     policies: list[WonOut]
 
 
+class AgreementOut(Schema):
+    alpha: float | None = Field(
+        description="Krippendorff's α of the people; null where no two judged the same two responses, or all "
+        "answers are the same."
+    )
+    low: float | None = Field(description="Of its 95% interval; null where there are too few pairs for one.")
+    high: float | None
+    pairs: int = Field(description="Pairs of responses that at least two people judged.")
+    judgments: int = Field(description="Judgments of these pairs, one of each person.")
+    same: float = Field(description="Share of equal answers of two people, in [0, 1].")
+    chance: float = Field(description="The share that chance would bring.")
+
+
+class PastVotesOut(Schema):
+    """The past votes that stand. `left` of `sided` is their position bias."""
+
+    votes: int
+    repeated: int = Field(description="Votes about two responses that an earlier vote was about.")
+    left: int = Field(description="Choices of the left side.")
+    sided: int = Field(description="Choices of a side, of votes whose file names the sides.")
+
+
+class QualityOut(Schema):
+    agreement: AgreementOut
+    past_votes: PastVotesOut
+
+
 class ChangesIn(Exact):
     """Settings to change. Absent ones stay as they are."""
 

@@ -12,7 +12,8 @@ from typing import Any, get_args, get_type_hints
 import httpx2
 import pytest
 
-from engine.models import Flag, Notification, Token, User
+from engine.models import Experiment, Flag, Notification, Token, User
+from engine.selectors.agreement import agreement_of_people
 from engine.services.planning import advance
 from engine.services.tokens import make_token
 from labeling.api import api
@@ -311,6 +312,33 @@ class TestPatience:
         assert list(tmp_path.iterdir()) == []
 
 
+def test_agreement_and_position_bias_are_those_of_the_page(client, tmp_path):
+    """25 pairs of texts: two people agree on 20, and chose the left in 29 of 35 choices of a side."""
+    lines = ["task,policy_a,policy_b,winner,response_a,response_b,annotator,judged_at,side_a"]
+    for n in range(25):
+        first, second = ("a", "a") if n < 15 else ("tie", "tie") if n < 20 else ("a", "tie")
+        for person, winner in (("ann", first), ("bob", second)):
+            side = "left" if n < 14 or person == "bob" else "right"
+            lines.append(f"T{n},P,Q,{winner},p{n},q{n},{person},2026-01-01T10:{n:02}:00Z,{side}")
+    votes = tmp_path / "votes.csv"
+    votes.write_text("\n".join(lines))
+    made = client.create_from_votes("Votes", votes)["experiment"]["id"]
+    quality = client.quality(made)
+    found = agreement_of_people(Experiment.objects.get(pk=made))
+    agreement = quality["agreement"]
+    assert (agreement["alpha"], (agreement["low"], agreement["high"])) == (found.value, found.interval)
+    assert agreement["low"] < agreement["alpha"] < agreement["high"]
+    assert (agreement["pairs"], agreement["judgments"], agreement["same"]) == (25, 50, 0.8)
+    assert quality["past_votes"] == {"votes": 50, "repeated": 25, "left": 29, "sided": 35}
+    empty = client.create_experiment("New", **SPEC)["id"]
+    assert client.quality(empty) == {
+        "agreement": {
+            "alpha": None, "low": None, "high": None, "pairs": 0, "judgments": 0, "same": 1.0, "chance": 1.0
+        },
+        "past_votes": {"votes": 0, "repeated": 0, "left": 0, "sided": 0},
+    }  # fmt: skip
+
+
 def test_its_types_are_those_of_the_description():
     """A field that the API gains or loses has to be in the client, too."""
     described = api.get_openapi_schema()["components"]["schemas"]
@@ -324,6 +352,7 @@ def test_its_types_are_those_of_the_description():
         types.Patch: "PatchIn",
         types.Message: "MessageIn", types.Rate: "RateOut", types.Ranked: "RankedOut",
         types.Won: "WonOut", types.TaskResult: "TaskResultOut", types.TagResult: "TagResultOut",
+        types.Quality: "QualityOut", types.Agreement: "AgreementOut", types.PastVotes: "PastVotesOut",
     }  # fmt: skip
     for kind, name in pairs.items():
         assert set(get_type_hints(kind)) == set(described[name]["properties"]), name

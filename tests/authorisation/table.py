@@ -326,6 +326,7 @@ TABLE: dict[str, Row] = {
     f"{_API}/ranking": operation(get=watchers(200)),
     f"{_API}/results/task": operation(get=watchers(200)),
     f"{_API}/results/tag": operation(get=watchers(200)),
+    f"{_API}/quality": operation(get=watchers(200)),
     **{
         f"{_API}/{file}": operation(get=watchers(200))
         for file in (
