@@ -95,9 +95,22 @@ class Source:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings of rows of a workbook that nobody sees, of its formulas, and of the sheets that are not
-        read, unless somebody chose the one that is.
+        """Warnings of shards that are not here, of rows of a workbook that nobody sees, of its formulas, and
+        of the sheets that are not read, unless somebody chose the one that is.
         """
+        return [*self._about_shards(), *self._about_workbook()]
+
+    def _about_shards(self) -> list[str]:
+        stems = (_stem_of(PurePosixPath(name)) for name, _ in self.parts)
+        if (lacking := _lacking(stems)) is None:
+            return []
+        total, n_here, _ = lacking
+        return [
+            f"{n_here:,} of {number(total, 'file')} of this table read, going by the names. Bring the others "
+            "too, unless this is all that you want."
+        ]
+
+    def _about_workbook(self) -> list[str]:
         if not (sheets := self.sheets):
             return []
         warnings = []
@@ -281,7 +294,7 @@ def tables_in(names: Iterable[str]) -> list[str]:
         beside = path.name.endswith(_MANIFEST) or (suffix == ".arrow" and path.name.startswith(_CACHE))
         hidden = beside or any(part.startswith((".", "__")) for part in path.parts)
         if suffix in _TABLES and path.name not in _ABOUT and not hidden:
-            stem = path.name.removesuffix(".gz").removesuffix(suffix)
+            stem = _stem_of(path)
             key = "" if stem.isdigit() else _SHARD.sub("", stem)
             tables.setdefault((str(path.parent), key, suffix), {})[name] = stem
     if not tables:
@@ -309,19 +322,34 @@ def _as_numbered(name: str) -> list[tuple[int, str]]:
     return [(len(part) if place % 2 else 0, part) for place, part in enumerate(stripped)]
 
 
+def _stem_of(path: PurePosixPath) -> str:
+    """The name of a file without what says its kind."""
+    return PurePosixPath(path.name.removesuffix(".gz")).stem
+
+
 def _check_shards(stems: Iterable[str]) -> None:
     """Refuse a table without one of the shards that the names of the others count."""
+    if (lacking := _lacking(stems)) is not None:
+        total, n_here, first = lacking
+        raise ImportingError.at(
+            "",
+            f"{total:,} files belong to this table by their names, and {n_here:,} are here: number {first} "
+            "is missing. Add it, or, if these are all that you want, name them without “-of-”.",
+        )
+
+
+def _lacking(stems: Iterable[str]) -> tuple[int, int, int] | None:
+    """The number of shards that the names of these count, the number that is here, and the first that is not;
+    ``None`` if all are here.
+    """
     numbered = [found for stem in stems if (found := _SHARD.search(stem))]
     total = max((int(found["total"]) for found in numbered), default=0)
     there = {int(found["number"]) for found in numbered}
     missing = [number for number in range(min(total, limits.ARCHIVE_FILES.most)) if number not in there]
     # Some count from 1.
     if missing and there != set(range(1, total + 1)):
-        raise ImportingError.at(
-            "",
-            f"{total:,} files belong to this table by their names, and {len(there):,} are here: number "
-            f"{missing[0]} is missing. Add it, or, if these are all that you want, name them without “-of-”.",
-        )
+        return total, len(there), missing[0]
+    return None
 
 
 # What unpacking a damaged or locked part raises.

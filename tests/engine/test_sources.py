@@ -6,6 +6,7 @@ import base64
 import bz2
 import dataclasses
 import errno
+import gzip
 import io
 import json
 import math
@@ -519,6 +520,32 @@ def test_squad_as_it_is_published_is_its_questions():
 )
 def test_the_shards_of_one_table_are_known_by_their_names(shards, others):
     assert tables_in([*reversed(shards), *others]) == shards
+
+
+@pytest.mark.parametrize(
+    ("names", "here"),
+    [
+        (["train-00000-of-00002.csv"], "1 of 2 files"),
+        (["train-00000-of-00003-0a1b.csv.gz", "train-00002-of-00003-2c3d.csv.gz"], "2 of 3 files"),
+        (["train-00000-of-00002.csv", "train-00001-of-00002.csv"], None),
+        (["votes.csv"], None),
+    ],
+)
+def test_shards_that_were_chosen_without_the_others_are_read_with_a_warning(names, here, tmp_path):
+    for n, name in enumerate(names):
+        rows = f"task,policy,response\nT{n},P,a{n}\nT{n},Q,b{n}\n".encode()
+        (tmp_path / name).write_bytes(gzip.compress(rows) if name.endswith(".gz") else rows)
+    pattern = names[0] if len(names) == 1 else "train-*"
+    answers = read_responses(source_at(tmp_path / pattern, MOST))
+    assert len(answers.responses) == 2 * len(names)
+    assert answers.warnings == (
+        [
+            f"{here} of this table read, going by the names. Bring the others too, unless this is all that "
+            "you want."
+        ]
+        if here
+        else []
+    )
 
 
 @pytest.mark.parametrize(
