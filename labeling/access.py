@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from allauth.account.authentication import get_authentication_records
@@ -73,16 +73,18 @@ def _found(request: AuthenticatedRequest, experiment_id: int, find: _Find) -> Ex
     return find(request.user, experiment_id) if _reaches(request, experiment_id) else None
 
 
-def judged(request: AuthenticatedRequest, experiment_id: int) -> Experiment | None:
-    """The experiment, with the number of the user's answers today, if the user is its annotator already."""
-    return _found(request, experiment_id, people.experiment_to_label)
-
-
-def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
-    """The experiment to judge in. An owner who sends something, or asks for a pair by the API, becomes an
-    annotator; reading changes no rights.
+def judged(request: AuthenticatedRequest, experiment_id: int, *, counted: bool = False) -> Experiment | None:
+    """The experiment, if the user is its annotator already; ``counted``: with the number of their answers
+    today.
     """
-    labeled = judged(request, experiment_id)
+    return _found(request, experiment_id, partial(people.experiment_to_label, counted=counted))
+
+
+def to_label(request: AuthenticatedRequest, experiment_id: int, *, counted: bool = False) -> Experiment:
+    """The experiment to judge in; ``counted`` as for :func:`judged`. An owner who sends something, or asks
+    for a pair by the API, becomes an annotator; reading changes no rights.
+    """
+    labeled = judged(request, experiment_id, counted=counted)
     if labeled is not None:
         return labeled
     joined = _permitted(
@@ -97,7 +99,7 @@ def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     )
     if request.method == "POST":
         begin_to_judge(experiment_id=joined.pk, by=request.user)
-        return judged(request, experiment_id) or joined
+        return judged(request, experiment_id, counted=counted) or joined
     return joined
 
 

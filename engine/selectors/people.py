@@ -94,18 +94,22 @@ def experiments_to_label(user: User) -> QuerySet[Experiment]:
     return _judged_by(user, Membership.Role.ANNOTATOR)
 
 
-_TO_LABEL = Compiled(
+_TO_LABEL = Compiled(lambda: _judged_by(_USER, _Role.ANNOTATOR).filter(pk=EXPERIMENT))
+_TO_LABEL_COUNTED = Compiled(
     lambda: with_answers_since(_judged_by(_USER, _Role.ANNOTATOR).filter(pk=EXPERIMENT), _USER)
 )
 
 
-def experiment_to_label(user: User, experiment_id: int) -> Experiment | None:
+def experiment_to_label(user: User, experiment_id: int, *, counted: bool = False) -> Experiment | None:
     """The experiment, if it is among :func:`experiments_to_label`.
 
-    Each click shows how many answers the user gave today: :func:`engine.selectors.answers.counted_today`
-    reads it off the experiment.
+    ``counted``: with the number of the user's answers today, which each click shows, and which
+    :func:`engine.selectors.answers.counted_today` reads off the experiment. It takes the longer the more they
+    are.
     """
-    return _found(_TO_LABEL(user=user.pk, experiment=experiment_id, since=midnight()))
+    if counted:
+        return _found(_TO_LABEL_COUNTED(user=user.pk, experiment=experiment_id, since=midnight()))
+    return _found(_TO_LABEL(user=user.pk, experiment=experiment_id))
 
 
 _TO_JOIN = Compiled(

@@ -168,7 +168,11 @@ def _due(among: QuerySet[Comparison], *order: Any) -> QuerySet[Any]:
     )
 
 
-_OPEN = Compiled(lambda: _open().only("pk")[:1])
+_HAS_NEXT = Compiled(
+    lambda: Experiment.objects.filter(
+        Q(found_one(_HELD_BY_THEM)) | Q(found_one(_open())), pk=EXPERIMENT
+    ).only("pk")
+)
 # Two reads and not an order: each stops at the first pair that will do, however many are ready.
 _IN_TURN = Compiled(lambda: _due(_open_beside_the_screen().exclude(_JUDGED_LAST)))
 _OUT_OF_TURN = Compiled(lambda: _due(_open_beside_the_screen()))
@@ -185,11 +189,9 @@ def has_next(*, experiment_id: int, annotator: User) -> bool:
     """True if `lease_next` may find a pair for somebody whose screen is empty. Locks nothing, so that those
     who wait are in nobody's way.
     """
-    if held_leases(experiment_id=experiment_id, annotator=annotator):
-        return True
     now = clock.now()
     return bool(
-        _OPEN(
+        _HAS_NEXT(
             experiment=experiment_id,
             annotator=annotator.pk,
             besides=[],

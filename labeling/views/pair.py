@@ -111,7 +111,9 @@ class LeasesForm(forms.Form):
 @require_safe
 def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The pair to judge now; with ``besides``, the one after those that the page holds."""
-    experiment = access.judged(request, experiment_id)
+    waits = "waits" in request.GET
+    # Nearly every look of a page that waits is in vain, and shows no number.
+    experiment = access.judged(request, experiment_id, counted=not waits)
     if experiment is None:
         # Only an owner comes here: they become an annotator, but not before they say so.
         asked = {"experiment": access.to_label(request, experiment_id)}
@@ -126,7 +128,7 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if data["waits"] and _is_to_wait_on(request, experiment):
         note_miss(experiment, request.user)
         return HttpResponse(status=204)
-    today = answers.counted_today(experiment)
+    today = None if waits else answers.counted_today(experiment)
     return _show_next(request, experiment, data, waited=data["waited"] or 0, today=today)
 
 
@@ -149,7 +151,7 @@ def begin(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 @access.annotator_action
 def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Record an answer and reply with the next pair."""
-    experiment = access.to_label(request, experiment_id)
+    experiment = access.to_label(request, experiment_id, counted=True)
     form = JudgeForm(request.POST)
     if not form.is_valid():
         return _bad_request(request, experiment, _("Choose one of the answers that the page offers."))
