@@ -81,15 +81,19 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         judged=judged,
         comparisons=comparisons,
         past=past_votes(experiment).votes if experiment.past_votes else 0,
-        caveats=_caveats(experiment, comparisons, judged.people, result.n_doubtful),
+        caveats=_caveats(experiment, verdict, comparisons, judged.people, result.n_doubtful),
         risk=verdict.risk if experiment.winner_id else promised,
     )
 
 
-def _caveats(experiment: Experiment, comparisons: int, n_people: int, n_doubtful: int) -> list[str]:
+def _caveats(
+    experiment: Experiment, verdict: Verdict, comparisons: int, n_people: int, n_doubtful: int
+) -> list[str]:
     said = []
     if experiment.state != Experiment.State.CONCLUDED:
         said.append("The experiment has not concluded. The order of the policies may still change.")
+        if verdict.over_budget:
+            said.append(status.over_budget(experiment))
     elif experiment.conclusion != StopReason.CERTIFIED:
         snapshot, names = designs.latest_snapshot(experiment), designs.policy_names(experiment)
         said.append(status.concluded(experiment, snapshot, names, comparisons))

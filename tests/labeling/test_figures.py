@@ -390,6 +390,12 @@ class TestWhatIsLeft:
         assert "Raise the budget" in html
         assert "about 480 more" not in html
 
+    def test_a_report_has_the_same_doubt(self, experiment, admin, client_for):
+        Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.3})
+        experiment.snapshots.update(comparisons=1, expected_left=480.0)
+        report = client_for(admin).get(reverse("report", args=[experiment.pk])).content.decode()
+        assert "<li>The budget of 1,000 may not be enough.</li>" in report
+
     def test_the_next_step_is_to_mend_the_cause(self, experiment, client_for):
         """More budget brings no worker back and makes no texts."""
         Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.3})
