@@ -333,8 +333,8 @@ def _check_shards(stems: Iterable[str]) -> None:
         total, n_here, first = lacking
         raise ImportingError.at(
             "",
-            f"{total:,} files belong to this table by their names, and {n_here:,} are here: number {first} "
-            "is missing. Add it, or, if these are all that you want, name them without “-of-”.",
+            f"{total:,} files belong to this table by their names, and {n_here:,} of them came: number "
+            f"{first} is missing. Add it, or, if these are all that you want, name them without “-of-”.",
         )
 
 
