@@ -5,7 +5,8 @@ Policy b is named once E_kb / K has reached 1/δ for every other k. If the claim
 some j(b) is true. The mean of E_{j(b) b} over these b is then an e-process, and naming any of them makes it
 1/δ or more, which has probability at most δ [Ville 1939]. A reserve (`reserve.Reserve`) moves shares of that
 mean from all policies alike to the leaders of later moments. Without a reserve, strengths expected beforehand
-make it a weighted mean. Of two policies with a margin there is no mean to take: see `names_at_risk`.
+make it a weighted mean, and stakes (`stakes.Stakes`) have its weights move. Of two policies with a margin
+there is no mean to take: see `names_at_risk`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from scipy import special
 from .evidence import PairwiseEvidence
 from .mixture import BradleyTerryEvidence
 from .reserve import NOT_YET, START_SHARE, Reserve
+from .stakes import Stakes
 from .types import BoolArray, Claim, FloatArray, IntArray, Tally, located
 
 NOBODY = -1
@@ -94,6 +96,9 @@ class HeadToHead:
         reserve. None shares it out alike.
     exclusive_proofs
         As for `names_at_risk`.
+    stakes
+        Capital that moves, in place of shares that stay; updated by `move`. Where it is given, it holds what
+        the proofs begin with.
 
     Attributes
     ----------
@@ -111,11 +116,13 @@ class HeadToHead:
         reserve: Reserve | None = None,
         prior: FloatArray | None = None,
         exclusive_proofs: bool = True,
+        stakes: Stakes | None = None,
     ) -> None:
         self.evidence = evidence
         self.threshold = float(-np.log(delta))
         self._tally = tally
         self._reserve = reserve
+        self._stakes = stakes
         self._n_policies = tally.n_policies
         n = tally.n_policies
         at_risk = names_at_risk(n, evidence.null_mean - 0.5, exclusive_proofs=exclusive_proofs)
@@ -126,7 +133,8 @@ class HeadToHead:
             if reserve is None
             else np.full(n, math.log(START_SHARE / n))
         )
-        self._passed: BoolArray = evidence.log_e + self._log_share >= self.threshold
+        log_share = self._log_share if stakes is None else stakes.log_share
+        self._passed: BoolArray = evidence.log_e + log_share >= self.threshold
         self._n_passed: IntArray = self._passed.sum(axis=1)
         # Shape (M, R, K): what the shares of the reserve have grown to (nats), against each rival.
         self._log_placed: FloatArray = np.empty((0, tally.n_runs, tally.n_policies))
@@ -154,6 +162,20 @@ class HeadToHead:
             for share in np.unique(placed):
                 self._begin(int(share), runs[placed == share])
 
+    def move(self, two_best: IntArray) -> None:
+        """Have the capital that is due move to two policies of each run, shape (R, 2)."""
+        if self._stakes is None or not (runs := self._stakes.due()).size:
+            return
+        n, to = self._n_policies, two_best[runs]
+        rivals = np.tile(np.arange(n), 2 * runs.size)
+        of_run, b = np.repeat(runs, 2 * n), np.repeat(to.ravel(), n)
+        others = rivals != b
+        price = np.full(rivals.size, np.inf)
+        price[others] = self.evidence.exact(of_run[others], rivals[others], b[others])
+        self._stakes.move(runs, to, self.evidence.log_e[runs], price.reshape(runs.size, 2, n))
+        self._passed[runs] = self.evidence.log_e[runs] + self._stakes.log_share[runs] >= self.threshold
+        self._n_passed[runs] = self._passed[runs].sum(axis=1)
+
     def log_capital(self, runs: IntArray, k: IntArray, b: IntArray) -> FloatArray:
         """The evidence in the proofs of policies b against rivals k, in nats: compare it with the threshold.
 
@@ -166,7 +188,8 @@ class HeadToHead:
         -------
         Their shape; -inf where k is b.
         """
-        capital: FloatArray = self.evidence.log_e[runs, k, b] + self._log_share[b]
+        log_share = self._log_share[b] if self._stakes is None else self._stakes.log_share[runs, k, b]
+        capital: FloatArray = self.evidence.log_e[runs, k, b] + log_share
         for share in range(self._log_placed.shape[0]):
             placed = self._reserved_for(share, runs) == b
             if placed.any():
@@ -218,7 +241,7 @@ class HeadToHead:
         return math.exp(min(0.0, -float(self._against(run, np.array([b])).min())))
 
     def keep(self, runs: BoolArray) -> None:
-        """Drop the other runs, after the tally, the evidence and the reserve have."""
+        """Drop the other runs, after the tally, the evidence, the reserve and the stakes have."""
         self._log_placed = self._log_placed[:, runs]
         self._passed = self._passed[runs]
         self._n_passed = self._n_passed[runs]
@@ -304,6 +327,9 @@ class InModel:
 
     def place(self, runs: IntArray) -> None:
         """Nothing to take in: a proof through the model needs no factor K, and has no reserve."""
+
+    def move(self, two_best: IntArray) -> None:
+        """Nothing to move, for the same reason."""
 
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""

@@ -71,20 +71,21 @@ class Design:
         counts. Without them the evidence is a function of the counts.
     reserve
         With the streams and nothing assumed, have the proofs of "best" and "good_enough" hold capital back
-        for the leaders of later moments, which saves comparisons. Leave it out where outcomes are drawn
-        without replacement, as from a pool of responses.
+        for the leaders of later moments, or move it to them, which saves comparisons. Leave it out where
+        outcomes are drawn without replacement, as from a pool of responses.
     exact_ties
         With the streams, bet on a tie as on a half. Leave it out, and a tie counts as half of a win and half
         of a loss, which takes more comparisons where there are ties.
     exclusive_proofs
-        With nothing assumed, two policies and a margin, use that they cannot both beat each other by it: one
-        of the two names at most is false, and a proof takes about a fifth fewer comparisons.
+        With nothing assumed and a margin, use that two policies cannot both beat each other by it. Of two
+        policies, one name at most is false, and a proof takes about a fifth fewer comparisons. Of three to
+        six, the proofs of "good_enough" move capital to the best of later moments, with `streams` and
+        `reserve`.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
-        opinions. With the streams they steer sampling, bets and leaders; without a reserve, a policy that is
-        expected to be strong needs less evidence to be named, and the others a little more, unless
-        `exclusive_proofs` leaves nothing to weigh. No claim rests on
-        their being right.
+        opinions. With the streams they steer sampling, bets and leaders; where nothing is held back, a policy
+        that is expected to be strong needs less evidence to be named, and the others a little more, unless
+        `exclusive_proofs` leaves nothing to weigh. No claim rests on their being right.
     labels
         Names of the K policies, for messages and tables; by default "policy 0" and so on, and the levels in a
         `Factorial` space.
@@ -170,9 +171,10 @@ class Design:
             earlier, and whose evidence has fallen back since, counts as open again.
         progress
             `Design.progress` as it was stored: peaks, streams, and what claims have named. In place of
-            `peak_evidence`. Without it the streams and the reserve begin anew, and a claim that held earlier,
-            and does not by the present counts, counts as open again. Each such beginning errs with at most δ
-            by itself: an experiment with n of them, for whatever reason, errs with at most (n + 1) δ.
+            `peak_evidence`. Without it the streams, the reserve and capital that has moved begin anew, and a
+            claim that held earlier, and does not by the present counts, counts as open again. Each such
+            beginning errs with at most δ by itself: an experiment with n of them, for whatever reason, errs
+            with at most (n + 1) δ.
         settings
             As for the constructor.
 
@@ -638,7 +640,8 @@ class Design:
     def progress(self) -> dict[str, Any]:
         """The state that the counts do not tell, as plain data that JSON can hold; see `from_counts`.
 
-        The largest evidence so far, the state of the streams, ties, and the policies that claims have named.
+        The largest evidence so far, the state of the streams and of proofs whose capital moves, ties, and the
+        policies that claims have named.
         """
         return {
             "peak_evidence": self.peak_evidence.tolist(),

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from .likelihood import bernoulli_kl, log_e_value
+from .likelihood import bernoulli_kl, exact_log_e_value, log_e_value
 from .types import BoolArray, FloatArray, IntArray, Tally, located
 
 # Prior standard deviation 0.08 of a win rate: the best of 5 to 50 on the paper's instance, by a few percent.
@@ -142,6 +142,30 @@ class PairwiseEvidence:
     def of_counts(self, wins: FloatArray, losses: FloatArray, ties: FloatArray | None) -> FloatArray:
         """Log e-values (nats) against "the mean is at least ½ + ε", from counts of equal shape."""
         return log_e_value(wins, losses, self.null_mean, self._concentration, narrow=self._narrow, ties=ties)
+
+    def exact(self, runs: IntArray, k: IntArray, b: IntArray) -> FloatArray:
+        """Log e-values (nats) of which `log_e` is a lower bound where ties are told apart.
+
+        Parameters
+        ----------
+        runs, k, b
+            Shape (m,) each: runs, and policies that differ.
+
+        Returns
+        -------
+        Shape (m,).
+        """
+        if (ties := self._tally.ties) is None:
+            return self.log_e[runs, k, b]
+        wins = self._tally.wins
+        return exact_log_e_value(
+            wins[runs, k, b],
+            wins[runs, b, k],
+            self.null_mean,
+            self._concentration,
+            narrow=self._narrow,
+            ties=ties[runs, k, b],
+        )
 
     def _pairs(self, runs: IntArray | int, rows: IntArray, columns: IntArray) -> FloatArray:
         wins, ties = self._tally.wins, self._tally.ties

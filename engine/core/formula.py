@@ -17,6 +17,7 @@ from .likelihood import bernoulli_kl
 from .planner import Forecast, Plan
 from .problem import BradleyTerry
 from .reserve import PLACED_IN_TIME, START_SHARE, holds_back
+from .stakes import LEADERS_GAIN, capital_moves
 from .streams import SHARES
 from .thresholds import heuristic_threshold, pairwise_log_constant, pairwise_threshold
 from .types import Claim, FloatArray
@@ -99,8 +100,11 @@ def _averaged(plan: Plan) -> float:
     if (claim := Claim(plan.claim)) is not Claim.BEST_IF_ANY:
         held_back = plan.streams and plan.reserve and holds_back(claim, K)
         margin = plan.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
+        if held_back:
+            return 1.0 / (START_SHARE / K + PLACED_IN_TIME)
+        moves = capital_moves(claim, K, exclusive_proofs=plan.exclusive_proofs)
         at_risk = names_at_risk(K, margin, exclusive_proofs=plan.exclusive_proofs)
-        return 1.0 / (START_SHARE / K + PLACED_IN_TIME) if held_back else at_risk
+        return at_risk / LEADERS_GAIN if plan.streams and plan.reserve and moves else at_risk
     if not plan.streams:
         return K - 1
     # The opponent that does the work is the favourite: its comparisons count in both parts.

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from .claims import BY_EXPECTATION, NOBODY, HeadToHead, InModel, Proof
+from .claims import BY_EXPECTATION, NOBODY, HeadToHead, InModel, Proof, log_weights
 from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
 from .mixture import TYPICAL_LOG_ODDS, BradleyTerryEvidence, Mixture
 from .problem import BradleyTerry, Space
 from .reserve import START_SHARE, Reserve, holds_back
 from .sampling import Situation
+from .stakes import Stakes, capital_moves
 from .stopping import Certified, StoppingRule, Thresholded, raised
 from .streams import StreamedEvidence, recalled
 from .structured import BradleyTerryModel, SeparationStatistic, prior_precision
@@ -54,16 +55,18 @@ class Ledger:
     streams
         Average the evidence against being the best with the streams, under the stopping rule "certified".
     reserve
-        With the streams, have proofs head to head hold capital back for the leaders of later moments.
+        With the streams, have proofs head to head hold capital back for the leaders of later moments, or with
+        `exclusive_proofs` move it to them.
     exact_ties
         With the streams, bet on a tie as on a half, and not on half of a win and half of a loss.
     exclusive_proofs
         Have the proofs of two policies, with a margin, share no risk: one of the two names at most is false.
+        Of three to six policies, have capital move where the claim has a margin.
     prior
         Shape (K,): strengths expected beforehand, in log-odds. With the streams they steer, and weigh what
         proofs head to head without a reserve begin with.
     memory
-        State of the streams and of the reserve to go on from, one for each run.
+        State of the streams, of the reserve and of the stakes to go on from, one for each run.
     exact_from
         Evidence (nats) below which certified evidence in a Bradley-Terry space may be approximate.
 
@@ -155,6 +158,9 @@ class Ledger:
         if self.streams is not None and self.model is None and reserve:
             self._reserve = Reserve(tally, None if memory is None else [m.get("reserve", ()) for m in memory])
         self._exclusive_proofs = exclusive_proofs
+        self._stakes: Stakes | None = None
+        if self._reserve is not None and Claim.GOOD_ENOUGH in self._proof_margins:
+            self._stakes = self._build_stakes(memory)
         self.proofs = self._build_proofs(space, delta, exact_from, named or {})
 
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray, *, observe: bool = True) -> None:
@@ -197,8 +203,7 @@ class Ledger:
             proof.observe()
         if self._mixture is not None:
             self._mixture.consider(self.separation())
-        if self._reserve is not None:
-            self._place(self._reserve)
+        self._place()
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs."""
@@ -218,6 +223,8 @@ class Ledger:
         self.plain_peak = self.plain_peak[runs]
         if self._reserve is not None:
             self._reserve.keep(runs)
+        if self._stakes is not None:
+            self._stakes.keep(runs)
         for evidence in self._in_model.values():
             if evidence is not self._watched:
                 evidence.keep(runs)
@@ -248,6 +255,8 @@ class Ledger:
             memory["starts"] = self._mixture.memory(run)
         if self._reserve is not None:
             memory["reserve"] = self._reserve.memory(run)
+        if self._stakes is not None:
+            memory["stakes"] = self._stakes.memory(run)
         if self.tally.ties is not None:
             memory["ties"] = self.tally.known_ties(run)
         return memory
@@ -346,6 +355,14 @@ class Ledger:
             established &= np.any(~refuted & self.rule.leads(), axis=1)
         return established, n_open == 0
 
+    def _two_best(self) -> IntArray:
+        """Shape (R, 2): the leader by the streams, and the one after it."""
+        refuted = self.rule.refuted
+        out = refuted & ~refuted.all(axis=1, keepdims=True)
+        standing = np.zeros(out.shape) if self.streams is None else self.streams.standing()
+        order: IntArray = np.lexsort((-standing, out), axis=-1)
+        return order[:, :2]
+
     def _computed_leader(self) -> IntArray:
         refuted = self.rule.refuted
         out = refuted & ~refuted.all(axis=1, keepdims=True)
@@ -370,14 +387,17 @@ class Ledger:
             return self._watched.plain
         return self._watched.per_policy if self.streams is None else self._for_none.per_policy
 
-    def _place(self, reserve: Reserve) -> None:
-        """Put what is due of the reserve on the leader."""
-        runs = reserve.due()
-        if runs.size:
-            reserve.place(runs, self.leader()[runs])
+    def _place(self) -> None:
+        """Put what is due of the reserve on the leader, and have the capital move that is to move."""
+        if self._reserve is not None and (runs := self._reserve.due()).size:
+            self._reserve.place(runs, self.leader()[runs])
             for proof in self.proofs.values():
                 proof.place(runs)
                 proof.observe()
+        if self._stakes is not None and self._stakes.due().size:
+            proof = self.proofs[Claim.GOOD_ENOUGH]
+            proof.move(self._two_best())
+            proof.observe()
 
     def _stopping_proof(self) -> Proof | None:
         return None if self.claim is None else self.proofs.get(self.claim)
@@ -407,6 +427,15 @@ class Ledger:
             return EliminationCost(self.tally, epsilon)
         return self._for_none if self.streams is None else self.streams
 
+    def _build_stakes(self, memory: Sequence[Mapping[str, Any]] | None) -> Stakes | None:
+        """Capital that moves; None where it stays. In a state that is older than it, none has moved."""
+        n = self.tally.n_policies
+        if not capital_moves(Claim.GOOD_ENOUGH, n, exclusive_proofs=self._exclusive_proofs):
+            return None
+        log_start = log_weights(self._weighed_by, n) - np.log(n)
+        known = None if memory is None else [each.get("stakes") for each in memory]
+        return Stakes(self.tally, log_start, known)
+
     def _build_proofs(
         self, space: Space, delta: float, exact_from: float, named: Mapping[Claim, IntArray]
     ) -> dict[Claim, Proof]:
@@ -423,6 +452,7 @@ class Ledger:
                     reserve=reserve,
                     prior=self._weighed_by,
                     exclusive_proofs=self._exclusive_proofs,
+                    stakes=self._stakes if claim is Claim.GOOD_ENOUGH else None,
                 )
             else:
                 if margin == self.margin and isinstance(self._watched, BradleyTerryEvidence):

@@ -171,6 +171,50 @@ def log_e_value(
     return result
 
 
+def exact_log_e_value(
+    wins: FloatArray,
+    losses: FloatArray,
+    null_mean: float,
+    concentration: float,
+    *,
+    narrow: bool = False,
+    ties: FloatArray,
+) -> FloatArray:
+    """The e-value itself of which `log_e_value` with ties is a lower bound, in nats.
+
+    The factor of a tie is the average of a win's and of a loss's. So the e-value is the average of the one
+    without ties over all ways to make each tie a win or a loss.
+
+    Parameters
+    ----------
+    wins, losses, ties
+        Shape (n,) each, as for `log_e_value`.
+    null_mean, concentration, narrow
+        As for `log_e_value`.
+
+    Returns
+    -------
+    Shape (n,).
+    """
+    number = ties.astype(np.int64)
+    first = np.cumsum(number + 1) - (number + 1)
+    place = np.repeat(np.arange(number.size), number + 1)
+    as_wins = np.arange(place.size) - first[place]
+    tied, as_losses = number[place], number[place] - as_wins
+    without = log_e_value(
+        (wins - 0.5 * ties)[place] + as_wins,
+        (losses - 0.5 * ties)[place] + as_losses,
+        null_mean,
+        concentration,
+        narrow=narrow,
+    )
+    ways = special.gammaln(tied + 1.0) - special.gammaln(as_wins + 1.0) - special.gammaln(as_losses + 1.0)
+    weighted = without + ways - tied * math.log(2.0)
+    top = np.maximum.reduceat(weighted, first)
+    exact: FloatArray = top + np.log(np.add.reduceat(np.exp(weighted - top[place]), first))
+    return exact
+
+
 def _below_ties(
     wins: FloatArray, losses: FloatArray, ties: FloatArray, null_mean: float, cut: float
 ) -> tuple[FloatArray, FloatArray]:

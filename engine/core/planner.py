@@ -16,6 +16,7 @@ from .problem import BradleyTerry, Space
 from .reserve import holds_back
 from .sampling import MANY
 from .simulate import SimulatedRuns, simulate
+from .stakes import capital_moves
 from .structured import prior_precision
 from .types import Claim, FloatArray, Tally
 
@@ -316,10 +317,11 @@ def _simulate_part(
 def _streams_count(plan: Plan) -> bool:
     """True if the streams have a part in when a run stops.
 
-    Where one policy is proved head to head from the beginning and nothing is held back, all pairs are the
-    same without them, and a simulation takes half the time.
+    Where one policy is proved head to head from the beginning, and nothing is held back or moves, all pairs
+    are the same without them, and a simulation takes half the time.
     """
     claim, n_policies = Claim(plan.claim), plan.space.n_policies
     if claim is not Claim.GOOD_ENOUGH or n_policies > MANY or isinstance(plan.space, BradleyTerry):
         return True
-    return plan.reserve and holds_back(claim, n_policies)
+    moves = capital_moves(claim, n_policies, exclusive_proofs=plan.exclusive_proofs)
+    return plan.reserve and (moves or holds_back(claim, n_policies))

@@ -81,8 +81,8 @@ def simulate(
     streams
         Whether the evidence pools opponents, and beliefs steer.
     reserve, exact_ties, exclusive_proofs
-        Whether proofs hold capital back, whether ties are bet on as such, and whether two policies share no
-        risk, as for `Design`.
+        Whether proofs hold capital back or move it, whether ties are bet on as such, and whether proofs use
+        that two policies cannot both beat each other by a margin, as for `Design`.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds.
     budget

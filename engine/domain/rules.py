@@ -57,7 +57,7 @@ class HasRules(Protocol):
 
     @property
     def exclusive_proofs(self) -> bool:
-        """True if the proofs of two policies share no risk, as one of their names at most is false."""
+        """True if proofs use that two policies cannot both be worse than the other by a margin."""
         ...
 
     @property
