@@ -9,8 +9,8 @@ of losers who beat each other by .8 while the best beats each by .55 (`ring9`), 
 six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie6`). All claims face the same instances. A name
 is false where the claim about that policy is, which for `best_if_any` it cannot be where no policy is best;
 such names are counted as `crowned`. `_plain` behind a claim leaves the streams out, `_halves` counts ties
-as halves of a win and a loss (`--ties`: their share), and `_divided` has two policies divide the risk. The
-last line is JSON.
+as halves of a win and a loss (`--ties`: their share), and `_divided` divides the risk among all policies
+alike. The last line is JSON.
 """
 
 from __future__ import annotations

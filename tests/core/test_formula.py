@@ -49,6 +49,19 @@ def test_what_makes_it_harder_makes_it_longer() -> None:
     assert figure(Unstructured(6), stopping="heuristic") < figure(Unstructured(6), stopping="theory")
 
 
+def test_capital_that_moves_makes_it_shorter_where_a_simulation_has_it_move() -> None:
+    rules = {"claim": "good_enough", "epsilon": 0.05, "budget": 5000}
+
+    def expected(n_policies: int, **settings: bool) -> float:
+        return closed_form(Plan(Unstructured(n_policies), **rules, **settings)).expected
+
+    for n_policies in (3, 6):
+        divided = expected(n_policies, exclusive_proofs=False)
+        assert 0.9 * divided < expected(n_policies) < divided
+        assert expected(n_policies, reserve=False) == expected(n_policies, streams=False) == divided
+    assert expected(7) == expected(7, exclusive_proofs=False)
+
+
 def test_what_no_budget_suffices_for_is_told_at_the_budget() -> None:
     answer = closed_form(Plan(TWO_BY_THREE, stopping="theory", budget=500))
     assert (answer.expected, answer.decided) == (500.0, 0.0)
