@@ -48,7 +48,7 @@ def capital_moves(claim: Claim, n_policies: int, *, exclusive_proofs: bool) -> b
 
 
 class Stakes:
-    """What each proof has put on each rival, in R runs.
+    """The stakes of every proof on each of its rivals, in R runs.
 
     The proof of policy b has S_kb E_kb against rival k, where E_kb is an e-process against "k beats b by the
     margin". Beside it, b has an account A_b: what it may lose if its name is true. At a few moments capital
