@@ -287,9 +287,10 @@ class TestExactEValue:
 RULES = {"claim": "good_enough", "epsilon": 0.05}
 
 
-def told(n_policies: int, n: int, *, ties: float = 0.0, pending: int = 0, **settings: object) -> list:
+@cache
+def told(n_policies: int, n: int, *, ties: float = 0.0, pending: int = 0) -> list:
     """The judgments of a design that asks for its own pairs, some of them under way at a time."""
-    rng, design = np.random.default_rng(4), Design(Unstructured(n_policies), seed=3, **RULES | settings)
+    rng, design = np.random.default_rng(4), Design(Unstructured(n_policies), seed=3, **RULES)
     under_way, judgments = [], []
     for _ in range(n):
         under_way += [design.ask() for _ in range(pending + 1 - len(under_way))]
