@@ -29,6 +29,8 @@ from .thresholds import (
 from .types import BoolArray, Claim, FloatArray, IntArray, Tally
 
 STOPPING_RULES = ("certified", "heuristic", "theory")
+# Far more than differences that matter need, and far fewer than rounding reaches.
+_DECIMALS_OF_STANDING = 9
 
 
 class Ledger:
@@ -360,7 +362,9 @@ class Ledger:
         refuted = self.rule.refuted
         out = refuted & ~refuted.all(axis=1, keepdims=True)
         standing = np.zeros(out.shape) if self.streams is None else self.streams.standing()
-        order: IntArray = np.lexsort((-standing, out), axis=-1)
+        # Early on two policies often have results that mirror each other. Their order must not depend on how
+        # a processor rounds, or a replay on another one comes to other evidence.
+        order: IntArray = np.lexsort((-np.round(standing, _DECIMALS_OF_STANDING), out), axis=-1)
         return order[:, :2]
 
     def _computed_leader(self) -> IntArray:

@@ -18,6 +18,7 @@ from engine.core.likelihood import exact_log_e_value, log_e_value
 from engine.core.robustness import replay
 from engine.core.simulate import simulate
 from engine.core.stakes import Stakes, capital_moves
+from engine.core.streams import StreamedEvidence
 from engine.core.types import Tally
 
 from .conftest import bradley_terry, every_path
@@ -338,6 +339,23 @@ class TestState:
             alone = Design.replay(Unstructured(4), sequence, **RULES).progress["streams"]["stakes"]
             for name in ("log_share", "account"):
                 assert np.array(one["stakes"][name]) == pytest.approx(np.array(alone[name]), rel=1e-12)
+
+    def test_it_moves_alike_on_a_processor_that_rounds_otherwise(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Policies 0 and 1 have results that mirror each other when capital moves first, to 3 and to one of
+        them.
+        """
+        judgments = [judged for won in (1.0, 0.0) * 4 for judged in ((0, 1, won), (2, 3, 0.0))]
+        exact = StreamedEvidence.standing
+        held = []
+        for rounding in (0.0, 1e-13, -1e-13):
+            off = rounding * np.array([-1.0, 1.0, 0.0, 0.0])
+            monkeypatch.setattr(StreamedEvidence, "standing", lambda own, off=off: exact(own) + off)
+            design = Design.replay(Unstructured(4), judgments, **RULES)
+            held.append(design.progress["streams"]["stakes"])
+        assert held[0] == held[1] == held[2]
+        assert np.ptp(held[0]["log_share"]) > 0.5
 
     def test_a_state_that_is_older_than_stakes_goes_on_with_equal_shares(self) -> None:
         live = Design.replay(Unstructured(3), told(3, 100), **RULES)
