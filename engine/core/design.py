@@ -176,7 +176,8 @@ class Design:
             beginning errs with at most δ by itself: an experiment with n of them, for whatever reason, errs
             with at most (n + 1) δ.
         settings
-            As for the constructor.
+            As for the constructor. With `progress`, claim, δ and ε are those that it was stored with: peaks,
+            names and capital that has moved hold for these alone. To change one, `replay` the judgments.
 
         Raises
         ------
