@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from engine.core import Design
+from engine.core import Design, stakes
 from engine.models import Experiment, Judgment, ReplayPoint, User
 from engine.selectors import counts, designs
 from engine.services import replaying
@@ -286,3 +286,41 @@ def test_points_that_do_not_fit_are_not_used(unfit, annotator, admin, every_four
     assert ReplayPoint.objects.exists()
     advance(experiment_id=experiment.pk)
     assert_evidence_is_that_of_a_replay(experiment)
+
+
+@pytest.mark.parametrize("n_policies", [3, 6])
+def test_capital_has_moved_as_in_a_replay_whatever_becomes_of_the_judgments(
+    n_policies, annotator, admin, every_four, monkeypatch
+):
+    """Undone before, at and after a moment at which it moves, and put back."""
+    monkeypatch.setattr(stakes, "_MOMENTS", np.array([4, 7, 8, 10]) / n_policies)
+    rules = {"n_policies": n_policies, "claim": "good_enough", "epsilon": 0.05}
+    experiment = judged(annotator, 11, **rules)
+    first, voided = stakes_of(experiment), nth(experiment, 6)
+    assert np.max(first["log_share"]) > 0.1 - np.log(n_policies)
+    assert_evidence_is_that_of_a_replay(experiment)
+    seen = [first]
+    for change in (
+        lambda: take_back(experiment=experiment, answer=nth(experiment, -1), annotator=annotator),
+        lambda: void_judgment(judgment_id=voided.pk, by=admin, reason="A slip."),
+        lambda: restore_judgment(judgment_id=voided.pk),
+        lambda: void_judgment(judgment_id=nth(experiment, 1).pk, by=admin, reason="A slip."),
+        lambda: change_settings(experiment_id=experiment.pk, by=admin, epsilon=0.1),
+        lambda: change_settings(experiment_id=experiment.pk, by=admin, delta=1e-5),
+        lambda: change_settings(experiment_id=experiment.pk, by=admin, claim="best"),
+        lambda: change_settings(experiment_id=experiment.pk, by=admin, claim="good_enough", epsilon=0.05),
+    ):
+        change()
+        advance(experiment_id=experiment.pk)
+        assert_evidence_is_that_of_a_replay(experiment)
+        seen.append(stakes_of(experiment))
+    _, undone, without, again, before, other_margin, other_risk, other_claim, back = seen
+    assert undone == first, "no capital moves with the eleventh comparison"
+    assert undone != without != again != before != other_margin
+    assert other_margin == other_risk == other_claim
+    assert back == before
+
+
+def stakes_of(experiment: Experiment) -> dict[str, list]:
+    """Where the capital of an experiment's proofs is, by its newest snapshot."""
+    return designs.latest_snapshot(experiment).progress["streams"]["stakes"]

@@ -18,6 +18,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.models import Q
 
+from engine.core import stakes
 from engine.domain.conversations import Message, transcript
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.importing import Vote, Winner, read_responses, write_experiment
@@ -436,6 +437,25 @@ def test_a_certified_winner_is_certified_again_in_the_same_words(responses, anno
         experiment.winner.label,
         experiment.finding,
     )
+
+
+@pytest.mark.parametrize("n_policies", [3, 6])
+def test_capital_moves_again_as_it_did(n_policies, annotator, tmp_path, monkeypatch):
+    monkeypatch.setattr(stakes, "_MOMENTS", np.array([4, 7, 9]) / n_policies)
+    experiment = make_experiment(
+        name="First",
+        n_policies=n_policies,
+        ready=True,
+        annotators=(annotator,),
+        allow_tie=True,
+        claim="good_enough",
+        epsilon=0.05,
+    )
+    for choice in ("left", "tie", "right", "left", "left", "tie", "left", "right", "left", "left"):
+        click_on(experiment, annotator, 1, choice)
+    moved = designs.latest_snapshot(experiment).progress["streams"]["stakes"]
+    assert np.max(moved["log_share"]) > 0.1 - np.log(n_policies)
+    assert_same(experiment, import_again(export(experiment, tmp_path)))
 
 
 @pytest.mark.parametrize("rule", ["majority", "mean"])
