@@ -322,5 +322,5 @@ def test_capital_has_moved_as_in_a_replay_whatever_becomes_of_the_judgments(
 
 
 def stakes_of(experiment: Experiment) -> dict[str, list]:
-    """Where the capital of an experiment's proofs is, by its newest snapshot."""
+    """Stakes of an experiment's proofs, by its newest snapshot."""
     return designs.latest_snapshot(experiment).progress["streams"]["stakes"]
