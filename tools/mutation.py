@@ -99,9 +99,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "Comparison.objects.filter(pk__in=doubtful)": (
             "They were ready a moment ago; with PostgreSQL somebody may have judged one since."
         ),
-        "_doubtful: Comparison.objects.filter(Q(skips__gt=0) | Q(Exists(taken_back)) | Q(seen_by_all), "
+        "_doubtful: Comparison.objects.filter(Q(skips__gt=0) | Q(found_one(taken_back)) | Q(seen_by_all), "
         "experiment=EXPERIMENT, state=Comparison.State.READY) -> Comparison.objects.filter("
-        "Q(skips__gt=0) | Q(Exists(taken_back)) | Q(seen_by_all), experiment=EXPERIMENT)": _SLOWER,
+        "Q(skips__gt=0) | Q(found_one(taken_back)) | Q(seen_by_all), experiment=EXPERIMENT)": _SLOWER,
         "_end_leases: Comparison.objects.filter(pk__in=comparison_ids) -> Comparison.objects.filter()": (
             _SLOWER
         ),
