@@ -106,7 +106,7 @@ def _caveats(
             f"{'person' if n_people == 1 else 'people'}. Those who run the experiment can see the reasons."
         )
     if experiment.past_votes:
-        said.append("Some judgments are past votes, given before this experiment and not under its control.")
+        said.append("Past votes were given before this experiment and not under its control.")
     said += findings.tasks_left_out(experiment)
     # Where the same texts come again, nothing was learnt about others.
     said += findings.of_pool(experiment) or ["The result holds for tasks like those that were compared."]
