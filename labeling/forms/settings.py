@@ -140,7 +140,8 @@ _HELP = {
     "exclusive_proofs": (
         "Recommended: with a margin, “good enough” takes about a fifth fewer comparisons with two policies, "
         "and about a twentieth fewer with three to six. It changes nothing with more policies or with levels "
-        "that add their own effects, nor, with three or more, where texts come again."
+        "that add their own effects. With three to six it changes nothing where texts come again, or where "
+        "comparisons with different opponents are not pooled."
     ),
     "sampler": (
         "Balanced compares where evidence is missing most. The others serve as baselines and need more "
