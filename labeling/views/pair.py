@@ -111,8 +111,9 @@ class LeasesForm(forms.Form):
 @require_safe
 def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The pair to judge now; with ``besides``, the one after those that the page holds."""
-    waits = "waits" in request.GET
+    form = LookForm(request.GET)
     # Nearly every look of a page that waits is in vain, and shows no number.
+    waits = form.is_valid() and form.cleaned_data["waits"]
     experiment = access.judged(request, experiment_id, counted=not waits)
     if experiment is None:
         # Only an owner comes here: they become an annotator, but not before they say so.
@@ -121,11 +122,10 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if request.method == "HEAD":
         # Nobody is shown anything, so nothing is leased.
         return HttpResponse()
-    form = LookForm(request.GET)
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
     data = form.cleaned_data
-    if data["waits"] and _is_to_wait_on(request, experiment):
+    if waits and _is_to_wait_on(request, experiment):
         note_miss(experiment, request.user)
         return HttpResponse(status=204)
     today = None if waits else answers.counted_today(experiment)
