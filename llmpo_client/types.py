@@ -181,8 +181,9 @@ class Agreement(TypedDict):
     """The agreement of people who judged the same two responses.
 
     ``alpha``: Krippendorff's α, with its 95% interval from ``low`` to ``high``; ``None`` where there is too
-    little for it. ``same``: share of equal answers of two people. ``chance``: the share that chance would
-    bring.
+    little for it. ``pairs``: of responses that at least two people judged. ``judgments``: of these pairs, one
+    of each person. ``same``: share of equal answers of two people, in [0, 1]. ``chance``: the share that
+    chance would bring. Both are 1 where ``alpha`` is ``None``.
     """
 
     alpha: float | None

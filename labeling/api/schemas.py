@@ -290,8 +290,8 @@ class AgreementOut(Schema):
     high: float | None
     pairs: int = Field(description="Pairs of responses that at least two people judged.")
     judgments: int = Field(description="Judgments of these pairs, one of each person.")
-    same: float = Field(description="Share of equal answers of two people, in [0, 1].")
-    chance: float = Field(description="The share that chance would bring.")
+    same: float = Field(description="Share of equal answers of two people, in [0, 1]; 1 where alpha is null.")
+    chance: float = Field(description="The share that chance would bring; 1 where alpha is null.")
 
 
 class PastVotesOut(Schema):
