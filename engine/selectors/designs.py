@@ -7,7 +7,20 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Sum, When, Window
+from django.db.models import (
+    Case,
+    Count,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+    Window,
+)
 from django.db.models.functions import Coalesce, Mod, RowNumber
 
 from engine.core import Design, Factorial, StopReason
@@ -290,15 +303,19 @@ def latest_snapshots(experiments: Collection[Experiment]) -> dict[int, Snapshot]
 
 
 def paused_and_behind() -> list[int]:
-    """Paused experiments whose evidence lacks judgments, as of pairs that were on a screen, or is stale."""
+    """The keys of paused experiments whose evidence is stale, or lacks judgments, as of pairs that were on a
+    screen. Evidence that has come to a decision ends with it and lacks none.
+    """
     of_it = {"experiment": OuterRef("pk")}
-    told = Snapshot.objects.filter(**of_it).order_by("-pk").values("comparisons")[:1]
+    latest = Snapshot.objects.filter(**of_it).order_by("-pk")
     pairs = PairCount.objects.filter(**of_it).order_by().values("experiment")
     judged = pairs.annotate(judged=Sum("comparisons")).values("judged")
     paused = Experiment.objects.filter(state=Experiment.State.PAUSED).annotate(
-        told=Coalesce(Subquery(told), 0), judged=Coalesce(Subquery(judged), 0)
+        told=Coalesce(Subquery(latest.values("comparisons")[:1]), 0),
+        reason=Coalesce(Subquery(latest.values("reason")[:1]), Value("")),
+        judged=Coalesce(Subquery(judged), 0),
     )
-    behind = paused.filter(Q(evidence_stale=True) | ~Q(told=F("judged")))
+    behind = paused.filter(Q(evidence_stale=True) | (Q(reason="") & ~Q(told=F("judged"))))
     return list(behind.order_by("pk").values_list("pk", flat=True))
 
 

@@ -204,6 +204,17 @@ def test_the_ranking_is_there_before_the_evidence_is_replayed():
             assert each.standing.field.low <= each.standing.field.estimate <= each.standing.field.high
 
 
+def test_votes_after_the_one_that_decides_do_not_keep_the_planner_busy():
+    """Their evidence ends earlier than they do."""
+    experiment = made([vote("a", "P", "Q", f"T{n}") for n in range(60)])
+    assert designs.paused_and_behind() == [experiment.pk]
+    advance(experiment_id=experiment.pk)
+    latest = designs.latest_snapshot(experiment)
+    assert latest.reason
+    assert latest.comparisons < 60
+    assert designs.paused_and_behind() == []
+
+
 def test_an_import_is_not_a_conclusion_and_the_claim_names_its_origin():
     experiment = made([vote("a", "P", "Q")] * 100)
     advance(experiment_id=experiment.pk)
