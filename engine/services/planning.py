@@ -107,7 +107,9 @@ _PLANNABLE = Compiled(
 
 
 def _locked(experiment_id: int) -> Experiment | None:
-    """The experiment, until the transaction ends; ``None`` where another caller has it or nothing is due."""
+    """The experiment, until the transaction ends; ``None`` where another caller has it, or it neither runs
+    nor is paused.
+    """
     found = _PLANNABLE(experiment=experiment_id)
     return found[0] if found else None
 
