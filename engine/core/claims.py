@@ -162,11 +162,11 @@ class HeadToHead:
             for share in np.unique(placed):
                 self._begin(int(share), runs[placed == share])
 
-    def move(self, two_best: IntArray) -> None:
-        """Have the capital that is due move to two policies of each run, shape (R, 2)."""
-        if self._stakes is None or not (runs := self._stakes.due()).size:
+    def move(self, runs: IntArray, to: IntArray) -> None:
+        """Have the capital of these runs, shape (m,), move to two policies of each, shape (m, 2)."""
+        if self._stakes is None:
             return
-        n, to = self._n_policies, two_best[runs]
+        n = self._n_policies
         rivals = np.tile(np.arange(n), 2 * runs.size)
         of_run, b = np.repeat(runs, 2 * n), np.repeat(to.ravel(), n)
         others = rivals != b
@@ -328,8 +328,8 @@ class InModel:
     def place(self, runs: IntArray) -> None:
         """Nothing to take in: a proof through the model needs no factor K, and has no reserve."""
 
-    def move(self, two_best: IntArray) -> None:
-        """Nothing to move, for the same reason."""
+    def move(self, runs: IntArray, to: IntArray) -> None:
+        """Nothing to move, for the same reason as in `place`."""
 
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""

@@ -398,9 +398,9 @@ class Ledger:
             for proof in self.proofs.values():
                 proof.place(runs)
                 proof.observe()
-        if self._stakes is not None and self._stakes.due().size:
+        if self._stakes is not None and (runs := self._stakes.due()).size:
             proof = self.proofs[Claim.GOOD_ENOUGH]
-            proof.move(self._two_best())
+            proof.move(runs, self._two_best()[runs])
             proof.observe()
 
     def _stopping_proof(self) -> Proof | None:
