@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from engine.core import ranking
 from engine.core.agreement import FEWEST_UNITS, Alpha, Proportion
@@ -44,6 +45,20 @@ def share(found: Proportion) -> str:
         return "–"
     low, high = math.floor(100 * found.low + 1e-9), math.ceil(100 * found.high - 1e-9)
     return f"{round(100 * found.share)}% of {found.n:,} ({low}% to {high}%)"
+
+
+def agreement_figures(alpha: Alpha) -> dict[str, Any]:
+    """Krippendorff's α of the people, by the names that manifests and the API give its figures."""
+    low, high = alpha.interval or (None, None)
+    return {
+        "alpha": alpha.value,
+        "low": low,
+        "high": high,
+        "pairs": alpha.units,
+        "judgments": alpha.answers,
+        "same": alpha.same,
+        "chance": alpha.chance,
+    }
 
 
 def agreement(alpha: Alpha) -> str:

@@ -17,6 +17,7 @@ from labeling.api.auth import READ
 from labeling.api.experiments import PROBLEMS, Id, check_tag
 from labeling.api.schemas import QualityOut, RankedOut, TagResultOut, TaskResultOut
 from labeling.exports.rankings import WORDS
+from labeling.formatting import agreement_figures
 from labeling.requests import AuthenticatedRequest
 
 router = Router()
@@ -70,18 +71,8 @@ def results_by_tag(request: AuthenticatedRequest, experiment_id: Id) -> list[dic
 def show_quality(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
     """Measure the agreement of the people, and the position bias of past votes."""
     experiment = access.to_watch(request, experiment_id)
-    agreement = agreement_of_people(experiment)
-    low, high = agreement.interval or (None, None)
     return {
-        "agreement": {
-            "alpha": agreement.value,
-            "low": low,
-            "high": high,
-            "pairs": agreement.units,
-            "judgments": agreement.answers,
-            "same": agreement.same,
-            "chance": agreement.chance,
-        },
+        "agreement": agreement_figures(agreement_of_people(experiment)),
         "past_votes": asdict(past_votes(experiment)),
     }
 

@@ -37,7 +37,7 @@ from labeling.exports.formats import (
 from labeling.exports.others import RECORDS, argilla_pieces, dataset_card, dataset_pieces, lmarena_pieces
 from labeling.exports.people import pseudonym
 from labeling.exports.preferences import preferences, rated
-from labeling.formatting import agreement
+from labeling.formatting import agreement, agreement_figures
 
 CSV, JSONL, PARQUET = "csv", "jsonl", "parquet"
 DPO, REWARD, KTO = "dpo", "reward", "kto"
@@ -289,7 +289,7 @@ class Export:
                 "evidence": None if snapshot is None else snapshot.evidence,
                 "certified_claim": experiment.certified_claim,
                 "finding": experiment.finding,
-                "agreement": asdict(agreement_of_people(experiment)),
+                "agreement": agreement_figures(agreement_of_people(experiment)),
                 # Empty before the conclusion: the secrets reveal the sides. docs/blinding.md shows their use.
                 "secrets": [
                     {"first_comparison": period.first, "secret": period.secret}

@@ -22,6 +22,7 @@ from engine.importing.defusing import STARTS, as_it_was, defused
 from engine.models import Experiment, Flag, Judgment, Response, User
 from engine.models.append_only import lifted
 from engine.selectors import counts, designs
+from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
 from engine.services.judging import void_judgment
 from engine.services.past_votes import start_from_votes
@@ -33,6 +34,7 @@ from labeling.exports.files import Export, Tally
 from labeling.exports.formats import csv_pieces, json_lines
 from labeling.exports.people import pseudonym
 from labeling.exports.reading import read_file
+from labeling.formatting import agreement_figures
 from tests.factories import add_member, click, click_on, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -560,6 +562,7 @@ class TestManifest:
         assert manifest["bytes"] == len(data)
         assert manifest["rows"] == len(csv_rows(data)) > 0
         assert manifest["filter"] == {"judgments": "standing", "annotator": "ann"}
+        assert manifest["experiment"]["agreement"] == agreement_figures(agreement_of_people(rich))
         assert manifest["versions"]["schema"] == 2
         assert manifest["versions"]["database"].startswith("0")
         assert manifest["experiment"]["spec"]["settings"]["delta"] == rich.delta
