@@ -5,7 +5,7 @@
 # make coverage   which branches the tests reach; all of those of COVERED
 # make fuzz   the property tests once more, with examples drawn anew; what it finds becomes an @example
 # make mutation   whether the tests notice small changes of these modules; takes an hour
-# make pictures   those of docs/images, from a demo and a browser test; takes some ten minutes
+# make pictures   those of docs/images, from three demos and a browser test; takes half an hour
 # make schema   docs/schema.md from the models, docs/rooms.md from the imports
 # make backups   of a small installation of this version, for the tests of later ones; needs PostgreSQL
 # make release   check, build the wheels of the core and the client and the image, tag
