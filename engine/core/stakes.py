@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from .reserve import holds_back
 from .streams import recalled
 from .types import BoolArray, Claim, FloatArray, IntArray, Tally
 
-# With two policies nothing is divided, so that nothing can move. From seven on, a reserve does more.
-_FEWEST, _MOST = 3, 6
+# With two policies nothing is divided, so that nothing can move.
+_FEWEST = 3
 # In comparisons a policy, each moment 1.31 times the one before.
 _MOMENTS = np.geomspace(4.0, 60.0, 11)
 # Each policy keeps this share of what it began with. One that was unlucky early on would otherwise have
@@ -38,13 +39,15 @@ def capital_moves(claim: Claim, n_policies: int, *, exclusive_proofs: bool) -> b
     Parameters
     ----------
     claim
-        The claim; only "good enough" has a margin.
+        The claim: "good enough" alone has a margin, of those that are proved head to head.
     n_policies
         K.
     exclusive_proofs
         As for `claims.names_at_risk`.
     """
-    return exclusive_proofs and claim is Claim.GOOD_ENOUGH and _FEWEST <= n_policies <= _MOST
+    # With both, more capital would be given out than there is. From seven policies on, a reserve does more.
+    reserved = holds_back(claim, n_policies)
+    return exclusive_proofs and claim is Claim.GOOD_ENOUGH and n_policies >= _FEWEST and not reserved
 
 
 class Stakes:
@@ -95,7 +98,7 @@ class Stakes:
                 self.log_share[run] = recalled([known], "log_share", (n_policies, n_policies))[0]
                 self.account[run] = recalled([known], "account", (n_policies,))[0]
         if np.any(self.account < 0.0) or np.any(self.account.sum(axis=1) > 1.0 + 1e-9):
-            raise ValueError("the stored stakes need, as 'account', shares of 1")
+            raise ValueError("the stored stakes need as 'account' shares from 0 on, of at most 1 in all")
 
     def due(self) -> IntArray:
         """Shape (m,): the runs in which capital is to move now."""
