@@ -104,8 +104,8 @@ def experiment_to_label(user: User, experiment_id: int, *, counted: bool = False
     """The experiment, if it is among :func:`experiments_to_label`.
 
     ``counted``: with the number of the user's answers today, which each click shows, and which
-    :func:`engine.selectors.answers.counted_today` reads off the experiment. It takes the longer the more they
-    are.
+    :func:`engine.selectors.answers.counted_today` reads off the experiment. The more they are, the longer it
+    takes.
     """
     if counted:
         return _found(_TO_LABEL_COUNTED(user=user.pk, experiment=experiment_id, since=midnight()))
