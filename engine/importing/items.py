@@ -98,6 +98,7 @@ def _read(rows: Iterable[Row | Fault], make: Callable[[Row], _Item], limit: Limi
             faults += error.faults
             without += [error] if isinstance(error, NoColumnError) else []
     columns = {error.column for error in without}
+    # Nobody can say which column of gold items is which.
     if 1 < number == len(faults) == len(without) and len(columns) == 1 and limit is not GOLD_ITEMS:
         raise without[0].in_all(number)
     raise_any(faults)

@@ -59,11 +59,16 @@ class NoColumnError(ImportingError):
 
     def in_all(self, n_rows: int) -> ImportingError:
         """The error of a file in which each row lacks it."""
-        return ImportingError.at(
-            "",
-            f"{self.faults[0].message} It is so in all {n_rows:,} rows. Or say which column it is: under "
-            f'Columns in the browser, or by --map "NAME={self.column}".',
-        )
+        return ImportingError([missing_in_all(self.faults[0].message, n_rows, self.column)])
+
+
+def missing_in_all(message: str, n_rows: int, column: str) -> Fault:
+    """The fault of a file in which each row lacks a column, from the message about one of them."""
+    return Fault(
+        "",
+        f"{message} None of the {n_rows:,} rows has it. You can also say which column it is: under Columns "
+        f'in the browser, or by --map "NAME={column}".',
+    )
 
 
 def raise_any(faults: list[Fault]) -> None:

@@ -192,7 +192,7 @@ def test_a_column_that_no_row_has_is_missed_once_with_how_to_name_it(heading, mi
         read_responses(f"{heading}\n" + "One?,1,one\n" * 30)
     [said] = str(refused.value).splitlines()
     assert said.startswith(f"{missing} is missing. Found: {heading.replace(',', ', ')}. ")
-    assert "It is so in all 30 rows." in said
+    assert "None of the 30 rows has it." in said
     assert said.endswith(f'by --map "NAME={missing.split()[0]}".')
 
 

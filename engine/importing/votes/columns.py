@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.domain import limits
-from engine.importing.rows import Fault, ImportingError, Row, in_json, storable
+from engine.importing.rows import Fault, ImportingError, Row, in_json, missing_in_all, storable
 
 # Of a level's name, which a policy's becomes.
 LONGEST_NAME = 100
@@ -181,9 +181,4 @@ class MissingError(Exception):
 
     def in_all(self, first: Fault, n_rows: int) -> Fault:
         """The fault of a file in which this is missing in every row, from that of the first."""
-        column = self.what.split()[0]
-        return Fault(
-            "",
-            f"{first.message} It is so in all {n_rows:,} rows. Or say which column it is: on the page "
-            f'Columns, or by --map "NAME={column}".',
-        )
+        return missing_in_all(first.message, n_rows, self.what.split()[0])
