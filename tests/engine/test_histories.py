@@ -1,4 +1,4 @@
-"""The rows that clicks and planning read of a long history."""
+"""The rows that clicks and planning read of a long history, and the indexes that they write into."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import ForeignKey
 from django.utils import timezone
 
-from engine.models import Comparison, Experiment, Judgment, Lease, User
+from engine.models import Comparison, Experiment, Judgment, Lease, PairCount, User
 from engine.selectors.buffer import buffer_target
 from engine.selectors.people import experiment_to_label
 from engine.selectors.pools import unused
@@ -133,3 +134,16 @@ def test_no_statement_of_a_click_is_planned_for_its_values(annotator):
     with connection.cursor() as cursor:
         cursor.execute("SELECT sum(generic_plans) > 0, sum(custom_plans) FROM pg_prepared_statements")
         assert cursor.fetchone() == (True, 0)
+
+
+@pytest.mark.parametrize("model", [Comparison, PairCount])
+def test_no_click_writes_into_an_index_that_its_model_does_without(model):
+    """Migrations drop them by their names, and would not notice a wrong one. SQLite's tables are made from
+    the models here.
+    """
+    fields = [field for field in model._meta.local_fields if isinstance(field, ForeignKey)]
+    without = [[field.column] for field in fields if not field.db_index]
+    with connection.cursor() as cursor:
+        found = connection.introspection.get_constraints(cursor, model._meta.db_table)
+    assert without
+    assert [name for name, each in found.items() if each["index"] and each["columns"] in without] == []
