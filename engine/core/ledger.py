@@ -357,19 +357,22 @@ class Ledger:
             established &= np.any(~refuted & self.rule.leads(), axis=1)
         return established, n_open == 0
 
-    def _two_best(self) -> IntArray:
-        """Shape (R, 2): the leader by the streams, and the one after it."""
+    def _out(self) -> BoolArray:
+        """Shape (R, K): the policies that may not lead. Where all are refuted, each may."""
         refuted = self.rule.refuted
-        out = refuted & ~refuted.all(axis=1, keepdims=True)
-        standing = np.zeros(out.shape) if self.streams is None else self.streams.standing()
+        out: BoolArray = refuted & ~refuted.all(axis=1, keepdims=True)
+        return out
+
+    def _two_best(self, streams: StreamedEvidence) -> IntArray:
+        """Shape (R, 2): the leader by the streams, and the one after it."""
         # Early on two policies often have results that mirror each other. Their order must not depend on how
         # a processor rounds, or a replay on another one comes to other evidence.
-        order: IntArray = np.lexsort((-np.round(standing, _DECIMALS_OF_STANDING), out), axis=-1)
+        standing = np.round(streams.standing(), _DECIMALS_OF_STANDING)
+        order: IntArray = np.lexsort((-standing, self._out()), axis=-1)
         return order[:, :2]
 
     def _computed_leader(self) -> IntArray:
-        refuted = self.rule.refuted
-        out = refuted & ~refuted.all(axis=1, keepdims=True)
+        out = self._out()
         if self.streams is not None and self.model is None:
             standing = np.where(out, -np.inf, self.streams.standing())
             return np.asarray(standing.argmax(axis=1), dtype=np.int64)
@@ -398,9 +401,11 @@ class Ledger:
             for proof in self.proofs.values():
                 proof.place(runs)
                 proof.observe()
-        if self._stakes is not None and (runs := self._stakes.due()).size:
+        # Where there are stakes, there are streams.
+        stakes, streams = self._stakes, self.streams
+        if stakes is not None and streams is not None and (runs := stakes.due()).size:
             proof = self.proofs[Claim.GOOD_ENOUGH]
-            proof.move(runs, self._two_best()[runs])
+            proof.move(runs, self._two_best(streams)[runs])
             proof.observe()
 
     def _stopping_proof(self) -> Proof | None:
