@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 
 from engine.models import Experiment, Judgment
 from engine.selectors.counts import standing_judgments
@@ -30,9 +30,14 @@ class PastVotes:
     sided: int
 
 
+def past_vote_count(experiment: Experiment) -> int:
+    """Number of past votes that stand, in one look."""
+    return _standing(experiment).count()
+
+
 def past_votes(experiment: Experiment) -> PastVotes:
     """The facts about the past votes of an experiment."""
-    votes = standing_judgments(experiment.pk).filter(comparison__plan__past=True)
+    votes = _standing(experiment)
     chose_left, chose_right = Q(choice=Judgment.Choice.LEFT), Q(choice=Judgment.Choice.RIGHT)
     sides = votes.filter(comparison__plan__side_known=True).aggregate(
         left=Count("pk", filter=chose_left), sided=Count("pk", filter=chose_left | chose_right)
@@ -45,3 +50,7 @@ def past_votes(experiment: Experiment) -> PastVotes:
         left=sides["left"],
         sided=sides["sided"],
     )
+
+
+def _standing(experiment: Experiment) -> QuerySet[Judgment]:
+    return standing_judgments(experiment.pk).filter(comparison__plan__past=True)

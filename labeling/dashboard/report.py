@@ -8,7 +8,7 @@ from engine.core import StopReason
 from engine.models import Experiment
 from engine.selectors import consequences, counts, designs, findings
 from engine.selectors.judges import Totals
-from engine.selectors.past_votes import past_votes
+from engine.selectors.past_votes import past_vote_count
 from labeling.caching import shared
 from labeling.dashboard import charts, status
 from labeling.dashboard.figures import result_figures, totals_of
@@ -80,7 +80,7 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         policies=result.policies,
         judged=judged,
         comparisons=comparisons,
-        past=past_votes(experiment).votes if experiment.past_votes else 0,
+        past=past_vote_count(experiment) if experiment.past_votes else 0,
         caveats=_caveats(experiment, verdict, comparisons, judged.people, result.n_doubtful),
         risk=verdict.risk if experiment.winner_id else promised,
     )
