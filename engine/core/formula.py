@@ -98,13 +98,14 @@ def _averaged(plan: Plan) -> float:
     """The factor by which the evidence that does the work must exceed 1/δ."""
     K = plan.space.n_policies
     if (claim := Claim(plan.claim)) is not Claim.BEST_IF_ANY:
-        held_back = plan.streams and plan.reserve and holds_back(claim, K)
-        margin = plan.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
-        if held_back:
+        # In a Bradley-Terry space nothing is held back, and nothing moves.
+        divided = plan.streams and plan.reserve and not isinstance(plan.space, BradleyTerry)
+        if divided and holds_back(claim, K):
             return 1.0 / (START_SHARE / K + PLACED_IN_TIME)
-        moves = capital_moves(claim, K, exclusive_proofs=plan.exclusive_proofs)
+        margin = plan.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
         at_risk = names_at_risk(K, margin, exclusive_proofs=plan.exclusive_proofs)
-        return at_risk / LEADERS_GAIN if plan.streams and plan.reserve and moves else at_risk
+        moves = divided and capital_moves(claim, K, exclusive_proofs=plan.exclusive_proofs)
+        return at_risk / LEADERS_GAIN if moves else at_risk
     if not plan.streams:
         return K - 1
     # The opponent that does the work is the favourite: its comparisons count in both parts.

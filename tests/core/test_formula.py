@@ -62,6 +62,18 @@ def test_capital_that_moves_makes_it_shorter_where_a_simulation_has_it_move() ->
     assert expected(7) == expected(7, exclusive_proofs=False)
 
 
+@pytest.mark.parametrize("K", [4, 12])
+def test_nothing_is_held_back_or_moves_where_strengths_are_assumed(K) -> None:
+    """A reserve and moves are of proofs head to head, which a Bradley-Terry space has none of."""
+    rules = {"claim": "good_enough", "epsilon": 0.05, "budget": 5000}
+
+    def told(space, **settings: bool) -> float:
+        return closed_form(Plan(space, **rules, **settings)).expected
+
+    assert told(BradleyTerry(np.eye(K)[:, 1:])) == told(BradleyTerry(np.eye(K)[:, 1:]), reserve=False)
+    assert told(Unstructured(K)) != told(Unstructured(K), reserve=False)
+
+
 def test_what_no_budget_suffices_for_is_told_at_the_budget() -> None:
     answer = closed_form(Plan(TWO_BY_THREE, stopping="theory", budget=500))
     assert (answer.expected, answer.decided) == (500.0, 0.0)
