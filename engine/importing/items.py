@@ -25,6 +25,7 @@ from engine.importing.rows import (
     NoColumnError,
     Row,
     in_json,
+    missing_everywhere,
     raise_any,
     storable,
     text_of,
@@ -81,7 +82,7 @@ def _read(rows: Iterable[Row | Fault], make: Callable[[Row], _Item], limit: Limi
     """
     items: list[_Item] = []
     faults: list[Fault] = []
-    without: list[NoColumnError] = []
+    missing: list[NoColumnError] = []
     number = 0
     for number, row in enumerate(rows, 1):
         if number > limit.most:
@@ -96,12 +97,12 @@ def _read(rows: Iterable[Row | Fault], make: Callable[[Row], _Item], limit: Limi
             items.append(make(row))
         except ImportingError as error:
             faults += error.faults
-            without += [error] if isinstance(error, NoColumnError) else []
-    columns = {error.column for error in without}
+        except NoColumnError as error:
+            missing.append(error)
+            faults.append(error.fault(row, several=limit is not TASKS))
     # Nobody can say which column of gold items is which.
-    if 1 < number == len(faults) == len(without) and len(columns) == 1 and limit is not GOLD_ITEMS:
-        raise without[0].in_all(number)
-    raise_any(faults)
+    everywhere = [] if limit is GOLD_ITEMS else missing_everywhere(missing, faults, number)
+    raise_any(everywhere or faults)
     return items
 
 
@@ -291,7 +292,7 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
                 row.place, "The name of the policy has more than 100 characters. Shorten it."
             )
         if "response" not in row.fields and "response" not in map(str.lower, row.heading):
-            raise NoColumnError(row.place, ["response"], [*(row.heading or row.fields)])
+            raise NoColumnError(row.place, "response")
         if "response" not in row.fields:
             raise ImportingError.at(row.place, "The response is empty. Write it, or remove the row.")
         position = positions.setdefault(prompt, len(positions))
@@ -338,14 +339,15 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
 
 
 def _no_policy(row: Row) -> NoColumnError:
-    names = [*(row.heading or row.fields)]
-    others = [name for name in names if name.lower() not in {*KNOWN, "response"}]
-    hint = (
-        f" If each policy has a column of its own, say so of each, as {others[0]}=response (--map, columns)."
-        if len(others) > 1
-        else ""
+    others = [name for name in row.heading or row.fields if name.lower() not in {*KNOWN, "response"}]
+    if len(others) < 2:
+        return NoColumnError(row.place, "policy")
+    return NoColumnError(
+        row.place,
+        "policy",
+        "Add the column, or rename one. If each policy has a column of its own, say so of each, as "
+        f"{others[0]}=response (--map, columns).",
     )
-    return NoColumnError(row.place, ["policy"], names, hint)
 
 
 def _warnings(

@@ -42,33 +42,50 @@ class ImportingError(ValueError):
         return cls([Fault(place, message)])
 
 
-class NoColumnError(ImportingError):
-    """A row lacks a column that it needs. ``column`` is its first name."""
+class NoColumnError(Exception):
+    """A row has no such column, or nothing in it.
 
-    def __init__(self, place: str, names: Sequence[str], found: Sequence[str], hint: str = "") -> None:
-        super().__init__(
-            [
-                Fault(
-                    place,
-                    f"{' or '.join(names)} is missing. Found: {', '.join(found) or 'nothing'}. Add it, or "
-                    f"rename a column.{hint}",
-                )
-            ]
+    ``what``: its name, and others that it may have. ``advice``: a sentence that says what to do.
+    """
+
+    def __init__(self, place: str, what: str, advice: str = "Add the column, or rename one.") -> None:
+        super().__init__(place, what, advice)
+        self.place, self.what, self.advice = place, what, advice
+
+    def fault(self, row: Row, *, several: bool) -> Fault:
+        """The fault of this row, with the columns that have something in it, as they are written.
+
+        ``several``: the file needs several columns.
+        """
+        written = {name.lower(): name for name in row.heading}
+        found: list[str] = []
+        for name, value in row.fields.items():
+            if isinstance(value, Mapping):
+                found += [f"{name}.{inner}" for inner in value]
+            elif value not in (None, "", []):
+                found.append(written.get(name, name))
+        advice = self.advice
+        # Not of a file whose other columns somebody leaves out: those rows have no heading.
+        if several and len(row.heading) == 1 and isinstance(row.fields.get(row.heading[0].lower()), str):
+            advice = "This is one column: separate columns by a comma, a semicolon, a tab or |."
+        return Fault(self.place, f"Missing: {self.what}. Found: {', '.join(found) or 'nothing'}. {advice}")
+
+
+def missing_everywhere(errors: Sequence[NoColumnError], faults: Sequence[Fault], n_rows: int) -> list[Fault]:
+    """The one fault of a file in which each of several rows lacks the same column; empty if there is none.
+
+    ``faults``: of all rows, those of ``errors`` among them.
+    """
+    if not 1 < n_rows == len(faults) == len(errors) or len({error.what for error in errors}) > 1:
+        return []
+    name = errors[0].what.split()[0]
+    return [
+        Fault(
+            "",
+            f"{faults[0].message} None of the {n_rows:,} rows has it. You can also say which column it is: "
+            f'under Columns in the browser, or by --map "NAME={name}".',
         )
-        self.column = names[0]
-
-    def in_all(self, n_rows: int) -> ImportingError:
-        """The error of a file in which each row lacks it."""
-        return ImportingError([missing_in_all(self.faults[0].message, n_rows, self.column)])
-
-
-def missing_in_all(message: str, n_rows: int, column: str) -> Fault:
-    """The fault of a file in which each row lacks a column, from the message about one of them."""
-    return Fault(
-        "",
-        f"{message} None of the {n_rows:,} rows has it. You can also say which column it is: under Columns "
-        f'in the browser, or by --map "NAME={column}".',
-    )
+    ]
 
 
 def raise_any(faults: list[Fault]) -> None:
@@ -178,8 +195,10 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True, several:
 
     Raises
     ------
+    NoColumnError
+        There is no such field.
     ImportingError
-        There is none, or it cannot be stored as text.
+        It is empty, or cannot be stored as text.
     """
     found = next((name for name in names if row.fields.get(name) not in (None, "", [])), None)
     if found is None:
@@ -189,10 +208,7 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True, several:
                 raise ImportingError.at(
                     row.place, f"{written.get(empty, empty)} is empty. Fill it in, or remove the row."
                 )
-            filled = [
-                written.get(name, name) for name, value in row.fields.items() if value not in (None, "", [])
-            ]
-            raise NoColumnError(row.place, list(names), filled)
+            raise NoColumnError(row.place, " or ".join(names))
         return ""
     value = row.fields[found]
     if isinstance(value, Mapping) and isinstance(value.get("text"), list):

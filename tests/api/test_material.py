@@ -65,7 +65,7 @@ class TestMaterial:
         refused = upload(send, "/experiments/from-responses", wide)
         assert refused.status_code == 422
         said = refused.json()["detail"].splitlines()[0]
-        assert said.startswith("policy is missing. Found: task, GPT 4, Claude.")
+        assert said.startswith("Missing: policy. Found: task, GPT 4, Claude.")
         assert "say so of each, as GPT 4=response" in said
         columns = ["GPT 4=response", "Claude=response"]
         made = upload(send, "/experiments/from-responses", wide, columns=columns)

@@ -183,7 +183,7 @@ def test_shards_of_examples_are_tasks():
 
 def test_a_heading_that_names_the_answer_only_is_a_heading():
     with pytest.raises(
-        ImportingError, match=r"line 2: task or prompt or input or question is missing\. Found: frage, answer"
+        ImportingError, match=r"line 2: Missing: task or prompt or input or question\. Found: frage, answer"
     ):
         read_tasks("frage,answer\nWhat is 1 + 1?,2\n")
 

@@ -86,7 +86,7 @@ def test_a_csv_field_may_hold_lines_and_the_next_fault_is_at_its_own_line():
     ("text", "expected"),
     [
         ('{"prompt": "A"}\n{"prompt": }\n[]\n{"x": 1}',
-         ["line 2: This is not JSON", "line 3: This must be an object", "line 4: task or prompt"]),
+         ["line 2: This is not JSON", "line 3: This must be an object", "line 4: Missing: task or prompt"]),
         ("prompt,prompt\na,b", ["line 1: 2 columns are named 'prompt'."]),
         ('prompt,reference\n"a,b\n', ["line "]),
         ("reference,task\n2,\n", ["line 2: task is empty. Fill it in"]),
@@ -171,11 +171,11 @@ class TestResponses:
         [
             (
                 "task,policy\na,A\n",
-                "line 2: response is missing. Found: task, policy. Add it, or rename a column.",
+                "line 2: Missing: response. Found: task, policy. Add the column, or rename one.",
             ),
             (
                 "task,response\na,A\n",
-                "line 2: policy is missing. Found: task, response. Add it, or rename a column.",
+                "line 2: Missing: policy. Found: task, response. Add the column, or rename one.",
             ),
             (
                 "task,policy,response,reference\na,A,1,1\na,B,1,2\n",

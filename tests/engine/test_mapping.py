@@ -68,7 +68,7 @@ def test_columns_with_other_names_are_responses_tasks_and_votes():
         (["q=prompt"], "Column 'q': 'prompt' means nothing. Use one of task, policy, response"),
         (["q=task", "r=task"], "Two columns are task."),
         (["q=task", "x=policy"], "There is no column 'x'. Found: q, r. Correct the mapping."),
-        (["q=task"], "policy is missing. Found: r, task"),
+        (["q=task"], "Missing: policy. Found: r, task"),
     ],
 )
 def test_a_mapping_that_does_not_fit_is_refused_with_the_columns_that_there_are(said, words):
@@ -191,7 +191,7 @@ def test_a_column_that_no_row_has_is_missed_once_with_how_to_name_it(heading, mi
     with pytest.raises(ImportingError) as refused:
         read_responses(f"{heading}\n" + "One?,1,one\n" * 30)
     [said] = str(refused.value).splitlines()
-    assert said.startswith(f"{missing} is missing. Found: {heading.replace(',', ', ')}. ")
+    assert said.startswith(f"Missing: {missing}. Found: {heading.replace(',', ', ')}. ")
     assert "None of the 30 rows has it." in said
     assert said.endswith(f'by --map "NAME={missing.split()[0]}".')
 
@@ -199,7 +199,7 @@ def test_a_column_that_no_row_has_is_missed_once_with_how_to_name_it(heading, mi
 def test_one_that_some_rows_lack_is_told_with_their_places():
     rows = [{"task": "One?", "response": "1"}, {"task": "One?", "policy": "A", "response": "2"}]
     with pytest.raises(
-        ImportingError, match=r"^entry 1: policy is missing\. Found: task, response\. [^\n]*$"
+        ImportingError, match=r"^entry 1: Missing: policy\. Found: task, response\. [^\n]*$"
     ):
         read_responses(json.dumps(rows))
 
@@ -215,7 +215,7 @@ def test_the_command_line_says_it_too_and_shows_the_warnings(tmp_path: Path):
     (tmp_path / "answers.csv").write_text("q,GPT 4,Claude\nOne?,1,one\nTwo?,2,\n")
     (tmp_path / "experiment.yaml").write_text(DESCRIPTION)
     file = str(tmp_path / "experiment.yaml")
-    with pytest.raises(CommandError, match=r"task or prompt or input or question is missing. Found: q"):
+    with pytest.raises(CommandError, match=r"Missing: task or prompt or input or question. Found: q"):
         call_command("load_experiment", file)
     err = io.StringIO()
     said = ["--map=q=task", "--map=GPT 4=response", "--map=Claude=response"]

@@ -504,7 +504,7 @@ def test_a_record_of_drafts_and_of_no_answers_is_left_out_and_the_others_are_rea
 
 def test_a_vote_beside_columns_as_argillas_is_none_of_its_records():
     assert one(PLAIN | {"external_id": None, "metadata": None}).winner == Winner.A
-    assert "There is no policy_a" in fault_of({"external_id": "7", "metadata": "{}", "task": TASK})
+    assert "Missing: policy_a" in fault_of({"external_id": "7", "metadata": "{}", "task": TASK})
 
 
 def test_argillas_lists_that_became_texts_are_refused():
@@ -601,7 +601,7 @@ def test_an_annotation_without_a_result_is_left_out_of_both_exports_with_a_count
         assert [vote.winner for vote in votes.votes] == [Winner.A]
         assert votes.warnings == ["1 record without an answer, or taken back, left out."]
     # An answer under a name that is unknown here is no missing one.
-    assert "There is no winner" in fault_of(flat | {"which": "right"})
+    assert "Missing: winner" in fault_of(flat | {"which": "right"})
 
 
 def choices_of(*words: str, control: str = "pref") -> dict[str, Any]:
@@ -649,7 +649,7 @@ def test_a_choice_of_another_control_is_no_answer_that_was_missed():
         ({"policy_b": "P"}, "line 2: Both policies are 'P'. A vote is about two policies; remove the row."),
         (
             {"policy_b": " "},
-            "line 2: There is no policy_a and policy_b (or model_a and model_b). Found: task, ",
+            "line 2: Missing: policy_a and policy_b (or model_a and model_b). Found: task, ",
         ),
         ({"policy_b": "Q" * 101}, "line 2: policy_b has 101 characters; the limit is 100. Shorten the name."),
         ({"winner": "the first"}, "line 2: winner is 'the first'. Write a, b, tie or both_bad, or the name"),
@@ -671,7 +671,7 @@ def test_a_choice_of_another_control_is_no_answer_that_was_missed():
             {"policy_a": "b", "policy_b": "Q", "winner": "b"},
             "which is a policy's name and also says the other one",
         ),
-        ({"task": ""}, "line 2: There is no task (or prompt"),
+        ({"task": ""}, "line 2: Missing: task (or prompt"),
         ({"task": "\x00"}, "line 2: task holds a character that cannot be stored"),
         ({"task": "a" * 200_001}, "200,001 characters in one text; the limit is 200,000"),
         (
@@ -697,15 +697,13 @@ def test_where_all_columns_but_one_are_left_out_nothing_is_said_of_separators():
     left_out = dict.fromkeys(("First", "Second", "Better"), "ignore")
     with pytest.raises(ImportingError) as refused:
         read_votes(source_of([("votes", file)], MOST), columns={"Question": "task"} | left_out)
-    assert "There is no policy_a and policy_b (or model_a and model_b). Found: task. Add" in str(
-        refused.value
-    )
+    assert "Missing: policy_a and policy_b (or model_a and model_b). Found: task. Add" in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("file", "words"),
     [
-        (b"Task,Policy A,Policy B\nT,P,Q\n", "There is no winner. Found: Task, Policy A, Policy B. Add the"),
+        (b"Task,Policy A,Policy B\nT,P,Q\n", "Missing: winner. Found: Task, Policy A, Policy B. Add the"),
         (
             b"task policy_a policy_b winner\nT P Q a\n",
             "Found: task policy_a policy_b winner. This is one column: separate columns by a comma",
@@ -736,11 +734,11 @@ def test_a_column_that_no_row_has_is_missed_once():
     with pytest.raises(ImportingError) as refused:
         read(b"Which,policy_a,policy_b,winner\n" + b"T,P,Q,a\n" * 1_200)
     assert str(refused.value) == (
-        "There is no task (or prompt, question, instruction, conversation_a). Found: Which, policy_a, "
+        "Missing: task (or prompt, question, instruction, conversation_a). Found: Which, policy_a, "
         "policy_b, winner. Add the column, or rename one. None of the 1,200 rows has it. You can also say "
         'which column it is: under Columns in the browser, or by --map "NAME=task".'
     )
-    with pytest.raises(ImportingError, match="line 2: There is no task") as refused:
+    with pytest.raises(ImportingError, match="line 2: Missing: task") as refused:
         read(b"task,policy_a,policy_b,winner\n,P,Q,a\nT,P,Q,a\n,P,Q,b\n")
     assert len(refused.value.faults) == 2
 
@@ -777,7 +775,7 @@ def test_a_file_without_votes_and_a_file_of_something_else_are_told_apart():
     with pytest.raises(ImportingError, match="There are no votes here"):
         read(b"task,policy_a,policy_b,winner\n")
     with pytest.raises(
-        ImportingError, match=r"line 2: There is no policy_a and policy_b .* Found: prompt, reference"
+        ImportingError, match=r"line 2: Missing: policy_a and policy_b .* Found: prompt, reference"
     ):
         read(b"prompt,reference\nWhat?,4\n")
     with pytest.raises(ImportingError, match="The Parquet file cannot be read"):

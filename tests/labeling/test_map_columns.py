@@ -240,7 +240,7 @@ def test_tasks_are_mapped_on_the_page_of_the_draft(client):
     chosen["tasks_meaning"] = ["ignore", "variable", "ignore"]
     sent = {"tasks": text, "part": "tasks-columns"} | chosen
     page = client.post(url, sent, headers={"HX-Request": "true"}).content.decode()
-    assert "is missing. Found: variables" in page
+    assert "Missing: task or prompt or input or question. Found: variables" in page
     assert "Who is {{x}}?,Ann,1" in page, "nothing is lost"
     book = SimpleUploadedFile("tasks.xlsx", workbook([["Frage", "Nr"], ["One?", 1]]))
     sent = {"tasks_file": book, "part": "tasks-file"}

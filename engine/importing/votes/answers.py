@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.domain import limits
-from engine.importing.rows import ImportingError
+from engine.importing.rows import ImportingError, NoColumnError
 from engine.importing.slips import is_nothing
-from engine.importing.votes.columns import WINNER, MissingError, first_of, text_in, unmarked
+from engine.importing.votes.columns import WINNER, first_of, text_in, unmarked
 from engine.importing.votes.vote import Winner
 
 _THINGS = ("", "policy", "model", "response", "answer", "option", "output", "completion", "text", "assistant")
@@ -136,4 +136,4 @@ def _no_winner(place: str, fields: Mapping[str, Any]) -> Exception:
         return ImportingError.at(
             place, f"The winner{named} is empty. Write a, b, tie or both_bad, or remove the row."
         )
-    return MissingError(place, "winner")
+    return NoColumnError(place, "winner")

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.domain import limits
-from engine.importing.rows import Fault, ImportingError, Row, in_json, missing_in_all, storable
+from engine.importing.rows import ImportingError, Row, in_json, storable
 
 # Of a level's name, which a policy's becomes.
 LONGEST_NAME = 100
@@ -152,33 +152,3 @@ def list_in(value: Any) -> list[Any] | None:
     """A list, which a table may hold as JSON; ``None`` where it is none, or empty."""
     value = in_json(value)
     return value if isinstance(value, list) and value else None
-
-
-class MissingError(Exception):
-    """A row has no such column, or nothing in it.
-
-    ``advice``: a sentence that says what to do.
-    """
-
-    def __init__(self, place: str, what: str, advice: str = "Add the column, or rename one.") -> None:
-        super().__init__(place, what, advice)
-        self.place, self.what, self.advice = place, what, advice
-
-    def fault(self, row: Row) -> Fault:
-        """The fault of this row, with the columns that have something in it, as they are written."""
-        written = {name.lower(): name for name in row.heading}
-        found: list[str] = []
-        for name, value in row.fields.items():
-            if isinstance(value, Mapping):
-                found += [f"{name}.{inner}" for inner in value]
-            elif value not in (None, "", []):
-                found.append(written.get(name, name))
-        advice = self.advice
-        # Not of a file whose other columns somebody leaves out: those rows have no heading.
-        if len(row.heading) == 1 and isinstance(row.fields.get(row.heading[0].lower()), str):
-            advice = "This is one column: separate columns by a comma, a semicolon, a tab or |."
-        return Fault(self.place, f"There is no {self.what}. Found: {', '.join(found) or 'nothing'}. {advice}")
-
-    def in_all(self, first: Fault, n_rows: int) -> Fault:
-        """The fault of a file in which this is missing in every row, from that of the first."""
-        return missing_in_all(first.message, n_rows, self.what.split()[0])

@@ -15,7 +15,14 @@ from engine.core import wording
 from engine.domain import limits
 from engine.importing import slips
 from engine.importing.mapping import Columns, renamed
-from engine.importing.rows import Fault, ImportingError, Row, raise_any
+from engine.importing.rows import (
+    Fault,
+    ImportingError,
+    NoColumnError,
+    Row,
+    missing_everywhere,
+    raise_any,
+)
 from engine.importing.sources import Source
 from engine.importing.votes import argilla, label_studio, ours, table
 from engine.importing.votes.answers import KAGGLE, said_in
@@ -23,7 +30,6 @@ from engine.importing.votes.columns import (
     MEANINGS,
     POLICY,
     RESPONSE,
-    MissingError,
     meaning_of,
     unmarked,
     unmarked_columns,
@@ -49,7 +55,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
         rows = renamed(rows, columns)
     votes: list[Vote] = []
     faults: list[Fault] = []
-    missing: list[MissingError] = []
+    missing: list[NoColumnError] = []
     number = unanswered = drafts = copies = 0
     rivals: Counter[slips.Rivals] = Counter()
     unread: Counter[str] = Counter()
@@ -72,16 +78,14 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
                     left_out.update(dict.fromkeys(_left_out_of(row.fields) if is_table else ()))
             except ImportingError as error:
                 faults += error.faults
-            except MissingError as error:
+            except NoColumnError as error:
                 missing.append(error)
-                faults.append(error.fault(row))
+                faults.append(error.fault(row, several=True))
         # A record may hold several votes, and a file of nothing but faults ends here too.
         if message := limits.JUDGMENTS.refusal(max(number, len(votes))):
             faults.append(Fault("", message))
             break
-    if 1 < number == len(faults) == len(missing) and len({error.what for error in missing}) == 1:
-        raise ImportingError([missing[0].in_all(faults[0], number)])
-    raise_any([*faults, *controls.faults()])
+    raise_any(missing_everywhere(missing, faults, number) or [*faults, *controls.faults()])
     if not votes and unanswered:
         records = wording.number(unanswered, "record")
         raise ImportingError.at(

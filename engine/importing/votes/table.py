@@ -9,7 +9,7 @@ from uuid import UUID
 from engine.domain import limits
 from engine.domain.conversations import Message
 from engine.domain.texts import is_blank
-from engine.importing.rows import ImportingError
+from engine.importing.rows import ImportingError, NoColumnError
 from engine.importing.votes import lmarena
 from engine.importing.votes.answers import side_of_a, winner_of
 from engine.importing.votes.columns import (
@@ -19,7 +19,6 @@ from engine.importing.votes.columns import (
     POLICY,
     RESPONSE,
     TASK,
-    MissingError,
     first_of,
     text_in,
     two_of,
@@ -54,8 +53,8 @@ def vote_of(
     if not a or not b:
         what = "policy_a and policy_b (or model_a and model_b)"
         if fields.keys() >= {"chosen", "rejected"}:
-            raise MissingError(place, what, _OF_PREFERENCES)
-        raise MissingError(place, what)
+            raise NoColumnError(place, what, _OF_PREFERENCES)
+        raise NoColumnError(place, what)
     for name, value in (("policy_a", a), ("policy_b", b)):
         if len(value) > LONGEST_NAME:
             raise ImportingError.at(
@@ -68,7 +67,7 @@ def vote_of(
         )
     task, messages, responses, arena = _texts(place, fields, may_be_turns=not in_order)
     if task is None:
-        raise MissingError(place, "task (or prompt, question, instruction, conversation_a)")
+        raise NoColumnError(place, "task (or prompt, question, instruction, conversation_a)")
     if is_blank(task):
         raise ImportingError.at(place, "The task is empty. Write it, or remove the row.")
     if not any(responses):
