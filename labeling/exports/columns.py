@@ -19,6 +19,8 @@ from operator import getitem
 from typing import Any
 
 from django.db import transaction
+from django.db.models import TextField
+from django.db.models.functions import Cast
 
 from engine.domain.judgment_uuids import exchanged, mark
 from engine.domain.policy_space import code_of
@@ -88,9 +90,9 @@ def _chosen(choice: str, i_on_left: bool, i: str, j: str) -> str:
     return i if (choice == "left") == i_on_left else j
 
 
-def _json(value: Any) -> str:
+def _json(text: str) -> str:
     """JSON as PostgreSQL writes it; nothing for an empty list or object."""
-    return json.dumps(value, ensure_ascii=False) if value else ""
+    return "" if text in _EMPTY else json.dumps(json.loads(text), ensure_ascii=False)
 
 
 def _seconds(shown_at: datetime | None, judged_at: datetime) -> float | None:
@@ -108,6 +110,8 @@ def _of_both(name: str, kind: Kind, field: str, *, i: str, j: str, ours: bool = 
         yield Column(name.replace("*", side), kind, says, path=path, ours=ours)
 
 
+# A list or an object of JSON that holds nothing, as both databases keep it.
+_EMPTY = ("[]", "{}")
 _CHOSE_ONE = "CASE WHEN r.choice IN ('left', 'right') THEN"
 _CHOSE_I = "CASE WHEN (r.choice = 'left') = r.i_on_left"
 
@@ -435,7 +439,7 @@ _TABLE = (
             says,
             python=_json,
             of=(f"{name}_of_task",),
-            sql=f"CASE WHEN r.{name}_of_task IN ('[]', '{{}}') THEN '' ELSE r.{name}_of_task::text END",
+            sql=f"CASE WHEN r.{name}_of_task IN {_EMPTY} THEN '' ELSE r.{name}_of_task END",
             ours=True,
         )
         for name, says in (
@@ -485,9 +489,16 @@ _TABLE = (
 
 COLUMNS = {column.name: column for column in _TABLE}
 
+
+def _text(path: str) -> Cast:
+    """A field of JSON as its text: most tasks have none, and then nothing is decoded."""
+    return Cast(path, TextField())
+
+
 # The fields that are read of each judgment, by name, with the path of each: columns that are a field, and
 # fields from which other columns are computed.
-FIELDS = {column.name: column.path for column in _TABLE if column.path} | {
+FIELDS: dict[str, str | Cast] = {
+    **{column.name: column.path for column in _TABLE if column.path},
     "annotator_id": "annotator_id",
     "voided_by_id": "void__by_id",
     "reason_of_void": "void__reason",
@@ -496,9 +507,9 @@ FIELDS = {column.name: column.path for column in _TABLE if column.path} | {
     "i_on_left": "comparison__i_on_left",
     "position": "comparison__task__position",
     "plan": "comparison__plan",
-    "messages_of_task": "comparison__task__messages",
-    "variables_of_task": "comparison__task__variables",
-    "tags_of_task": "comparison__task__tags",
+    "messages_of_task": _text("comparison__task__messages"),
+    "variables_of_task": _text("comparison__task__variables"),
+    "tags_of_task": _text("comparison__task__tags"),
     "token": "token",
 }
 

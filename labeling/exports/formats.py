@@ -28,7 +28,9 @@ def csv_pieces(rows: Iterable[Row], *, raw: bool = False) -> Iterator[bytes]:
     # `csv` quotes the characters that end a line. With this ending, a lone carriage return is quoted too, in
     # every release of Python, as PostgreSQL does it; `_Lines` ends the lines with a line feed nevertheless.
     write = csv.writer(lines, lineterminator="\r\n").writerow
-    texts = itemgetter(*(place for place, column in enumerate(COLUMNS.values()) if column.kind == Kind.TEXT))
+    texts = itemgetter(
+        *(n for n, column in enumerate(COLUMNS.values()) if column.kind == Kind.TEXT and not column.ours)
+    )
     harmless = FIRST.isdisjoint
     yield heading()
     for batch in _batches(rows, _ROWS_PER_PIECE):
