@@ -218,11 +218,9 @@ class Experiment(models.Model):
     max_skips = models.PositiveSmallIntegerField(
         default=3, help_text="A comparison skipped this often is discarded and its pair planned again."
     )
-    allow_tie = models.BooleanField(
-        default=False, help_text="Offer “equally good”; it counts half a win each."
-    )
+    allow_tie = models.BooleanField(default=False, help_text="Offer “equally good”: neither response wins.")
     allow_both_bad = models.BooleanField(
-        default=False, help_text="Offer “both are bad”; it counts half a win each."
+        default=False, help_text="Offer “both are bad”; it counts like “equally good”."
     )
     tell_outcome = models.BooleanField(
         default=False,
