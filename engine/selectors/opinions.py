@@ -187,7 +187,7 @@ def votes_now(experiment: Experiment) -> bool:
 
 
 def _open_to_votes(comparisons: QuerySet[Comparison]) -> QuerySet[Comparison]:
-    """Those that are ready, that nobody has skipped or flagged, and that the language model has not voted on.
+    """The ready comparisons that nobody has skipped or flagged, and that have no vote of the language model.
 
     A vote that somebody took back is not cast again: that comparison is left to people.
     """

@@ -95,8 +95,8 @@ def stocks(experiment: Experiment, among: Collection[int] | None = None) -> list
 
 
 def with_texts_left(experiment: Experiment, stocks: Sequence[Stock]) -> list[Stock]:
-    """Those of these stocks to which a comparison can perhaps be added: their annotators have not seen all
-    texts of which none waits for them. A few reads for all of them, in place of a draw for each.
+    """The stocks to which a comparison can perhaps be added: their annotators have not seen all texts of
+    which none waits for them. A few reads for all of them, in place of a draw for each.
     """
     unseen = _n_unseen(experiment, stocks)
     return [stock for stock in stocks if stock.n_texts < unseen[stock.annotator]]

@@ -10,7 +10,7 @@ from engine.models import Experiment
 
 
 def tagged(experiments: QuerySet[Experiment], tag: str) -> QuerySet[Experiment]:
-    """Those of the experiments that have this tag; none where it is empty, or no text that can be stored."""
+    """The experiments that have this tag; none where it is empty, or no text that can be stored."""
     if not tag or limits.text_fault(tag, "The tag"):
         return experiments.none()
     listed = Concat(Value(", "), "tags", Value(", "))

@@ -37,7 +37,7 @@ class ClaimLostError(Exception):
 
 
 def free(rows: QuerySet[C]) -> QuerySet[C]:
-    """Those of ``rows`` that may be taken: nobody holds them, or their holder has passed the deadline."""
+    """The rows that may be taken: nobody holds them, or their holder has passed the deadline."""
     return rows.filter(Q(claim__isnull=True) | Q(claim_expires_at__lt=clock.now()))
 
 
@@ -81,7 +81,7 @@ def take(
 
 
 def held(rows: QuerySet[C], claim: uuid.UUID | None) -> QuerySet[C]:
-    """Those of ``rows`` that this claim holds. ``None`` holds nothing."""
+    """The rows that this claim holds. ``None`` holds nothing."""
     return rows.none() if claim is None else rows.filter(claim=claim)
 
 
@@ -100,7 +100,7 @@ def release(rows: QuerySet[C], **changes: Any) -> int:
 
 
 def expired(rows: QuerySet[C]) -> QuerySet[C]:
-    """Those of ``rows`` whose holder has let the deadline pass: it died, or is very late."""
+    """The rows with a holder that has let the deadline pass: it died, or is very late."""
     return rows.filter(claim__isnull=False, claim_expires_at__lt=clock.now())
 
 

@@ -71,7 +71,7 @@ class Counted:
 
     @classmethod
     def of(cls, experiment: Experiment, tasks: Mapping[str, int]) -> Counted:
-        """Those of an experiment. ``tasks``: the position by which a vote knows a text of a task."""
+        """The votes of an experiment. ``tasks``: the position by which a vote knows a text of a task."""
         own = mark(experiment.pk)
         named: dict[UUID, _Key] = {}
         keyed: Counter[_Key] = Counter()

@@ -138,7 +138,7 @@ def _still_true(
     n: int,
     told: Sequence[Completion],
 ) -> list[ReplayPoint]:
-    """Those of these points whose judgments, ``n`` and those that were told, are the same under the lock."""
+    """The points whose judgments, ``n`` and those that were told, are the same under the lock."""
     if start is None:
         now = list(counts.completed(experiment))
     else:
