@@ -198,9 +198,7 @@ def test_a_column_that_no_row_has_is_missed_once_with_how_to_name_it(heading, mi
 
 def test_one_that_some_rows_lack_is_told_with_their_places():
     rows = [{"task": "One?", "response": "1"}, {"task": "One?", "policy": "A", "response": "2"}]
-    with pytest.raises(
-        ImportingError, match=r"^entry 1: Missing: policy\. Found: task, response\. [^\n]*$"
-    ):
+    with pytest.raises(ImportingError, match=r"^entry 1: Missing: policy\. Found: task, response\. [^\n]*$"):
         read_responses(json.dumps(rows))
 
 
