@@ -250,8 +250,8 @@ def invitation_to_give(request: AuthenticatedRequest, experiment_id: int, invita
     return get_object_or_404(experiment.invitations.filter(role__in=roles), pk=invitation_id)
 
 
-def require_recent_sign_in(request: HttpRequest) -> None:
-    """Require that the user has given the password, a code or the organisation's sign-in a short while ago.
+def require_recent_login(request: HttpRequest) -> None:
+    """Require that the user has given the password, a code or the organisation's login a short while ago.
 
     Anybody else is asked to confirm first; then the request is carried out. So a browser that was left open
     or a stolen cookie is not enough to make tokens or owners.
@@ -261,26 +261,26 @@ def require_recent_sign_in(request: HttpRequest) -> None:
     ReauthenticationRequired
         allauth's middleware answers it with the page that asks.
     """
-    if request.user.is_authenticated and not signed_in_recently(request):
+    if request.user.is_authenticated and not logged_in_recently(request):
         raise ReauthenticationRequired
 
 
-def signed_in_recently(request: HttpRequest) -> bool:
-    """True if the person in this session signed in within ``ACCOUNT_REAUTHENTICATION_TIMEOUT`` seconds."""
+def logged_in_recently(request: HttpRequest) -> bool:
+    """True if the person in this session logged in within ``ACCOUNT_REAUTHENTICATION_TIMEOUT`` seconds."""
     earliest = time.time() - settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
     records = get_authentication_records(request, request.user)
     return any(record.get("reauthenticated") and record["at"] > earliest for record in records)
 
 
-def recent_sign_in_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Decorate a view whose changes need a recent sign-in; reading needs none. Put it below
+def recent_login_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Decorate a view whose changes need a recent login; reading needs none. Put it below
     ``login_required``.
     """
 
     @wraps(view)
     def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.method not in {"GET", "HEAD", "OPTIONS"}:
-            require_recent_sign_in(request)
+            require_recent_login(request)
         return view(request, *args, **kwargs)
 
     return wrapped

@@ -1,4 +1,4 @@
-"""Django's admin site, with the sign-in rules of the other pages."""
+"""Django's admin site, with the login rules of the other pages."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.utils.decorators import method_decorator
 
-from labeling.access import recent_sign_in_required
+from labeling.access import recent_login_required
 
 _View = TypeVar("_View", bound=Callable[..., HttpResponseBase])
 
 
 class AdminSite(admin.AdminSite):
-    """Every change needs a recent sign-in: owners, superusers and passwords are made here."""
+    """Every change needs a recent login: owners, superusers and passwords are made here."""
 
     site_header = "LLM-PO: accounts and rows"
     # Django's own login form knows neither the second step nor the limits on attempts.
     login = method_decorator(secure_admin_login)(admin.AdminSite.login)
 
     def admin_view(self, view: _View, cacheable: bool = False) -> _View:
-        # Signing out is never a risk.
-        guarded = view if view == self.logout else recent_sign_in_required(cast(Any, view))
+        # Logging out is never a risk.
+        guarded = view if view == self.logout else recent_login_required(cast(Any, view))
         return super().admin_view(cast(_View, guarded), cacheable)
 
     def password_change(  # type: ignore[override]  # a redirect, where Django renders a page

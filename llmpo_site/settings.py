@@ -193,7 +193,7 @@ if CACHES["default"]["BACKEND"].endswith(".redis.RedisCache"):
 CACHES["local"] = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "local"}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# ---------------------------------------------------------------- sign-in
+# ---------------------------------------------------------------- login
 
 AUTH_USER_MODEL = "engine.User"
 AUTHENTICATION_BACKENDS = ["labeling.accounts.sessions.Backend"]
@@ -210,12 +210,12 @@ LOGOUT_REDIRECT_URL = "login"
 # The number of wrong passwords for one name from one address in a quarter of an hour. Ten times as many are
 # allowed for one address with all names together, and for one name from all addresses together.
 LOGIN_FAILURE_LIMIT = env.int("LOGIN_FAILURE_LIMIT", 10, validate=validate.Range(min=1))
-# Shown to people who cannot sign in: a name, an address or a room where they can ask.
+# Shown to people who cannot log in: a name, an address or a room where they can ask.
 SITE_CONTACT = env.str("SITE_CONTACT", "")
 PASSWORD_RESET_TIMEOUT = 24 * 3600
 
 ACCOUNT_ADAPTER = "labeling.accounts.adapters.AccountAdapter"
-ACCOUNT_FORMS = {"login": "labeling.accounts.forms.SignInForm"}
+ACCOUNT_FORMS = {"login": "labeling.accounts.forms.UsernameLoginForm"}
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "optional"
@@ -226,10 +226,10 @@ ACCOUNT_LOGIN_ON_PASSWORD_RESET = True
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
 ACCOUNT_REAUTHENTICATION_REQUIRED = True
-# For so many seconds a sign-in counts as recent. Later, tokens, owners and deleting ask for the password.
-ACCOUNT_REAUTHENTICATION_TIMEOUT = env.int("RECENT_SIGN_IN_SECONDS", 900, validate=validate.Range(min=60))
+# For so many seconds a login counts as recent. Later, tokens, owners and deleting ask for the password.
+ACCOUNT_REAUTHENTICATION_TIMEOUT = env.int("RECENT_LOGIN_SECONDS", 900, validate=validate.Range(min=60))
 ACCOUNT_RATE_LIMITS = {
-    # Any sign-in, right or wrong: an office that starts at nine shares one address. Wrong ones are counted
+    # Any login, right or wrong: an office that starts at nine shares one address. Wrong ones are counted
     # below.
     "login": None,
     # The key is a name at one address, a name on one known browser, or an account that asks for a second
@@ -253,7 +253,7 @@ MFA_RECOVERY_CODES_SHOW_ONCE = True
 # Without mail, addresses cannot be verified.
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 
-# Sign-in with the organisation's own accounts (OpenID Connect), offered where all three are set.
+# Login with the organisation's own accounts (OpenID Connect), offered where all three are set.
 OIDC_ISSUER = env.str("OIDC_ISSUER", "", validate=_web_address).rstrip("/")
 OIDC_CLIENT_ID = env.str("OIDC_CLIENT_ID", "")
 OIDC_CLIENT_SECRET = env.str("OIDC_CLIENT_SECRET", "")

@@ -1,4 +1,4 @@
-"""Shared helpers of the tests of signing in."""
+"""Shared helpers of the tests of logging in."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from engine.models import User
 PASSWORD = "a long password"
 
 
-def signed_in(user: User) -> Client:
-    """A browser in which this user has just signed in."""
+def logged_in(user: User) -> Client:
+    """A browser in which this user has just logged in."""
     client = Client()
     client.force_login(user)
-    sign_in_recently(client, user)
+    log_in_recently(client, user)
     return client
 
 
-def is_signed_in(client: Client) -> bool:
+def is_logged_in(client: Client) -> bool:
     return client.get(reverse("home")).status_code == 200
 
 
@@ -31,11 +31,11 @@ def let_create(user: User) -> None:
     user.user_permissions.add(Permission.objects.get(codename="add_experiment"))
 
 
-def sign_in_recently(client: Client, user: User, seconds_ago: float = 0) -> None:
-    """Write into the session of a forced login what a real one writes: who signed in, and when."""
+def log_in_recently(client: Client, user: User, seconds_ago: float = 0) -> None:
+    """Write into the session of a forced login what a real one writes: who logged in, and when."""
     session = client.session
     session["account_authentication_methods_user"] = str(user.pk)
     session["account_authentication_methods"] = [
-        {"method": "sign-in", "at": time.time() - seconds_ago, "reauthenticated": True}
+        {"method": "login", "at": time.time() - seconds_ago, "reauthenticated": True}
     ]
     session.save()

@@ -23,6 +23,8 @@ HABITS = (
     r"is no reason to",
     r"least refuted",
     r"best guess",
+    r"sign(?:s|ed|ing)? in",
+    r"sign-in",
 )
 # Sentences that two new readers did not understand, and their relatives.
 PASSAGES = (

@@ -239,7 +239,7 @@ def test_only_the_secret_key_must_be_given():
         ("DATABASE_URL", "nosuch://x"),
         ("TRUSTED_PROXIES", "10.0.0.0/99"),
         ("TRUSTED_PROXIES", "127.0.0.1,my-proxy"),
-        ("RECENT_SIGN_IN_SECONDS", "never"),
+        ("RECENT_LOGIN_SECONDS", "never"),
         ("GENERATION_ENGINE_OPTIONS", "[1]"),
         ("LOG_LEVEL", "loud"),
         ("SITE_URL", "label.example.org"),

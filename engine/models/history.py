@@ -48,7 +48,8 @@ class AuditEntry(models.Model):
         REMOVE = "remove", "Member removed"
         TOKEN_MADE = "token_made", "Token made"
         TOKEN_REVOKED = "token_revoked", "Token revoked"
-        SIGN_OUT = "sign_out", "Signed out everywhere"
+        # Entries cannot be changed, so the action keeps the name under which it was first stored.
+        LOG_OUT = "sign_out", "Logged out everywhere"
         RESET_LINK = "reset_link", "Password link made"
         EXPORT = "export", "Exported"
         IMPORT_VOTES = "import_votes", "Past votes imported"

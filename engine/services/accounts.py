@@ -18,11 +18,11 @@ def end_sessions(*, user: User) -> None:
 
 
 @transaction.atomic
-def sign_out_everywhere(*, user: User, tokens: bool) -> int:
+def log_out_everywhere(*, user: User, tokens: bool) -> int:
     """End all sessions of an account and, with ``tokens``, its API tokens; returns the number of tokens."""
     end_sessions(user=user)
     ended = end_all_tokens(user=user, by=user, because="All sessions were ended.") if tokens else 0
-    record(experiment=None, by=user, action=AuditEntry.Action.SIGN_OUT, details={"tokens": ended})
+    record(experiment=None, by=user, action=AuditEntry.Action.LOG_OUT, details={"tokens": ended})
     return ended
 
 

@@ -40,7 +40,7 @@ SENTENCES: dict[str, str] = {
     _Action.REMOVE: "Removed {person}, who was {role}.",
     _Action.TOKEN_MADE: "Made the API token {hint}… ({scopes}), valid until {until}.",
     _Action.TOKEN_REVOKED: "Revoked the API token {hint}…. {because}",
-    _Action.SIGN_OUT: "Ended all sessions and {tokens:API token}.",
+    _Action.LOG_OUT: "Ended all sessions and {tokens:API token}.",
     _Action.RESET_LINK: "Made a link with which {person} may set a new password.{also}",
     _Action.LLM_JUDGE: (
         "Language model as a judge: {before} → {after}; asked about {budget:comparison} at most. {agreement}"

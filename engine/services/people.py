@@ -129,7 +129,7 @@ def remove_member(*, membership_id: int, by: User | None) -> int:
 def settle_account(*, user: User) -> None:
     """End the tokens and links of an account that was deactivated or is no longer a superuser's.
 
-    A deactivation ends the sessions too: if the account is opened again, its owner has to sign in anew.
+    A deactivation ends the sessions too: if the account is opened again, its owner has to log in anew.
     """
     if not user.is_active:
         end_sessions(user=user)

@@ -49,16 +49,16 @@ def _message(template: str) -> str | None:
         "account/messages/email_confirmation_failed.txt": _("Another account uses this e-mail address."),
         "account/messages/email_deleted.txt": _("The e-mail address is removed."),
         "account/messages/password_changed.txt": _(
-            "The password is changed. All other browsers are signed out."
+            "The password is changed. All other browsers are logged out."
         ),
         "account/messages/password_set.txt": _("The password is set."),
-        "mfa/messages/totp_activated.txt": _("Two-step sign-in is on."),
-        "mfa/messages/totp_deactivated.txt": _("Two-step sign-in is off."),
-        "socialaccount/messages/account_connected.txt": _("The sign-in is linked to your account."),
+        "mfa/messages/totp_activated.txt": _("Two-step login is on."),
+        "mfa/messages/totp_deactivated.txt": _("Two-step login is off."),
+        "socialaccount/messages/account_connected.txt": _("The login is linked to your account."),
         "socialaccount/messages/account_connected_other.txt": _(
-            "That sign-in is linked to another account already."
+            "That login is linked to another account already."
         ),
-        "socialaccount/messages/account_disconnected.txt": _("The sign-in is no longer linked."),
+        "socialaccount/messages/account_disconnected.txt": _("The login is no longer linked."),
     }.get(template)
 
 
@@ -104,12 +104,12 @@ class AccountAdapter(DefaultAccountAdapter):
             "Wrong password for %r from %s", credentials.get("username"), request.META["REMOTE_ADDR"]
         )
 
-    # ------------------------------------------------------------ signing in
+    # ------------------------------------------------------------ logging in
 
     def login(self, request: HttpRequest, user: User) -> None:
         super().login(request, user)
-        # A fresh sign-in needs no confirmation a minute later.
-        record_authentication(request, user, method="sign-in", reauthenticated=True)
+        # A fresh login needs no confirmation a minute later.
+        record_authentication(request, user, method="login", reauthenticated=True)
 
     def post_login(self, request: HttpRequest, user: User, **how: Any) -> HttpResponse:
         response: HttpResponse = super().post_login(request, user, **how)
@@ -119,9 +119,9 @@ class AccountAdapter(DefaultAccountAdapter):
     def is_reauthentication_required(self, *, app: str, **_: Any) -> bool:
         """Apply the rule of the whole site to allauth's own pages.
 
-        allauth's rule never asks an account that signs in by a provider alone.
+        allauth's rule never asks an account that logs in by a provider alone.
         """
-        access.require_recent_sign_in(self.request)
+        access.require_recent_login(self.request)
         return False
 
     def get_reauthentication_methods(self, user: User | AnonymousUser) -> list[dict[str, Any]]:
@@ -219,7 +219,7 @@ def _keys() -> MultiFernet:
 
 
 class OidcAdapter(DefaultSocialAccountAdapter):
-    """Sign-in with the organisation's own accounts.
+    """Login with the organisation's own accounts.
 
     It opens the account here that is linked to it. If none is, it links one whose e-mail address both sides
     have verified, once. It makes a new account only for somebody who follows an invitation, which is then

@@ -11,7 +11,7 @@ from engine.domain.mail import mail_is_sent
 from engine.models import User
 
 
-class SignInForm(LoginForm):
+class UsernameLoginForm(LoginForm):
     """The field of the name is called ``username``, by which password managers know it."""
 
     def add_prefix(self, field_name: str) -> str:

@@ -36,9 +36,9 @@ class SessionStore(db.SessionStore):
 
 
 class Backend(AuthenticationBackend):
-    """Sign-in by allauth."""
+    """Login by allauth."""
 
     def get_user(self, user_id: int) -> User | None:
-        """The account of a session; ``None`` if it may not sign in any more."""
+        """The account of a session; ``None`` if it may not log in any more."""
         found = _USER(user=user_id)
         return found[0] if found and self.user_can_authenticate(found[0]) else None

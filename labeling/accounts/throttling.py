@@ -2,8 +2,8 @@
 
 Three counts of wrong passwords, each over the last quarter of an hour: of a name at one address, of an
 address under all names, and of a name from everywhere. The last would let a stranger lock somebody out, so
-two are exempt from it: a browser that has signed in under the name before (it has a signed cookie, and a
-count of its own), and an address from which the name is signed in. docs/operations.md explains this to people
+two are exempt from it: a browser that has logged in under the name before (it has a signed cookie, and a
+count of its own), and an address from which the name is logged in. docs/operations.md explains this to people
 who run the site.
 """
 
@@ -47,7 +47,7 @@ def take_back(usages: list[RateLimitUsage]) -> None:
 
 
 def remember_browser(request: HttpRequest, response: HttpResponse, name: str) -> None:
-    """Mark this browser as one in which the name has signed in."""
+    """Mark this browser as one in which the name has logged in."""
     names = _names_of(request)
     digest = _digest(name.lower())
     browser = names.pop(digest, None) or get_random_string(16)
@@ -74,7 +74,7 @@ def _consume(request: HttpRequest, counts: list[tuple[str, str | None]]) -> list
 
 
 def _names_of(request: HttpRequest) -> dict[str, str]:
-    """The digests of the names that have signed in from this browser, each with the browser's number for that
+    """The digests of the names that have logged in from this browser, each with the browser's number for that
     name.
     """
     try:

@@ -13,7 +13,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LogoutView
 from django.urls import path, re_path
 
-from labeling.access import recent_sign_in_required
+from labeling.access import recent_login_required
 from labeling.accounts import views as own
 
 urlpatterns = [
@@ -24,7 +24,7 @@ urlpatterns = [
     path("logout/", LogoutView.as_view(), name="logout"),
     path("signup/", own.closed, name="account_signup"),
     path("inactive/", account.account_inactive, name="account_inactive"),
-    path("everywhere/", own.sign_out_everywhere, name="sign_out_everywhere"),
+    path("everywhere/", own.log_out_everywhere, name="log_out_everywhere"),
     path("keys/", own.keys, name="account_keys"),
     path("guidelines/", own.fold_guidelines, name="account_guidelines"),
     path("email/", account.email, name="account_email"),
@@ -32,7 +32,7 @@ urlpatterns = [
     path("password/change/", account.password_change, name="account_change_password"),
     path(
         "password/set/",
-        login_required(recent_sign_in_required(account.password_set)),
+        login_required(recent_login_required(account.password_set)),
         name="account_set_password",
     ),
     path("password/reset/", own.reset_password, name="account_reset_password"),

@@ -30,7 +30,7 @@ from labeling.requests import AuthenticatedRequest, read_or_write
 logger = logging.getLogger(__name__)
 
 
-class SignOutForm(forms.Form):
+class LogOutForm(forms.Form):
     tokens = forms.BooleanField(required=False)
 
 
@@ -93,13 +93,13 @@ def fold_guidelines(request: AuthenticatedRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def sign_out_everywhere(request: AuthenticatedRequest) -> HttpResponse:
+def log_out_everywhere(request: AuthenticatedRequest) -> HttpResponse:
     """End all of one's sessions, this one too, and the API tokens where the box is ticked."""
-    form = SignOutForm(request.POST)
+    form = LogOutForm(request.POST)
     form.is_valid()  # always: it has one optional box
-    accounts.sign_out_everywhere(user=request.user, tokens=form.cleaned_data["tokens"])
+    accounts.log_out_everywhere(user=request.user, tokens=form.cleaned_data["tokens"])
     logout(request)
-    messages.success(request, _("You are signed out everywhere."))
+    messages.success(request, _("You are logged out everywhere."))
     return redirect("login")
 
 
@@ -117,7 +117,7 @@ def reset_password(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
-    """Ask somebody to sign in again whose account has no other sign-in than the organisation's."""
+    """Ask somebody to log in again whose account has no other login than the organisation's."""
     if not settings.OIDC_ISSUER:
         raise Http404
     # The submitted form is lost on the way to the provider, so return to the page with the form.
@@ -162,7 +162,7 @@ def _provider_is_away(request: HttpRequest) -> HttpResponse:
 @require_safe
 def oidc_cancelled(request: HttpRequest) -> HttpResponse:
     """The person cancelled at the provider's page."""
-    messages.info(request, _("The sign-in was cancelled."))
+    messages.info(request, _("The login was cancelled."))
     return redirect("account" if request.user.is_authenticated else "login")
 
 

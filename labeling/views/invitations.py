@@ -101,7 +101,7 @@ def invite(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if not form.is_valid():
         return people_page(request, experiment, form=form, dialog=True, status=400)
     if form.cleaned_data["role"] == Membership.Role.OWNER:
-        access.require_recent_sign_in(request)
+        access.require_recent_login(request)
     asked = form.cleaned_data
     addresses = asked.pop("addresses", [])
     try:

@@ -67,7 +67,7 @@ def people_page(
 
 @login_required
 @require_POST
-@access.recent_sign_in_required
+@access.recent_login_required
 def change_role(request: AuthenticatedRequest, experiment_id: int, membership_id: int) -> HttpResponse:
     """Give a member another role."""
     experiment = access.to_own(request, experiment_id)
@@ -87,7 +87,7 @@ def change_role(request: AuthenticatedRequest, experiment_id: int, membership_id
 
 @login_required
 @require_POST
-@access.recent_sign_in_required
+@access.recent_login_required
 def remove_member(request: AuthenticatedRequest, experiment_id: int, membership_id: int) -> HttpResponse:
     """Take a role away from somebody."""
     experiment = access.to_own(request, experiment_id)

@@ -59,7 +59,7 @@ def persons(request: AuthenticatedRequest) -> HttpResponse:
 
 @login_required
 @read_or_write
-@access.recent_sign_in_required
+@access.recent_login_required
 def person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
     """The stored data about a person, in numbers; a POST forgets the person."""
     access.to_administer(request)
@@ -91,7 +91,7 @@ def person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
 def data_of_person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
     """The stored data about a person, as a file."""
     access.to_administer(request)
-    access.require_recent_sign_in(request)
+    access.require_recent_login(request)
     return _file(request, get_object_or_404(User, pk=user_id), complete=True)
 
 

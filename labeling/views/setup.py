@@ -246,7 +246,7 @@ def _rendered(
 
 @login_required
 @read_or_write
-@access.recent_sign_in_required
+@access.recent_login_required
 def delete_draft(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Ask, then delete."""
     experiment = access.to_own(request, experiment_id)

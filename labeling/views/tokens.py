@@ -45,7 +45,7 @@ class TokenForm(forms.Form):
 
 @login_required
 @read_or_write
-@access.recent_sign_in_required
+@access.recent_login_required
 def tokens(request: AuthenticatedRequest) -> HttpResponse:
     """The list, and a new token. Its secret is in the answer to this request and nowhere else."""
     form = TokenForm(request.POST if request.method == "POST" else None, user=request.user)
@@ -63,7 +63,7 @@ def tokens(request: AuthenticatedRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-@access.recent_sign_in_required
+@access.recent_login_required
 def revoke(request: AuthenticatedRequest, token_id: int) -> HttpResponse:
     """Make one of one's own tokens useless."""
     token = get_object_or_404(Token, user=request.user, pk=token_id)

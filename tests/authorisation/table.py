@@ -61,7 +61,7 @@ class Row:
 
     ``elsewhere``: the same where the experiment, or the thing itself, is somebody else's; by default nobody
     but a superuser finds it. ``back_to_pair``: after logging in, an annotator whose click came too late is
-    back at the pair, not at the click. ``recent``: the methods that need a recent sign-in. ``scopes``: what a
+    back at the pair, not at the click. ``recent``: the methods that need a recent login. ``scopes``: what a
     token needs for each method of the API. ``makes``: an experiment, which a token that is bound to one may
     not. ``tells``: what the secret in the address lets anybody read who has it.
     """

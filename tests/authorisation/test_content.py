@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 # A button answers with 400 or 409 where a form is not filled in, which says that it may be pressed.
 REFUSED = {401, 403, 404, 405}
 # They lead to the login on purpose.
-SIGN_OUT = {"/accounts/logout/", "/accounts/everywhere/"}
+LOG_OUT = {"/accounts/logout/", "/accounts/everywhere/"}
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def test_every_link_and_button_works_for_its_readers_and_nobody_reads_above_thei
         if origins[step] == "the table" and not starts[step.path] and 200 < response.status_code < 500:
             continue
         to_login = response.status_code == 302 and response["Location"].startswith(reverse("login"))
-        logged_out = to_login and role != "anonymous" and step.path not in SIGN_OUT
+        logged_out = to_login and role != "anonymous" and step.path not in LOG_OUT
         if response.status_code in REFUSED or response.status_code >= 500 or logged_out:
             wrong.append(f"{origins[step]} leads to {step.method} {step.path}: {response.status_code}")
         told = TABLE["report/<token>/"].tells if step.path.startswith("/report/") else ()

@@ -154,7 +154,7 @@ def test_a_request_from_another_site_changes_nothing(world: World):
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_cannot_be_undone_needs_a_recent_sign_in(world: World):
+def test_what_cannot_be_undone_needs_a_recent_login(world: World):
     """A browser that was left open, or a stolen cookie, makes no tokens and no owners, deletes nothing, and
     takes nobody's data along.
     """

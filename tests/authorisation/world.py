@@ -32,7 +32,7 @@ from engine.services.planning import advance
 from engine.services.reports import share_report
 from engine.services.tokens import make_token
 from engine.services.uploads import keep_upload
-from tests.accounts import sign_in_recently
+from tests.accounts import log_in_recently
 from tests.authorisation.table import OUTSIDERS, ROLES, TOKENS, is_api
 from tests.backends import ScriptedBackend
 from tests.factories import add_member, lease, write_responses
@@ -140,7 +140,7 @@ class World:
             for role, user in self.users.items():
                 client = Client()
                 client.force_login(user)
-                sign_in_recently(client, user, seconds_ago)
+                log_in_recently(client, user, seconds_ago)
                 cookies[role] = client.cookies[settings.SESSION_COOKIE_NAME].value
         User.objects.filter(pk=self.users["deactivated"].pk).update(is_active=False)
 
@@ -164,7 +164,7 @@ class World:
         self._headers = {role: {"Authorization": f"Bearer {secret}"} for role, secret in secrets.items()}
 
     def session_of(self, role: str, *, recent: bool = True) -> SimpleCookie[str]:
-        """The cookies of somebody who signed in a moment ago, or some days ago."""
+        """The cookies of somebody who logged in a moment ago, or some days ago."""
         keys = self._cookies if recent else self._stale_cookies
         return SimpleCookie({settings.SESSION_COOKIE_NAME: keys[role]})
 
@@ -216,7 +216,7 @@ class World:
     ) -> HttpResponse:
         """One request, after which everything is as it was before. The answer is read to its end.
 
-        ``recent``: of a browser in which the person signed in a moment ago.
+        ``recent``: of a browser in which the person logged in a moment ago.
         """
         client = client or self._client
         options: dict[str, Any] = {"headers": dict(headers or {})}

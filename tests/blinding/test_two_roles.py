@@ -25,7 +25,7 @@ from engine.services.leases import discard_unwanted
 from engine.services.people import begin_to_judge, change_role, remove_member
 from engine.services.review import restore_judgment, void_annotator
 from engine.services.tokens import make_token
-from tests.accounts import let_create, signed_in
+from tests.accounts import let_create, logged_in
 from tests.factories import add_member, click, lease, make_experiment, make_user
 from tests.markup import words
 
@@ -72,7 +72,7 @@ class TestUnfinishedPairsAreHidden:
     def test_the_list_leaves_them_out_and_says_why(self, both, experiment):
         judged = click(experiment, both).comparison_id
         held = lease(experiment, both).comparison_id
-        page = get(signed_in(both), "comparisons", experiment.pk)
+        page = get(logged_in(both), "comparisons", experiment.pk)
         listed = content(page)
         assert reverse("comparison", args=[experiment.pk, judged]) in listed
         for hidden in experiment.comparisons.exclude(pk=judged):
@@ -87,7 +87,7 @@ class TestUnfinishedPairsAreHidden:
         # A response of one digit may stand in the page by chance, as part of a number.
         Response.objects.filter(pk=comparison.left.pk).update(text="the response of this pair")
         comparison.refresh_from_db()
-        page = get(signed_in(both), "comparison", experiment.pk, comparison.pk)
+        page = get(logged_in(both), "comparison", experiment.pk, comparison.pk)
         assert page.status_code == 403
         assert REASON in words(page)
         for secret in (comparison.policy_i.label, comparison.left.text, comparison.task.prompt, "Prompt 0"):
@@ -95,7 +95,7 @@ class TestUnfinishedPairsAreHidden:
 
     def test_they_appear_once_they_are_finished(self, both, experiment):
         comparison = click(experiment, both).comparison
-        page = get(signed_in(both), "comparison", experiment.pk, comparison.pk)
+        page = get(logged_in(both), "comparison", experiment.pk, comparison.pk)
         assert page.status_code == 200
         assert comparison.policy_i.label in words(page)
 
@@ -106,7 +106,7 @@ class TestUnfinishedPairsAreHidden:
         void_judgment(judgment_id=open_again.pk, by=admin, reason="A slip.")
         watcher = make_user()
         add_member(experiment, watcher, "viewer")
-        ours, theirs = (get(signed_in(user), name, experiment.pk, judgments="") for user in (both, watcher))
+        ours, theirs = (get(logged_in(user), name, experiment.pk, judgments="") for user in (both, watcher))
         if name == "judgments_csv":
             rows = [list(csv.DictReader(io.StringIO(content(reply)))) for reply in (ours, theirs)]
             assert [row["judgment_id"] for row in rows[0]] == [str(finished.pk)]
@@ -120,7 +120,7 @@ class TestUnfinishedPairsAreHidden:
 
     def test_the_page_of_exports_says_so_and_counts_so(self, both, experiment, admin):
         void_judgment(judgment_id=click(experiment, both).pk, by=admin, reason="A slip.")
-        page = get(signed_in(both), "export", experiment.pk, judgments="")
+        page = get(logged_in(both), "export", experiment.pk, judgments="")
         assert REASON in words(page)
         assert '<dd id="judgments">0</dd>' in content(page)
 
@@ -154,8 +154,8 @@ class TestUnfinishedPairsAreHidden:
     def test_ready_made_responses_are_in_no_description(self, both, admin):
         experiment = self.ready_made(both)
         for reader, given in ((both, False), (admin, True)):
-            description = content(get(signed_in(reader), "setup_file", experiment.pk))
-            export = get(signed_in(reader), "judgments_csv", experiment.pk, zip="1")
+            description = content(get(logged_in(reader), "setup_file", experiment.pk))
+            export = get(logged_in(reader), "judgments_csv", experiment.pk, zip="1")
             with zipfile.ZipFile(io.BytesIO(b"".join(export.streaming_content))) as archive:
                 manifest = archive.read(archive.namelist()[-1]).decode()
             assert ("Long says 1" in description, "Long says 1" in manifest) == (given, given)
@@ -163,7 +163,7 @@ class TestUnfinishedPairsAreHidden:
     def test_ready_made_responses_are_in_no_copy_of_their_own(self, both, admin):
         experiment = self.ready_made(both)
         let_create(both)
-        page = signed_in(both).post(reverse("clone", args=[experiment.pk]), {"name": "Mine"})
+        page = logged_in(both).post(reverse("clone", args=[experiment.pk]), {"name": "Mine"})
         key = make_token(user=both, name="t", valid_days=1, scopes=["manage"])[1]
         reply = Client().post(
             f"/api/experiments/{experiment.pk}/clone",
@@ -176,23 +176,23 @@ class TestUnfinishedPairsAreHidden:
         offers = 'id="clone-title"'
         if people.experiments_to_run(both).filter(pk=experiment.pk).exists():
             assert "who wrote its responses" in reply.json()["detail"]
-            assert offers not in content(get(signed_in(both), "experiment_settings", experiment.pk))
-        assert offers in content(get(signed_in(admin), "experiment_settings", experiment.pk))
+            assert offers not in content(get(logged_in(both), "experiment_settings", experiment.pk))
+        assert offers in content(get(logged_in(admin), "experiment_settings", experiment.pk))
         stop(experiment_id=experiment.pk)
         if people.experiments_to_run(both).filter(pk=experiment.pk).exists():
-            assert signed_in(both).post(reverse("clone", args=[experiment.pk]), {"name": "Mine"}).url
+            assert logged_in(both).post(reverse("clone", args=[experiment.pk]), {"name": "Mine"}).url
             assert Experiment.objects.filter(name="Mine").exists()
 
     def test_who_lost_the_role_of_annotator_is_still_kept_from_them(self, both, experiment):
         """They could look, and come back to judge what they saw."""
         comparison = lease(experiment, both).comparison
         remove_member(membership_id=Membership.objects.get(user=both, role="annotator").pk, by=both)
-        assert get(signed_in(both), "comparison", experiment.pk, comparison.pk).status_code == 403
+        assert get(logged_in(both), "comparison", experiment.pk, comparison.pk).status_code == 403
 
     def test_an_answer_that_was_taken_back_is_for_somebody_else(self, both, experiment):
         """The page of the finished comparison may have been read meanwhile."""
         judgment = click(experiment, both)
-        page = signed_in(both).post(
+        page = logged_in(both).post(
             reverse("undo", args=[experiment.pk]), {"answer": judgment.token}, follow=True
         )
         assert "That pair goes to somebody else." in words(page)
@@ -217,7 +217,7 @@ class TestUnfinishedPairsAreHidden:
     def test_an_unanswered_repeat_is_not_told(self, both, experiment):
         judgment = click(experiment, both)
         judgment.repeats.create(experiment=experiment, annotator=both, kind="repeat")
-        page = get(signed_in(both), "comparison", experiment.pk, judgment.comparison_id)
+        page = get(logged_in(both), "comparison", experiment.pk, judgment.comparison_id)
         assert "again with sides swapped" not in words(page)
 
 
@@ -226,7 +226,7 @@ def test_who_only_watches_sees_all(role, experiment, annotator):
     watcher = make_user()
     add_member(experiment, watcher, role)
     comparison = lease(experiment, annotator).comparison
-    client = signed_in(watcher)
+    client = logged_in(watcher)
     assert REASON not in words(get(client, "comparisons", experiment.pk))
     page = get(client, "comparison", experiment.pk, comparison.pk)
     assert page.status_code == 200
@@ -237,14 +237,14 @@ def test_of_another_experiment_everything_is_seen(annotator, experiment):
     other = make_experiment(ready=True)
     add_member(other, annotator, "viewer")
     comparison = other.comparisons.first()
-    assert get(signed_in(annotator), "comparison", other.pk, comparison.pk).status_code == 200
+    assert get(logged_in(annotator), "comparison", other.pk, comparison.pk).status_code == 200
 
 
 class TestJudgmentsAreMarked:
     def marks(self, experiment: Experiment) -> list[bool]:
         owner = make_user()
         add_member(experiment, owner, "owner")
-        reply = get(signed_in(owner), "judgments_jsonl", experiment.pk)
+        reply = get(logged_in(owner), "judgments_jsonl", experiment.pk)
         return [json.loads(line)["annotator_could_see_policies"] for line in content(reply).splitlines()]
 
     @pytest.mark.parametrize("role", WATCHING)
@@ -299,7 +299,7 @@ class TestOwnersWhoJudge:
         return owner
 
     def test_what_they_may_be_shown_is_hidden_from_then_on(self, owner, experiment):
-        client = signed_in(owner)
+        client = logged_in(owner)
         comparison = experiment.comparisons.first()
         assert get(client, "comparison", experiment.pk, comparison.pk).status_code == 200
         assert client.head(reverse("pair", args=[experiment.pk])).status_code == 200
@@ -322,7 +322,7 @@ class TestOwnersWhoJudge:
         assert "Added the-owner as annotator." in words(get(client, "log", experiment.pk))
 
     def test_the_page_asks_before_it_makes_them_annotators_and_does_so_once(self, owner, experiment):
-        client = signed_in(owner)
+        client = logged_in(owner)
         for page in ("pair", "history", "welcome"):
             assert get(client, page, experiment.pk).status_code == 200
         assert "Judge pairs yourself?" in words(get(client, "pair", experiment.pk))
@@ -337,7 +337,7 @@ class TestOwnersWhoJudge:
     def test_nobody_else_does(self, experiment):
         editor = make_user()
         add_member(experiment, editor, "editor")
-        assert get(signed_in(editor), "pair", experiment.pk).status_code == 403
+        assert get(logged_in(editor), "pair", experiment.pk).status_code == 403
         with pytest.raises(MembershipError, match="Only annotators and owners judge"):
             begin_to_judge(experiment_id=experiment.pk, by=editor)
         assert not Lease.objects.exists()
@@ -350,21 +350,21 @@ class TestWarnings:
         add_member(experiment, user, has)
         add_member(experiment, owner, "owner")
         link = invitation_link(experiment, owner, gets)
-        assert "your judgments are marked in exports" in words(signed_in(user).get(link, follow=True))
-        assert "your judgments are marked" not in words(signed_in(make_user()).get(link, follow=True))
+        assert "your judgments are marked in exports" in words(logged_in(user).get(link, follow=True))
+        assert "your judgments are marked" not in words(logged_in(make_user()).get(link, follow=True))
 
     def test_a_change_of_role_warns_the_owner(self, experiment, annotator):
         owner = make_user()
         add_member(experiment, owner, "owner")
         second = add_member(experiment, annotator, "viewer")
         address = reverse("change_role", args=[experiment.pk, second.pk])
-        page = signed_in(owner).post(address, {"role": "editor"}, follow=True)
+        page = logged_in(owner).post(address, {"role": "editor"}, follow=True)
         assert f"{annotator} now annotates and may see which policy wrote what." in words(page)
 
     def test_the_people_page_marks_them(self, experiment, annotator):
         owner = make_user()
         add_member(experiment, owner, "owner")
-        client = signed_in(owner)
+        client = logged_in(owner)
         assert "Sees policies and annotates" not in words(get(client, "people", experiment.pk))
         add_member(experiment, annotator, "viewer")
         page = words(get(client, "people", experiment.pk))

@@ -17,7 +17,7 @@ from django.db import connection
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
 from engine.models import User
-from tests.accounts import PASSWORD, signed_in
+from tests.accounts import PASSWORD, logged_in
 
 # The shell is the same engine without the browser's own windows, and takes half as much processor time.
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -107,8 +107,8 @@ def page(context: BrowserContext) -> Page:
 
 
 def log_in(page: Page, user: User) -> None:
-    """Give the browser the session of somebody who has just signed in; no page is opened."""
-    session = signed_in(user).cookies[settings.SESSION_COOKIE_NAME].value
+    """Give the browser the session of somebody who has just logged in; no page is opened."""
+    session = logged_in(user).cookies[settings.SESSION_COOKIE_NAME].value
     cookie = {"name": settings.SESSION_COOKIE_NAME, "value": session, "domain": "localhost", "path": "/"}
     page.context.add_cookies([cookie])
 
@@ -118,5 +118,5 @@ def log_in_by_form(page: Page, user: User) -> None:
     page.goto("/accounts/login/")
     page.get_by_label("Name").fill(user.username)
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Log in", exact=True).click()
     page.wait_for_url("**/")

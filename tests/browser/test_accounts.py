@@ -55,17 +55,17 @@ def test_the_second_step_is_turned_on_and_asked_for(page: Page, transactional_db
     assert page.locator(".qr svg path").bounding_box()["width"] > 100
     page.get_by_role("textbox", name="Code").fill(code_of(secret))
     page.get_by_role("button", name="Turn on").click()
-    expect(page.get_by_text("Two-step sign-in is on.")).to_be_visible()
+    expect(page.get_by_text("Two-step login is on.")).to_be_visible()
     picture(page, "codes")
     recovery = page.locator(".codes code").first.inner_text()
     page.get_by_role("link", name="I have written them down").click()
     page.get_by_role("button", name="Log out").click()
     page.get_by_label("Name").fill("ann")
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Log in", exact=True).click()
     picture(page, "second-step")
     page.get_by_role("textbox", name="Code").fill(recovery)
-    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Log in", exact=True).click()
     page.wait_for_url("**/")
 
 
@@ -95,7 +95,7 @@ def test_the_policy_lets_one_out_to_the_provider_and_back(page: Page, transactio
             setattr(settings, name, value)
         page.goto("/accounts/login/")
         picture(page, "login-sso")
-        page.get_by_role("button", name="Sign in with Example SSO").click()
+        page.get_by_role("button", name="Log in with Example SSO").click()
         page.wait_for_url("**/")
         expect(page.get_by_role("link", name="ann")).to_be_visible()
         assert [problem for problem in problems if provider.url not in problem] == []

@@ -50,7 +50,7 @@ def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
     page.goto("/accounts/login/")
     page.get_by_label("Name").fill("alice")
     page.get_by_label("Password").fill("a long password")
-    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Log in", exact=True).click()
 
     page.get_by_role("link", name="New experiment").click()
     page.get_by_role("link", name="2 prompts × 3 strategies").click()

@@ -59,7 +59,7 @@ def test_changing_a_draft_says_what_was_changed_and_by_whom(admin):
 
 @pytest.mark.parametrize(("tokens", "said"), [(0, "0 API tokens"), (1, "1 API token"), (2, "2 API tokens")])
 def test_a_number_stands_with_its_noun(tokens, said, admin):
-    entry = record(experiment=None, by=admin, action=AuditEntry.Action.SIGN_OUT, details={"tokens": tokens})
+    entry = record(experiment=None, by=admin, action=AuditEntry.Action.LOG_OUT, details={"tokens": tokens})
     assert entry.sentence == f"Ended all sessions and {said}."
     entry.refresh_from_db()
     assert entry.details == {"tokens": tokens}

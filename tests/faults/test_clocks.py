@@ -92,7 +92,7 @@ def test_an_answer_may_begin_on_one_web_machine_and_end_on_another(minutes, else
     reply = browser.post(reverse("judge", args=[experiment.pk]), {"token": shown, "choice": "left"})
     assert stage(reply)["token"] not in {"", shown}
     assert experiment.comparisons.get(judgments__token=shown).state == Comparison.State.JUDGED
-    # Its own sign-in is as good as any.
+    # Its own login is as good as any.
     assert Client().post(reverse("login"), form).status_code == 302
 
 

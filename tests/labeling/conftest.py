@@ -9,7 +9,7 @@ from django.test import Client
 
 from engine import tasks
 from engine.models import Experiment, User
-from tests.accounts import signed_in
+from tests.accounts import logged_in
 from tests.factories import add_member, make_experiment, make_user
 
 ClientFor = Callable[[User], Client]
@@ -17,8 +17,8 @@ ClientFor = Callable[[User], Client]
 
 @pytest.fixture
 def client_for() -> ClientFor:
-    """`tests.accounts.signed_in`."""
-    return signed_in
+    """`tests.accounts.logged_in`."""
+    return logged_in
 
 
 @pytest.fixture

@@ -251,7 +251,7 @@ class TestAnnotatorAction:
         assert answer["Location"] == f"{reverse('login')}?next={reverse('pair', args=[7])}"
 
 
-class TestRecentSignIn:
+class TestRecentLogin:
     @pytest.fixture(autouse=True)
     def an_hour(self, settings):
         settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 3600
@@ -267,11 +267,11 @@ class TestRecentSignIn:
     @pytest.mark.parametrize(("seconds", "recent"), [(3599, True), (3600, False), (10**6, False)])
     def test_it_holds_for_an_hour(self, seconds, recent, annotator, monkeypatch):
         self.records(monkeypatch, {"at": time.time() - seconds, "reauthenticated": True})
-        assert access.signed_in_recently(request_of(annotator)) is recent
+        assert access.logged_in_recently(request_of(annotator)) is recent
 
     def test_what_was_no_confirmation_does_not_count(self, annotator, monkeypatch):
         self.records(monkeypatch, {"at": time.time(), "reauthenticated": False})
-        assert access.signed_in_recently(request_of(annotator)) is False
+        assert access.logged_in_recently(request_of(annotator)) is False
 
     def test_any_confirmation_will_do(self, annotator, monkeypatch):
         self.records(
@@ -279,20 +279,20 @@ class TestRecentSignIn:
             {"at": time.time() - 10**6, "reauthenticated": True},
             {"at": time.time() - 60, "reauthenticated": True},
         )
-        assert access.signed_in_recently(request_of(annotator)) is True
+        assert access.logged_in_recently(request_of(annotator)) is True
 
     def test_only_people_who_are_logged_in_are_asked(self, annotator, monkeypatch):
         self.records(monkeypatch)
-        access.require_recent_sign_in(request_of(AnonymousUser()))
+        access.require_recent_login(request_of(AnonymousUser()))
         with pytest.raises(ReauthenticationRequired):
-            access.require_recent_sign_in(request_of(annotator))
+            access.require_recent_login(request_of(annotator))
         self.records(monkeypatch, {"at": time.time(), "reauthenticated": True})
-        access.require_recent_sign_in(request_of(annotator))
+        access.require_recent_login(request_of(annotator))
 
     @pytest.mark.parametrize("method", ["get", "head", "options"])
     def test_reading_needs_none(self, method, annotator, monkeypatch):
         self.records(monkeypatch)
-        view = access.recent_sign_in_required(
+        view = access.recent_login_required(
             lambda request, *args, **more: SimpleNamespace(args=args, more=more)
         )
         answer = view(request_of(annotator, method), 1, two=2)
@@ -301,6 +301,6 @@ class TestRecentSignIn:
     @pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
     def test_changing_does(self, method, annotator, monkeypatch):
         self.records(monkeypatch)
-        view = access.recent_sign_in_required(lambda request: HttpResponse())
+        view = access.recent_login_required(lambda request: HttpResponse())
         with pytest.raises(ReauthenticationRequired):
             view(request_of(annotator, method))

@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from engine.models import AuditEntry, Membership, Token, User
 from engine.services.tokens import make_token
-from tests.accounts import PASSWORD, is_signed_in, sign_in_recently
+from tests.accounts import PASSWORD, is_logged_in, log_in_recently
 from tests.factories import add_member, invited, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +26,7 @@ NEW = "another long password"
 TWICE = {"password1": NEW, "password2": NEW}
 
 
-def sign_in(user: User, password: str = PASSWORD, **extra: str) -> Client:
+def log_in(user: User, password: str = PASSWORD, **extra: str) -> Client:
     """A browser in which this user has typed name and password."""
     client = Client(**extra)
     client.post(reverse("login"), {"username": user.username, "password": password})
@@ -65,13 +65,13 @@ def link_in(message: mail.EmailMessage) -> str:
 
 
 def test_changing_the_password_ends_the_other_sessions_and_keeps_this_one(annotator):
-    here, there = sign_in(annotator), sign_in(annotator)
+    here, there = log_in(annotator), log_in(annotator)
     form = {"oldpassword": PASSWORD, **TWICE}
     assert here.post(reverse("account_change_password"), form)["Location"] == reverse("account")
-    assert is_signed_in(here)
-    assert not is_signed_in(there)
-    assert not is_signed_in(sign_in(annotator))
-    assert is_signed_in(sign_in(annotator, NEW))
+    assert is_logged_in(here)
+    assert not is_logged_in(there)
+    assert not is_logged_in(log_in(annotator))
+    assert is_logged_in(log_in(annotator, NEW))
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_changing_the_password_ends_the_other_sessions_and_keeps_this_one(annota
     ],
 )
 def test_a_wrong_or_bad_password_changes_nothing(form, why, annotator):
-    response = sign_in(annotator).post(reverse("account_change_password"), form)
+    response = log_in(annotator).post(reverse("account_change_password"), form)
     assert why in response.content.decode()
-    assert is_signed_in(sign_in(annotator))
+    assert is_logged_in(log_in(annotator))
 
 
 def test_the_cookie_of_the_session_changes_with_the_login_and_again_with_the_password(annotator, client):
@@ -100,21 +100,21 @@ def test_the_cookie_of_the_session_changes_with_the_login_and_again_with_the_pas
     assert client.cookies["sessionid"].value != after_login
     stale = Client()
     stale.cookies["sessionid"] = after_login
-    assert not is_signed_in(stale)
+    assert not is_logged_in(stale)
 
 
 def test_a_link_by_email_sets_a_new_password_once(annotator, mail_works):
     EmailAddress.objects.create(user=annotator, email="ann@example.org", verified=True, primary=True)
-    elsewhere, client = sign_in(annotator), Client()
+    elsewhere, client = log_in(annotator), Client()
     client.post(reverse("account_reset_password"), {"email": "ann@example.org"})
     (message,) = mail.outbox
     assert message.to == ["ann@example.org"]
     path = link_in(message)
     form_at = client.get(path)["Location"]
     assert client.post(form_at, TWICE).status_code == 302
-    assert is_signed_in(client)
-    assert not is_signed_in(elsewhere)
-    assert is_signed_in(sign_in(annotator, NEW))
+    assert is_logged_in(client)
+    assert not is_logged_in(elsewhere)
+    assert is_logged_in(log_in(annotator, NEW))
     again = Client()
     assert "This link no longer works." in again.get(path).content.decode()
 
@@ -125,7 +125,7 @@ def test_a_link_by_email_leads_to_the_site_whatever_the_request_says(annotator, 
     elsewhere = {"Host": "testserver:6666"}
     Client().post(reverse("account_reset_password"), {"email": "ann@example.org"}, headers=elsewhere)
     form = {"email": "ann.married@example.org", "action_add": ""}
-    sign_in(annotator).post(reverse("account_email"), form, headers=elsewhere)
+    log_in(annotator).post(reverse("account_email"), form, headers=elsewhere)
     assert len(mail.outbox) == 2
     for message in mail.outbox:
         assert "http://testserver/accounts/" in message.body
@@ -170,7 +170,7 @@ def test_the_command_makes_a_link_that_works_once_and_is_in_the_log(annotator, n
     path = out.getvalue().strip().removeprefix("https://label.example.org")
     client = Client()
     client.post(client.get(path)["Location"], TWICE)
-    assert is_signed_in(client)
+    assert is_logged_in(client)
     assert "no longer works" in Client().get(path).content.decode()
     entry = AuditEntry.objects.get(action=AuditEntry.Action.RESET_LINK)
     assert entry.text == "Made a link with which ann may set a new password."
@@ -187,7 +187,7 @@ def test_the_command_refuses_names_that_it_cannot_help(db):
 
 
 def test_an_address_counts_once_its_link_was_opened(annotator, mail_works):
-    client = sign_in(annotator)
+    client = log_in(annotator)
     client.post(reverse("account_email"), {"email": "ann@example.org", "action_add": ""})
     assert not EmailAddress.objects.get(user=annotator).verified
     path = link_in(mail.outbox[0])
@@ -204,7 +204,7 @@ def test_who_joins_may_give_an_address_where_mail_is_sent(experiment, client, ma
     assert 'name="email"' in page.content.decode()
     path = reverse("accept_invitation")
     client.post(path, {"username": "new", "email": "new@example.org", "password1": NEW, "password2": NEW})
-    assert is_signed_in(client)
+    assert is_logged_in(client)
     assert EmailAddress.objects.get(user__username="new").email == "new@example.org"
     assert mail.outbox[0].to == ["new@example.org"]
 
@@ -215,7 +215,7 @@ def test_who_joins_need_not_give_an_address(backend, experiment, client, setting
     page = client.get(reverse("join", args=[invited(experiment).token]), follow=True)
     assert ('name="email"' in page.content.decode()) is (backend == "locmem")
     client.post(reverse("accept_invitation"), {"username": "new", "password1": NEW, "password2": NEW})
-    assert is_signed_in(client)
+    assert is_logged_in(client)
     assert not mail.outbox
 
 
@@ -223,34 +223,34 @@ def test_who_joins_need_not_give_an_address(backend, experiment, client, setting
 
 
 @pytest.mark.parametrize("tokens", [False, True])
-def test_signing_out_everywhere_ends_all_sessions_and_the_tokens_if_asked(tokens, annotator, client_for):
-    here, there = sign_in(annotator), sign_in(annotator)
+def test_logging_out_everywhere_ends_all_sessions_and_the_tokens_if_asked(tokens, annotator, client_for):
+    here, there = log_in(annotator), log_in(annotator)
     # A session that was made past allauth is in no list, and ends all the same.
-    unlisted, bobs = client_for(annotator), sign_in(make_user("bob"))
+    unlisted, bobs = client_for(annotator), log_in(make_user("bob"))
     _, secret = make_token(user=annotator, name="script", valid_days=1)
-    response = here.post(reverse("sign_out_everywhere"), {"tokens": "on"} if tokens else {})
+    response = here.post(reverse("log_out_everywhere"), {"tokens": "on"} if tokens else {})
     assert response["Location"] == reverse("login")
-    assert not any(is_signed_in(client) for client in (here, there, unlisted))
-    assert is_signed_in(bobs)
+    assert not any(is_logged_in(client) for client in (here, there, unlisted))
+    assert is_logged_in(bobs)
     status = Client().get("/api/experiments", headers={"Authorization": f"Bearer {secret}"}).status_code
     assert status == (401 if tokens else 200)
-    assert AuditEntry.objects.filter(action=AuditEntry.Action.SIGN_OUT, by=annotator).count() == 1
-    assert is_signed_in(sign_in(annotator))
+    assert AuditEntry.objects.filter(action=AuditEntry.Action.LOG_OUT, by=annotator).count() == 1
+    assert is_logged_in(log_in(annotator))
 
 
 def test_a_session_does_not_come_back_with_the_account(annotator):
     """An account that is closed since somebody else is in it must not let them in again when it is opened."""
-    client = sign_in(annotator)
+    client = log_in(annotator)
     for is_active in (False, True):
         annotator.is_active = is_active
         annotator.save()
-    assert not is_signed_in(client)
-    assert is_signed_in(sign_in(annotator))
+    assert not is_logged_in(client)
+    assert is_logged_in(log_in(annotator))
 
 
-def test_the_page_lists_where_one_is_signed_in(annotator):
-    sign_in(annotator, HTTP_USER_AGENT="An old phone", REMOTE_ADDR="192.0.2.9")
-    page = sign_in(annotator, HTTP_USER_AGENT="This one").get(reverse("account")).content.decode()
+def test_the_page_lists_where_one_is_logged_in(annotator):
+    log_in(annotator, HTTP_USER_AGENT="An old phone", REMOTE_ADDR="192.0.2.9")
+    page = log_in(annotator, HTTP_USER_AGENT="This one").get(reverse("account")).content.decode()
     assert "An old phone" in page
     assert "192.0.2.9" in page
     assert page.count("<strong>This browser</strong>") == 1
@@ -265,65 +265,65 @@ def test_the_name_in_the_bar_leads_to_the_account(annotator, client_for):
 
 
 def test_with_a_second_step_the_password_alone_opens_nothing(annotator):
-    secret, codes = turn_on_two_steps(sign_in(annotator))
+    secret, codes = turn_on_two_steps(log_in(annotator))
     assert len(codes) == 10
-    client = sign_in(annotator)
-    assert not is_signed_in(client)
+    client = log_in(annotator)
+    assert not is_logged_in(client)
     wrong = client.post(reverse("mfa_authenticate"), {"code": "000000"})
     assert "This code is not right." in wrong.content.decode()
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
     client.post(reverse("mfa_authenticate"), {"code": code_of(secret)})
-    assert is_signed_in(client)
+    assert is_logged_in(client)
 
 
 def test_a_recovery_code_opens_the_account_once(annotator):
-    _, codes = turn_on_two_steps(sign_in(annotator))
-    first, second = sign_in(annotator), sign_in(annotator)
+    _, codes = turn_on_two_steps(log_in(annotator))
+    first, second = log_in(annotator), log_in(annotator)
     first.post(reverse("mfa_authenticate"), {"code": codes[3]})
     second.post(reverse("mfa_authenticate"), {"code": codes[3]})
-    assert is_signed_in(first)
-    assert not is_signed_in(second)
+    assert is_logged_in(first)
+    assert not is_logged_in(second)
 
 
 def test_a_code_works_once(annotator):
     """A code that was used once is refused, even if a stranger has read it."""
-    secret, _ = turn_on_two_steps(sign_in(annotator))
+    secret, _ = turn_on_two_steps(log_in(annotator))
     code = code_of(secret, 1)
-    first, second = sign_in(annotator), sign_in(annotator)
+    first, second = log_in(annotator), log_in(annotator)
     first.post(reverse("mfa_authenticate"), {"code": code})
     second.post(reverse("mfa_authenticate"), {"code": code})
-    assert is_signed_in(first)
-    assert not is_signed_in(second)
+    assert is_logged_in(first)
+    assert not is_logged_in(second)
 
 
 def test_guessing_codes_is_limited(annotator, settings):
     settings.ACCOUNT_RATE_LIMITS = settings.ACCOUNT_RATE_LIMITS | {"login_failed": "3/15m/key"}
-    secret, _ = turn_on_two_steps(sign_in(annotator))
-    client = sign_in(annotator)
+    secret, _ = turn_on_two_steps(log_in(annotator))
+    client = log_in(annotator)
     for _ in range(3):
         client.post(reverse("mfa_authenticate"), {"code": "000000"})
     page = client.post(reverse("mfa_authenticate"), {"code": code_of(secret)}).content.decode()
     assert "Too many attempts" in page
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 def test_the_secret_is_not_in_the_database_as_it_is(annotator):
-    secret, _ = turn_on_two_steps(sign_in(annotator))
+    secret, _ = turn_on_two_steps(log_in(annotator))
     stored = Authenticator.objects.get(type=Authenticator.Type.TOTP).data
     assert secret not in str(stored)
 
 
 def test_a_new_secret_key_keeps_second_steps_while_the_old_one_is_named(annotator, settings):
-    secret, _ = turn_on_two_steps(sign_in(annotator))
+    secret, _ = turn_on_two_steps(log_in(annotator))
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "another key that is long enough to be one"
-    client = sign_in(annotator)
+    client = log_in(annotator)
     client.post(reverse("mfa_authenticate"), {"code": code_of(secret, 1)})
-    assert is_signed_in(client)
+    assert is_logged_in(client)
 
 
 def test_the_codes_are_shown_once(annotator):
-    client = sign_in(annotator)
+    client = log_in(annotator)
     _, codes = turn_on_two_steps(client)
     page = client.get(reverse("mfa_view_recovery_codes")).content.decode()
     assert "10 codes are left" in page
@@ -334,35 +334,35 @@ def test_the_codes_are_shown_once(annotator):
 
 
 def test_a_link_for_a_new_password_does_not_go_round_the_second_step(annotator):
-    turn_on_two_steps(sign_in(annotator))
+    turn_on_two_steps(log_in(annotator))
     out = StringIO()
     call_command("reset_link", "ann", stdout=out)
     client = Client()
     path = out.getvalue().strip().removeprefix("http://localhost:8000")
     assert client.post(client.get(path)["Location"], TWICE)["Location"] == reverse("mfa_authenticate")
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 def test_the_command_takes_the_second_step_away_from_who_lost_the_phone(annotator):
-    turn_on_two_steps(sign_in(annotator))
+    turn_on_two_steps(log_in(annotator))
     call_command("reset_link", "ann", "--without-second-step", stdout=StringIO())
-    assert is_signed_in(sign_in(annotator))
+    assert is_logged_in(log_in(annotator))
     assert "Turned off its second step." in AuditEntry.objects.get(action="reset_link").sentence
 
 
 def test_turning_the_second_step_off_asks_who_it_is(annotator):
-    client = sign_in(annotator)
+    client = log_in(annotator)
     turn_on_two_steps(client)
-    sign_in_recently(client, annotator, seconds_ago=3600)
+    log_in_recently(client, annotator, seconds_ago=3600)
     assert client.post(reverse("mfa_deactivate_totp")).status_code == 302
     assert Authenticator.objects.filter(type=Authenticator.Type.TOTP).exists()
-    sign_in_recently(client, annotator)
+    log_in_recently(client, annotator)
     client.post(reverse("mfa_deactivate_totp"))
     assert not Authenticator.objects.exists()
 
 
 def test_the_admin_site_has_no_way_round_the_second_step(admin):
-    turn_on_two_steps(sign_in(admin))
+    turn_on_two_steps(log_in(admin))
     client = Client()
     form = {"username": "admin", "password": PASSWORD, "next": "/admin/"}
     response = client.post(reverse("admin:login"), form)
@@ -373,7 +373,7 @@ def test_the_admin_site_has_no_way_round_the_second_step(admin):
 
 
 def test_the_admin_site_shows_no_secret_of_a_second_step(admin):
-    client = sign_in(admin)
+    client = log_in(admin)
     turn_on_two_steps(client)
     row = Authenticator.objects.get(type=Authenticator.Type.TOTP)
     page = client.get(reverse("admin:mfa_authenticator_change", args=[row.pk])).content.decode()
@@ -385,9 +385,9 @@ def test_the_admin_site_shows_no_secret_of_a_second_step(admin):
 
 @pytest.fixture
 def left_open(owner) -> Client:
-    """An owner's browser, signed in an hour ago."""
-    client = sign_in(owner)
-    sign_in_recently(client, owner, seconds_ago=3600)
+    """An owner's browser, logged in an hour ago."""
+    client = log_in(owner)
+    log_in_recently(client, owner, seconds_ago=3600)
     return client
 
 
@@ -407,13 +407,13 @@ def test_a_token_is_made_only_after_confirming_and_then_without_typing_again(lef
     assert "Copy it now" in made.content.decode()
 
 
-def test_a_recent_sign_in_need_not_be_confirmed(owner):
-    client = sign_in(owner)
+def test_a_recent_login_need_not_be_confirmed(owner):
+    client = log_in(owner)
     client.post(reverse("tokens"), {"name": "script", "valid_days": 5, "scopes": ["read"]})
     assert Token.objects.count() == 1
 
 
-def test_who_was_left_signed_in_revokes_no_token(left_open, owner):
+def test_who_was_left_logged_in_revokes_no_token(left_open, owner):
     token, _ = make_token(user=owner, name="script", valid_days=1)
     confirm(left_open, left_open.post(reverse("revoke_token", args=[token.pk])))
     token.refresh_from_db()

@@ -12,7 +12,7 @@ from django.utils import translation
 
 from labeling.accounts import urls
 from tests.factories import make_user
-from tests.labeling.test_accounts import sign_in, turn_on_two_steps
+from tests.labeling.test_accounts import log_in, turn_on_two_steps
 from tests.labeling.test_security import STRICT, csp
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ PAGES = {
     "logout": Page(405, 302, 405, 302),
     "account_signup": Page(404, 404, 404, 404),
     "account_inactive": Page(200, 405, 200, 405),
-    "sign_out_everywhere": Page(**OWN, user_get=405, user_post=302),
+    "log_out_everywhere": Page(**OWN, user_get=405, user_post=302),
     "account_keys": Page(**OWN, user_get=200, user_post=400),
     "account_guidelines": Page(**OWN, user_get=405, user_post=204),
     "account_email": Page(**OWN, user_get=200, user_post=302),
@@ -124,9 +124,9 @@ def test_every_page_keeps_to_the_policy_and_to_one_language(name, language, anno
 
 
 def test_the_pages_of_the_second_step_keep_to_the_policy(annotator):
-    client = sign_in(annotator)
+    client = log_in(annotator)
     turn_on_two_steps(client)
-    half = sign_in(annotator)
+    half = log_in(annotator)
     pages = [
         client.get(reverse(name))
         for name in (
@@ -156,7 +156,7 @@ def test_personal_pages_are_kept_by_no_cache(annotator, client_for):
         assert "no-store" in client.get(at(name))["Cache-Control"], name
 
 
-def test_somebody_elses_linked_sign_in_and_address_are_out_of_reach(annotator, client_for):
+def test_somebody_elses_linked_login_and_address_are_out_of_reach(annotator, client_for):
     bob = make_user("bob", email="bob@example.org")
     client = client_for(annotator)
     client.post(reverse("account_email"), {"email": "bob@example.org", "action_remove": ""})

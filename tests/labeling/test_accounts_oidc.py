@@ -1,4 +1,4 @@
-"""Signing in with the organisation's accounts, against a real provider on this machine."""
+"""Logging in with the organisation's accounts, against a real provider on this machine."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.models import Token, User
-from tests.accounts import PASSWORD, sign_in_recently
+from tests.accounts import PASSWORD, log_in_recently
 from tests.factories import invited, make_user
-from tests.labeling.test_accounts import code_of, is_signed_in, sign_in, turn_on_two_steps
+from tests.labeling.test_accounts import code_of, is_logged_in, log_in, turn_on_two_steps
 from tests.oidc_provider import Provider, a_provider, settings_for
 from tests.starting import settings_with
 
@@ -61,7 +61,7 @@ def test_the_button_is_there_only_where_a_provider_is_set(client, db):
 def test_the_login_offers_it_and_leads_on_to_where_one_wanted_to_go(annotator, client, provider):
     verified(annotator)
     page = client.get(reverse("login"), {"next": "/label/7/"}).content.decode()
-    assert "Sign in with Example SSO" in page
+    assert "Log in with Example SSO" in page
     assert f'action="{LOGIN}?process=login&amp;next=%2Flabel%2F7%2F"' in page
     assert go_through(client, "?next=/label/7/")["Location"] == "/label/7/"
     assert go_through(Client(), "?next=https://evil.example/")["Location"] == "/"
@@ -76,7 +76,7 @@ def test_an_address_that_both_sides_verified_opens_the_account_and_links_it(anno
     again = Client()
     go_through(again)
     assert again.session["_auth_user_id"] == str(annotator.pk)
-    assert is_signed_in(sign_in(annotator)), "the password works too"
+    assert is_logged_in(log_in(annotator)), "the password works too"
 
 
 @pytest.mark.parametrize("email_verified", [False, "false", None])
@@ -86,21 +86,21 @@ def test_an_address_that_the_provider_has_not_verified_opens_nothing(
     verified(annotator)
     provider.claims |= {"email_verified": email_verified}
     assert go_through(client).status_code == 403
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 def test_an_address_that_the_account_only_claims_opens_nothing(annotator, client, provider):
     """A person with another's address in their account must not get that person's visit."""
     EmailAddress.objects.create(user=annotator, email="ann@example.org", verified=False, primary=True)
     assert go_through(client).status_code == 403
-    assert not is_signed_in(client)
-    assert is_signed_in(sign_in(annotator))
+    assert not is_logged_in(client)
+    assert is_logged_in(log_in(annotator))
 
 
 def test_a_stranger_gets_no_account(client, provider):
     page = go_through(client)
     assert page.status_code == 403
-    assert "No account here is linked to this sign-in." in page.content.decode()
+    assert "No account here is linked to this login." in page.content.decode()
     assert not User.objects.exists()
 
 
@@ -147,28 +147,28 @@ def test_a_name_that_is_taken_is_given_to_nobody_twice(experiment, annotator, cl
 
 def test_the_second_step_is_asked_for_after_the_provider_too(annotator, client, provider):
     verified(annotator)
-    secret, _ = turn_on_two_steps(sign_in(annotator))
+    secret, _ = turn_on_two_steps(log_in(annotator))
     assert go_through(client)["Location"] == reverse("mfa_authenticate")
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
     client.post(reverse("mfa_authenticate"), {"code": code_of(secret, 1)})
-    assert is_signed_in(client)
+    assert is_logged_in(client)
 
 
 def test_who_is_deactivated_is_not_let_in_by_the_provider(client, provider):
     verified(make_user("gone", is_active=False))
     go_through(client)
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 def test_an_account_is_linked_and_unlinked_on_its_page(annotator, provider):
-    client = sign_in(annotator)
+    client = log_in(annotator)
     assert "Link Example SSO" in client.get(reverse("socialaccount_connections")).content.decode()
     assert go_through(client, "?process=connect")["Location"] == reverse("account")
     link = SocialAccount.objects.get(user=annotator)
-    assert is_signed_in(client)
+    assert is_logged_in(client)
     other = Client()
     go_through(other)
-    assert is_signed_in(other)
+    assert is_logged_in(other)
     client.post(reverse("socialaccount_connections"), {"account": link.pk})
     assert not SocialAccount.objects.exists()
 
@@ -181,16 +181,16 @@ def test_the_last_way_in_cannot_be_unlinked(experiment, client, provider):
     assert SocialAccount.objects.exists()
 
 
-def test_a_sign_in_that_is_linked_elsewhere_is_not_taken_over(annotator, provider):
-    go_through(sign_in(annotator), "?process=connect")
+def test_a_login_that_is_linked_elsewhere_is_not_taken_over(annotator, provider):
+    go_through(log_in(annotator), "?process=connect")
     bob = make_user("bob")
-    go_through(sign_in(bob), "?process=connect")
+    go_through(log_in(bob), "?process=connect")
     assert SocialAccount.objects.get().user == annotator
 
 
 def test_linking_asks_who_it_is(annotator, provider):
-    client = sign_in(annotator)
-    sign_in_recently(client, annotator, seconds_ago=3600)
+    client = log_in(annotator)
+    log_in_recently(client, annotator, seconds_ago=3600)
     assert go_through(client, "?process=connect")["Location"] == reverse("account_reauthenticate")
     assert not SocialAccount.objects.exists()
 
@@ -202,7 +202,7 @@ def test_who_has_no_password_confirms_at_the_provider(experiment, client, provid
     go_through(client, f"?next={path}")
     user = SocialAccount.objects.get().user
     form = {"name": "script", "valid_days": 5, "scopes": ["read"]}
-    sign_in_recently(client, user, seconds_ago=3600)
+    log_in_recently(client, user, seconds_ago=3600)
     asked = client.post(reverse("tokens"), form)
     assert asked["Location"].startswith(reverse("confirm_by_oidc"))
     assert not Token.objects.exists()
@@ -225,10 +225,10 @@ class TestLeftOpenWithoutAPassword:
         client.get(reverse("join", args=[invited(experiment).token]))
         go_through(client)
         user = SocialAccount.objects.get().user
-        sign_in_recently(client, user, seconds_ago=3600)
+        log_in_recently(client, user, seconds_ago=3600)
         return user
 
-    def test_no_other_sign_in_is_linked(self, user, client, provider):
+    def test_no_other_login_is_linked(self, user, client, provider):
         provider.claims = {"sub": "666", "preferred_username": "somebody-else"}
         go_through(client, "?process=connect")
         assert SocialAccount.objects.get().user == user
@@ -248,21 +248,21 @@ def test_saying_no_at_the_provider_leads_back(client, provider):
     provider.refuse = True
     response = go_through(client)
     page = client.get(response["Location"], follow=True).content.decode()
-    assert "The sign-in was cancelled." in page
+    assert "The login was cancelled." in page
 
 
 def test_a_token_for_another_client_is_refused(annotator, client, provider):
     verified(annotator)
     provider.audience = "somebody-else"
     assert go_through(client).status_code == 401
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 def test_an_answer_that_nobody_asked_for_is_refused(annotator, client, provider):
     """A code of another person in one's own browser would log one into their account."""
     verified(annotator)
     assert client.get(way_back(Client())).status_code == 401
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 def test_opening_the_address_alone_starts_nothing(annotator, client, provider):
@@ -281,7 +281,7 @@ def test_a_provider_that_is_away_is_no_error_of_ours(client, provider):
     provider.stop()
     response = client.post(LOGIN)
     assert response.status_code == 503
-    assert "The sign-in failed" in response.content.decode()
+    assert "The login failed" in response.content.decode()
 
 
 def test_it_is_set_by_environment_variables():
@@ -302,4 +302,4 @@ def test_some_of_its_variables_stop_the_start():
 
 
 def test_the_password_still_works_beside_it(annotator, provider):
-    assert is_signed_in(sign_in(annotator, PASSWORD))
+    assert is_logged_in(log_in(annotator, PASSWORD))

@@ -74,7 +74,7 @@ def test_guessing_from_everywhere_is_closed_to_unknown_browsers(annotator):
     assert attempt("wrong", address=ELSEWHERE) == 429
 
 
-def test_a_browser_that_signed_in_before_is_not_closed_by_such_an_attack(annotator):
+def test_a_browser_that_logged_in_before_is_not_closed_by_such_an_attack(annotator):
     known = Client()
     attempt(PASSWORD, client=known)
     known.post(reverse("logout"))
@@ -83,7 +83,7 @@ def test_a_browser_that_signed_in_before_is_not_closed_by_such_an_attack(annotat
     assert attempt(PASSWORD, client=known, address=ELSEWHERE) == 302
 
 
-def test_an_address_from_which_the_name_is_signed_in_is_not_closed_either(annotator):
+def test_an_address_from_which_the_name_is_logged_in_is_not_closed_either(annotator):
     """Its cookies may be gone: a private window, another browser."""
     attempt(PASSWORD, address=HOME)
     attack_from_everywhere()

@@ -22,7 +22,7 @@ from engine.services.drafts import delete_draft
 from engine.services.invitations import create_invitation
 from engine.services.planning import advance
 from engine.services.tokens import make_token
-from tests.accounts import sign_in_recently
+from tests.accounts import log_in_recently
 from tests.factories import add_member, click, click_for, make_experiment, make_user, write_responses
 from tests.labeling.test_setup import filled, sent
 
@@ -86,7 +86,7 @@ def walked(shared_rows: None) -> int:
     admin = make_user("admin", is_staff=True, is_superuser=True)
     client = Client()
     client.force_login(admin)
-    sign_in_recently(client, admin)
+    log_in_recently(client, admin)
 
     def post(name: str, /, *arguments: object, **data: object) -> Experiment:
         response = client.post(reverse(name, args=arguments), data)
@@ -151,7 +151,7 @@ def walked(shared_rows: None) -> int:
     post("revoke_token", Token.objects.get(user=admin).pk)
     forgotten = make_user("somebody.of.kiel")
     post("person", forgotten.pk, name="somebody.of.kiel", delete="on")
-    post("sign_out_everywhere", tokens="on")
+    post("log_out_everywhere", tokens="on")
     return admin.pk
 
 

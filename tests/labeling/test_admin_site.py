@@ -14,7 +14,7 @@ from engine import models
 from engine.models import Judgment, Membership
 from engine.services.invitations import create_invitation
 from engine.services.tokens import make_token, token_of
-from tests.accounts import PASSWORD, sign_in_recently
+from tests.accounts import PASSWORD, log_in_recently
 from tests.factories import click, make_user
 
 pytestmark = pytest.mark.django_db
@@ -135,13 +135,13 @@ def test_a_deactivation_here_ends_links_and_tokens(experiment, owner, admin, cli
 
 
 class TestLeftOpen:
-    """At the browser of a superuser who signed in an hour ago."""
+    """At the browser of a superuser who logged in an hour ago."""
 
     @pytest.fixture
     def left_open(self, admin) -> Client:
         client = Client(enforce_csrf_checks=True)
         client.force_login(admin)
-        sign_in_recently(client, admin, seconds_ago=3600)
+        log_in_recently(client, admin, seconds_ago=3600)
         return client
 
     @staticmethod
@@ -168,7 +168,7 @@ class TestLeftOpen:
         path = reverse("admin:password_change")
         assert left_open.get(path)["Location"] == reverse("account_change_password")
 
-    def test_signing_out_asks_nothing(self, left_open):
+    def test_logging_out_asks_nothing(self, left_open):
         page = left_open.get(reverse("admin:index")).content.decode()
         form = {"csrfmiddlewaretoken": re.search(TOKEN, page)[1]}
         left_open.post(reverse("admin:logout"), form)

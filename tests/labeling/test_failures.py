@@ -18,7 +18,7 @@ from engine.models import Experiment, Token, User
 from engine.services.drafts import delete_draft
 from engine.services.tokens import make_token
 from labeling.middleware.failures import Failures, is_temporary
-from tests.accounts import sign_in_recently
+from tests.accounts import log_in_recently
 from tests.factories import make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -102,7 +102,7 @@ class TestDraftDeletedMeanwhile:
         ],
     )
     def test_a_page_does_not_find_it(self, page, form, client, draft):
-        sign_in_recently(client, User.objects.get(username="root"))
+        log_in_recently(client, User.objects.get(username="root"))
         response = client.post(reverse(page, args=[draft.pk]), form)
         assert response.status_code == 404
         assert "This page does not exist, or you may not see it." in response.content.decode()

@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 
 from engine.models import User
-from tests.accounts import PASSWORD, is_signed_in
+from tests.accounts import PASSWORD, is_logged_in
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def test_the_right_password_opens_the_first_page(annotator, client):
     response = try_to_log_in(client, "ann", PASSWORD)
     assert response.status_code == 302
     assert response["Location"] == reverse("home")
-    assert is_signed_in(client)
+    assert is_logged_in(client)
 
 
 def test_it_leads_on_to_where_one_wanted_to_go_but_to_no_other_site(annotator, client):
@@ -50,7 +50,7 @@ def test_a_wrong_name_or_password_says_the_same_and_opens_nothing(name, password
     response = try_to_log_in(client, name, password)
     assert response.status_code == 200
     assert "Name and password do not match." in response.content.decode()
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 def test_what_was_typed_comes_back_as_text_only(client, db):
@@ -61,7 +61,7 @@ def test_what_was_typed_comes_back_as_text_only(client, db):
 def test_who_is_deactivated_cannot_log_in(client, db):
     make_user("gone", is_active=False)
     assert try_to_log_in(client, "gone", PASSWORD).status_code == 200
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 def test_after_too_many_attempts_the_name_is_closed_even_to_the_right_password(annotator, client):
@@ -71,7 +71,7 @@ def test_after_too_many_attempts_the_name_is_closed_even_to_the_right_password(a
     assert response.status_code == 429
     assert "Too many attempts" in response.content.decode()
     assert try_to_log_in(client, "ann", PASSWORD).status_code == 429
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 def test_a_name_that_does_not_exist_is_closed_as_well(client, db):
@@ -97,9 +97,9 @@ def test_a_forged_header_opens_no_second_count(annotator, client):
 def test_logging_out_is_a_post_and_ends_the_session(annotator, client_for):
     client = client_for(annotator)
     assert client.get(reverse("logout")).status_code == 405
-    assert is_signed_in(client)
+    assert is_logged_in(client)
     assert client.post(reverse("logout"))["Location"] == reverse("login")
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 def test_nobody_can_register_themselves(client, db):

@@ -10,30 +10,30 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.models import User
-from tests.accounts import is_signed_in
+from tests.accounts import is_logged_in
 
 pytestmark = pytest.mark.django_db
 
 
 def test_a_session_lasts_until_it_is_over(client, annotator):
     client.force_login(annotator)
-    assert is_signed_in(client)
+    assert is_logged_in(client)
     Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 @pytest.mark.parametrize("change", [{"is_active": False}, {"password": "!another"}])
 def test_a_session_ends_with_the_account_or_its_password(change, client, annotator):
     client.force_login(annotator)
-    assert is_signed_in(client)
+    assert is_logged_in(client)
     User.objects.filter(pk=annotator.pk).update(**change)
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 def test_a_session_of_an_account_that_was_removed_is_nobodys(client, annotator):
     client.force_login(annotator)
     annotator.delete()
-    assert not is_signed_in(client)
+    assert not is_logged_in(client)
 
 
 @pytest.mark.parametrize("key", ["x" * 32, r'"\000aaaaaaaa"', "X" * 32, "short", ""])

@@ -89,7 +89,7 @@ class Site:
             connection.request("GET", address, headers={"Referer": referer})
             return connection.getresponse().status
 
-    def sign_in(self, password: str, *, source: str, forged: str | None = None) -> http.client.HTTPResponse:
+    def log_in(self, password: str, *, source: str, forged: str | None = None) -> http.client.HTTPResponse:
         """Type a name and a password, from this address of the machine."""
         trust = ssl.create_default_context(cafile=str(self.certificate))
         with closing(
@@ -163,16 +163,16 @@ def site(live_server, settings, tmp_path) -> Iterator[Site]:
 def test_two_clients_behind_nginx_are_told_apart_and_a_forged_header_is_not_believed(site):
     """With one address for all, the wrong passwords of 127.0.0.2 closed the name to 127.0.0.1 too."""
     user = make_user("ann")
-    statuses = [site.sign_in("wrong", source="127.0.0.2").status for _ in range(4)]
+    statuses = [site.log_in("wrong", source="127.0.0.2").status for _ in range(4)]
     assert statuses == [200, 200, 200, 429]
-    assert site.sign_in(PASSWORD, source="127.0.0.2", forged="127.0.0.7").status == 429
-    assert site.sign_in(PASSWORD, source="127.0.0.1", forged="127.0.0.2").status == 302
+    assert site.log_in(PASSWORD, source="127.0.0.2", forged="127.0.0.7").status == 429
+    assert site.log_in(PASSWORD, source="127.0.0.1", forged="127.0.0.2").status == 302
     assert [session.ip for session in UserSession.objects.filter(user=user)] == ["127.0.0.1"]
 
 
 def test_behind_nginx_the_site_knows_that_it_is_encrypted(site):
     make_user("ann")
-    cookies = site.sign_in(PASSWORD, source="127.0.0.1").headers.get_all("Set-Cookie")
+    cookies = site.log_in(PASSWORD, source="127.0.0.1").headers.get_all("Set-Cookie")
     assert [name for cookie in cookies if "; Secure" in cookie for name in cookie.split("=")[:1]] == [
         cookie.split("=")[0] for cookie in cookies
     ]

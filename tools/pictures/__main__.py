@@ -32,7 +32,7 @@ def main() -> None:
     if unknown := set(wanted).difference(known):
         parser.error(f"There is no picture {', '.join(sorted(unknown))}; there are {', '.join(known)}.")
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
-    django.setup()  # for the templates of errors, and codes of two-step sign-in
+    django.setup()  # for the templates of errors, and codes of two-step login
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(

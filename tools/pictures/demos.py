@@ -44,7 +44,7 @@ _CHARACTERS_PER_MS = 0.09
 class Visit:
     """A browser at a demo, and the actions of its users.
 
-    ``passwords`` by login; ``recovery_codes`` of those who use two-step sign-in. ``mail`` is the folder of
+    ``passwords`` by login; ``recovery_codes`` of those who use two-step login. ``mail`` is the folder of
     the messages that were sent, and ``provider`` signs people in.
     """
 
@@ -77,15 +77,15 @@ class Visit:
         """Log in with the password, or at the other site where this account has none."""
         page.goto("/accounts/login/")
         if login not in self.passwords:
-            page.get_by_role("button", name="Sign in with").click()
+            page.get_by_role("button", name="Log in with").click()
             page.wait_for_url(f"{self.url}/")
             return
         page.get_by_label("Name").fill(login)
         page.get_by_label("Password").fill(self.passwords[login])
-        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("button", name="Log in", exact=True).click()
         if codes := self.recovery_codes.get(login):
             page.get_by_role("textbox", name="Code").fill(codes.pop())
-            page.get_by_role("button", name="Log in").click()
+            page.get_by_role("button", name="Log in", exact=True).click()
         page.wait_for_url(f"{self.url}/")
 
     def join(self, login: str, role: str, experiment: int = 1) -> None:
@@ -155,7 +155,7 @@ class Visit:
 def visit_of_a_demo(browser: Browser, *, connected: bool = False) -> Iterator[Visit]:
     """A visit of a demo of its own, which ends with it.
 
-    ``connected``: the demo writes its e-mail to files, and offers the sign-in of another site.
+    ``connected``: the demo writes its e-mail to files, and offers the login of another site.
     """
     with tempfile.TemporaryDirectory() as folder, a_provider() as provider:
         mail = Path(folder, "mail")

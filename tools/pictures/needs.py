@@ -10,8 +10,8 @@ from tools.pictures.demos import DECIDED, WAIT_MS, Visit
 
 # As many hasty answers as earn an annotator a mark, and a few more.
 _HASTY_ANSWERS = 24
-# Who uses two-step sign-in, and who has no password.
-CAREFUL, SIGNED_IN_ELSEWHERE = "carla", "otto"
+# Who uses two-step login, and who has no password.
+CAREFUL, LOGGED_IN_ELSEWHERE = "carla", "otto"
 _VOTES = b"""question,model 1,model 2,better
 How do I make tea?,terse,warm,1
 What is a tide?,warm,terse,2
@@ -111,7 +111,7 @@ def one_who_judges_and_watches(visit: Visit) -> str:
 
 
 def two_steps(visit: Visit) -> str:
-    """Somebody has turned two-step sign-in on, and keeps the recovery codes."""
+    """Somebody has turned two-step login on, and keeps the recovery codes."""
     # allauth's modules are read only once Django is set up.
     from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value  # noqa: PLC0415
 
@@ -155,11 +155,11 @@ def a_forgotten_password(visit: Visit) -> str:
     return visit.latest_link_by_mail()
 
 
-def one_who_signs_in_elsewhere(visit: Visit) -> str:
+def one_who_logs_in_elsewhere(visit: Visit) -> str:
     """Somebody who joined by single sign-on, and has no password here."""
-    visit.provider.claims = {"sub": "1", "preferred_username": SIGNED_IN_ELSEWHERE}
+    visit.provider.claims = {"sub": "1", "preferred_username": LOGGED_IN_ELSEWHERE}
     with visit.page_of("") as page:
         page.goto(visit.invitation("Viewer"))
         page.get_by_role("button", name="Join with").click()
-        expect(page.get_by_role("link", name=SIGNED_IN_ELSEWHERE)).to_be_visible()
+        expect(page.get_by_role("link", name=LOGGED_IN_ELSEWHERE)).to_be_visible()
     return "/accounts/password/set/"

@@ -69,20 +69,20 @@ def _fail_to_log_in(visit: Visit, page: Page) -> None:
     while page.get_by_role("heading", name="Too many attempts").count() == 0:
         page.get_by_label("Name").fill("somebody")
         page.get_by_label("Password").fill("not the password")
-        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("button", name="Log in", exact=True).click()
 
 
 def _log_in_without_cookies(visit: Visit, page: Page) -> None:
     page.context.clear_cookies()
     page.get_by_label("Name").fill("somebody")
     page.get_by_label("Password").fill("not the password")
-    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Log in", exact=True).click()
 
 
 def _give_the_password(visit: Visit, page: Page) -> None:
     page.get_by_label("Name").fill(needs.CAREFUL)
     page.get_by_label("Password").fill(visit.passwords[needs.CAREFUL])
-    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Log in", exact=True).click()
     expect(page.get_by_role("textbox", name="Code")).to_be_visible()
 
 
@@ -92,10 +92,10 @@ def _stay_on_the_way(visit: Visit, page: Page) -> None:
     page.get_by_role("button", name="Go on").click()
 
 
-def _sign_in_as_a_stranger(visit: Visit, page: Page) -> None:
+def _log_in_as_a_stranger(visit: Visit, page: Page) -> None:
     known = visit.provider.claims
     visit.provider.claims = {"sub": "2", "preferred_username": "stranger"}
-    page.get_by_role("button", name="Sign in with").click()
+    page.get_by_role("button", name="Log in with").click()
     expect(page.get_by_role("heading", name="No account")).to_be_visible()
     visit.provider.claims = known
 
@@ -118,7 +118,7 @@ def _error(status: int) -> Picture:
 
 _SETUP = "/experiments/new/prompts-strategies/"
 _EDIT, _PAIR = "setup/edit.html", "labeling/pair.html"
-_CAREFUL, _ELSEWHERE = needs.CAREFUL, needs.SIGNED_IN_ELSEWHERE
+_CAREFUL, _ELSEWHERE = needs.CAREFUL, needs.LOGGED_IN_ELSEWHERE
 
 PICTURES = {
     # ------------------------------------------------------------ annotators
@@ -287,7 +287,7 @@ PICTURES = {
         "socialaccount/refused.html",
         NOBODY,
         "/accounts/login/",
-        act=_sign_in_as_a_stranger,
+        act=_log_in_as_a_stranger,
         connected=True,
     ),
     "elsewhere-linked": Picture("socialaccount/connections.html", ADMIN, "/accounts/linked/", connected=True),
@@ -295,11 +295,11 @@ PICTURES = {
         "account/confirm_by_oidc.html",
         _ELSEWHERE,
         "/accounts/confirm/sso/",
-        needs=needs.one_who_signs_in_elsewhere,
+        needs=needs.one_who_logs_in_elsewhere,
         connected=True,
     ),
     "password-first": Picture(
-        "account/password_set.html", _ELSEWHERE, needs=needs.one_who_signs_in_elsewhere, connected=True
+        "account/password_set.html", _ELSEWHERE, needs=needs.one_who_logs_in_elsewhere, connected=True
     ),
     # ------------------------------------------------------------ refusals and errors
     "withheld": Picture(

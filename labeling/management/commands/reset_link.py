@@ -1,4 +1,4 @@
-"""``manage.py reset_link NAME``: a link with which somebody who cannot sign in sets a new password."""
+"""``manage.py reset_link NAME``: a link with which somebody who cannot log in sets a new password."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--without-second-step",
             action="store_true",
-            help="turn off its two-step sign-in, for somebody who lost the phone and the recovery codes",
+            help="turn off its two-step login, for somebody who lost the phone and the recovery codes",
         )
 
     @transaction.atomic
