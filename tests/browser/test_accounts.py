@@ -59,7 +59,7 @@ def test_the_second_step_is_turned_on_and_asked_for(page: Page, transactional_db
     picture(page, "codes")
     recovery = page.locator(".codes code").first.inner_text()
     page.get_by_role("link", name="I have written them down").click()
-    page.get_by_role("button", name="Log out").click()
+    page.get_by_role("button", name="Log out", exact=True).click()
     page.get_by_label("Name").fill("ann")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in", exact=True).click()

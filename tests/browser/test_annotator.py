@@ -53,7 +53,7 @@ def test_twenty_pairs_by_keyboard_and_exactly_those_in_the_export(page: Page, se
         expect(page.locator(f"input[name=token][value='{before}']")).to_have_count(0)
         saved(page, number + 1)
 
-    page.get_by_role("button", name="Log out").click()
+    page.get_by_role("button", name="Log out", exact=True).click()
     log_in(page, admin)
     page.goto(f"/experiments/{experiment.pk}/")
     with page.expect_download() as download:
