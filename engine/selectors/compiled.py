@@ -8,8 +8,7 @@ What is the same in every call is written into the statement.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from django.core.exceptions import EmptyResultSet
@@ -136,39 +135,45 @@ class Statement:
 
     def __init__(self, alias: str, sql: str, parameters: Iterable[Any], *, keeps_plan: bool = True) -> None:
         self._alias, self._keeps_plan = alias, keeps_plan
-        self.sql, self._parameters = _with_constants(sql, parameters)
+        self.sql, remaining = _with_constants(sql, parameters)
+        # A value that stands in many places is told once.
+        given = list(dict.fromkeys(each for each in remaining if isinstance(each, Given)))
+        constants = [each for each in remaining if not isinstance(each, Given)]
+        self._told = [*given, *constants]
+        after = iter(range(len(given), len(self._told)))
+        self._places = [given.index(each) if isinstance(each, Given) else next(after) for each in remaining]
 
-    def executed(self, values: dict[str, Any]) -> AbstractContextManager[Any]:
-        """A cursor that has executed the statement with these values.
+    def executed(self, values: dict[str, Any]) -> Any:
+        """A cursor that has executed the statement with these values, as of :func:`executed`.
 
         Raises
         ------
         EmptyResultSet
             A column has no room for one of them.
         """
-        return executed(self._alias, self.sql, self.parameters(values), keeps_plan=self._keeps_plan)
-
-    def parameters(self, values: dict[str, Any]) -> list[Any]:
-        """The parameters of ``sql`` with these values; it raises what `executed` raises."""
         connection = connections[self._alias]
-        return [
-            each.parameter(values, connection) if isinstance(each, Given) else each
-            for each in self._parameters
+        parameters = self.parameters(values, connection)
+        return executed(connection, self.sql, parameters, keeps_plan=self._keeps_plan)
+
+    def parameters(self, values: dict[str, Any], connection: BaseDatabaseWrapper) -> list[Any]:
+        """The parameters of ``sql`` with these values; it raises what `executed` raises."""
+        told = [
+            each.parameter(values, connection) if isinstance(each, Given) else each for each in self._told
         ]
+        return [told[place] for place in self._places]
 
 
-@contextmanager
-def executed(alias: str, sql: str, parameters: Sequence[Any], *, keeps_plan: bool = True) -> Iterator[Any]:
-    """A cursor of this database that has executed a statement, whose plan PostgreSQL may keep.
+def executed(connection: Any, sql: str, parameters: Sequence[Any], *, keeps_plan: bool = True) -> Any:
+    """A cursor of this connection that has executed a statement, whose plan PostgreSQL may keep. It is to be
+    read before the next statement.
 
     Only for these few: a plan is of the tables as they were, and a bad one for others that have grown.
     """
-    connection = connections[alias]
     # Only `llmpo_site.postgresql` has it.
-    keeping_plans = getattr(connection, "keeping_plans", nullcontext) if keeps_plan else nullcontext
-    with keeping_plans(), connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        yield cursor
+    keeps_plan = keeps_plan and hasattr(connection, "plan_keeping_cursor")
+    cursor = connection.plan_keeping_cursor() if keeps_plan else connection.cursor()
+    cursor.execute(sql, parameters)
+    return cursor
 
 
 class _Read:
@@ -194,8 +199,7 @@ class _Read:
 
     def found(self, values: dict[str, Any]) -> list[Any]:
         try:
-            with self._statement.executed(values) as cursor:
-                rows = cursor.fetchall()
+            rows = self._statement.executed(values).fetchall()
         except EmptyResultSet:
             return []
         connection = connections[self._alias]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeVar, cast
 
-from django.db import DEFAULT_DB_ALIAS, connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Field, Model, QuerySet
 from django.db.models.sql import InsertQuery, UpdateQuery
 from django.db.transaction import mark_for_rollback_on_error
@@ -71,14 +71,14 @@ def write(*writes: Write) -> list[int]:
 
 
 def _number(each: Write) -> int:
-    with each.statement.executed(each.values) as cursor:
-        return int(cursor.rowcount if each.inserted is None else cursor.fetchone()[0])
+    cursor = each.statement.executed(each.values)
+    return int(cursor.rowcount if each.inserted is None else cursor.fetchone()[0])
 
 
 def _in_one_statement(sql: str, writes: Sequence[Write]) -> list[int]:
-    parameters = [value for each in writes for value in each.statement.parameters(each.values)]
-    with executed(DEFAULT_DB_ALIAS, sql, parameters) as cursor:
-        return [int(number) for number in cursor.fetchone()]
+    database = connections[DEFAULT_DB_ALIAS]
+    parameters = [value for each in writes for value in each.statement.parameters(each.values, database)]
+    return [int(number) for number in executed(database, sql, parameters).fetchone()]
 
 
 @cache

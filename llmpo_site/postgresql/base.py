@@ -4,10 +4,9 @@ statements, and changes of tables that may give up a table in use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
+import psycopg
 from django.db.backends.postgresql import base, operations
 
 from llmpo_site.postgresql import driver
@@ -23,6 +22,19 @@ class DatabaseOperations(operations.DatabaseOperations):
         except driver.DataError:
             # A value that could not be bound, of which Django tells itself.
             return None
+
+
+class _PlanKeepingCursor(psycopg.Cursor[Any]):
+    """Has what it executes prepared. Django's usual cursor writes the values into the statement, which cannot
+    be prepared then.
+    """
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        self.connection.prepare_threshold = 0
+        try:
+            return super().execute(query, params, **options)
+        finally:
+            self.connection.prepare_threshold = None
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -44,22 +56,19 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if not self._is_pooled:
             with connection.cursor() as cursor:
                 cursor.execute("SET plan_cache_mode = force_generic_plan")
+            # Made once: to make one takes as long as to execute a small statement.
+            self._plan_keeping = _PlanKeepingCursor(connection)
 
-    @contextmanager
-    def keeping_plans(self) -> Iterator[None]:
-        """Have PostgreSQL prepare what is executed, and keep its plan, where that is allowed."""
+    def plan_keeping_cursor(self) -> Any:
+        """A cursor whose statements PostgreSQL prepares, to keep their plans, where that is allowed.
+
+        It is the same one each time: read what it found before the next statement, and do not close it.
+        """
         if self._is_pooled:
-            yield
-            return
+            return self.cursor()
+        self.close_if_health_check_failed()
         self.ensure_connection()
-        connection: Any = self.connection
-        # Django's usual cursor writes the values into the statement, which cannot be prepared then.
-        usual = connection.cursor_factory
-        connection.cursor_factory, connection.prepare_threshold = base.ServerBindingCursor, 0
-        try:
-            yield
-        finally:
-            connection.cursor_factory, connection.prepare_threshold = usual, None
+        return self._prepare_cursor(self._plan_keeping)  # type: ignore[attr-defined]  # not in the stubs
 
     @property
     def _is_pooled(self) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.db.models import BigAutoField, CharField, Count, Exists, OuterRef, QuerySet
+from django.db import DEFAULT_DB_ALIAS, connection
+from django.db.models import BigAutoField, CharField, Count, Exists, FloatField, OuterRef, QuerySet
 
 from engine.models import Comparison, Lease, Membership, Task
-from engine.selectors.compiled import Compiled, Given, GivenList
+from engine.selectors.compiled import Compiled, Given, GivenList, Statement
 from tests.factories import click, lease, make_experiment
 
 pytestmark = pytest.mark.django_db
@@ -123,6 +123,34 @@ def test_what_never_differs_is_written_into_the_statement():
         [task] = read(experiment=experiment.pk)
     assert task.prompt == prompt
     assert asked == [[experiment.pk]]
+
+
+def test_each_value_is_told_once_and_stands_in_all_its_places():
+    """Beside constants, which are equal to one another or to a value."""
+    told = []
+
+    class Told(Given):
+        def _told(self, value: Any, connection: Any) -> Any:
+            told.append(value)
+            return super()._told(value, connection)
+
+    places = [
+        Told("a", FloatField()),
+        True,
+        Told("b", FloatField()),
+        1.0,
+        Told("a", FloatField()),
+        False,
+        None,
+    ]
+    statement = Statement(DEFAULT_DB_ALIAS, "SELECT %s, %s, %s, %s, %s, %s, %s", places)
+    for a, b in [(1.0, 0.0), (2.0, 2.0)]:
+        parameters = statement.parameters({"a": a, "b": b}, connection)
+        assert [(type(each), each) for each in parameters] == [
+            (type(each), each) for each in (a, True, b, 1.0, a, False, None)
+        ]
+        assert [told.pop(0), told.pop(0)] == [a, b]
+    assert told == []
 
 
 @pytest.mark.parametrize("pk", [2**63, -(2**63) - 1, 10**30])
