@@ -189,8 +189,6 @@ _redis_timeouts = {"socket_connect_timeout": _REDIS_SECONDS, "socket_timeout": _
 if CACHES["default"]["BACKEND"].endswith(".redis.RedisCache"):
     CACHES["default"]["BACKEND"] = "llmpo_site.cache.RedisCache"
     CACHES["default"]["OPTIONS"] = _redis_timeouts | CACHES["default"].get("OPTIONS", {})
-# A cache of this process for parts of pages that are the same for everybody with the same language.
-CACHES["local"] = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "local"}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # ---------------------------------------------------------------- login
