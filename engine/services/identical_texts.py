@@ -11,6 +11,7 @@ from django.db.models.functions import Cast, Concat, Greatest, Least
 
 from engine.models import Comparison, Experiment, Judgment, Response
 from engine.selectors import buffer, counts, pools
+from engine.selectors.compiled import EXPERIMENT, Compiled
 from engine.services.judging import record_judgment
 
 # Added to the record of a comparison whose two texts are one.
@@ -49,7 +50,7 @@ def _name_texts(comparisons: QuerySet[Comparison]) -> None:
     )
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def settle_identical(*, experiment: Experiment) -> None:
     """Judge comparisons of one text twice a tie, each in its turn: when as many are judged as were asked
     before it, or when no other waits for any annotator who is here.
@@ -57,13 +58,7 @@ def settle_identical(*, experiment: Experiment) -> None:
     Judged as soon as they are ready, they would come before all that wait for people. Which outcomes come
     first would depend on what they are, and with a margin ties alone could then establish a claim.
     """
-    held = list(
-        Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
-        .select_related("experiment")
-        .filter(counts.HELD_BACK, experiment=experiment)
-        .order_by("number")
-    )
-    if not held:
+    if not (held := _HELD_BACK(experiment=experiment.pk)):
         return
     n_judged = counts.comparison_count(experiment.pk)
     alone = not _others_wait(experiment)
@@ -80,6 +75,18 @@ def settle_identical(*, experiment: Experiment) -> None:
                 reason="Both responses are the same text.",
             )
             n_settled += 1
+
+
+# Each round of planning asks, and mostly there are none.
+_HELD_BACK = Compiled(
+    lambda: (
+        Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
+        .select_related("experiment")
+        .filter(counts.HELD_BACK, experiment=EXPERIMENT)
+        .order_by("number")
+    ),
+    keeps_plan=False,
+)
 
 
 def _others_wait(experiment: Experiment) -> bool:

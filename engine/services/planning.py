@@ -173,7 +173,7 @@ def _top_up(experiment: Experiment, observed: Design, target: int, here: set[int
     design = designs.with_in_flight(experiment, observed)
     in_flight = int(design.in_flight.sum()) // 2
     # Those that are held back serve nobody, and there is a limit to them too.
-    n_held = Comparison.objects.filter(counts.HELD_BACK, experiment=experiment).count()
+    n_held = len(_HELD_BACK(experiment=experiment.pk))
     most = min(experiment.budget - design.n_comparisons - in_flight, settings.BUFFER_MAX - n_held)
     if buffer.generation_is_failing(experiment):
         most = min(most, int(buffer.probe_is_due(experiment)))
@@ -201,6 +201,12 @@ def _top_up(experiment: Experiment, observed: Design, target: int, here: set[int
         experiment.used_up = used_up
         experiment.save(update_fields=["used_up"])
     return added
+
+
+_HELD_BACK = Compiled(
+    lambda: Comparison.objects.filter(counts.HELD_BACK, experiment=EXPERIMENT).values_list("pk"),
+    keeps_plan=False,
+)
 
 
 def _planned_from_pool(  # noqa: PLR0917 - they belong to one round
