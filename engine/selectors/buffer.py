@@ -9,6 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import DateTimeField, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce, Greatest
 
 from engine.models import (
     Allowance,
@@ -71,19 +72,31 @@ _PRESENT = Compiled(_present, keeps_plan=False, for_pages=True)
 
 
 def click_seconds(experiment: Experiment) -> float | None:
-    """Mean time in seconds from seeing a pair to judging it, over the last fifty comparisons."""
-    spans = _RECENT_LEASES(experiment=experiment.pk)
-    return mean_seconds([end - start for start, end in spans if end is not None])
+    """Mean time in seconds that somebody takes for a pair, over the last fifty comparisons.
+
+    A page holds the next pair already, so a pair's time begins with the answer to the one before it, if that
+    came after it was handed out.
+    """
+    spans = _RECENT_ANSWERS(experiment=experiment.pk)
+    return mean_seconds([end - start for start, end in spans])
 
 
-def _recent_leases() -> QuerySet[Lease, tuple[datetime, datetime | None]]:
+def _recent_answers() -> QuerySet[Judgment, tuple[datetime, datetime]]:
     # In the order of their numbers, of which there is an index.
     recent = Comparison.objects.filter(experiment=EXPERIMENT, judged_at__isnull=False).order_by("-number")
-    judged = Lease.objects.filter(comparison__in=recent.values("pk")[:50], state=Lease.State.JUDGED)
-    return judged.values_list("granted_at", "comparison__judged_at")
+    answers = Judgment.objects.filter(
+        comparison__in=recent.values("pk")[:50],
+        annotator__isnull=False,
+        shown_at__isnull=False,
+        standing=True,
+    )
+    before = Judgment.objects.filter(annotator=OuterRef("annotator"), created_at__lt=OuterRef("created_at"))
+    answered_before = Subquery(before.order_by("-created_at").values("created_at")[:1])
+    begun = Greatest("shown_at", Coalesce(answered_before, "shown_at"))
+    return answers.annotate(begun=begun).values_list("begun", "created_at")
 
 
-_RECENT_LEASES = Compiled(_recent_leases, keeps_plan=False, for_pages=True)
+_RECENT_ANSWERS = Compiled(_recent_answers, keeps_plan=False, for_pages=True)
 
 
 def click_rate(experiment: Experiment, *, present: int) -> float:

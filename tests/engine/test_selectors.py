@@ -148,6 +148,7 @@ class TestBufferTarget:
                 token=judged.token,
                 choice=Judgment.Choice.LEFT,
                 outcome=1.0,
+                shown_at=judged.granted_at,
                 created_at=then,
             )
 
@@ -187,6 +188,24 @@ class TestBufferTarget:
         assert buffer.click_rate(experiment, present=2) == pytest.approx(0.5)
         assert buffer.generation_seconds(experiment) == pytest.approx(5.0)
         assert buffer.buffer_target(experiment) == 4 + 5  # 0.5 per second · 5 s · safety factor 2
+
+    def test_a_pair_that_waited_behind_another_takes_its_own_time_alone(self, experiment, annotator):
+        """Else somebody whose page holds the next pair would seem half as fast as they are."""
+        now = timezone.now()
+        # Shown and answered, so many seconds ago: the second with the first, the third after the second.
+        times = [(20, 16), (20, 11), (8, 6)]
+        for comparison, (shown, answered) in zip(experiment.comparisons.order_by("pk"), times, strict=False):
+            Comparison.objects.filter(pk=comparison.pk).update(judged_at=now - timedelta(seconds=answered))
+            Judgment.objects.create(
+                comparison=comparison,
+                judge=Judgment.Judge.HUMAN,
+                annotator=annotator,
+                choice=Judgment.Choice.LEFT,
+                outcome=1.0,
+                shown_at=now - timedelta(seconds=shown),
+                created_at=now - timedelta(seconds=answered),
+            )
+        assert buffer.click_seconds(experiment) == pytest.approx((4 + 5 + 2) / 3)
 
     def test_time_in_the_queue_asks_for_no_longer_queue(self, experiment):
         self.clicked(experiment, n_annotators=2, seconds=4.0)
