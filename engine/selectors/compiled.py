@@ -8,7 +8,8 @@ What is the same in every call is written into the statement.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, TypeVar, cast
 
 from django.core.exceptions import EmptyResultSet
@@ -143,8 +144,8 @@ class Statement:
         after = iter(range(len(given), len(self._told)))
         self._places = [given.index(each) if isinstance(each, Given) else next(after) for each in remaining]
 
-    def executed(self, values: dict[str, Any]) -> Any:
-        """A cursor that has executed the statement with these values, as of :func:`executed`.
+    def executed(self, values: dict[str, Any]) -> AbstractContextManager[Any]:
+        """A cursor that has executed the statement with these values.
 
         Raises
         ------
@@ -163,17 +164,19 @@ class Statement:
         return [told[place] for place in self._places]
 
 
-def executed(connection: Any, sql: str, parameters: Sequence[Any], *, keeps_plan: bool = True) -> Any:
-    """A cursor of this connection that has executed a statement, whose plan PostgreSQL may keep. It is to be
-    read before the next statement.
+@contextmanager
+def executed(
+    connection: Any, sql: str, parameters: Sequence[Any], *, keeps_plan: bool = True
+) -> Iterator[Any]:
+    """A cursor of this connection that has executed a statement, whose plan PostgreSQL may keep.
 
     Only for these few: a plan is of the tables as they were, and a bad one for others that have grown.
     """
     # Only `llmpo_site.postgresql` has it.
     keeps_plan = keeps_plan and hasattr(connection, "plan_keeping_cursor")
-    cursor = connection.plan_keeping_cursor() if keeps_plan else connection.cursor()
-    cursor.execute(sql, parameters)
-    return cursor
+    with connection.plan_keeping_cursor() if keeps_plan else connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        yield cursor
 
 
 class _Read:
@@ -199,7 +202,8 @@ class _Read:
 
     def found(self, values: dict[str, Any]) -> list[Any]:
         try:
-            rows = self._statement.executed(values).fetchall()
+            with self._statement.executed(values) as cursor:
+                rows = cursor.fetchall()
         except EmptyResultSet:
             return []
         connection = connections[self._alias]

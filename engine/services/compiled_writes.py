@@ -71,14 +71,15 @@ def write(*writes: Write) -> list[int]:
 
 
 def _number(each: Write) -> int:
-    cursor = each.statement.executed(each.values)
-    return int(cursor.rowcount if each.inserted is None else cursor.fetchone()[0])
+    with each.statement.executed(each.values) as cursor:
+        return int(cursor.rowcount if each.inserted is None else cursor.fetchone()[0])
 
 
 def _in_one_statement(sql: str, writes: Sequence[Write]) -> list[int]:
     database = connections[DEFAULT_DB_ALIAS]
     parameters = [value for each in writes for value in each.statement.parameters(each.values, database)]
-    return [int(number) for number in executed(database, sql, parameters).fetchone()]
+    with executed(database, sql, parameters) as cursor:
+        return [int(number) for number in cursor.fetchone()]
 
 
 @cache

@@ -36,6 +36,9 @@ class _PlanKeepingCursor(psycopg.Cursor[Any]):
         finally:
             self.connection.prepare_threshold = None
 
+    def close(self) -> None:
+        """It stays open for the next statement, until its connection is closed."""
+
 
 class DatabaseWrapper(base.DatabaseWrapper):
     """A connection of :mod:`llmpo_site.postgresql.driver`."""
@@ -62,7 +65,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def plan_keeping_cursor(self) -> Any:
         """A cursor whose statements PostgreSQL prepares, to keep their plans, where that is allowed.
 
-        It is the same one each time: read what it found before the next statement, and do not close it.
+        It is the same one each time, so read what it found before the next statement.
         """
         if self._is_pooled:
             return self.cursor()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import DEFAULT_DB_ALIAS, connection
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection
 from django.db.models import BigAutoField, CharField, Count, Exists, FloatField, OuterRef, QuerySet
 
 from engine.models import Comparison, Lease, Membership, Task
@@ -151,6 +151,18 @@ def test_each_value_is_told_once_and_stands_in_all_its_places():
         ]
         assert [told.pop(0), told.pop(0)] == [a, b]
     assert told == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_goes_on_after_an_error_and_with_another_connection():
+    read = Compiled(lambda: Lease.objects.filter(pk=Given("pk", BigAutoField())))
+    nonsense = Statement(DEFAULT_DB_ALIAS, "SELECT %s FROM nowhere", [1.5])
+    for _ in range(2):
+        assert read(pk=1) == []
+        with pytest.raises(DatabaseError), nonsense.executed({}):
+            pass
+        assert read(pk=1) == []
+        connection.close()
 
 
 @pytest.mark.parametrize("pk", [2**63, -(2**63) - 1, 10**30])
