@@ -53,17 +53,18 @@ class NoColumnError(Exception):
         self.place, self.what, self.advice = place, what, advice
 
     def fault(self, row: Row, *, several: bool) -> Fault:
-        """The fault of this row, with the columns that have something in it, as they are written.
+        """The fault of this row, with the columns of its table, or else with all fields that have something
+        in it.
 
         ``several``: the file needs several columns.
         """
-        written = {name.lower(): name for name in row.heading}
         found: list[str] = []
-        for name, value in row.fields.items():
+        for name in row.heading or row.fields:
+            value = row.fields.get(name.lower() if row.heading else name)
             if isinstance(value, Mapping):
                 found += [f"{name}.{inner}" for inner in value]
-            elif value not in (None, "", []):
-                found.append(written.get(name, name))
+            elif row.heading or value not in (None, "", []):
+                found.append(name)
         advice = self.advice
         # Not of a file whose other columns somebody leaves out: those rows have no heading.
         if several and len(row.heading) == 1 and isinstance(row.fields.get(row.heading[0].lower()), str):
