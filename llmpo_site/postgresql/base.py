@@ -59,7 +59,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if not self._is_pooled:
             with connection.cursor() as cursor:
                 cursor.execute("SET plan_cache_mode = force_generic_plan")
-            # Made once: to make one takes as long as to execute a small statement.
+            # Made once, as each click executes eight statements or so.
             self._plan_keeping = _PlanKeepingCursor(connection)
 
     def plan_keeping_cursor(self) -> Any:
