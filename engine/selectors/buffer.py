@@ -9,7 +9,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import DateTimeField, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Coalesce, Greatest
 
 from engine.models import (
     Allowance,
@@ -23,6 +22,7 @@ from engine.models import (
 )
 from engine.selectors.compiled import EXPERIMENT, Compiled, Given, found_one
 from engine.selectors.opinions import votes_now
+from engine.selectors.pace import time_taken
 from engine.selectors.remaining import extrapolated_remaining
 
 PRESENCE = timedelta(seconds=60)
@@ -72,16 +72,15 @@ _PRESENT = Compiled(_present, keeps_plan=False, for_pages=True)
 
 
 def click_seconds(experiment: Experiment) -> float | None:
-    """Mean time in seconds that somebody takes for a pair, over the last fifty comparisons.
+    """Mean time in seconds that somebody takes for a pair, over the last fifty comparisons."""
+    taken = [
+        time_taken(shown_at, answered_at, answered_before=before)
+        for shown_at, answered_at, before in _RECENT_ANSWERS(experiment=experiment.pk)
+    ]
+    return mean_seconds([each for each in taken if each is not None])
 
-    A page holds the next pair already, so a pair's time begins with the answer to the one before it, if that
-    came after it was handed out.
-    """
-    spans = _RECENT_ANSWERS(experiment=experiment.pk)
-    return mean_seconds([end - start for start, end in spans])
 
-
-def _recent_answers() -> QuerySet[Judgment, tuple[datetime, datetime]]:
+def _recent_answers() -> QuerySet[Any, tuple[datetime | None, datetime, Any]]:
     # In the order of their numbers, of which there is an index.
     recent = Comparison.objects.filter(experiment=EXPERIMENT, judged_at__isnull=False).order_by("-number")
     answers = Judgment.objects.filter(
@@ -91,9 +90,8 @@ def _recent_answers() -> QuerySet[Judgment, tuple[datetime, datetime]]:
         standing=True,
     )
     before = Judgment.objects.filter(annotator=OuterRef("annotator"), created_at__lt=OuterRef("created_at"))
-    answered_before = Subquery(before.order_by("-created_at").values("created_at")[:1])
-    begun = Greatest("shown_at", Coalesce(answered_before, "shown_at"))
-    return answers.annotate(begun=begun).values_list("begun", "created_at")
+    newest = before.order_by("-created_at").values("created_at")[:1]
+    return answers.annotate(before=Subquery(newest)).values_list("shown_at", "created_at", "before")
 
 
 _RECENT_ANSWERS = Compiled(_recent_answers, keeps_plan=False, for_pages=True)

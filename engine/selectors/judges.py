@@ -16,6 +16,7 @@ from django.db.models.functions import Length, TruncDate
 from engine.core.order import LONG_RUN, SoloRun, solo_runs
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, User
 from engine.selectors.counts import standing_judgments
+from engine.selectors.pace import time_taken
 
 # Characters a second. A thousand words a minute: nobody reads so fast, and few skim so fast.
 FASTEST_READING = 100
@@ -25,7 +26,7 @@ _READ = 100
 
 @dataclass(frozen=True)
 class Judged:
-    """The choices of one annotator or kind of judge. ``median_seconds``: from seeing a pair to judging it."""
+    """The choices of one annotator or kind of judge. ``median_seconds``: of the time taken for a pair."""
 
     judged: int
     left: int
@@ -94,12 +95,15 @@ def tallies(experiment: Experiment, only: User | None = None) -> Tallies:
     """
     by_annotator: defaultdict[int | None, _Tally] = defaultdict(_Tally)
     by_kind: defaultdict[str, _Tally] = defaultdict(_Tally)
+    newest: dict[int | None, datetime] = {}
     rows = (
         _of(only, standing_judgments(experiment.pk))
-        .order_by()
-        .values_list("judge", "annotator_id", "choice", F("created_at") - F("shown_at"))
+        .order_by("pk")
+        .values_list("judge", "annotator_id", "choice", "shown_at", "created_at")
     )
-    for kind, annotator_id, choice, span in rows.iterator():
+    for kind, annotator_id, choice, shown_at, judged_at in rows.iterator():
+        span = time_taken(shown_at, judged_at, answered_before=newest.get(annotator_id))
+        newest[annotator_id] = judged_at
         by_kind[kind].add(choice, span)
         by_annotator[annotator_id].add(choice, span)
     names = User.objects.filter(pk__in=[key for key in by_annotator if key]).order_by("username")
@@ -181,10 +185,13 @@ def _reading(experiment: Experiment, annotator_id: int) -> Reading:
         )
     )
     timed = hasty = uneven = longer = 0
-    for outcome, shown_at, judged_at, length_i, length_j in rows[:_READ]:
-        if shown_at is not None:
+    answered_before = None
+    for outcome, shown_at, judged_at, length_i, length_j in reversed(list(rows[:_READ])):
+        taken = time_taken(shown_at, judged_at, answered_before=answered_before)
+        answered_before = judged_at
+        if taken is not None:
             timed += 1
-            hasty += (length_i + length_j) / FASTEST_READING > (judged_at - shown_at).total_seconds()
+            hasty += (length_i + length_j) / FASTEST_READING > taken.total_seconds()
         if outcome != 0.5 and length_i != length_j:
             uneven += 1
             longer += (outcome > 0.5) == (length_i > length_j)

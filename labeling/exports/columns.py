@@ -138,7 +138,7 @@ _TABLE = (
         of=("people", "annotator_id"),
         sql="%(people)s::jsonb ->> r.annotator_id::text",
     ),
-    Column("shown_at", Kind.TIME, "When the pair was shown.", path="shown_at"),
+    Column("shown_at", Kind.TIME, "When the pair was handed out to be shown.", path="shown_at"),
     Column("judged_at", Kind.TIME, "When the judgment was stored.", path="created_at"),
     Column("task", Kind.TEXT, "Text of the task.", path="comparison__task__prompt"),
     Column(
@@ -272,7 +272,7 @@ _TABLE = (
     Column(
         "seconds",
         Kind.NUMBER,
-        "Seconds from showing the pair to storing the judgment.",
+        "Seconds from `shown_at` to storing the judgment, the wait behind other pairs included.",
         python=_seconds,
         of=("shown_at", "judged_at"),
         sql="date_part('epoch', r.judged_at - r.shown_at)",

@@ -23,9 +23,12 @@ def test_the_page_says_how_somebody_works(admin, client_for):
     for _ in range(2):
         click_for(experiment, ann, lambda i, j: i < j)
     with lifted():
-        for judgment in Judgment.objects.all():
-            shown_at = judgment.created_at - timedelta(seconds=7)
-            Judgment.objects.filter(pk=judgment.pk).update(shown_at=shown_at, comment="Long.")
+        for ago, judgment in zip((20, 10), Judgment.objects.order_by("pk"), strict=True):
+            judged_at = judgment.created_at - timedelta(seconds=ago)
+            shown_at = judged_at - timedelta(seconds=7)
+            Judgment.objects.filter(pk=judgment.pk).update(
+                shown_at=shown_at, created_at=judged_at, comment="Long."
+            )
     Flag.objects.create(comparison=Judgment.objects.first().comparison, annotator=ann, reason="broken")
     click_for(experiment, bob, lambda i, j: i < j)
     assert agreement_with_others(experiment, ann) == (1, 1)
@@ -60,8 +63,8 @@ def test_annotators_see_their_own_figures_with_checks_in_them(annotator, client_
         kind=Check.Kind.GOLD,
         gold=experiment.gold_items.first(),
         better_on_left=True,
-        shown_at=now - timedelta(seconds=8),
-        judged_at=now,
+        shown_at=now + timedelta(seconds=2),
+        judged_at=now + timedelta(seconds=10),
         choice="left",
         passed=True,
     )

@@ -242,7 +242,7 @@ class TestOne:
         for expected in (
             comparison.task.prompt, "Nicer.", "by ann", "Cut off.", "I am P1", "replaced this response",
             "a different answer", "The balanced sampler", "evidence against being the best",
-            "Number of the choice", "s after it was shown",
+            "Number of the choice", "s after it was handed out",
         ):  # fmt: skip
             assert expected in page, expected
 

@@ -222,8 +222,9 @@ class TestJudges:
             for taken, choice in zip(seconds, choices, strict=True):
                 made = click(experiment, user, choice)
                 with lifted():
+                    judged_at = made.created_at + timedelta(minutes=made.pk)
                     Judgment.objects.filter(pk=made.pk).update(
-                        shown_at=made.created_at - timedelta(seconds=taken)
+                        shown_at=judged_at - timedelta(seconds=taken), created_at=judged_at
                     )
         rows = annotator_rows(experiment, tallies(experiment), shared_answers(experiment))
         assert [(r.name, r.judged, r.sides, r.median_seconds) for r in rows] == [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.urls import reverse
 
-from engine.models import Experiment, Judgment, Response
+from engine.models import Experiment, Judgment, Response, User
 from engine.models.append_only import lifted
+from engine.selectors.answers import own_summary
 from engine.selectors.judges import FASTEST_READING, Reading, reading_by_annotator, tallies
 from engine.services.planning import advance
 from labeling.dashboard.annotators import annotator_rows
@@ -18,6 +19,7 @@ from tests.markup import text_of
 pytestmark = pytest.mark.django_db
 
 _LENGTH = 600
+_START = datetime(2026, 11, 27, 9, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +43,9 @@ def rewrite(experiment: Experiment, *, hasty: int, longer: int) -> None:
     with lifted():
         for place, judgment in enumerate(Judgment.objects.order_by("pk")):
             seconds = (_LENGTH / FASTEST_READING) * (0.9 if place < hasty else 1.1)
-            shown_at = judgment.created_at - timedelta(seconds=seconds)
-            Judgment.objects.filter(pk=judgment.pk).update(shown_at=shown_at)
+            judged_at = _START + timedelta(minutes=place)
+            shown_at = judged_at - timedelta(seconds=seconds)
+            Judgment.objects.filter(pk=judgment.pk).update(shown_at=shown_at, created_at=judged_at)
             for response, more in ((judgment.comparison.left, 50), (judgment.comparison.right, -50)):
                 length = _LENGTH // 2 + (more if place < longer else -more)
                 Response.objects.filter(pk=response.pk).update(text="x" * length)
@@ -67,6 +70,22 @@ def test_most_of_at_least_twenty_answers_have_to_say_so(admin, client_for):
         Judgment.objects.filter(pk=newest.pk).update(via="import")
     [row] = annotator_rows(experiment, tallies(experiment), [])
     assert (row.reading.timed, row.hasty, row.always_longer) == (19, "", "")
+
+
+def test_holding_pairs_ahead_does_not_make_somebody_look_slow():
+    """A program that took six pairs and then answered one every two seconds had taken twelve for each."""
+    experiment = answered(20)
+    rewrite(experiment, hasty=0, longer=10)
+    with lifted():
+        for place, judgment in enumerate(Judgment.objects.order_by("pk")):
+            judged_at = _START + timedelta(seconds=2 * place)
+            shown_at = judged_at - timedelta(seconds=12)
+            Judgment.objects.filter(pk=judgment.pk).update(shown_at=shown_at, created_at=judged_at)
+    # Nothing is known of what came before the first.
+    assert reading_by_annotator(experiment, ["ann"])["ann"].hasty == 19
+    [row] = annotator_rows(experiment, tallies(experiment), [])
+    assert row.median_seconds == 2.0
+    assert own_summary(experiment, User.objects.get(username="ann")).typical_seconds == 2.0
 
 
 @pytest.mark.parametrize("running", [True, False])
