@@ -11,7 +11,7 @@ def time_taken(
     """The time for one answer; ``None`` where it is not known when its pair was handed out.
 
     A page holds the next pairs already. The time for one of them begins with the answer to the one before
-    it: else whoever holds six pairs seems six times as slow as they are.
+    it: else somebody who holds six pairs seems six times as slow as they are.
 
     ``answered_before``: when the same person gave the answer before this one.
     """
