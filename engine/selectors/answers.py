@@ -15,7 +15,7 @@ from django.utils import timezone
 from engine.models import AuditEntry, Check, Comparison, Experiment, Judgment, User
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
 from engine.selectors.counts import count_of, standing, standing_judgments
-from engine.selectors.pace import time_taken
+from engine.selectors.pace import times_taken
 
 
 def with_answers_since(experiments: QuerySet[Experiment], user: User | Given) -> QuerySet[Experiment]:
@@ -182,11 +182,7 @@ def own_summary(experiment: Experiment, user: User) -> OwnSummary | None:
     if not times:
         return None
     latest = sorted(times, key=lambda each: each[0])[-_SUMMED_UP:]
-    before = [None, *(answered_at for answered_at, _ in latest)]
-    taken = [
-        time_taken(shown_at, answered_at, answered_before=answered_before)
-        for answered_before, (answered_at, shown_at) in zip(before, latest, strict=False)
-    ]
+    taken = times_taken((shown_at, answered_at) for answered_at, shown_at in latest)
     spans = [each.total_seconds() for each in taken if each is not None]
     [counted] = with_own_answers(Experiment.objects.filter(pk=experiment.pk), user)
     return OwnSummary(

@@ -16,7 +16,7 @@ from django.db.models.functions import Length, TruncDate
 from engine.core.order import LONG_RUN, SoloRun, solo_runs
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, User
 from engine.selectors.counts import standing_judgments
-from engine.selectors.pace import time_taken
+from engine.selectors.pace import time_taken, times_taken
 
 # Characters a second. A thousand words a minute: nobody reads so fast, and few skim so fast.
 FASTEST_READING = 100
@@ -185,10 +185,9 @@ def _reading(experiment: Experiment, annotator_id: int) -> Reading:
         )
     )
     timed = hasty = uneven = longer = 0
-    answered_before = None
-    for outcome, shown_at, judged_at, length_i, length_j in reversed(list(rows[:_READ])):
-        taken = time_taken(shown_at, judged_at, answered_before=answered_before)
-        answered_before = judged_at
+    newest = list(rows[:_READ])[::-1]
+    times = times_taken((shown_at, judged_at) for _, shown_at, judged_at, *_ in newest)
+    for (outcome, _, _, length_i, length_j), taken in zip(newest, times, strict=True):
         if taken is not None:
             timed += 1
             hasty += (length_i + length_j) / FASTEST_READING > taken.total_seconds()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 
@@ -20,3 +21,14 @@ def time_taken(
     if answered_before is not None and answered_before <= answered_at:
         shown_at = max(shown_at, answered_before)
     return answered_at - shown_at
+
+
+def times_taken(answers: Iterable[tuple[datetime | None, datetime]]) -> Iterator[timedelta | None]:
+    """The same for each answer of one person, in the order of the answers.
+
+    ``answers``: when the pair was handed out, and when it was answered.
+    """
+    answered_before = None
+    for shown_at, answered_at in answers:
+        yield time_taken(shown_at, answered_at, answered_before=answered_before)
+        answered_before = answered_at
