@@ -39,10 +39,14 @@ _VERSION = 6
 def mark_stale(*, experiment: Experiment, changed_from: int | None = None) -> None:
     """Have the evidence of a locked experiment replayed before its next decision.
 
-    ``changed_from``: the number of the first judgment that was taken back, where one was.
+    ``changed_from``: the number of the first judgment that was taken back, where one was. Evidence that has
+    not seen it yet stays as it is.
     """
     if changed_from is not None:
         experiment.replay_points.filter(last_judgment__gte=changed_from).delete()
+        latest = designs.latest_snapshot(experiment)
+        if latest is None or latest.last_judgment < changed_from:
+            return
     experiment.evidence_stale = True
     experiment.save(update_fields=["evidence_stale"])
 

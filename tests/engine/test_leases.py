@@ -25,6 +25,7 @@ from engine.services.leases import (
     return_leases,
     skip,
 )
+from engine.services.planning import advance
 from tests.factories import add_member, click, lease, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -327,6 +328,7 @@ class TestTakingBack:
         experiment = make_experiment(ready=True, overlap=2, annotators=(annotator, bob))
         judgment = click(experiment, annotator)
         assert click(experiment, bob).comparison == judgment.comparison
+        advance(experiment_id=experiment.pk)
         Lease.objects.filter(token=judgment.token).update(held_until=clock.now() - RUN_OUT)
         void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
         mine, theirs = (judgment.comparison.leases.get(annotator=each) for each in (annotator, bob))

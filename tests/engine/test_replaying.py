@@ -90,6 +90,30 @@ def test_an_undo_tells_no_outcome_and_its_queries_do_not_grow_with_the_judgments
     assert costs[1] <= costs[0] <= 38
 
 
+def test_an_answer_that_no_evidence_has_seen_is_taken_back_without_a_replay(annotator):
+    """With a hundred annotators nearly every round of planning told the answers of the last one again."""
+    experiment = judged(annotator, 6)
+    take_back(experiment=experiment, answer=click(experiment, annotator), annotator=annotator)
+    with counted_tells() as told:
+        advance(experiment_id=experiment.pk)
+    assert told == []
+    assert_evidence_is_that_of_a_replay(experiment)
+
+
+def test_a_point_that_saw_more_than_the_newest_snapshot_goes_with_an_answer_in_it(
+    annotator, admin, every_four
+):
+    experiment = judged(annotator, 8)
+    void_judgment(judgment_id=nth(experiment, 2).pk, by=admin, reason="A slip.")
+    unseen = [click(experiment, annotator) for _ in range(2)]
+    assert replaying.catch_up(experiment_id=experiment.pk)
+    assert experiment.replay_points.filter(last_judgment=unseen[0].pk, comparisons=8).exists()
+    void_judgment(judgment_id=unseen[0].pk, by=admin, reason="A slip.")
+    assert not experiment.replay_points.filter(comparisons=8).exists()
+    advance(experiment_id=experiment.pk)
+    assert_evidence_is_that_of_a_replay(experiment)
+
+
 @pytest.mark.parametrize("space", ["unstructured", "factorial"])
 def test_only_what_follows_the_last_point_that_fits_is_told_again(space, annotator, admin, every_four):
     experiment = judged(annotator, 14, space=space)
