@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,6 +52,8 @@ class Pool(Protocol):
 
 # Pairs of responses whose use is looked up at once. Mostly one of the first few has none yet.
 _FIRST, _AT_ONCE = 3, 200
+# All pairs of sixteen policies. Of two with one text each for 1,000 tasks it takes 40 kB.
+_PAIRS_KEPT = 128
 
 
 def drawer(experiment: Experiment) -> Draw:
@@ -231,28 +233,50 @@ class _Reused(_Pool):
         return self._drawn[policy.pk, task_id]
 
 
+class _ReadyMade:
+    """The ready-made responses of an experiment that this process has read.
+
+    Attributes
+    ----------
+    written
+        Responses by policy.
+    common
+        The tasks that two policies both have texts for; those of the pairs that were asked for last.
+    """
+
+    def __init__(self) -> None:
+        self.written: dict[int, _ByTask] = {}
+        self.common = lru_cache(maxsize=_PAIRS_KEPT)(self._common_tasks)
+
+    def _common_tasks(self, first: int, second: int) -> _Common:
+        by_i, by_j = self.written[first], self.written[second]
+        ids = sorted(by_i.keys() & by_j.keys())
+        n_texts = np.array([len(by_i[task]) * len(by_j[task]) for task in ids], dtype=np.int64)
+        return _Common(
+            (by_i, by_j), ids, n_texts, ends=np.cumsum(n_texts), rarity=np.repeat(n_texts, n_texts)
+        )
+
+
 # Each has at most 100,000 rows (`limits.RESPONSES`) of some 450 bytes.
 @lru_cache(maxsize=4)
-def _ready_made(experiment_id: int, created_at: datetime) -> dict[int, _ByTask]:
-    """The ready-made responses of an experiment that this process has read, by policy; kept from round to
-    round, as none is changed, added or deleted once the experiment has started, and none is drawn before.
+def _ready_made(experiment_id: int, created_at: datetime) -> _ReadyMade:
+    """The responses of an experiment, kept from round to round: none is changed, added or deleted once it has
+    started, and none is drawn before.
 
     Two databases may have an experiment of one number, but not made at one moment.
     """
-    return {}
+    return _ReadyMade()
 
 
 class _Imported(_Pool):
     """Responses that were written elsewhere, any number for each policy and task."""
 
     def __init__(self, experiment: Experiment) -> None:
-        written = _ready_made(experiment.pk, experiment.created_at)
-        super().__init__(experiment, Response.objects.all(), written)
-        # A round of planning asks for few pairs of policies, and for each of them often.
-        self._common = cache(self._common_tasks)
+        self._kept = _ready_made(experiment.pk, experiment.created_at)
+        super().__init__(experiment, Response.objects.all(), self._kept.written)
 
     def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
-        tasks = self._common(policy_i.pk, policy_j.pk)
+        tasks = self._common(policy_i, policy_j)
         task_id = tasks.ids[rng.integers(len(tasks.ids))]
         first, second = (half[task_id][rng.integers(len(half[task_id]))] for half in tasks.written)
         return first, second
@@ -260,7 +284,7 @@ class _Imported(_Pool):
     def in_random_order(
         self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy
     ) -> Iterator[Halves]:
-        tasks = self._common(policy_i.pk, policy_j.pk)
+        tasks = self._common(policy_i, policy_j)
         by_i, by_j = tasks.written
         for place in np.argsort(rng.exponential(size=len(tasks.rarity)) * tasks.rarity):
             at = int(np.searchsorted(tasks.ends, place, side="right"))
@@ -278,13 +302,9 @@ class _Imported(_Pool):
                 texts[index, places[task]] = len({row.digest for row in rows})
         return texts @ texts.T
 
-    def _common_tasks(self, first: int, second: int) -> _Common:
-        by_i, by_j = self._written_by(first), self._written_by(second)
-        ids = sorted(by_i.keys() & by_j.keys())
-        n_texts = np.array([len(by_i[task]) * len(by_j[task]) for task in ids], dtype=np.int64)
-        return _Common(
-            (by_i, by_j), ids, n_texts, ends=np.cumsum(n_texts), rarity=np.repeat(n_texts, n_texts)
-        )
+    def _common(self, policy_i: Policy, policy_j: Policy) -> _Common:
+        self.read([policy_i.pk, policy_j.pk])
+        return self._kept.common(policy_i.pk, policy_j.pk)
 
 
 @dataclass(frozen=True)
