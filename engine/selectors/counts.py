@@ -23,16 +23,15 @@ from engine.models import (
 from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, Given
 
 Pair = tuple[int, int]
-_ROWS = Count("pk")
 # Nobody looks at two copies of a text: they are held back until their turn
 # (`services.identical_texts.settle_identical`).
 FOR_PEOPLE = Q(plan__identical__isnull=True)
 HELD_BACK = Q(plan__identical=True, state=Comparison.State.PLANNED)
 
 
-def count_of(rows: QuerySet[Any], counted: Count = _ROWS) -> Coalesce:
-    """The number of these rows, or of something else in them, as a part of another query; 0 without any."""
-    numbers = rows.order_by().values(one=Value(1)).annotate(n=counted).values("n")
+def count_of(rows: QuerySet[Any]) -> Coalesce:
+    """The number of these rows, as a part of another query; 0 without any."""
+    numbers = rows.order_by().values(one=Value(1)).annotate(n=Count("pk")).values("n")
     return Coalesce(Subquery(numbers), 0)
 
 

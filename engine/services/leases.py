@@ -36,7 +36,7 @@ from engine.models import (
 )
 from engine.selectors.blinding import has_or_had
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, GivenList, found_one
-from engine.selectors.seen import annotators_left, has_seen, seen_by_as_many_as_annotate
+from engine.selectors.seen import annotators_left, has_seen, seen_as_often_as_there_are_annotators
 from engine.services import allowances
 from engine.services.compiled_writes import Write, inserting, saving, write
 
@@ -396,7 +396,7 @@ def _doubtful() -> QuerySet[Comparison]:
     stands = Judgment.objects.filter(token=OuterRef("token"), standing=True)
     # An answer that was taken back hands its lease back too, unless its annotator is kept from the pair.
     taken_back = Lease.objects.filter(~Exists(stands), comparison=OuterRef("pk"), state=Lease.State.JUDGED)
-    seen_by_all = seen_by_as_many_as_annotate(EXPERIMENT, OuterRef("texts"))
+    seen_by_all = seen_as_often_as_there_are_annotators(EXPERIMENT, OuterRef("texts"))
     return Comparison.objects.filter(
         Q(skips__gt=0) | Q(found_one(taken_back)) | Q(seen_by_all),
         experiment=EXPERIMENT,
