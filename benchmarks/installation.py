@@ -169,7 +169,7 @@ def _running(
             cwd=ROOT,
             env=all_of_it,
             stdout=subprocess.DEVNULL,
-            process_group=0,
+            start_new_session=True,
         )
         for command in commands
     ]
