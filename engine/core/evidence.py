@@ -7,11 +7,12 @@ policies is needed.
 
 from __future__ import annotations
 
-from typing import Protocol
+from types import EllipsisType
+from typing import Any, Protocol
 
 import numpy as np
 
-from .likelihood import bernoulli_kl, exact_log_e_value, log_e_value
+from .likelihood import bernoulli_kl, exact_log_e_value, log_e_value, log_e_value_of_pair
 from .types import BoolArray, FloatArray, IntArray, Tally, located
 
 # Prior standard deviation 0.08 of a win rate: the best of 5 to 50 on the paper's instance, by a few percent.
@@ -88,18 +89,23 @@ class PairwiseEvidence:
         if compared[0].size:
             self.log_e[compared] = self._pairs(*compared)
         self._per_policy = self.combine(self.log_e)
+        # Where `_per_policy` is not up to date: nothing reads that of some margins for a long time.
+        self._changed: tuple[Any, ...] | EllipsisType | None = None
 
     @property
     def per_policy(self) -> FloatArray:
         """Shape (R, K): current log evidence (nats) against each policy."""
+        if self._changed is not None:
+            self._per_policy[self._changed] = self.combine(self.log_e[self._changed])
+            self._changed = None
         return self._per_policy
 
     def update(self, i: IntArray, j: IntArray) -> None:
         """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
         runs, i, j = located(i, j)
-        both, other = np.array([i, j]), np.array([j, i])
-        self.log_e[runs, both, other] = self._pairs(runs, both, other)
-        self._per_policy[runs, both] = self.combine(self.log_e[runs, both])
+        for k, b in ((i, j), (j, i)):
+            self.log_e[runs, k, b] = self._pairs(runs, k, b)
+        self._changed = (runs, np.array([i, j])) if self._changed is None else ...
 
     def leads(self) -> BoolArray:
         """Shape (R, K): whether the policy has met every other a few times, winning at ½ + ε or more.
@@ -117,8 +123,8 @@ class PairwiseEvidence:
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally has."""
+        self._per_policy = self.per_policy[runs]
         self.log_e = self.log_e[runs]
-        self._per_policy = self._per_policy[runs]
 
     def combine(self, log_e: FloatArray) -> FloatArray:
         """Log of the mean e-value over the K - 1 opponents, in nats.
@@ -139,9 +145,22 @@ class PairwiseEvidence:
         combined: FloatArray = top[..., 0] + np.log(np.exp(log_e - top).sum(axis=-1) / n_opponents)
         return combined
 
-    def of_counts(self, wins: FloatArray, losses: FloatArray, ties: FloatArray | None) -> FloatArray:
-        """Log e-values (nats) against "the mean is at least ½ + ε", from counts of equal shape."""
-        return log_e_value(wins, losses, self.null_mean, self._concentration, narrow=self._narrow, ties=ties)
+    def of_counts(self, wins: Any, losses: Any, ties: Any) -> Any:
+        """Log e-values (nats) against "the mean is at least ½ + ε", from counts.
+
+        Parameters
+        ----------
+        wins, losses, ties
+            Arrays of equal shape, or numbers; ties may be None.
+
+        Returns
+        -------
+        Of the same shape.
+        """
+        mixture = (self.null_mean, self._concentration)
+        if isinstance(wins, float):
+            return log_e_value_of_pair(wins, losses, ties or 0.0, *mixture, narrow=self._narrow)
+        return log_e_value(wins, losses, *mixture, narrow=self._narrow, ties=ties)
 
     def exact(self, runs: IntArray, k: IntArray, b: IntArray) -> FloatArray:
         """Log e-values (nats) of which `log_e` is a lower bound where ties are told apart.
@@ -170,7 +189,8 @@ class PairwiseEvidence:
     def _pairs(self, runs: IntArray | int, rows: IntArray, columns: IntArray) -> FloatArray:
         wins, ties = self._tally.wins, self._tally.ties
         tied = None if ties is None else ties[runs, rows, columns]
-        return self.of_counts(wins[runs, rows, columns], wins[runs, columns, rows], tied)
+        log_e: FloatArray = self.of_counts(wins[runs, rows, columns], wins[runs, columns, rows], tied)
+        return log_e
 
 
 class EliminationCost:

@@ -14,6 +14,8 @@ from .types import BoolArray, FloatArray
 # Below this the regularised incomplete beta function loses digits on its way to underflow.
 _SMALLEST_TRUSTED_CDF = 1e-280
 _MAX_FRACTION_TERMS = 10_000
+# So many e-values of single pairs are kept in each process: about 7 MB.
+_KEPT = 2**14
 # Parts of a mixture: share, share of the concentration, and whether it is cut off at ½ and not at the null's
 # edge. The last part is the wide one. Where the null is a fair coin, it takes 15% off the comparisons that a
 # proof takes if win rates are anywhere from ½ to 1, and adds 1% where the closest rival needs most of them.
@@ -47,7 +49,7 @@ def bernoulli_kl(p: ArrayLike, q: ArrayLike) -> FloatArray:
     return divergence
 
 
-def log_lower_beta(a: ArrayLike, b: ArrayLike, x: float) -> FloatArray:
+def log_lower_beta(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> FloatArray:
     """Log of the lower incomplete beta integral, ∫_0^x q^(a-1) (1-q)^(b-1) dq.
 
     Stays accurate where the integral itself underflows, with a and b of a million and more.
@@ -57,22 +59,22 @@ def log_lower_beta(a: ArrayLike, b: ArrayLike, x: float) -> FloatArray:
     a, b
         Positive exponents of equal shape.
     x
-        Upper limit in (0, 1).
+        Upper limit in (0, 1); it broadcasts to that shape.
     """
     a = np.array(a, dtype=np.float64, ndmin=1)
     b = np.array(b, dtype=np.float64, ndmin=1)
     cdf = special.betainc(a, b, x)
     tail = cdf < _SMALLEST_TRUSTED_CDF
     result: FloatArray
-    if not tail.any():
+    if not np.count_nonzero(tail):
         result = special.betaln(a, b) + np.log(cdf)
         return result
     result = special.betaln(a, b) + np.log(np.where(tail, 1.0, cdf))
-    result[tail] = _log_lower_beta_tail(a[tail], b[tail], x)
+    result[tail] = _log_lower_beta_tail(a[tail], b[tail], np.broadcast_to(x, a.shape)[tail])
     return result
 
 
-def _log_lower_beta_tail(a: FloatArray, b: FloatArray, x: float) -> FloatArray:
+def _log_lower_beta_tail(a: FloatArray, b: FloatArray, x: FloatArray) -> FloatArray:
     """The same integral by its continued fraction, which converges fast for x far below a / (a + b).
 
     Modified Lentz evaluation of [DLMF, 8.17.22].
@@ -86,11 +88,11 @@ def _log_lower_beta_tail(a: FloatArray, b: FloatArray, x: float) -> FloatArray:
     # An element is left alone once converged, so that its value does not depend on its neighbours.
     active: BoolArray = np.ones(a.shape, dtype=np.bool_)
     for m in range(1, _MAX_FRACTION_TERMS):
-        s, t = a[active], b[active]
+        s, t, y = a[active], b[active], x[active]
         up, down, value = ratio_up[active], ratio_down[active], fraction[active]
         for coefficient in (
-            m * (t - m) * x / ((s + 2 * m - 1.0) * (s + 2 * m)),
-            -(s + m) * (s + t + m) * x / ((s + 2 * m) * (s + 2 * m + 1.0)),
+            m * (t - m) * y / ((s + 2 * m - 1.0) * (s + 2 * m)),
+            -(s + m) * (s + t + m) * y / ((s + 2 * m) * (s + 2 * m + 1.0)),
         ):
             down = 1.0 + coefficient * down
             down = 1.0 / np.where(np.abs(down) < tiny, tiny, down)
@@ -150,25 +152,54 @@ def log_e_value(
     """
     w = np.array(wins, dtype=np.float64, ndmin=1)
     v = np.array(losses, dtype=np.float64, ndmin=1)
-    t = None if ties is None or not np.any(ties) else np.array(ties, dtype=np.float64, ndmin=1)
-    if t is not None:
+    t = None if ties is None or not np.count_nonzero(ties) else np.array(ties, dtype=np.float64, ndmin=1)
+    # Shape (P, ...): all parts of the mixture at once.
+    parts = _parts(null_mean, concentration, narrow)
+    a, cut, constant = parts.reshape(parts.shape + w.ndim * (1,))
+    if t is None:
+        likelihood = log_lower_beta(w + a, v + a, cut) + constant
+    else:
         w, v = w - 0.5 * t, v - 0.5 * t
+        won, lost = w + a, v + a
+        as_losses, bound = _below_ties(won, lost, t, null_mean, cut)
+        likelihood = log_lower_beta(won, lost + as_losses, cut) + bound + constant
+    mixture = np.logaddexp.reduce(likelihood, axis=0)
+    result: FloatArray = mixture - w * math.log(null_mean) - v * math.log1p(-null_mean)
+    return result
+
+
+@lru_cache(maxsize=_KEPT)
+def log_e_value_of_pair(
+    wins: float, losses: float, ties: float, null_mean: float, concentration: float, *, narrow: bool
+) -> float:
+    """The same of one pair; the last ones are kept.
+
+    The same counts come again: of other pairs, and whenever judgments are told anew after an undo.
+
+    Parameters
+    ----------
+    wins, losses, ties, null_mean, concentration, narrow
+        As for `log_e_value`; 0 ties where none are bet on as such.
+
+    Returns
+    -------
+    In nats.
+    """
+    return float(log_e_value(wins, losses, null_mean, concentration, narrow=narrow, ties=ties)[0])
+
+
+@lru_cache
+def _parts(null_mean: float, concentration: float, narrow: bool) -> FloatArray:
+    """Shape (3, P): of each part of a mixture the exponent, where it is cut off, and its log weight."""
     parts = _PARTS_WITH_MARGIN if null_mean > 0.5 else _PARTS
     if narrow:
         parts = parts[:-1]
     whole = sum(share for share, _, _ in parts)
-    mixture: FloatArray = np.full(w.shape, -np.inf)
+    rows = []
     for share, narrowness, below_half in parts:
         a, cut = narrowness * concentration, 0.5 if below_half else null_mean
-        won, lost, constant = w + a, v + a, math.log(share / whole) - _log_prior(a, cut)
-        if t is None:
-            part = log_lower_beta(won, lost, cut) + constant
-        else:
-            as_losses, bound = _below_ties(won, lost, t, null_mean, cut)
-            part = log_lower_beta(won, lost + as_losses, cut) + bound + constant
-        mixture = np.logaddexp(mixture, part)
-    result: FloatArray = mixture - w * math.log(null_mean) - v * math.log1p(-null_mean)
-    return result
+        rows.append((a, cut, math.log(share / whole) - _log_prior(a, cut)))
+    return np.array(rows).T
 
 
 def exact_log_e_value(
@@ -216,7 +247,7 @@ def exact_log_e_value(
 
 
 def _below_ties(
-    wins: FloatArray, losses: FloatArray, ties: FloatArray, null_mean: float, cut: float
+    wins: FloatArray, losses: FloatArray, ties: FloatArray, null_mean: float, cut: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Losses y and a constant c with T(q)^ties ≥ e^c (1 - q)^y for all q, T(q) being the factor of a tie.
 
