@@ -139,6 +139,7 @@ class HeadToHead:
         # Shape (M, R, K): what the shares of the reserve have grown to (nats), against each rival.
         self._log_placed: FloatArray = np.empty((0, tally.n_runs, tally.n_policies))
         if reserve is not None:
+            self._log_reserved: FloatArray = np.log(reserve.shares)
             self._log_placed = np.full(reserve.wins.shape, -np.inf)
             for share in range(reserve.shares.size):
                 self._begin(share, np.flatnonzero(reserve.policy[share] != NOT_YET))
@@ -148,9 +149,8 @@ class HeadToHead:
         """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
         runs, i, j = located(i, j)
         for k, b in ((i, j), (j, i)):
-            if self._reserve is not None and (placed := self._reserve.policy[:, runs] == b).any():
-                share, *alive = np.nonzero(placed)
-                self._grow(share, *((runs[alive[0]], k[alive[0]]) if alive else (runs, k)))
+            for share, placed in self._placed_on(runs, b):
+                self._grow(share, *((runs[placed], k[placed]) if placed.ndim else (runs, k)))
             passed = self.log_capital(runs, k, b) >= self.threshold
             self._n_passed[runs, b] += passed.astype(np.int64) - self._passed[runs, k, b]
             self._passed[runs, k, b] = passed
@@ -190,17 +190,15 @@ class HeadToHead:
         """
         log_share = self._log_share[b] if self._stakes is None else self._stakes.log_share[runs, k, b]
         capital: FloatArray = self.evidence.log_e[runs, k, b] + log_share
-        for share in range(self._log_placed.shape[0]):
-            placed = self._reserved_for(share, runs) == b
-            if placed.any():
-                more = np.logaddexp(capital, self._log_placed[share, runs, k])
-                capital = np.where(placed, more, capital)
+        for share, placed in self._placed_on(runs, b):
+            more = np.logaddexp(capital, self._log_placed[share, runs, k])
+            capital = np.where(placed, more, capital)
         return capital
 
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""
         proved = self.proved()
-        if not proved.any():
+        if not np.count_nonzero(proved):
             return
         fresh = proved.any(axis=1) & (self.named == NOBODY)
         for run in np.flatnonzero(fresh):
@@ -256,8 +254,15 @@ class HeadToHead:
         capital[policies, np.arange(policies.size)] = np.inf
         return capital
 
-    def _reserved_for(self, share: int, runs: IntArray) -> IntArray:
-        return np.empty(0, dtype=np.int64) if self._reserve is None else self._reserve.policy[share, runs]
+    def _placed_on(self, runs: IntArray, b: IntArray) -> list[tuple[int, BoolArray]]:
+        """The shares of the reserve that policies b have got, and where, in the shape of runs and b."""
+        if self._reserve is None:
+            return []
+        placed = self._reserve.policy.T[runs] == np.asarray(b)[..., None]
+        if not np.count_nonzero(placed):
+            return []
+        of_shares = ((share, placed[..., share]) for share in range(self._reserve.shares.size))
+        return [(share, where) for share, where in of_shares if where.any()]
 
     def _begin(self, share: int, runs: IntArray) -> None:
         """Have a share of the reserve count for the policy that it was placed on, in these runs."""
@@ -265,15 +270,15 @@ class HeadToHead:
             return
         n = self._n_policies
         rival = np.tile(np.arange(n), runs.size)
-        self._grow(np.full(rival.size, share), np.repeat(runs, n), rival)
+        self._grow(share, np.repeat(runs, n), rival)
         b = self._reserve.policy[share, runs]
         self._log_placed[share, runs, b] = -np.inf
         passed = self.log_capital(runs[:, None], np.arange(n), b[:, None]) >= self.threshold
         self._passed[runs, :, b] = passed
         self._n_passed[runs, b] = passed.sum(axis=1)
 
-    def _grow(self, share: IntArray, runs: IntArray, k: IntArray) -> None:
-        """Bring up to date what shares of the reserve, shape (m,), have against rivals k."""
+    def _grow(self, share: int, runs: IntArray, k: IntArray) -> None:
+        """Bring up to date what a share of the reserve has against rivals k."""
         reserve, wins = self._reserve, self._tally.wins
         if reserve is None:
             return
@@ -284,7 +289,7 @@ class HeadToHead:
             wins[runs, b, k] - reserve.losses[share, runs, k],
             None if ties is None else ties[runs, b, k] - reserve.ties[share, runs, k],
         )
-        self._log_placed[share, runs, k] = np.log(reserve.shares[share]) + log_e
+        self._log_placed[share, runs, k] = self._log_reserved[share] + log_e
 
 
 class InModel:

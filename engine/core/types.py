@@ -309,7 +309,7 @@ def located(*values: IntArray | FloatArray) -> tuple[Any, ...]:
         Shape (R,) each: policies, outcomes.
     """
     if values[0].size == 1:
-        return 0, *(value.item() for value in values)
+        return 0, *[value.item() for value in values]
     return np.arange(values[0].size), *values
 
 
