@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import special
@@ -149,9 +149,10 @@ class HeadToHead:
         """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
         runs, i, j = located(i, j)
         for k, b in ((i, j), (j, i)):
-            for share, placed in self._placed_on(runs, b):
-                self._grow(share, *((runs[placed], k[placed]) if placed.ndim else (runs, k)))
-            passed = self.log_capital(runs, k, b) >= self.threshold
+            placed = self._placed_on(runs, b)
+            for share, where in placed:
+                self._grow(share, *((runs, k) if where is True else (runs[where], k[where])))
+            passed = self._capital(runs, k, b, placed) >= self.threshold
             self._n_passed[runs, b] += passed.astype(np.int64) - self._passed[runs, k, b]
             self._passed[runs, k, b] = passed
 
@@ -188,12 +189,7 @@ class HeadToHead:
         -------
         Their shape; -inf where k is b.
         """
-        log_share = self._log_share[b] if self._stakes is None else self._stakes.log_share[runs, k, b]
-        capital: FloatArray = self.evidence.log_e[runs, k, b] + log_share
-        for share, placed in self._placed_on(runs, b):
-            more = np.logaddexp(capital, self._log_placed[share, runs, k])
-            capital = np.where(placed, more, capital)
-        return capital
+        return self._capital(runs, k, b, self._placed_on(runs, b))
 
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""
@@ -254,15 +250,26 @@ class HeadToHead:
         capital[policies, np.arange(policies.size)] = np.inf
         return capital
 
-    def _placed_on(self, runs: IntArray, b: IntArray) -> list[tuple[int, BoolArray]]:
-        """The shares of the reserve that policies b have got, and where, in the shape of runs and b."""
+    def _capital(self, runs: IntArray, k: IntArray, b: IntArray, placed: list[tuple[int, Any]]) -> FloatArray:
+        """`log_capital`, given what the policies b have got of the reserve."""
+        log_share = self._log_share[b] if self._stakes is None else self._stakes.log_share[runs, k, b]
+        capital: FloatArray = self.evidence.log_e[runs, k, b] + log_share
+        for share, where in placed:
+            more = np.logaddexp(capital, self._log_placed[share, runs, k])
+            capital = more if where is True else np.where(where, more, capital)
+        return capital
+
+    def _placed_on(self, runs: IntArray, b: IntArray) -> list[tuple[int, Any]]:
+        """The shares of the reserve that policies b have got, and where: a mask in the shape of runs and b,
+        or True for a single policy.
+        """
         if self._reserve is None:
             return []
-        placed = self._reserve.policy.T[runs] == np.asarray(b)[..., None]
-        if not np.count_nonzero(placed):
-            return []
-        of_shares = ((share, placed[..., share]) for share in range(self._reserve.shares.size))
-        return [(share, where) for share, where in of_shares if where.any()]
+        policy = self._reserve.policy
+        if isinstance(b, int):
+            return [(share, True) for share, has in enumerate(policy[:, runs].tolist()) if has == b]
+        masks = [policy[share, runs] == b for share in range(policy.shape[0])]
+        return [(share, where) for share, where in enumerate(masks) if where.any()]
 
     def _begin(self, share: int, runs: IntArray) -> None:
         """Have a share of the reserve count for the policy that it was placed on, in these runs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -153,19 +154,8 @@ def log_e_value(
     w = np.array(wins, dtype=np.float64, ndmin=1)
     v = np.array(losses, dtype=np.float64, ndmin=1)
     t = None if ties is None or not np.count_nonzero(ties) else np.array(ties, dtype=np.float64, ndmin=1)
-    # Shape (P, ...): all parts of the mixture at once.
     parts = _parts(null_mean, concentration, narrow)
-    a, cut, constant = parts.reshape(parts.shape + w.ndim * (1,))
-    if t is None:
-        likelihood = log_lower_beta(w + a, v + a, cut) + constant
-    else:
-        w, v = w - 0.5 * t, v - 0.5 * t
-        won, lost = w + a, v + a
-        as_losses, bound = _below_ties(won, lost, t, null_mean, cut)
-        likelihood = log_lower_beta(won, lost + as_losses, cut) + bound + constant
-    mixture = np.logaddexp.reduce(likelihood, axis=0)
-    result: FloatArray = mixture - w * math.log(null_mean) - v * math.log1p(-null_mean)
-    return result
+    return _log_mixture(w, v, t, null_mean, parts.reshape(parts.shape + w.ndim * (1,)))
 
 
 @lru_cache(maxsize=_KEPT)
@@ -185,7 +175,23 @@ def log_e_value_of_pair(
     -------
     In nats.
     """
-    return float(log_e_value(wins, losses, null_mean, concentration, narrow=narrow, ties=ties)[0])
+    parts = _parts(null_mean, concentration, narrow)
+    return float(_log_mixture(wins, losses, ties or None, null_mean, parts))
+
+
+def _log_mixture(w: Any, v: Any, t: Any, null_mean: float, parts: FloatArray) -> FloatArray:
+    """The log e-value: of arrays, or of numbers. The axes after the first two of the parts are theirs."""
+    a, cut, constant = parts
+    if t is None:
+        likelihood = log_lower_beta(w + a, v + a, cut) + constant
+    else:
+        w, v = w - 0.5 * t, v - 0.5 * t
+        won, lost = w + a, v + a
+        as_losses, bound = _below_ties(won, lost, t, null_mean, cut)
+        likelihood = log_lower_beta(won, lost + as_losses, cut) + bound + constant
+    mixture = np.logaddexp.reduce(likelihood, axis=0)
+    result: FloatArray = mixture - w * math.log(null_mean) - v * math.log1p(-null_mean)
+    return result
 
 
 @lru_cache
@@ -195,11 +201,11 @@ def _parts(null_mean: float, concentration: float, narrow: bool) -> FloatArray:
     if narrow:
         parts = parts[:-1]
     whole = sum(share for share, _, _ in parts)
-    rows = []
+    found = []
     for share, narrowness, below_half in parts:
         a, cut = narrowness * concentration, 0.5 if below_half else null_mean
-        rows.append((a, cut, math.log(share / whole) - _log_prior(a, cut)))
-    return np.array(rows).T
+        found.append((a, cut, math.log(share / whole) - _log_prior(a, cut)))
+    return np.array(list(zip(*found, strict=True)))
 
 
 def exact_log_e_value(
@@ -247,7 +253,7 @@ def exact_log_e_value(
 
 
 def _below_ties(
-    wins: FloatArray, losses: FloatArray, ties: FloatArray, null_mean: float, cut: FloatArray
+    wins: FloatArray, losses: FloatArray, ties: Any, null_mean: float, cut: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Losses y and a constant c with T(q)^ties ≥ e^c (1 - q)^y for all q, T(q) being the factor of a tie.
 

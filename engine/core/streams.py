@@ -24,17 +24,13 @@ from scipy import special
 
 from .beliefs import Beliefs
 from .evidence import CONCENTRATION, PairwiseEvidence
-from .likelihood import log_e_value
+from .likelihood import log_e_value, log_e_value_of_pair
 from .types import BoolArray, FloatArray, IntArray, Tally, located
 
 # Shares of head-to-head evidence, of the favourite's stream and of the bets in the evidence against a policy.
 SHARES = (0.1, 0.5, 0.4)
 LOG_SHARES = tuple(math.log(share) for share in SHARES)
-# A bet is multiplied by this power of the chance that the policy is behind at all. Without it, bets lost
-# evidence while that was in doubt and never won it back: one nat against the closest rival, when it was ruled
-# out.
-_CAUTION = 2
-_ROOT_TWO_PI = np.sqrt(2.0 * np.pi)
+_ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
 # Weight of a nat of evidence, relative to a nat of belief, in the choice of the leader.
 _EVIDENCE_WEIGHT = 1.0
 _FOR_POLICIES = ("won", "lost", "log_bets", "theta", "curvature")
@@ -122,26 +118,19 @@ class StreamedEvidence:
             Shape (R,), in [0, 1]: the share of the win that goes to i.
         """
         runs, i, j, outcome = located(i, j, outcome)
-        k, other, won = np.array([i, j]), np.array([j, i]), np.array([outcome, 1.0 - outcome])
-        null, null_logit = self.null_mean, self._null_logit
-        # Where the null is a fair coin, a bet on a tie returns the stake.
-        counts = (self.beliefs.favourite(runs, k) == other) & ((won != 0.5) | (null != 0.5))
-        if counts.any():
-            self.won[runs, k] += np.where(counts, won, 0.0)
-            self.lost[runs, k] += np.where(counts, 1.0 - won, 0.0)
-            self.log_favourite[runs, k] = self._favourite_evidence(self.won[runs, k], self.lost[runs, k])
+        null = self.null_mean
         # Ties pull a win rate towards ½. What a bet can win is decided by the other outcomes.
-        decided = 1.0 - self.n_ties / (self.n_told + 4.0)
-        mean, variance = self.beliefs.between(runs, k, other)
-        deviation = np.sqrt(variance) / decided
-        mean = mean / decided - null_logit
-        # The expectation of min(log-odds, null's), so that the bet is small while the side is in doubt.
-        ahead = mean / deviation
-        behind = special.ndtr(-ahead)
-        below = mean * behind - deviation * np.exp(-0.5 * ahead**2) / _ROOT_TWO_PI
-        expected = special.expit(null_logit + below * behind**_CAUTION)
-        stake = (null - expected) / (null * (1.0 - null))
-        self.log_bets[runs, k] += np.log1p(stake * (null - won))
+        decided = 1.0 - self.n_ties[runs] / (self.n_told[runs] + 4.0)
+        for k, other, won in ((i, j, outcome), (j, i, 1.0 - outcome)):
+            # Where the null is a fair coin, a bet on a tie returns the stake.
+            counts = (self.beliefs.favourite(runs, k) == other) & ((won != 0.5) | (null != 0.5))
+            if np.count_nonzero(counts):
+                self.won[runs, k] += counts * won
+                self.lost[runs, k] += counts * (1.0 - won)
+                self.log_favourite[runs, k] = self._favourite_evidence(self.won[runs, k], self.lost[runs, k])
+            mean, variance = self.beliefs.between(runs, k, other)
+            stake = self._stake(mean / decided - self._null_logit, np.sqrt(variance) / decided)
+            self.log_bets[runs, k] += np.log1p(stake * (null - won))
         self.n_told += 1.0
         self.n_ties += 4.0 * outcome * (1.0 - outcome)
 
@@ -179,7 +168,22 @@ class StreamedEvidence:
             "n_ties": float(self.n_ties[run]),
         }
 
-    def _favourite_evidence(self, won: FloatArray, lost: FloatArray) -> FloatArray:
+    def _stake(self, mean: FloatArray, deviation: FloatArray) -> FloatArray:
+        """The bet against a policy whose log-odds, less the null's, have this mean and standard deviation."""
+        null, null_logit = self.null_mean, self._null_logit
+        # The expectation of min(log-odds, null's), so that the bet is small while the side is in doubt.
+        ahead = mean / deviation
+        behind = special.ndtr(-ahead)
+        below = mean * behind - deviation * np.exp(-0.5 * (ahead * ahead)) / _ROOT_TWO_PI
+        # By the square of the chance that the policy is behind at all. Without it, bets lost evidence while
+        # that was in doubt and never won it back: one nat against the closest rival, when it was ruled out.
+        expected = special.expit(null_logit + below * (behind * behind))
+        stake: FloatArray = (null - expected) / (null * (1.0 - null))
+        return stake
+
+    def _favourite_evidence(self, won: Any, lost: Any) -> Any:
+        if isinstance(won, float):
+            return log_e_value_of_pair(won, lost, 0.0, self.null_mean, CONCENTRATION, narrow=True)
         return log_e_value(won, lost, self.null_mean, CONCENTRATION, narrow=True)
 
     def _combine(self, head_to_head: FloatArray, favourite: FloatArray, bets: FloatArray) -> FloatArray:
