@@ -134,8 +134,9 @@ class HeadToHead:
             else np.full(n, math.log(START_SHARE / n))
         )
         log_share = self._log_share if stakes is None else stakes.log_share
-        self._passed: BoolArray = evidence.log_e + log_share >= self.threshold
-        self._n_passed: IntArray = self._passed.sum(axis=1)
+        # Shape (R, K, K): the evidence in the proof of the column's policy against the row's (nats).
+        self._log_capital: FloatArray = evidence.log_e + log_share
+        self._n_passed: IntArray = (self._log_capital >= self.threshold).sum(axis=1)
         # Shape (M, R, K): what the shares of the reserve have grown to (nats), against each rival.
         self._log_placed: FloatArray = np.empty((0, tally.n_runs, tally.n_policies))
         if reserve is not None:
@@ -152,9 +153,10 @@ class HeadToHead:
             placed = self._placed_on(runs, b)
             for share, where in placed:
                 self._grow(share, *((runs, k) if where is True else (runs[where], k[where])))
-            passed = self._capital(runs, k, b, placed) >= self.threshold
-            self._n_passed[runs, b] += passed.astype(np.int64) - self._passed[runs, k, b]
-            self._passed[runs, k, b] = passed
+            before, now = self._log_capital[runs, k, b], self._computed(runs, k, b, placed)
+            self._log_capital[runs, k, b] = now
+            passed = (now >= self.threshold).astype(np.int64)
+            self._n_passed[runs, b] += passed - (before >= self.threshold)
 
     def place(self, runs: IntArray) -> None:
         """Take in that the reserve of these runs, shape (m,), has placed one more share."""
@@ -174,8 +176,9 @@ class HeadToHead:
         price = np.full(rivals.size, np.inf)
         price[others] = self.evidence.exact(of_run[others], rivals[others], b[others])
         self._stakes.move(runs, to, self.evidence.log_e[runs], price.reshape(runs.size, 2, n))
-        self._passed[runs] = self.evidence.log_e[runs] + self._stakes.log_share[runs] >= self.threshold
-        self._n_passed[runs] = self._passed[runs].sum(axis=1)
+        capital = self.evidence.log_e[runs] + self._stakes.log_share[runs]
+        self._log_capital[runs] = capital
+        self._n_passed[runs] = (capital >= self.threshold).sum(axis=1)
 
     def log_capital(self, runs: IntArray, k: IntArray, b: IntArray) -> FloatArray:
         """The evidence in the proofs of policies b against rivals k, in nats: compare it with the threshold.
@@ -189,7 +192,8 @@ class HeadToHead:
         -------
         Their shape; -inf where k is b.
         """
-        return self._capital(runs, k, b, self._placed_on(runs, b))
+        capital: FloatArray = self._log_capital[runs, k, b]
+        return capital
 
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""
@@ -226,7 +230,7 @@ class HeadToHead:
 
     def rivals(self, run: int, b: int) -> IntArray:
         """Shape (m,): the policies whose evidence against beating b is below the threshold, in one run."""
-        missing = ~self._passed[run, :, b]
+        missing = self._log_capital[run, :, b] < self.threshold
         missing[b] = False
         return np.flatnonzero(missing)
 
@@ -237,7 +241,7 @@ class HeadToHead:
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally, the evidence, the reserve and the stakes have."""
         self._log_placed = self._log_placed[:, runs]
-        self._passed = self._passed[runs]
+        self._log_capital = self._log_capital[runs]
         self._n_passed = self._n_passed[runs]
         self.named = self.named[runs]
 
@@ -250,8 +254,10 @@ class HeadToHead:
         capital[policies, np.arange(policies.size)] = np.inf
         return capital
 
-    def _capital(self, runs: IntArray, k: IntArray, b: IntArray, placed: list[tuple[int, Any]]) -> FloatArray:
-        """`log_capital`, given what the policies b have got of the reserve."""
+    def _computed(
+        self, runs: IntArray, k: IntArray, b: IntArray, placed: list[tuple[int, Any]]
+    ) -> FloatArray:
+        """`log_capital` by the present evidence, given what the policies b have got of the reserve."""
         log_share = self._log_share[b] if self._stakes is None else self._stakes.log_share[runs, k, b]
         capital: FloatArray = self.evidence.log_e[runs, k, b] + log_share
         for share, where in placed:
@@ -280,9 +286,10 @@ class HeadToHead:
         self._grow(share, np.repeat(runs, n), rival)
         b = self._reserve.policy[share, runs]
         self._log_placed[share, runs, b] = -np.inf
-        passed = self.log_capital(runs[:, None], np.arange(n), b[:, None]) >= self.threshold
-        self._passed[runs, :, b] = passed
-        self._n_passed[runs, b] = passed.sum(axis=1)
+        column = runs[:, None], np.arange(n), b[:, None]
+        capital = self._computed(*column, self._placed_on(column[0], column[2]))
+        self._log_capital[runs, :, b] = capital
+        self._n_passed[runs, b] = (capital >= self.threshold).sum(axis=1)
 
     def _grow(self, share: int, runs: IntArray, k: IntArray) -> None:
         """Bring up to date what a share of the reserve has against rivals k."""

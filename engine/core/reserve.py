@@ -80,7 +80,7 @@ class Reserve:
 
     def due(self) -> IntArray:
         """Shape (m,): the runs in which a share is to be placed now."""
-        return np.flatnonzero(self._tally.n_comparisons >= self._due[self._n_placed])
+        return (self._tally.n_comparisons >= self._due[self._n_placed]).nonzero()[0]
 
     def place(self, runs: IntArray, policy: IntArray) -> None:
         """Place the next share of these runs, shape (m,), on these policies, shape (m,)."""

@@ -12,7 +12,7 @@ from .problem import Factorial, Space
 from .types import Claim, FloatArray, IntArray, check_real, check_whole
 
 # K × K arrays of eight bytes that a design holds.
-_MATRICES = 8
+_MATRICES = 9
 
 
 def checked_labels(labels: Sequence[str] | None, space: Space) -> tuple[str, ...]:
