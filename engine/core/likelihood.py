@@ -15,7 +15,7 @@ from .types import BoolArray, FloatArray
 # Below this the regularised incomplete beta function loses digits on its way to underflow.
 _SMALLEST_TRUSTED_CDF = 1e-280
 _MAX_FRACTION_TERMS = 10_000
-# So many e-values of single pairs are kept in each process: about 7 MB.
+# So many e-values of single pairs are kept in each process: about 5 MB.
 _KEPT = 2**14
 # Parts of a mixture: share, share of the concentration, and whether it is cut off at ½ and not at the null's
 # edge. The last part is the wide one. Where the null is a fair coin, it takes 15% off the comparisons that a
