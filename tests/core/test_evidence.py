@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from engine.core import Design, Unstructured
 from engine.core.evidence import PairwiseEvidence
-from engine.core.types import check_tally
+from engine.core.types import Tally, check_tally
 
 from .conftest import every_path
 
@@ -30,6 +30,21 @@ def test_updates_equal_a_fresh_start_bit_by_bit(told: Told, epsilon: float) -> N
     )
     assert rebuilt.evidence.tolist() == told_one_by_one.evidence.tolist()
     assert rebuilt.n_comparisons == len(told)
+
+
+@given(outcomes, st.lists(st.booleans(), min_size=60, max_size=60))
+def test_evidence_that_is_read_rarely_is_the_same(told: Told, looks: list[bool]) -> None:
+    tally = Tally.empty(4)
+    rarely, always = PairwiseEvidence(tally), PairwiseEvidence(tally)
+    for (i, j, outcome), look in zip(told, looks, strict=False):
+        pair = np.array([i]), np.array([j])
+        tally.record(*pair, np.array([outcome]))
+        for evidence in (rarely, always):
+            evidence.update(*pair)
+        expected = always.per_policy.tolist()
+        if look:
+            assert rarely.per_policy.tolist() == expected
+    assert rarely.per_policy.tolist() == always.per_policy.tolist()
 
 
 @given(outcomes, st.randoms())

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
-from engine.core.likelihood import bernoulli_kl, log_e_value, log_lower_beta
+from engine.core.likelihood import bernoulli_kl, log_e_value, log_e_value_of_pair, log_lower_beta
 
 counts = st.integers(0, 4000).map(lambda half: half / 2)
 
@@ -65,6 +65,16 @@ def test_an_element_does_not_depend_on_its_neighbours() -> None:
     v = np.array([10.0, 3.5, 1.0, 9e5, 4_000.0])
     alone = [log_e_value(w[k], v[k], 0.5, 10.0)[0] for k in range(w.size)]
     assert log_e_value(w, v, 0.5, 10.0).tolist() == alone
+
+
+@given(counts, counts, st.integers(0, 20), st.sampled_from([0.5, 0.51, 0.7]), st.booleans())
+def test_a_pair_by_itself_has_the_same_value_to_the_last_bit(
+    w: float, v: float, t: int, p0: float, narrow: bool
+) -> None:
+    w, v = w + 0.5 * t, v + 0.5 * t
+    several = log_e_value([w, 30.0, v], [v, 1.0, w], p0, 20.0, narrow=narrow, ties=[t, 2, t])
+    for own, other, expected in ((w, v, several[0]), (v, w, several[2])):
+        assert log_e_value_of_pair(own, other, float(t), p0, 20.0, narrow=narrow) == expected
 
 
 @given(counts, counts, st.sampled_from([0.0, 0.05, 0.2]), st.sampled_from([1.0, 10.0]))
