@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .likelihood import bernoulli_kl, exact_log_e_value, log_e_value, log_e_value_of_pair
-from .types import BoolArray, FloatArray, IntArray, Tally, located
+from .types import BoolArray, FloatArray, IntArray, Tally, from_both_sides, located
 
 # Prior standard deviation 0.08 of a win rate: the best of 5 to 50 on the paper's instance, by a few percent.
 CONCENTRATION = 20.0
@@ -102,8 +102,8 @@ class PairwiseEvidence:
 
     def update(self, i: IntArray, j: IntArray) -> None:
         """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
-        runs, i, j = located(i, j)
-        for k, b in ((i, j), (j, i)):
+        runs, sides = from_both_sides((i, j), (j, i))
+        for k, b in sides:
             self.log_e[runs, k, b] = self._pairs(runs, k, b)
         self._changed = (runs, np.array([i, j])) if self._changed is None else ...
 

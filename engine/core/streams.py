@@ -25,7 +25,7 @@ from scipy import special
 from .beliefs import Beliefs
 from .evidence import CONCENTRATION, PairwiseEvidence
 from .likelihood import log_e_value, log_e_value_of_pair
-from .types import BoolArray, FloatArray, IntArray, Tally, located
+from .types import BoolArray, FloatArray, IntArray, Tally, from_both_sides, located
 
 # Shares of head-to-head evidence, of the favourite's stream and of the bets in the evidence against a policy.
 SHARES = (0.1, 0.5, 0.4)
@@ -117,11 +117,11 @@ class StreamedEvidence:
         outcome
             Shape (R,), in [0, 1]: the share of the win that goes to i.
         """
-        runs, i, j, outcome = located(i, j, outcome)
+        runs, sides = from_both_sides((i, j), (j, i), (outcome, 1.0 - outcome))
         null = self.null_mean
         # Ties pull a win rate towards ½. What a bet can win is decided by the other outcomes.
         decided = 1.0 - self.n_ties[runs] / (self.n_told[runs] + 4.0)
-        for k, other, won in ((i, j, outcome), (j, i, 1.0 - outcome)):
+        for k, other, won in sides:
             # Where the null is a fair coin, a bet on a tie returns the stake.
             counts = (self.beliefs.favourite(runs, k) == other) & ((won != 0.5) | (null != 0.5))
             if np.count_nonzero(counts):

@@ -313,6 +313,23 @@ def located(*values: IntArray | FloatArray) -> tuple[Any, ...]:
     return np.arange(values[0].size), *values
 
 
+def from_both_sides(*values: tuple[Any, Any]) -> tuple[Any, list[tuple[Any, ...]]]:
+    """Index of every run, followed by the values to compute with: those of either side of the pairs.
+
+    Where there is one run they are plain numbers, first of the one side, then of the other. Of many runs they
+    are arrays of shape (2, R), of both sides together.
+
+    Parameters
+    ----------
+    values
+        Each of the one side and of the other, shape (R,) both.
+    """
+    n_runs = values[0][0].size
+    if n_runs == 1:
+        return 0, [tuple(value[side].item() for value in values) for side in (0, 1)]
+    return np.arange(n_runs), [tuple(np.array(value) for value in values)]
+
+
 def check_whole(name: str, value: object) -> int:
     """The value as an int.
 
