@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Protocol
@@ -52,7 +52,7 @@ class Pool(Protocol):
 
 # Pairs of responses whose use is looked up at once. Mostly one of the first few has none yet.
 _FIRST, _AT_ONCE = 3, 200
-# All pairs of sixteen policies. Of two with one text each for 1,000 tasks it takes 40 kB.
+# All pairs of sixteen policies. Of two that share 1,000 tasks it takes 30 kB.
 _PAIRS_KEPT = 128
 
 
@@ -233,6 +233,7 @@ class _Reused(_Pool):
         return self._drawn[policy.pk, task_id]
 
 
+@dataclass(frozen=True)
 class _ReadyMade:
     """The ready-made responses of an experiment that this process has read.
 
@@ -241,20 +242,11 @@ class _ReadyMade:
     written
         Responses by policy.
     common
-        The tasks that two policies both have texts for; those of the pairs that were asked for last.
+        The tasks that two policies both have texts for, by the two, of `_PAIRS_KEPT` pairs at most.
     """
 
-    def __init__(self) -> None:
-        self.written: dict[int, _ByTask] = {}
-        self.common = lru_cache(maxsize=_PAIRS_KEPT)(self._common_tasks)
-
-    def _common_tasks(self, first: int, second: int) -> _Common:
-        by_i, by_j = self.written[first], self.written[second]
-        ids = sorted(by_i.keys() & by_j.keys())
-        n_texts = np.array([len(by_i[task]) * len(by_j[task]) for task in ids], dtype=np.int64)
-        return _Common(
-            (by_i, by_j), ids, n_texts, ends=np.cumsum(n_texts), rarity=np.repeat(n_texts, n_texts)
-        )
+    written: dict[int, _ByTask] = field(default_factory=dict)
+    common: dict[tuple[int, int], _Common] = field(default_factory=dict)
 
 
 # Each has at most 100,000 rows (`limits.RESPONSES`) of some 450 bytes.
@@ -286,7 +278,10 @@ class _Imported(_Pool):
     ) -> Iterator[Halves]:
         tasks = self._common(policy_i, policy_j)
         by_i, by_j = tasks.written
-        for place in np.argsort(rng.exponential(size=len(tasks.rarity)) * tasks.rarity):
+        # How many texts its task has. An exponential variable times it orders the pairs of texts as `draw`
+        # would come upon them: all tasks alike, and all texts of a task.
+        rarity = np.repeat(tasks.n_texts, tasks.n_texts)
+        for place in np.argsort(rng.exponential(size=len(rarity)) * rarity):
             at = int(np.searchsorted(tasks.ends, place, side="right"))
             task_id = tasks.ids[at]
             first, second = divmod(int(place - tasks.ends[at] + tasks.n_texts[at]), len(by_j[task_id]))
@@ -303,8 +298,18 @@ class _Imported(_Pool):
         return texts @ texts.T
 
     def _common(self, policy_i: Policy, policy_j: Policy) -> _Common:
-        self.read([policy_i.pk, policy_j.pk])
-        return self._kept.common(policy_i.pk, policy_j.pk)
+        pair, kept = (policy_i.pk, policy_j.pk), self._kept.common
+        if (found := kept.get(pair)) is None:
+            if len(kept) >= _PAIRS_KEPT:
+                kept.clear()
+            found = kept[pair] = _common_tasks(self._written_by(policy_i.pk), self._written_by(policy_j.pk))
+        return found
+
+
+def _common_tasks(by_i: _ByTask, by_j: _ByTask) -> _Common:
+    ids = sorted(by_i.keys() & by_j.keys())
+    n_texts = np.array([len(by_i[task]) * len(by_j[task]) for task in ids], dtype=np.int64)
+    return _Common((by_i, by_j), ids, n_texts, ends=np.cumsum(n_texts))
 
 
 @dataclass(frozen=True)
@@ -319,13 +324,9 @@ class _Common:
         Their numbers, in order.
     n_texts, ends
         Shape (n,): the pairs of texts for each task, and the sum up to and with it.
-    rarity
-        Shape (ends[-1],): for each pair of texts, how many its task has. An exponential variable times it
-        orders them as `draw` would come upon them: all tasks alike, and all texts of a task.
     """
 
     written: tuple[_ByTask, _ByTask]
     ids: list[int]
     n_texts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
-    rarity: npt.NDArray[np.int64]
