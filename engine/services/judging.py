@@ -228,7 +228,8 @@ def check_not_final(experiment: Experiment) -> None:
 
 @transaction.atomic
 def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
-    """Take a judgment back while its experiment runs: the pair is judged anew, the evidence marked as stale.
+    """Take a judgment back while its experiment runs: the pair is judged anew, and evidence that has seen the
+    judgment is marked as stale.
 
     Raises
     ------

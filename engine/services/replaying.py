@@ -1,7 +1,7 @@
 """The evidence after a judgment was taken back: replayed by a worker, and only from where it changed.
 
-Taking a judgment back only marks the evidence as stale, which costs nothing. Before the next decision, the
-judgments that stand are replayed, because a peak of the evidence may have rested on the voided one. The
+Taking a judgment back replays nothing: it marks evidence that has seen it as stale. Before the next decision,
+the judgments that stand are replayed, because a peak of the evidence may have rested on the voided one. The
 result equals, bit by bit, a replay from the first judgment.
 
 A replay starts from a stored point and reads only what was judged since, however long the history is. A point
@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 
 from django.db import transaction
+from django.db.models import Subquery
 
 from engine.core import Design
 from engine.models import Experiment, ReplayPoint, Snapshot
@@ -42,13 +43,13 @@ def mark_stale(*, experiment: Experiment, changed_from: int | None = None) -> No
     ``changed_from``: the number of the first judgment that was taken back, where one was. Evidence that has
     not seen it yet stays as it is.
     """
+    changed = Experiment.objects.filter(pk=experiment.pk)
     if changed_from is not None:
         experiment.replay_points.filter(last_judgment__gte=changed_from).delete()
-        latest = designs.latest_snapshot(experiment)
-        if latest is None or latest.last_judgment < changed_from:
-            return
-    experiment.evidence_stale = True
-    experiment.save(update_fields=["evidence_stale"])
+        newest = experiment.snapshots.order_by("-pk").values("last_judgment")[:1]
+        changed = changed.alias(seen=Subquery(newest)).filter(seen__gte=changed_from)
+    if changed.update(evidence_stale=True):
+        experiment.evidence_stale = True
 
 
 _STALE = Compiled(lambda: Experiment.objects.filter(pk=EXPERIMENT, evidence_stale=True))
