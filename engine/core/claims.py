@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy import special
@@ -33,6 +33,9 @@ _FEW = 64
 BY_EXPECTATION = 1.0 / 3.0
 # Scale of Gumbel errors whose standard deviation is 0.4, as that of strengths (`beliefs`).
 _GUMBEL_SCALE = 0.4 * math.sqrt(6.0) / math.pi
+
+# Shares of the reserve, each with where the policies are that have got it: a mask, or True for one policy.
+_Placed: TypeAlias = list[tuple[int, BoolArray | Literal[True]]]
 
 
 def log_weights(prior: FloatArray | None, n_policies: int) -> FloatArray:
@@ -153,7 +156,7 @@ class HeadToHead:
             placed = self._placed_on(runs, b)
             for share, where in placed:
                 self._grow(share, *((runs, k) if where is True else (runs[where], k[where])))
-            before, now = self._log_capital[runs, k, b], self._computed(runs, k, b, placed)
+            before, now = self._log_capital[runs, k, b], self._capital_now(runs, k, b, placed)
             self._log_capital[runs, k, b] = now
             passed = (now >= self.threshold).astype(np.int64)
             self._n_passed[runs, b] += passed - (before >= self.threshold)
@@ -230,7 +233,7 @@ class HeadToHead:
 
     def rivals(self, run: int, b: int) -> IntArray:
         """Shape (m,): the policies whose evidence against beating b is below the threshold, in one run."""
-        missing = self._log_capital[run, :, b] < self.threshold
+        missing = ~(self._log_capital[run, :, b] >= self.threshold)
         missing[b] = False
         return np.flatnonzero(missing)
 
@@ -254,9 +257,7 @@ class HeadToHead:
         capital[policies, np.arange(policies.size)] = np.inf
         return capital
 
-    def _computed(
-        self, runs: IntArray, k: IntArray, b: IntArray, placed: list[tuple[int, Any]]
-    ) -> FloatArray:
+    def _capital_now(self, runs: IntArray, k: IntArray, b: IntArray, placed: _Placed) -> FloatArray:
         """`log_capital` by the present evidence, given what the policies b have got of the reserve."""
         log_share = self._log_share[b] if self._stakes is None else self._stakes.log_share[runs, k, b]
         capital: FloatArray = self.evidence.log_e[runs, k, b] + log_share
@@ -265,10 +266,8 @@ class HeadToHead:
             capital = more if where is True else np.where(where, more, capital)
         return capital
 
-    def _placed_on(self, runs: IntArray, b: IntArray) -> list[tuple[int, Any]]:
-        """The shares of the reserve that policies b have got, and where: a mask in the shape of runs and b,
-        or True for a single policy.
-        """
+    def _placed_on(self, runs: IntArray, b: IntArray) -> _Placed:
+        """The shares of the reserve that policies b have got; masks in the shape of runs and b."""
         if self._reserve is None:
             return []
         policy = self._reserve.policy
@@ -287,7 +286,7 @@ class HeadToHead:
         b = self._reserve.policy[share, runs]
         self._log_placed[share, runs, b] = -np.inf
         column = runs[:, None], np.arange(n), b[:, None]
-        capital = self._computed(*column, self._placed_on(column[0], column[2]))
+        capital = self._capital_now(*column, self._placed_on(column[0], column[2]))
         self._log_capital[runs, :, b] = capital
         self._n_passed[runs, b] = (capital >= self.threshold).sum(axis=1)
 

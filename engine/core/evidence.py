@@ -155,7 +155,7 @@ class PairwiseEvidence:
 
         Returns
         -------
-        Of the same shape.
+        An array of that shape; a number for numbers.
         """
         mixture = (self.null_mean, self._concentration)
         if isinstance(wins, float):

@@ -162,7 +162,7 @@ def log_e_value(
 def log_e_value_of_pair(
     wins: float, losses: float, ties: float, null_mean: float, concentration: float, *, narrow: bool
 ) -> float:
-    """The same of one pair; the last ones are kept.
+    """`log_e_value` of one pair, as a number; the last 16,384 are kept.
 
     The same counts come again: of other pairs, and whenever judgments are told anew after an undo.
 

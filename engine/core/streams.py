@@ -175,8 +175,9 @@ class StreamedEvidence:
         ahead = mean / deviation
         behind = special.ndtr(-ahead)
         below = mean * behind - deviation * np.exp(-0.5 * (ahead * ahead)) / _ROOT_TWO_PI
-        # By the square of the chance that the policy is behind at all. Without it, bets lost evidence while
-        # that was in doubt and never won it back: one nat against the closest rival, when it was ruled out.
+        # The bet is multiplied by the square of the chance that the policy is behind. Without it, bets lost
+        # evidence while that was in doubt and never won it back: one nat against the closest rival, when it
+        # was ruled out.
         expected = special.expit(null_logit + below * (behind * behind))
         stake: FloatArray = (null - expected) / (null * (1.0 - null))
         return stake

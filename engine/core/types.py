@@ -314,15 +314,18 @@ def located(*values: IntArray | FloatArray) -> tuple[Any, ...]:
 
 
 def from_both_sides(*values: tuple[Any, Any]) -> tuple[Any, list[tuple[Any, ...]]]:
-    """Index of every run, followed by the values to compute with: those of either side of the pairs.
-
-    Where there is one run they are plain numbers, first of the one side, then of the other. Of many runs they
-    are arrays of shape (2, R), of both sides together.
+    """The index of every run, and values as each side of its pair sees them.
 
     Parameters
     ----------
     values
-        Each of the one side and of the other, shape (R,) both.
+        Each as the one side has it and as the other has it, shape (R,) both.
+
+    Returns
+    -------
+    tuple
+        The index, and a list of what to compute with. Of one run, the list has plain numbers, first those of
+        the one side, then those of the other. Of many, it has one entry: arrays of shape (2, R).
     """
     n_runs = values[0][0].size
     if n_runs == 1:

@@ -38,9 +38,9 @@ def annotators_left(
 
 
 def seen_as_often_as_there_are_annotators(experiment_id: int | Given, texts: OuterRef) -> GreaterThanOrEqual:
-    """True if these two texts were seen as often as there are annotators, of whom some may have come since
-    and some may have seen them twice; so perhaps every annotator has. By the name of the texts; of none
-    without a name.
+    """True if these two texts were shown or judged at least as often as there are annotators. Then perhaps
+    every annotator has seen them; not surely, as one person may count twice, and people who left count too.
+    By the name of the texts; of none without a name.
     """
     of_these = {"comparison__texts": texts, "comparison__texts__gt": ""}
     shown = Lease.objects.filter(state__in=SEEN, **of_these)
@@ -48,7 +48,7 @@ def seen_as_often_as_there_are_annotators(experiment_id: int | Given, texts: Out
     judged = Judgment.objects.filter(
         standing=True, annotator__isnull=False, via=Judgment.Via.IMPORT, **of_these
     )
-    # People are not told apart: for that PostgreSQL sorts, which takes most of the time, for each row.
+    # To count different people, PostgreSQL sorts for each row, which took most of the time.
     n_seen = count_of(shown) + count_of(judged)
     return GreaterThanOrEqual(n_seen, Greatest(count_of(annotators(experiment_id)), 1))
 
