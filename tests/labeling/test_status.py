@@ -274,6 +274,7 @@ def test_an_estimate_does_not_look_like_a_count(expected, words):
 def test_while_the_evidence_is_recomputed_it_says_so(annotator, admin):
     experiment = make_experiment(ready=True, annotators=(annotator,))
     judgment = click(experiment, annotator)
+    advance(experiment_id=experiment.pk)
     assert "recomputed" not in status_of(experiment).sentence
     void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
     experiment.refresh_from_db()
