@@ -34,6 +34,9 @@ BY_EXPECTATION = 1.0 / 3.0
 # Scale of Gumbel errors whose standard deviation is 0.4, as that of strengths (`beliefs`).
 _GUMBEL_SCALE = 0.4 * math.sqrt(6.0) / math.pi
 
+# In nats: a win that is paid just what was missing has to reach the threshold, however a processor rounds.
+_ABOVE = 1e-9
+
 # Shares of the reserve, each with where the policies are that have got it: a mask, or True for one policy.
 _Placed: TypeAlias = list[tuple[int, BoolArray | Literal[True]]]
 
@@ -149,10 +152,19 @@ class HeadToHead:
                 self._begin(share, np.flatnonzero(reserve.policy[share] != NOT_YET))
         self.named: IntArray = np.full(tally.n_runs, NOBODY) if named is None else named.copy()
 
-    def update(self, i: IntArray, j: IntArray) -> None:
-        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
-        runs, i, j = located(i, j)
-        for k, b in ((i, j), (j, i)):
+    def update(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
+        """Take in the outcome of the pair (i[r], j[r]) of every run r, which the counts have already.
+
+        Parameters
+        ----------
+        i, j
+            Shape (R,): the pair of every run.
+        outcome
+            Shape (R,), in [0, 1]: the share of the win that goes to i.
+        """
+        runs, i, j, outcome = located(i, j, outcome)
+        for k, b, of_rival in ((i, j, outcome), (j, i, 1.0 - outcome)):
+            self._bet_no_more_than_needed(runs, k, b, of_rival)
             placed = self._placed_on(runs, b)
             for share, where in placed:
                 self._grow(share, *((runs, k) if where is True else (runs[where], k[where])))
@@ -266,6 +278,39 @@ class HeadToHead:
             capital = more if where is True else np.where(where, more, capital)
         return capital
 
+    def _bet_no_more_than_needed(self, runs: IntArray, k: IntArray, b: IntArray, outcome: FloatArray) -> None:
+        """Leave out what a win of b over k would bring above the threshold.
+
+        A loss costs less for that, so that the bet is as fair. ``outcome`` is the share of the win of k.
+        """
+        if self._stakes is None:
+            return
+        null, before = self.evidence.null_mean, self._log_capital[runs, k, b]
+        near = (before < self.threshold) & (before - math.log1p(-null) > self.threshold)
+        if not np.count_nonzero(near):
+            return
+        where = np.flatnonzero(near)
+        at_run, rival, own = (np.atleast_1d(each)[where] for each in (runs, k, b))
+        proofs, share_of_win = (at_run, rival, own), np.atleast_1d(outcome)[where]
+        wins, ties = self._tally.wins, self._tally.ties
+        won = wins[proofs] - share_of_win
+        lost = wins[at_run, own, rival] - (1.0 - share_of_win)
+        tied = None if ties is None else ties[proofs] - (share_of_win == 0.5)
+        share = np.exp(self._stakes.log_share[proofs])
+        after_a_win = share * np.exp(self.evidence.of_counts(won, lost + 1.0, tied))
+        spared = np.maximum(after_a_win - math.exp(self.threshold + _ABOVE), 0.0)
+        if tied is not None:
+            # A win must not leave less than there was.
+            exact = (self.evidence.exact_of_counts(won, lost + more, tied) for more in (1.0, 0.0))
+            after, before_it = (share * np.exp(log_e) for log_e in exact)
+            spared = np.minimum(spared, after - before_it)
+        self._stakes.pay(
+            proofs,
+            spared * (share_of_win / null - 1.0),
+            self.evidence.log_e[proofs],
+            self.evidence.exact(*proofs),
+        )
+
     def _placed_on(self, runs: IntArray, b: IntArray) -> _Placed:
         """The shares of the reserve that policies b have got; masks in the shape of runs and b."""
         if self._reserve is None:
@@ -340,7 +385,7 @@ class InModel:
         n_runs = pairwise.log_e.shape[0]
         self.named: IntArray = np.full(n_runs, NOBODY) if named is None else named.copy()
 
-    def update(self, i: IntArray, j: IntArray) -> None:
+    def update(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
         """Nothing to take in: the evidence is read when it is asked for."""
 
     def place(self, runs: IntArray) -> None:

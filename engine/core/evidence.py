@@ -177,14 +177,12 @@ class PairwiseEvidence:
         if (ties := self._tally.ties) is None:
             return self.log_e[runs, k, b]
         wins = self._tally.wins
-        return exact_log_e_value(
-            wins[runs, k, b],
-            wins[runs, b, k],
-            self.null_mean,
-            self._concentration,
-            narrow=self._narrow,
-            ties=ties[runs, k, b],
-        )
+        return self.exact_of_counts(wins[runs, k, b], wins[runs, b, k], ties[runs, k, b])
+
+    def exact_of_counts(self, wins: FloatArray, losses: FloatArray, ties: FloatArray) -> FloatArray:
+        """The same from counts, as for `of_counts`; shape (m,) each."""
+        mixture = (self.null_mean, self._concentration)
+        return exact_log_e_value(wins, losses, *mixture, narrow=self._narrow, ties=ties)
 
     def _pairs(self, runs: IntArray | int, rows: IntArray, columns: IntArray) -> FloatArray:
         wins, ties = self._tally.wins, self._tally.ties

@@ -201,7 +201,7 @@ class Ledger:
         self.rule.observe()
         np.maximum(self.plain_peak, self._plain(), out=self.plain_peak)
         for proof in self.proofs.values():
-            proof.update(i, j)
+            proof.update(i, j, outcome)
             proof.observe()
         if self._mixture is not None:
             self._mixture.consider(self.separation())

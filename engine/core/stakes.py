@@ -29,6 +29,8 @@ _TAKEN = 0.5
 # one of the two is false against the other, which then takes .6, and .4 go to the account of the other.
 # Without a margin both may be, and 1.2 of what is taken would be given.
 _AGAINST_ALL, _AGAINST_EACH_OTHER = 0.4, 0.6
+# What a payment leaves of a share at least.
+_LEFT = 1e-6
 # About what the proof of the policy that is named has, at its end, for each 1 that it began with.
 LEADERS_GAIN = 1.15
 
@@ -143,6 +145,28 @@ class Stakes:
             log_share[place, :, b] = np.logaddexp(log_share[place, :, b], log_given)
             account[place, b] += _AGAINST_ALL * total
         self.log_share[runs], self.account[runs] = log_share, account
+
+    def pay(
+        self,
+        proofs: tuple[IntArray, IntArray, IntArray],
+        amount: FloatArray,
+        log_e: FloatArray,
+        log_price: FloatArray,
+    ) -> None:
+        """Add to what proofs have against one rival each, or take from it.
+
+        Parameters
+        ----------
+        proofs
+            Runs, rivals k and policies b, shape (m,) each.
+        amount
+            Shape (m,): how much capital; what is negative is taken. Nobody loses all.
+        log_e, log_price
+            Shape (m,): as for `move`, of these proofs.
+        """
+        share = np.exp(self.log_share[proofs])
+        more = amount * np.exp(-np.where(amount > 0.0, log_price, log_e))
+        self.log_share[proofs] = np.log(np.maximum(share + more, _LEFT * share))
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally has."""

@@ -195,6 +195,144 @@ class TestFalseNames:
         assert best_mean(mu, paid, MARGIN, told_apart=True, sizes=(1, 5)) > 1.0 + 1e-6
 
 
+def best_mean_of_paths(
+    mu: np.ndarray,
+    payoff: Callable[[HeadToHead], np.ndarray],
+    *,
+    told_apart: bool,
+    horizon: int,
+    moved_after: int = 0,
+) -> float:
+    """The same where what proofs have depends on the order of outcomes, so that each order is a state.
+
+    Capital may move once, after so many comparisons, to any two policies; never after 0.
+    """
+    n = N_OUTCOMES[told_apart]
+    laws = [laws_of_mean(mu[i, j]) for i, j in PAIRS] if told_apart else without_ties(mu)
+    paths = np.indices((n,) * horizon).reshape(horizon, -1)
+    everywhere = np.arange(paths.shape[1])
+
+    def paid(to: np.ndarray | None) -> list[np.ndarray]:
+        """After each number of comparisons what stopping pays, of every path that long."""
+        tally = Tally.empty(3, everywhere.size)
+        tally.ties = np.zeros_like(tally.wins) if told_apart else None
+        evidence = PairwiseEvidence(tally, MARGIN, FLAT)
+        held = Stakes(tally, np.full(3, -np.log(3.0)))
+        proof = HeadToHead(evidence, tally, DELTA, stakes=held)
+        payoffs = [payoff(proof)[:1]]
+        for t, codes in enumerate(paths, 1):
+            i, j = TWO[codes // (n // 3)].T
+            outcome = np.array([1.0, 0.0, 0.5])[codes % (n // 3)]
+            tally.record(i, j, outcome)
+            evidence.update(i, j)
+            proof.update(i, j, outcome)
+            if to is not None and t == moved_after:
+                proof.move(everywhere, np.tile(to, (everywhere.size, 1)))
+            payoffs.append(payoff(proof)[:: n ** (horizon - t)])
+        return payoffs
+
+    def going_on(mean: np.ndarray, payoffs: list[np.ndarray], t: int) -> np.ndarray:
+        after = mean.reshape(-1, 3, n // 3)
+        best = [after[:, cell] @ np.array(law) for cell, of_pair in enumerate(laws) for law in of_pair]
+        return np.maximum(payoffs[t], np.max(best, axis=0))
+
+    unmoved = paid(None)
+    at_the_move = []
+    for payoffs in [unmoved] + [paid(to) for to in (TWO if moved_after else ())]:
+        mean = payoffs[horizon]
+        for t in range(horizon - 1, moved_after - 1, -1):
+            mean = going_on(mean, payoffs, t)
+        at_the_move.append(mean)
+    mean = np.max(at_the_move, axis=0)
+    for t in range(moved_after - 1, -1, -1):
+        mean = going_on(mean, unmoved, t)
+    return float(mean[0])
+
+
+# Comparisons without and with ties.
+LONG = {False: 5, True: 4}
+# The same, and each name more false than by the margin.
+rates_of_false_names = pytest.mark.parametrize(
+    "rates", [(0.6, 0.6, 0.6), (0.6, 0.5, 0.4), (0.6, 0.5, 0.5), (0.8, 0.7, 0.6)]
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told_apart", [False, True])
+@pytest.mark.parametrize("moved_after", [0, 3])
+class TestNoBetBeyondTheThreshold:
+    """Exactly, over all samplers, stopping times and laws of outcomes."""
+
+    @rates_of_false_names
+    def test_false_names_have_no_more_of_it(
+        self, rates: tuple[float, float, float], told_apart: bool, moved_after: int
+    ) -> None:
+        mu = preferences(*rates)
+        sizes = {"told_apart": told_apart, "horizon": LONG[told_apart], "moved_after": moved_after}
+        for by in beaten_by(mu, MARGIN):
+            mean = best_mean_of_paths(mu, lambda proof, by=by: false_capital(proof, by), **sizes)
+            assert mean == pytest.approx(1.0, abs=1e-12)
+        false = false_names(mu, MARGIN)
+        chance = best_mean_of_paths(mu, lambda proof: (proof.proved() @ false).astype(np.float64), **sizes)
+        assert 0.0 < chance <= DELTA
+
+    def test_the_search_finds_a_loss_that_is_paid_too_much(
+        self, told_apart: bool, moved_after: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pay = Stakes.pay
+
+        def too_much(held: Stakes, proofs: tuple, amount: np.ndarray, *prices: np.ndarray) -> None:
+            pay(held, proofs, np.where(amount > 0.0, 1.3 * amount, amount), *prices)
+
+        monkeypatch.setattr(Stakes, "pay", too_much)
+        mu = preferences(0.6, 0.6, 0.6)
+        mean = best_mean_of_paths(
+            mu,
+            lambda proof: false_capital(proof, {0: 2, 1: 0, 2: 1}),
+            told_apart=told_apart,
+            horizon=LONG[told_apart],
+            moved_after=moved_after,
+        )
+        assert mean > 1.005
+
+
+class TestJustEnough:
+    @pytest.mark.parametrize("ties", [0.0, 0.4])
+    def test_a_proof_ends_with_what_it_needs(self, ties: float) -> None:
+        design = Design(Unstructured(3), **RULES)
+        for judgment in told(3, 400, ties=ties):
+            design.tell(*judgment)
+            if design.decision.stopped:
+                break
+        [good_enough] = [claim for claim in design.decision.claims if claim.claim is Claim.GOOD_ENOUGH]
+        assert good_enough.holds
+        assert good_enough.risk == pytest.approx(0.05, rel=1e-6)
+
+    def test_a_loss_at_the_end_costs_less(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A win would have ended it; after a loss, fewer wins do."""
+
+        def needed() -> int:
+            """The wins that end it after one loss just before the end."""
+            design, n = Design(Unstructured(3), **RULES), 0
+            for _ in range(60):
+                design.tell(0, 1, 1.0)
+            while True:
+                after = Design.from_state(Unstructured(3), design.state())
+                after.tell(0, 2, 1.0)
+                if after.decision.stopped:
+                    break
+                design = after
+            design.tell(0, 2, 0.0)
+            while not design.decision.stopped:
+                design.tell(0, 2, 1.0)
+                n += 1
+            return n
+
+        with_the_rule = needed()
+        monkeypatch.setattr(HeadToHead, "_bet_no_more_than_needed", lambda *_: None)
+        assert 1 <= with_the_rule < needed()
+
+
 @pytest.mark.parametrize("sampler", ["balanced", "random"])
 @pytest.mark.parametrize("prior", [None, [1.0, -0.5, 0.0]])
 def test_the_capital_of_false_names_in_a_design_never_pays(
