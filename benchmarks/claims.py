@@ -10,7 +10,8 @@ six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie6`). All claims fa
 is false where the claim about that policy is, which for `best_if_any` it cannot be where no policy is best;
 such names are counted as `crowned`. `_plain` behind a claim leaves the streams out, `_halves` counts ties
 as halves of a win and a loss (`--ties`: their share), and `_divided` divides the risk among all policies
-alike. The last line is JSON.
+alike. `--bound` leaves out instances in which any rule that errs with at most δ takes more comparisons than
+that on average to name the best policy, `best_if_any` [LLM-PO, theorem "lower bound"]. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.instances import preference_matrix, unstructured_instances
+from engine.core.allocation import lower_bound, pairwise_characteristic_time
 from engine.core.simulate import SimulatedRuns, simulate
 from engine.core.types import BoolArray, Claim, FloatArray
 
@@ -114,6 +116,7 @@ def summary(mu: FloatArray, runs: SimulatedRuns, claim: Claim, epsilon: float) -
     upper = 1.0 if n_false == n_runs else float(stats.beta.ppf(0.95, n_false + 1, n_runs - n_false))
     counts = runs.n_comparisons
     return {
+        "runs": n_runs,
         "mean": round(float(counts.mean()), 1),
         "half_width": round(1.96 * float(counts.std(ddof=1)) / n_runs**0.5, 1),
         "ended": float(runs.stopped.mean()),
@@ -141,6 +144,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--delta", type=float, default=0.05)
     parser.add_argument("--cap", type=int, default=30_000)
+    parser.add_argument("--bound", type=float, help="comparisons")
     parser.add_argument("--pending", type=int, default=0)
     parser.add_argument("--ties", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=2026)
@@ -148,6 +152,9 @@ def main(arguments: list[str] | None = None) -> None:
     rows = []
     for name in options.instances:
         mu = instances(name, options.runs, options.seed)
+        if options.bound is not None:
+            times = np.array([pairwise_characteristic_time(each) for each in mu])
+            mu = mu[[lower_bound(time_per_nat, options.delta) <= options.bound for time_per_nat in times]]
         for label in options.claims:
             start = time.process_time()
             claim = Claim(re.sub(f"_({'|'.join(VARIANTS)})$", "", label))

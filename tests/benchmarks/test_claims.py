@@ -29,3 +29,12 @@ def test_it_runs_and_ends_with_json(capsys: pytest.CaptureFixture[str]) -> None:
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [row["claim"] for row in result["rows"]] == ["best", "good_enough"]
     assert all(0 <= row["false"] <= 4 for row in result["rows"])
+
+
+def test_near_ties_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--instances", "random3", "--runs", "20", "--cap", "5", "--claims", "best_if_any"]
+    left = []
+    for bound in ("150", "1000"):
+        main([*options, "--bound", bound])
+        left.append(json.loads(capsys.readouterr().out.splitlines()[-1])["rows"][0]["runs"])
+    assert 0 < left[0] < left[1] < 20
