@@ -163,8 +163,10 @@ class HeadToHead:
             Shape (R,), in [0, 1]: the share of the win that goes to i.
         """
         runs, i, j, outcome = located(i, j, outcome)
+        # As the tally has it: what is next to ½ may round to it once it is taken from 1.
+        tied = outcome == 0.5
         for k, b, of_rival in ((i, j, outcome), (j, i, 1.0 - outcome)):
-            self._bet_no_more_than_needed(runs, k, b, of_rival)
+            self._bet_no_more_than_needed(runs, k, b, of_rival, tied)
             placed = self._placed_on(runs, b)
             for share, where in placed:
                 self._grow(share, *((runs, k) if where is True else (runs[where], k[where])))
@@ -172,6 +174,8 @@ class HeadToHead:
             self._log_capital[runs, k, b] = now
             passed = (now >= self.threshold).astype(np.int64)
             self._n_passed[runs, b] += passed - (before >= self.threshold)
+        if self._stakes is not None:
+            self._stakes.note(runs, outcome)
 
     def place(self, runs: IntArray) -> None:
         """Take in that the reserve of these runs, shape (m,), has placed one more share."""
@@ -278,7 +282,9 @@ class HeadToHead:
             capital = more if where is True else np.where(where, more, capital)
         return capital
 
-    def _bet_no_more_than_needed(self, runs: IntArray, k: IntArray, b: IntArray, outcome: FloatArray) -> None:
+    def _bet_no_more_than_needed(
+        self, runs: IntArray, k: IntArray, b: IntArray, outcome: FloatArray, is_tie: BoolArray
+    ) -> None:
         """Leave out what a win of b over k would bring above the threshold.
 
         A loss costs less for that, so that the bet is as fair. ``outcome`` is the share of the win of k.
@@ -287,26 +293,28 @@ class HeadToHead:
             return
         null, before = self.evidence.null_mean, self._log_capital[runs, k, b]
         near = (before < self.threshold) & (before - math.log1p(-null) > self.threshold)
-        if not np.count_nonzero(near):
+        where = np.flatnonzero(near & self._stakes.mostly_decisive()[runs])
+        if not where.size:
             return
-        where = np.flatnonzero(near)
         at_run, rival, own = (np.atleast_1d(each)[where] for each in (runs, k, b))
         proofs, share_of_win = (at_run, rival, own), np.atleast_1d(outcome)[where]
         wins, ties = self._tally.wins, self._tally.ties
         won = wins[proofs] - share_of_win
         lost = wins[at_run, own, rival] - (1.0 - share_of_win)
-        tied = None if ties is None else ties[proofs] - (share_of_win == 0.5)
-        share = np.exp(self._stakes.log_share[proofs])
-        after_a_win = share * np.exp(self.evidence.of_counts(won, lost + 1.0, tied))
-        spared = np.maximum(after_a_win - math.exp(self.threshold + _ABOVE), 0.0)
+        tied = None if ties is None else ties[proofs] - np.atleast_1d(is_tie)[where]
+        # All capital is in units of 1/δ: an e-value may be more than a number holds, and a share less.
+        log_share = self._stakes.log_share[proofs] - self.threshold
+        after_a_win = np.exp(log_share + self.evidence.of_counts(won, lost + 1.0, tied))
+        spared = np.maximum(after_a_win - math.exp(_ABOVE), 0.0)
         if tied is not None:
             # A win must not leave less than there was.
             exact = (self.evidence.exact_of_counts(won, lost + more, tied) for more in (1.0, 0.0))
-            after, before_it = (share * np.exp(log_e) for log_e in exact)
+            after, before_it = (np.exp(log_share + log_e) for log_e in exact)
             spared = np.minimum(spared, after - before_it)
         self._stakes.pay(
             proofs,
             spared * (share_of_win / null - 1.0),
+            self.threshold,
             self.evidence.log_e[proofs],
             self.evidence.exact(*proofs),
         )

@@ -74,6 +74,8 @@ class Stakes:
         Shape (R, K, K): log S_kb in row k and column b. The diagonal means nothing.
     account
         Shape (R, K): A_b.
+    indecisive
+        Shape (R,): how many outcomes so far were neither a win nor a loss.
 
     Raises
     ------
@@ -95,10 +97,13 @@ class Stakes:
         self._is_moment[moments] = True
         self.log_share: FloatArray = np.tile(log_start, (n_runs, n_policies, 1))
         self.account: FloatArray = np.tile(self._start, (n_runs, 1))
+        self.indecisive: FloatArray = np.zeros(n_runs)
         for run, known in enumerate(memory or ()):
             if known is not None:
                 self.log_share[run] = recalled([known], "log_share", (n_policies, n_policies))[0]
                 self.account[run] = recalled([known], "account", (n_policies,))[0]
+                # A state that is older than this number has none.
+                self.indecisive[run] = recalled([{"indecisive": 0} | dict(known)], "indecisive", ())[0]
         if np.any(self.account < 0.0) or np.any(self.account.sum(axis=1) > 1.0 + 1e-9):
             raise ValueError("the stored stakes need as 'account' shares from 0 on, of at most 1 in all")
 
@@ -146,10 +151,24 @@ class Stakes:
             account[place, b] += _AGAINST_ALL * total
         self.log_share[runs], self.account[runs] = log_share, account
 
+    def note(self, runs: IntArray, outcome: FloatArray) -> None:
+        """Take in the outcomes of these runs, of which the bets are over."""
+        self.indecisive[runs] += (outcome > 0.0) & (outcome < 1.0)
+
+    def mostly_decisive(self) -> BoolArray:
+        """Shape (R,): whether at most half of the outcomes before the present one were neither won nor lost.
+
+        Only a win ends a proof that bets no more than it needs. Of outcomes that are all in between, such as
+        means of several people's, none ever would.
+        """
+        mostly: BoolArray = 2.0 * self.indecisive <= self._tally.n_comparisons - 1.0
+        return mostly
+
     def pay(
         self,
         proofs: tuple[IntArray, IntArray, IntArray],
         amount: FloatArray,
+        log_unit: float,
         log_e: FloatArray,
         log_price: FloatArray,
     ) -> None:
@@ -161,17 +180,25 @@ class Stakes:
             Runs, rivals k and policies b, shape (m,) each.
         amount
             Shape (m,): how much capital; what is negative is taken. Nobody loses all.
+        log_unit
+            Logarithm of the capital that an amount of 1 is.
         log_e, log_price
             Shape (m,): as for `move`, of these proofs.
         """
-        share = np.exp(self.log_share[proofs])
-        more = amount * np.exp(-np.where(amount > 0.0, log_price, log_e))
-        self.log_share[proofs] = np.log(np.maximum(share + more, _LEFT * share))
+        log_share = self.log_share[proofs]
+        log_held = log_share + np.where(amount > 0.0, log_price, log_e)
+        change = amount * np.exp(log_unit - log_held)
+        self.log_share[proofs] = log_share + np.log(np.maximum(1.0 + change, _LEFT))
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally has."""
         self.log_share, self.account = self.log_share[runs], self.account[runs]
+        self.indecisive = self.indecisive[runs]
 
     def memory(self, run: int = 0) -> dict[str, Any]:
         """State of one run, as plain data that JSON can hold."""
-        return {"log_share": self.log_share[run].tolist(), "account": self.account[run].tolist()}
+        return {
+            "log_share": self.log_share[run].tolist(),
+            "account": self.account[run].tolist(),
+            "indecisive": self.indecisive[run].item(),
+        }

@@ -308,6 +308,56 @@ class TestJustEnough:
         assert good_enough.holds
         assert good_enough.risk == pytest.approx(0.05, rel=1e-6)
 
+    @pytest.mark.parametrize("exact_ties", [True, False])
+    def test_outcomes_that_are_no_whole_wins_end_it_too(self, exact_ties: bool) -> None:
+        rng = np.random.default_rng(5)
+        design = Design(Unstructured(3), exact_ties=exact_ties, **RULES)
+        for _ in range(1000):
+            i, j = design.ask()
+            design.tell(i, j, 0.9 if (rng.random() < 0.75) == (i < j) else 0.1)
+            if design.decision.stopped:
+                break
+        assert design.decision.stopped
+
+    def test_an_outcome_next_to_a_half_is_taken_as_the_tally_takes_it(self) -> None:
+        """0.7 - 0.2 is no tie, and 1 less that is ½."""
+        assert 0.7 - 0.2 != 0.5 == 1.0 - (0.7 - 0.2)
+        design = Design(Unstructured(3), **RULES)
+        proof = design._ledger.proofs[Claim.GOOD_ENOUGH]
+        while proof._log_capital[0, 1, 0] < proof.threshold - 0.1:
+            design.tell(0, 1, 1.0)
+        share = proof._stakes.log_share[0, 1, 0]
+        design.tell(0, 1, 0.7 - 0.2)
+        assert proof._stakes.log_share[0, 1, 0] != share
+
+    def test_shares_and_e_values_that_no_number_holds(self) -> None:
+        design = Design(Unstructured(3), delta=0.05, claim="good_enough", epsilon=0.3)
+        for outcome in [0.0, 1.0] * 2000:
+            design.tell(0, 1, outcome)
+        proof = design._ledger.proofs[Claim.GOOD_ENOUGH]
+        assert proof.evidence.log_e[0, 0, 1] > 710.0
+        assert proof._log_capital[0, 0, 1] < proof.threshold
+        again = Design.from_counts(
+            Unstructured(3),
+            design.wins,
+            progress=json.loads(json.dumps(design.progress, allow_nan=False)),
+            delta=0.05,
+            claim="good_enough",
+            epsilon=0.3,
+        )
+        assert again.progress == design.progress
+
+    def test_it_is_remembered_how_many_outcomes_were_in_between(self) -> None:
+        design = Design(Unstructured(3), **RULES)
+        for outcome in (1.0, 0.5, 0.3, 0.0):
+            design.tell(0, 1, outcome)
+        again = Design.from_state(Unstructured(3), json.loads(json.dumps(design.state())))
+        assert again._ledger.memory()["stakes"]["indecisive"] == 2.0
+        older = design.progress
+        del older["streams"]["stakes"]["indecisive"]
+        again = Design.from_counts(Unstructured(3), design.wins, progress=older, **RULES)
+        assert again._ledger.memory()["stakes"]["indecisive"] == 0.0
+
     def test_a_loss_at_the_end_costs_less(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A win would have ended it; after a loss, fewer wins do."""
 
