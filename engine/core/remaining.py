@@ -18,7 +18,8 @@ _LEAST_SEPARATION = 0.5
 
 
 def expected_remaining(ledger: Ledger, best: int | None) -> float | None:
-    """Comparisons still needed if the win rates stay as they are, in the first run of a ledger.
+    """Comparisons still needed if the win rates stay as they are, in the first run of a ledger, which has not
+    stopped.
 
     Parameters
     ----------
@@ -29,8 +30,13 @@ def expected_remaining(ledger: Ledger, best: int | None) -> float | None:
 
     Returns
     -------
-    About how many comparisons; None while that cannot be told.
+    About how many comparisons, one at least; None while that cannot be told.
     """
+    expected = _expected(ledger, best)
+    return None if expected is None else max(expected, 1.0)
+
+
+def _expected(ledger: Ledger, best: int | None) -> float | None:
     tally, rule = ledger.tally, ledger.rule
     if best is None:
         return None

@@ -103,6 +103,18 @@ def test_expected_left_is_the_right_size_once_the_win_rates_are_known(run_to_the
     assert np.median(lengths) / 2 < np.median(forecasts) < np.median(lengths) * 2
 
 
+def test_at_least_one_comparison_is_left_until_the_end() -> None:
+    """Just below the threshold it was a hundredth of one, and pages said “about 0 more clicks”."""
+    design = Design(Unstructured(3), claim="good_enough", epsilon=0.05, delta=0.2, seed=4)
+    rng, left = np.random.default_rng(4), []
+    while not design.decision.stopped:
+        i, j = design.ask()
+        design.tell(i, j, float(rng.random() < (0.65 if i < j else 0.35)))
+        left.append(design.decision.expected_left)
+    assert left.pop() == 0.0
+    assert min(each for each in left if each is not None) == 1.0
+
+
 @pytest.mark.parametrize("sampler", ["balanced", "round_robin"])
 def test_in_flight_comparisons_are_spread_out_and_released(sampler: str) -> None:
     design = Design(Unstructured(4), sampler=sampler)

@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from engine.core import Design, stakes
+from engine.core import Design, Unstructured, stakes
 from engine.models import Experiment, Judgment, ReplayPoint, User
 from engine.selectors import counts, designs
 from engine.services import replaying
@@ -343,6 +343,20 @@ def test_capital_has_moved_as_in_a_replay_whatever_becomes_of_the_judgments(
     assert undone != without != again != before != other_margin
     assert other_margin == other_risk == other_claim
     assert back == before
+
+
+def test_the_version_is_that_of_this_evidence():
+    """Replays went on from points of other stakes, and came to no evidence of any rules. Where this fails,
+    raise `_VERSION`.
+    """
+    design = Design(Unstructured(3), claim="good_enough", epsilon=0.05, delta=0.2)
+    for n in range(47):
+        design.tell(*((0, 1), (0, 2), (1, 2))[n % 3], 0.5 if n % 7 == 6 else float(n % 10 != 1))
+    streams = design.progress["streams"]
+    stakes = np.array(streams["stakes"]["log_share"])[~np.eye(3, dtype=bool)]
+    told = stakes.sum(), sum(streams["plain_peak"]), design.decision.claims[0].risk
+    assert replaying._VERSION == 7
+    assert told == pytest.approx((-12.594622817, 2.759752147, 0.2), rel=1e-6)
 
 
 def stakes_of(experiment: Experiment) -> dict[str, list]:
