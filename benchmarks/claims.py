@@ -153,8 +153,8 @@ def main(arguments: list[str] | None = None) -> None:
     for name in options.instances:
         mu = instances(name, options.runs, options.seed)
         if options.bound is not None:
-            times = np.array([pairwise_characteristic_time(each) for each in mu])
-            mu = mu[[lower_bound(time_per_nat, options.delta) <= options.bound for time_per_nat in times]]
+            bounds = [lower_bound(pairwise_characteristic_time(each), options.delta) for each in mu]
+            mu = mu[np.array(bounds) <= options.bound]
         for label in options.claims:
             start = time.process_time()
             claim = Claim(re.sub(f"_({'|'.join(VARIANTS)})$", "", label))

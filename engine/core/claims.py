@@ -306,6 +306,8 @@ class HeadToHead:
         log_share = self._stakes.log_share[proofs] - self.threshold
         after_a_win = np.exp(log_share + self.evidence.of_counts(won, lost + 1.0, tied))
         spared = np.maximum(after_a_win - math.exp(_ABOVE), 0.0)
+        if not np.count_nonzero(spared):
+            return
         if tied is not None:
             # A win must not leave less than there was.
             exact = (self.evidence.exact_of_counts(won, lost + more, tied) for more in (1.0, 0.0))
