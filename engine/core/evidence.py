@@ -38,7 +38,7 @@ class EvidenceModel(Protocol):
         ...
 
     def keep(self, runs: BoolArray) -> None:
-        """Drop the other runs, after the tally has."""
+        """Keep the runs that are True in `runs`, of shape (R,), and drop the others, after the tally has."""
         ...
 
 

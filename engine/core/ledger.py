@@ -208,7 +208,7 @@ class Ledger:
         self._place()
 
     def keep(self, runs: BoolArray) -> None:
-        """Drop the other runs."""
+        """Keep the runs that are True in `runs`, of shape (R,), and drop the others."""
         self._leader = None
         self.tally.keep(runs)
         for pairs in (self.evidence, *self._pairs.values()):

@@ -132,7 +132,7 @@ class Sampler(Protocol):
         ...
 
     def keep(self, runs: BoolArray) -> None:
-        """Drop the other runs from what the rule remembers."""
+        """Keep the runs that are True in `runs`, of shape (R,), and forget the others."""
         ...
 
     def memory(self) -> dict[str, Any]:

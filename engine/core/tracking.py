@@ -75,7 +75,7 @@ class Tracking:
         return None
 
     def keep(self, runs: BoolArray) -> None:
-        """Drop the other runs."""
+        """Keep the runs that are True in `runs`, of shape (R,), and forget the others."""
         if self._target is not None:
             self._target = self._target[runs]
         if self._solutions:

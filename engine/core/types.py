@@ -279,7 +279,7 @@ class Tally:
         self.n_comparisons += 1
 
     def keep(self, runs: BoolArray) -> None:
-        """Drop the other runs."""
+        """Keep the runs that are True in `runs`, of shape (R,), and drop the others."""
         self.wins = self.wins[runs]
         self.counts = self.counts[runs]
         if self.ties is not None:

@@ -53,7 +53,7 @@ def agreement_of_people(experiment: Experiment) -> Alpha:
 
 
 def agreement_in(shared: list[dict[str, Answer]]) -> Alpha:
-    """The same for answers that :func:`shared_answers` has read."""
+    """Krippendorff's α of answers that :func:`shared_answers` has read."""
     table = np.zeros((len(shared), len(_ANSWERS)))
     for place, heard in enumerate(shared):
         for answer in heard.values():

@@ -201,7 +201,9 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> 
 
 @transaction.atomic
 def expire_claims() -> set[int]:
-    """Put back into the queue what dead workers were writing."""
+    """Put back into the queue what dead workers were writing. Returns the ids of the experiments for which
+    something is ready or discarded now.
+    """
     expired = claims.expired(Response.objects.filter(state=Response.State.GENERATING))
     return _give_back(expired, "The worker that was writing it disappeared.", blameless=False)
 
