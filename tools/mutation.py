@@ -93,7 +93,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "expire_leases: True -> False": _LOCK,
         "_due: 1 -> 2": "The first row alone is looked at.",
         "_resumed: earlier.held_until <= now -> earlier.held_until < now": (
-            "Where it ends at this very moment, it is not offered."
+            "Where it ends at this moment, it is not offered."
         ),
         "discard_unwanted: Comparison.objects.filter(pk__in=doubtful, state=Comparison.State.READY) -> "
         "Comparison.objects.filter(pk__in=doubtful)": (
