@@ -47,7 +47,7 @@ test: $(VENV)/.installed-dev $(VENV)/.smollm2
 		$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal tests/browser $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal --ignore=tests/browser $(PYTEST_ARGS)
 
-# What decides, what counts, what hands out work and who may do what: not one branch is untested.
+# The modules that decide, count, hand out work and give access: not one branch is untested.
 COVERED := engine/core/stopping.py,engine/services/judging.py,engine/services/leases.py
 COVERED := $(COVERED),engine/services/identical_texts.py,engine/services/claims.py
 COVERED := $(COVERED),engine/models/claims.py,labeling/access.py
