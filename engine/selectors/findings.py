@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.domain.rules import LADDER
 from engine.models import Comparison, Experiment, Judgment, Response, Snapshot
-from engine.selectors import counts, designs
+from engine.selectors import consequences, counts, designs
 from engine.selectors.designs import Observed
 
 _NAMES = dict(Experiment.CLAIMS)
@@ -55,11 +55,19 @@ class Ladder:
 
     It is empty where the stopping rule makes no claims, and while the evidence has still to be replayed.
 
-    ``joint_risk``: the risk, in [0, 1], of picking one of them after looking.
+    Attributes
+    ----------
+    rungs
+        The claims.
+    joint_risk
+        The risk, in [0, 1], of picking one of them after looking.
+    unproven
+        A sentence where the risks are not proven; empty where they are.
     """
 
     rungs: list[Rung]
     joint_risk: float
+    unproven: str = ""
 
     @property
     def shown(self) -> list[Rung]:
@@ -92,6 +100,7 @@ def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:
     return Ladder(
         rungs=[_rung(states[claim], design) for claim in LADDER if claim in states],
         joint_risk=decision.joint_risk,
+        unproven=" ".join(consequences.of_repeated_texts(experiment)),
     )
 
 
@@ -155,7 +164,9 @@ def finding_on(experiment: Experiment, state: ClaimState, decision: Decision) ->
 
 
 def of_pool(experiment: Experiment) -> list[str]:
-    """A sentence if the same responses are shown repeatedly: the claim is about these responses only."""
+    """Sentences if the same responses are shown repeatedly: the claim is about these responses only, and its
+    risk is another one.
+    """
     if experiment.responses == Experiment.Responses.FRESH:
         return []
     written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
@@ -169,7 +180,8 @@ def of_pool(experiment: Experiment) -> list[str]:
     responses = written.count()
     tasks = experiment.tasks.count()
     to = "1 task" if tasks == 1 else f"{tasks:,} tasks"
-    return [f"It holds on these {responses:,} responses to {to}."]
+    held = f"It holds on these {responses:,} responses to {to}."
+    return [held, *consequences.of_repeated_texts(experiment)]
 
 
 def tasks_left_out(experiment: Experiment) -> list[str]:

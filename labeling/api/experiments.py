@@ -252,7 +252,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
         "expected_left": None if remaining is None or remaining.over_budget else remaining.expected,
         "best": snapshot.best.label if snapshot and snapshot.best else None,
         "winner": experiment.winner.label if experiment.winner else None,
-        "caveats": consequences.caveats(experiment),
+        "caveats": [*consequences.caveats(experiment), *consequences.of_repeated_texts(experiment)],
         "llm_halted": experiment.llm_halted,
         "policies": [
             {

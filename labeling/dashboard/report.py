@@ -74,7 +74,7 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
     judged = totals_of(experiment, comparisons)
     result = result_figures(experiment)
     verdict = result.verdict
-    promised = None if consequences.caveats(experiment) else experiment.delta
+    promised = experiment.delta if consequences.is_risk_proven(experiment) else None
     return Report(
         verdict=verdict,
         policies=result.policies,

@@ -192,7 +192,7 @@ def _ruled_out(ranked: Sequence[Ranked]) -> int:
 
 def _risk(experiment: Experiment) -> float | None:
     """The risk of the conclusion; the joint one where its claim was picked after looking at several."""
-    if not experiment.certified_claim or consequences.caveats(experiment):
+    if not experiment.certified_claim or not consequences.is_risk_proven(experiment):
         return None
     if experiment.certified_claim == experiment.claim:
         return experiment.delta

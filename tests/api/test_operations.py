@@ -321,6 +321,14 @@ class TestSteer:
         assert admin_call("patch", path, {"delta": 0.2}).json()["delta"] == 0.2
         assert "not guaranteed" in admin_call("get", path).json()["caveats"][0]
 
+    @pytest.mark.parametrize(("judge", "n_caveats"), [("human", 1), ("rule", 0)])
+    def test_people_who_see_texts_again_leave_the_risk_unproven(
+        self, judge, n_caveats, experiment, admin_call
+    ):
+        Experiment.objects.filter(pk=experiment.pk).update(responses="reuse", judge=judge)
+        caveats = admin_call("get", f"/experiments/{experiment.pk}").json()["caveats"]
+        assert sum("is not proven" in caveat for caveat in caveats) == len(caveats) == n_caveats
+
     @pytest.mark.parametrize("body", [{"delta": 0.9}, {"budget": 0}, {"epsilon": -1}, {"name": "x"}])
     def test_what_cannot_be_changed_is_refused(self, body, experiment, admin_call):
         assert admin_call("patch", f"/experiments/{experiment.pk}", body).status_code == 422
