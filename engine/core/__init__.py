@@ -13,7 +13,7 @@ equations, and the proofs of what goes beyond it.
 
 from .design import Design
 from .formula import closed_form
-from .planner import Forecast, Plan, Simulations, forecast, forecast_rest
+from .planner import Forecast, Plan, Simulations, forecast, forecast_remaining
 from .problem import BradleyTerry, Factorial, Unstructured
 from .ranking import Place, Rate, Standing
 from .sampling import Sampler, Situation, Stateless
@@ -41,5 +41,5 @@ __all__ = [
     "Unstructured",
     "closed_form",
     "forecast",
-    "forecast_rest",
+    "forecast_remaining",
 ]

@@ -152,7 +152,7 @@ def forecast(
     )
 
 
-def forecast_rest(
+def forecast_remaining(
     plan: Plan,
     wins: FloatArray,
     reached: Mapping[str, Any],

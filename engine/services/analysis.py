@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
-from engine.core import Claim, Design, Forecast, Plan, Simulations, forecast, forecast_rest
+from engine.core import Claim, Design, Forecast, Plan, Simulations, forecast, forecast_remaining
 from engine.core.claims import NOBODY
 from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
@@ -172,7 +172,7 @@ def _forecast(
 
     store(start, _FORECAST_RUNS)
     simulate: Callable[..., Forecast] = (
-        partial(forecast, plan) if n == 0 else partial(forecast_rest, plan, wins, reached)
+        partial(forecast, plan) if n == 0 else partial(forecast_remaining, plan, wins, reached)
     )
     rest = simulate(n_runs=_FORECAST_RUNS, start=start, tick=keep, progress=store)
     kept = {name: getattr(rest, name) for name in ("expected", "low", "high", "decided")}

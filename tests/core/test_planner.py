@@ -10,7 +10,7 @@ from engine.core import (
     Simulations,
     Unstructured,
     forecast,
-    forecast_rest,
+    forecast_remaining,
     planner,
 )
 from engine.core.allocation import lower_bound, pairwise_characteristic_time
@@ -62,7 +62,7 @@ def test_the_rest_of_a_run_shrinks_as_it_goes_on() -> None:
         while design.n_comparisons < size and not design.decision.stopped:
             i, j = design.ask()
             design.tell(i, j, float(rng.random() < mu[i, j]))
-        rest = forecast_rest(Plan(design.space, budget=1500), design.wins, design.progress, n_runs=16)
+        rest = forecast_remaining(Plan(design.space, budget=1500), design.wins, design.progress, n_runs=16)
         assert rest.low <= rest.expected <= max(rest.high, rest.expected)
         left.append(rest.expected)
     assert 0 <= left[1] < left[0]
@@ -75,7 +75,7 @@ def test_ties_that_are_told_apart_shorten_the_rest() -> None:
     left = []
     for exact in (True, False):
         design = Design.replay(Unstructured(2), told, exact_ties=exact, **rules)
-        rest = forecast_rest(Plan(design.space, **rules), design.wins, design.progress, n_runs=28)
+        rest = forecast_remaining(Plan(design.space, **rules), design.wins, design.progress, n_runs=28)
         left.append((rest.expected, design.decision.expected_left))
     assert np.all(np.array(left[0]) < 0.7 * np.array(left[1]))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from engine.core import Claim, Design, Plan, Unstructured, forecast_rest, stakes
+from engine.core import Claim, Design, Plan, Unstructured, forecast_remaining, stakes
 from engine.core.claims import HeadToHead
 from engine.core.evidence import CONCENTRATION, PairwiseEvidence
 from engine.core.likelihood import exact_log_e_value, log_e_value
@@ -616,7 +616,7 @@ class TestWhereItMoves:
         poor = json.loads(json.dumps(design.progress))
         poor["streams"]["stakes"]["log_share"] = [[-8.0] * 3] * 3
         moved, without = (
-            forecast_rest(plan, design.wins, progress, n_runs=12, seed=2).expected
+            forecast_remaining(plan, design.wins, progress, n_runs=12, seed=2).expected
             for progress in (design.progress, poor)
         )
         assert moved < 0.8 * without

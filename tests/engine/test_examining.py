@@ -11,7 +11,7 @@ from celery.worker import state
 from django.utils import timezone
 
 from engine import tasks
-from engine.core import Design, Plan, Unstructured, forecast, forecast_rest
+from engine.core import Design, Plan, Unstructured, forecast, forecast_remaining
 from engine.domain.outcomes import joint_outcome
 from engine.models import Estimate, Examination, Experiment, User, WorkerPulse
 from engine.selectors import counts, designs, sequences
@@ -317,9 +317,9 @@ class TestOtherSettings:
 
         def change_meanwhile(*args, **options):
             change_settings(experiment_id=experiment.pk, by=None, delta=0.001)
-            return forecast_rest(*args, **options)
+            return forecast_remaining(*args, **options)
 
-        monkeypatch.setattr(analysis, "forecast_rest", change_meanwhile)
+        monkeypatch.setattr(analysis, "forecast_remaining", change_meanwhile)
         examine(experiment_id=experiment.pk)
         assert Examination.objects.get().forecast == {}
 
@@ -410,7 +410,7 @@ class TestClaim:
 
     def test_what_fails_keeps_no_other_from_its_turn_and_is_tried_again_later(self, monkeypatch, caplog):
         broken, sound = judged(3), make_experiment(budget=BUDGET)
-        monkeypatch.setattr(analysis, "forecast_rest", lambda *args, **options: np.array(1) / "x")
+        monkeypatch.setattr(analysis, "forecast_remaining", lambda *args, **options: np.array(1) / "x")
         assert analysis.examine_next()
         assert f"The analysis of experiment {broken.pk} failed" in caplog.text
         assert Examination.objects.get(experiment=sound).forecast
