@@ -27,7 +27,7 @@ SPACES = ("unstructured", "structured")
 
 
 def many_votes(space: Space, options: argparse.Namespace) -> tuple[IntArray, int]:
-    """How many policies are ruled out in each instance, and in how many the best one is."""
+    """Shape (R,): how many policies are ruled out in each instance; and in how many the best one is."""
     rng = np.random.default_rng(options.seed)
     n_runs, n_policies = options.instances, options.policies
     strengths = SPREAD * rng.standard_normal((n_runs, n_policies))
