@@ -660,6 +660,13 @@ class Design:
         }
 
     @property
+    def stopped(self) -> bool:
+        """`decision.stopped`, without the rest of the decision, which takes longer."""
+        established, none_best = self._ledger.settled()
+        spent = self.budget is not None and self.n_comparisons >= self.budget
+        return bool(established[0] or none_best[0]) or spent
+
+    @property
     def decision(self) -> Decision:
         """The decision that the comparisons so far allow."""
         if self._decision is None:

@@ -13,6 +13,9 @@ from .problem import Space, Unstructured
 from .samplers import build_sampler
 from .types import BoolArray, Claim, FloatArray, IntArray, Seed, Tally
 
+# Beyond this, t is hardly ever a multiple of a number that grows with it.
+_SELDOM = 20
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRuns:
@@ -95,7 +98,7 @@ def simulate(
         Numbers of comparisons after which to note the leader.
     observe_every
         In a Bradley-Terry space, estimate and evidence are brought up to date only every so many
-        comparisons, but at least whenever there are 5% more. That puts off some stops by up to as many.
+        comparisons, at most 20, and more often at first. That puts off some stops by up to as many.
     wins, progress
         `Design.wins` and `Design.progress` from which every run goes on; a fresh start by default. What comes
         out counts these comparisons too.
@@ -146,7 +149,7 @@ def simulate(
         half_ties = np.minimum(0.5 * ties, np.minimum(chance, 1.0 - chance))
         outcome = 0.5 * (draw < chance - half_ties) + 0.5 * (draw < chance + half_ties)
         ledger.tally.release(i, j)
-        ledger.record(i, j, outcome, observe=t % min(observe_every, 1 + t // 20) == 0)
+        ledger.record(i, j, outcome, observe=t % min(observe_every, _SELDOM, 1 + t // 20) == 0)
 
         established, none_best = ledger.settled()
         ended = established | none_best

@@ -150,8 +150,8 @@ class Decision:
             else f", about {two_digits(self.expected_left):,} remain"
         )
         return (
-            f"<Decision after {self.n_comparisons} comparisons: {state}, {leader}, "
-            f"confidence {self.confidence:.3f}{remaining}. {self.claim_text}>"
+            f"<Decision after {self.n_comparisons} comparisons: {state}, {leader}{remaining}. "
+            f"{self.claim_text}>"
         )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 from django.db.models import (
     Case,
     Count,
@@ -28,7 +27,7 @@ from engine.core.contradictions import Misfit, misfit, summed_ties
 from engine.core.problem import BradleyTerry, Space
 from engine.core.robustness import summed_wins
 from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
-from engine.domain.rules import CERTIFIED, Rules
+from engine.domain.rules import Rules
 from engine.models import Experiment, Factor, PairCount, ReplayPoint, Snapshot
 from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled
 from engine.selectors.counts import (
@@ -145,22 +144,13 @@ def observe(
     """
     observed = start
     for completion in completions:
-        if _stops(observed.design):
+        if observed.design.stopped:
             break
         observed.design.tell(completion.i, completion.j, completion.outcome)
         observed = Observed(observed.design, completion.judgment)
         if not each(observed):
             break
     return observed
-
-
-def _stops(design: Design) -> bool:
-    """True if the design has stopped. A decision takes as long as the evidence, so it is computed rarely."""
-    if design.stopping == CERTIFIED and (design.budget is None or design.n_comparisons < design.budget):
-        n_ruled_out = int(np.sum(design.peak_evidence >= -np.log(design.delta)))
-        if n_ruled_out < design.n_policies - 1 and not design.named:
-            return False
-    return design.decision.stopped
 
 
 def design(experiment: Experiment) -> Design:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.core import Design, StopReason, Unstructured
+from engine.core import BradleyTerry, Design, StopReason, Unstructured
+from engine.core.problem import Space
 from engine.core.simulate import simulate
 
 from .conftest import bradley_terry
@@ -37,6 +38,26 @@ def test_a_cycle_has_no_single_best(run_to_the_end: Run) -> None:
     assert decision.reason is StopReason.NO_SINGLE_BEST
     assert (decision.best, decision.runner_up) == (None, None)
     assert decision.confidence >= 0.95
+
+
+@pytest.mark.parametrize("stopping", ["certified", "heuristic"])
+@pytest.mark.parametrize("claim", ["best", "best_if_any", "good_enough"])
+@pytest.mark.parametrize("space", [Unstructured(3), BradleyTerry(np.array([[0, 0], [1, 0], [0, 1.0]]))])
+def test_it_says_that_it_has_stopped_as_soon_as_its_decision_does(
+    space: Space, claim: str, stopping: str
+) -> None:
+    """In a steep cycle the finding that none is best, under "best", comes before the streams rule all out."""
+    for cycle in (True, False):
+        epsilon = 0.05 if claim == "good_enough" else 0.0
+        design = Design(space, claim=claim, epsilon=epsilon, stopping=stopping, seed=1, budget=90)
+        while not design.decision.stopped:
+            assert not design.stopped
+            i, j = design.ask()
+            design.tell(i, j, float((j - i) % 3 == 1 if cycle else i < j))
+        assert design.stopped
+        if cycle and claim == "best" and stopping == "certified" and not isinstance(space, BradleyTerry):
+            assert design.decision.reason is StopReason.NO_SINGLE_BEST
+            assert np.sum(design.peak_evidence >= np.log(20)) < 2
 
 
 def test_with_a_margin_an_exact_tie_is_often_found_out() -> None:

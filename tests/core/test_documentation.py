@@ -29,7 +29,7 @@ def test_evidence_and_decision_of_the_worked_example() -> None:
     assert decision.n_comparisons == 250
     assert decision.threshold == pytest.approx(2.996, abs=5e-4)
     assert (decision.stopped, decision.best, decision.runner_up) == (False, 0, 1)
-    assert decision.confidence == pytest.approx(0.067, abs=5e-4)
+    assert decision.claims[0].risk == pytest.approx(0.933, abs=5e-4)
 
 
 def test_allocation_of_the_worked_example() -> None:

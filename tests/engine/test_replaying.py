@@ -362,3 +362,19 @@ def test_the_version_is_that_of_this_evidence():
 def stakes_of(experiment: Experiment) -> dict[str, list]:
     """Stakes of an experiment's proofs, by its newest snapshot."""
     return designs.latest_snapshot(experiment).progress["streams"]["stakes"]
+
+
+def test_a_replay_goes_no_further_than_the_first_stop_where_none_is_best():
+    """Under "best" that finding leaves the streams out, and may come before they have ruled anybody out."""
+    design = Design(Unstructured(3), seed=1)
+    completions = []
+    while not design.decision.stopped:
+        i, j = design.ask()
+        outcome = float((j - i) % 3 == 1)
+        design.tell(i, j, outcome)
+        completions.append(counts.Completion(len(completions) + 1, 0, i, j, outcome))
+    late = [counts.Completion(len(completions) + n, 0, 0, 1, 1.0) for n in (1, 2, 3)]
+    fresh = designs.Observed(Design(Unstructured(3), seed=1))
+    observed = designs.observe(fresh, completions + late)
+    assert observed.last_judgment == observed.design.n_comparisons == len(completions)
+    assert observed.design.progress == design.progress
