@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.db import transaction
 from django.utils import timezone
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
@@ -65,14 +66,15 @@ def world(transactional_db) -> dict[str, object]:
     stop(experiment_id=finished.pk)
     won = make_experiment(ready=True, **options)
     click_on(won, annotator, 8)
-    conclude(
-        experiment=won,
-        conclusion=StopReason.CERTIFIED,
-        winner=won.policies.get(index=0),
-        claim="best_if_any",
-        finding="It is the best, if there is a best.",
-        by=None,
-    )
+    with transaction.atomic():
+        conclude(
+            experiment=won,
+            conclusion=StopReason.CERTIFIED,
+            winner=won.policies.get(index=0),
+            claim="best_if_any",
+            finding="It is the best, if there is a best.",
+            by=None,
+        )
     draft = make_experiment(running=False)
     many = make_experiment(n_policies=15, ready=True, **options)
     click_on(many, annotator, 4)
