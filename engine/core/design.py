@@ -662,9 +662,7 @@ class Design:
     @property
     def stopped(self) -> bool:
         """`decision.stopped`, without the rest of the decision, which takes longer."""
-        established, none_best = self._ledger.settled()
-        spent = self.budget is not None and self.n_comparisons >= self.budget
-        return bool(established[0] or none_best[0]) or spent
+        return self._verdict(None).reason is not None
 
     @property
     def decision(self) -> Decision:
@@ -681,8 +679,10 @@ class Design:
         tested
             `contradictions.misfit` of the same outcomes; None where there was nothing to test.
         """
-        verdict = Verdict(self._ledger, self.labels, self.delta, self.stopping, self.budget, tested)
-        return verdict.decision()
+        return self._verdict(tested).decision()
+
+    def _verdict(self, tested: Misfit | None) -> Verdict:
+        return Verdict(self._ledger, self.labels, self.delta, self.stopping, self.budget, tested)
 
     def _checked_outcome(self, outcome: float) -> float:
         checked = check_real("outcome", outcome)

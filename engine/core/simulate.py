@@ -13,8 +13,8 @@ from .problem import Space, Unstructured
 from .samplers import build_sampler
 from .types import BoolArray, Claim, FloatArray, IntArray, Seed, Tally
 
-# Beyond this, t is hardly ever a multiple of a number that grows with it.
-_SELDOM = 20
+# The most comparisons between two looks: beyond 20, t is never a multiple of 1 + t // 20.
+_MOST_UNSEEN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def simulate(
         half_ties = np.minimum(0.5 * ties, np.minimum(chance, 1.0 - chance))
         outcome = 0.5 * (draw < chance - half_ties) + 0.5 * (draw < chance + half_ties)
         ledger.tally.release(i, j)
-        ledger.record(i, j, outcome, observe=t % min(observe_every, _SELDOM, 1 + t // 20) == 0)
+        ledger.record(i, j, outcome, observe=t % min(observe_every, _MOST_UNSEEN, 1 + t // 20) == 0)
 
         established, none_best = ledger.settled()
         ended = established | none_best

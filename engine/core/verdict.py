@@ -46,8 +46,8 @@ class Verdict:
 
     def decision(self) -> Decision:
         """The decision that the comparisons so far allow."""
-        established, none_best = (bool(answer[0]) for answer in self.ledger.settled())
-        reason = self._reason(established=established, none_best=none_best)
+        reason = self.reason
+        none_best = reason is StopReason.NO_SINGLE_BEST
         best = None if none_best or self._n_comparisons == 0 else int(self.ledger.best()[0])
         others = np.arange(self.ledger.tally.n_policies) != (-1 if best is None else best)
         peak = self.ledger.rule.peak_evidence[0]
@@ -156,10 +156,13 @@ class Verdict:
     def _name(self, policy: int) -> str:
         return self.labels[policy]
 
-    def _reason(self, *, established: bool, none_best: bool) -> StopReason | None:
-        if none_best:
+    @property
+    def reason(self) -> StopReason | None:
+        """The reason of the end; None while the run goes on. The rest of a decision takes longer."""
+        established, none_best = self.ledger.settled()
+        if none_best[0]:
             return StopReason.NO_SINGLE_BEST
-        if established:
+        if established[0]:
             return StopReason.CERTIFIED
         if self.budget is not None and self._n_comparisons >= self.budget:
             return StopReason.BUDGET

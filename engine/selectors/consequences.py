@@ -5,7 +5,6 @@ from __future__ import annotations
 from engine.core import Claim
 from engine.domain.rules import CERTIFIED
 from engine.models import Experiment, Judgment
-from engine.selectors import pools
 from engine.selectors.counts import comparison_count
 
 # "Best", and "best, if there is a best".
@@ -131,23 +130,3 @@ def caveats(experiment: Experiment) -> list[str]:
             "file, or missing from it, because of its result."
         )
     return found
-
-
-def of_repeated_texts(experiment: Experiment) -> list[str]:
-    """A sentence on the risk of claims about texts that come again, but to no person; empty for others.
-
-    The outcomes are then drawn without replacement.
-    """
-    if not pools.is_finite(experiment):
-        return []
-    delta = 100 * experiment.delta
-    return [
-        f"Nobody judges the same two texts twice, so the accepted risk of {delta:.3g}% is not proven. "
-        "For one annotator, without ties, and with as many responses to each task, “good enough” and “best” "
-        f"are wrong with a risk of at most {2 * delta:.3g}%."
-    ]
-
-
-def is_risk_proven(experiment: Experiment) -> bool:
-    """True if the accepted risk is the risk that is proven."""
-    return not caveats(experiment) and not of_repeated_texts(experiment)

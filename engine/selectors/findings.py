@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from django.db.models import Exists, OuterRef
 
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
-from engine.domain.rules import LADDER
+from engine.domain.rules import CERTIFIED, LADDER
 from engine.models import Comparison, Experiment, Judgment, Response, Snapshot
-from engine.selectors import consequences, counts, designs
+from engine.selectors import consequences, counts, designs, pools
 from engine.selectors.designs import Observed
 
 _NAMES = dict(Experiment.CLAIMS)
@@ -100,7 +100,7 @@ def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:
     return Ladder(
         rungs=[_rung(states[claim], design) for claim in LADDER if claim in states],
         joint_risk=decision.joint_risk,
-        unproven=" ".join(consequences.of_repeated_texts(experiment)),
+        unproven=unproven(experiment),
     )
 
 
@@ -156,16 +156,17 @@ def finding_of(experiment: Experiment, observed: Observed) -> str:
 
 def finding_on(experiment: Experiment, state: ClaimState, decision: Decision) -> str:
     """The claim of an experiment that somebody stops on it after looking at several, in words."""
-    picked = (
-        f"Somebody stopped on it after looking at {len(decision.claims)} claims; the risk "
-        f"that any of them is ever made wrongly is at most {100 * decision.joint_risk:.4g}%."
-    )
+    picked = f"Somebody stopped on it after looking at {len(decision.claims)} claims"
+    if not unproven(experiment):
+        risk = f"{100 * decision.joint_risk:.4g}%"
+        picked += f"; the risk that any of them is ever made wrongly is at most {risk}"
+    picked += "."
     return " ".join([state.text, picked, *of_pool(experiment), *_whose(experiment)])
 
 
 def of_pool(experiment: Experiment) -> list[str]:
     """Sentences if the same responses are shown repeatedly: the claim is about these responses only, and its
-    risk is another one.
+    risk may not be proven.
     """
     if experiment.responses == Experiment.Responses.FRESH:
         return []
@@ -181,7 +182,32 @@ def of_pool(experiment: Experiment) -> list[str]:
     tasks = experiment.tasks.count()
     to = "1 task" if tasks == 1 else f"{tasks:,} tasks"
     held = f"It holds on these {responses:,} responses to {to}."
-    return [held, *consequences.of_repeated_texts(experiment)]
+    return [each for each in (held, unproven(experiment)) if each]
+
+
+def unproven(experiment: Experiment) -> str:
+    """A sentence on the risk of claims where people judge and the same texts come again; empty elsewhere.
+
+    Their outcomes are drawn without replacement: docs/algorithm.md has what is proven then.
+    """
+    if experiment.stopping != CERTIFIED or not pools.is_finite(experiment):
+        return ""
+    said = (
+        "Here the same texts come again, so judgments are not fresh draws, and the risk of "
+        f"{100 * experiment.delta:.3g}% is not proven."
+    )
+    if experiment.space == Experiment.Space.UNSTRUCTURED and not experiment.past_votes:
+        said += (
+            " For one annotator, without ties, and with the same number of responses of a policy to every "
+            "task, “good enough” and “best” are each wrong with a risk of at most "
+            f"{200 * experiment.delta:.3g}%."
+        )
+    return said
+
+
+def doubts(experiment: Experiment) -> list[str]:
+    """Reasons why an experiment's accepted risk is not the one that its claims have; empty if it is."""
+    return [*consequences.caveats(experiment), *filter(None, [unproven(experiment)])]
 
 
 def tasks_left_out(experiment: Experiment) -> list[str]:

@@ -34,7 +34,7 @@ from engine.services.snapshots import write_snapshot
 # Comparisons between two points to go on from.
 POINT_EVERY = 50
 # Raised whenever the same outcomes under the same rules would give other evidence.
-_VERSION = 7
+_VERSION = 8
 
 
 def mark_stale(*, experiment: Experiment, changed_from: int | None = None) -> None:

@@ -11,7 +11,7 @@ from ninja import Path, Query, Router, Status
 
 from engine.domain.tags import normal_tags
 from engine.models import Experiment, Snapshot
-from engine.selectors import browsing, consequences, counts, designs, findings, health
+from engine.selectors import browsing, counts, designs, findings, health
 from engine.selectors.designs import policy_names
 from engine.selectors.findings import Ladder
 from engine.selectors.log import audit_entries
@@ -247,12 +247,12 @@ def _status(experiment: Experiment) -> dict[str, Any]:
             }
             for rung in ladder.rungs
         ],
-        "joint_risk": ladder.joint_risk if ladder.rungs else None,
+        "joint_risk": ladder.joint_risk if ladder.rungs and not ladder.unproven else None,
         "threshold": snapshot.threshold if snapshot else None,
         "expected_left": None if remaining is None or remaining.over_budget else remaining.expected,
         "best": snapshot.best.label if snapshot and snapshot.best else None,
         "winner": experiment.winner.label if experiment.winner else None,
-        "caveats": [*consequences.caveats(experiment), *consequences.of_repeated_texts(experiment)],
+        "caveats": findings.doubts(experiment),
         "llm_halted": experiment.llm_halted,
         "policies": [
             {

@@ -216,7 +216,8 @@ class StatusOut(ExperimentOut):
         "click is in it once a worker has planned after it."
     )
     joint_risk: float | None = Field(
-        description="The risk of picking one of the claims after looking at all. Each alone has the risk δ."
+        description="The risk of picking one of the claims after looking at all. Each alone has the risk δ. "
+        "Null where the same texts come again and people judge: `caveats` says what is proven there."
     )
     threshold: float | None
     expected_left: float | None = Field(

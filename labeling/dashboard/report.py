@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.core import StopReason
 from engine.models import Experiment
-from engine.selectors import consequences, counts, designs, findings
+from engine.selectors import counts, designs, findings
 from engine.selectors.judges import Totals
 from engine.selectors.past_votes import past_vote_count
 from labeling.caching import shared
@@ -74,7 +74,7 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
     judged = totals_of(experiment, comparisons)
     result = result_figures(experiment)
     verdict = result.verdict
-    promised = experiment.delta if consequences.is_risk_proven(experiment) else None
+    promised = None if findings.doubts(experiment) else experiment.delta
     return Report(
         verdict=verdict,
         policies=result.policies,
@@ -108,8 +108,9 @@ def _caveats(
     if experiment.past_votes:
         said.append("Past votes were given before this experiment and not under its control.")
     said += findings.tasks_left_out(experiment)
-    # Where the same texts come again, nothing was learnt about others.
-    said += findings.of_pool(experiment) or ["The result holds for tasks like those that were compared."]
+    # Where the same texts come again, nothing was learnt about others. A finding says so itself.
+    of_pool = findings.of_pool(experiment) or ["The result holds for tasks like those that were compared."]
+    said += [each for each in of_pool if each not in " ".join(said)]
     if experiment.judge == Experiment.Judge.HUMAN:
         said.append("The result holds for judges like those who judged.")
     return said

@@ -11,7 +11,7 @@ from engine.domain.policy_space import PolicyName
 from engine.domain.rules import CERTIFIED
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, designs
-from engine.selectors.findings import Ladder, tasks_left_out
+from engine.selectors.findings import Ladder, doubts, tasks_left_out
 from engine.selectors.health import Pulse
 from engine.selectors.pools import Supply
 from engine.selectors.rankings import Ranked
@@ -192,7 +192,7 @@ def _ruled_out(ranked: Sequence[Ranked]) -> int:
 
 def _risk(experiment: Experiment) -> float | None:
     """The risk of the conclusion; the joint one where its claim was picked after looking at several."""
-    if not experiment.certified_claim or not consequences.is_risk_proven(experiment):
+    if not experiment.certified_claim or doubts(experiment):
         return None
     if experiment.certified_claim == experiment.claim:
         return experiment.delta

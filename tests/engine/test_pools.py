@@ -328,5 +328,5 @@ def test_the_claim_names_the_pool():
         observed.design.tell(0, 1, 1.0)
     said = finding_of(experiment, observed)
     assert "It holds on these 6 responses to 3 tasks." in said
-    assert f"the accepted risk of {100 * experiment.delta:g}% is not proven." in said
+    assert f"the risk of {100 * experiment.delta:g}% is not proven." in said
     assert said.endswith(f"wrong with a risk of at most {200 * experiment.delta:g}%.")

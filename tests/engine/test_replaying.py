@@ -355,7 +355,7 @@ def test_the_version_is_that_of_this_evidence():
     streams = design.progress["streams"]
     stakes = np.array(streams["stakes"]["log_share"])[~np.eye(3, dtype=bool)]
     told = stakes.sum(), sum(streams["plain_peak"]), design.decision.claims[0].risk
-    assert replaying._VERSION == 7
+    assert replaying._VERSION == 8
     assert told == pytest.approx((-12.594622817, 2.759752147, 0.2), rel=1e-6)
 
 

@@ -64,21 +64,23 @@ def test_the_dashboard_shows_what_holds_what_is_missing_and_the_risks(experiment
 def test_where_texts_come_again_no_page_promises_a_risk_that_is_not_proven(experiment, admin, client_for):
     Experiment.objects.filter(pk=experiment.pk).update(responses="reuse")
     client = client_for(admin)
-    unproven = "the accepted risk of 10% is not proven."
+    unproven = "the risk of 10% is not proven."
     shown = dashboard(client, experiment)
     assert unproven in shown
     assert "wrong with a risk of at most 20%. The numbers of comparisons assume" in shown
     assert "30%" not in shown
     asked = words(stop_here(client, experiment, claim="good_enough"))
-    assert "after looking at 3 claims. That is as risky as all of them together. Nobody" in asked
+    assert "after looking at 3 claims. That is riskier than a claim chosen beforehand. Here the" in asked
     assert unproven in asked
     stop_here(client, experiment, claim="good_enough", confirmed="1")
     card = dashboard(client, experiment)
     assert "risk of a wrong pick" not in card
-    assert unproven in card
+    assert "after looking at 3 claims. It holds on" in card
+    assert card.count(unproven) == 1
     report = words(client.get(reverse("report", args=[experiment.pk])))
     assert "the risk that it is wrong is at most" not in report
-    assert unproven in report
+    assert report.count(unproven) == 1
+    assert "30%" not in card + report
 
 
 def test_it_is_not_too_early_to_say_where_a_claim_holds(experiment, viewer, client_for):
