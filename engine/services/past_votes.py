@@ -49,7 +49,7 @@ from engine.services.imported_votes import (
 from engine.services.locks import locked_experiment
 from engine.services.repeated_votes import Counted, refuse_repeated
 from engine.services.replaying import mark_stale
-from engine.services.uploads import take_upload
+from engine.services.uploads import refuse_taken, take_upload
 
 _CHOICES = {Winner.TIE: Judgment.Choice.TIE, Winner.BOTH_BAD: Judgment.Choice.BOTH_BAD}
 
@@ -173,6 +173,7 @@ def add_votes(
     if not again:
         found = Counted.of(experiment, tasks).sort(votes, policies, tasks)
         if not (only_new and found.new):
+            refuse_taken(upload)
             refuse_repeated(len(votes), found)
         votes = found.new
     offered = {vote.winner for vote in votes}

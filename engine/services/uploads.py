@@ -59,7 +59,23 @@ def take_upload(upload: Upload | None) -> None:
         return
     n_deleted, _ = Upload.objects.filter(pk=upload.pk).delete()
     if not n_deleted:
-        raise WrongStateError(
-            f"Another request has imported this file, or {Upload.MOST_OF_ONE_USER} newer ones have taken its "
-            "place. Look for it among your experiments, or upload it again."
-        )
+        raise _taken()
+
+
+def refuse_taken(upload: Upload | None) -> None:
+    """Refuse a file that another request has imported meanwhile, where its rows would be refused for that.
+
+    Raises
+    ------
+    WrongStateError
+        It has, or newer files of its user have taken its place.
+    """
+    if upload is not None and not Upload.objects.filter(pk=upload.pk).exists():
+        raise _taken()
+
+
+def _taken() -> WrongStateError:
+    return WrongStateError(
+        f"Another request has imported this file, or {Upload.MOST_OF_ONE_USER} newer ones have taken its "
+        "place. Look for it among your experiments, or upload it again."
+    )

@@ -19,7 +19,7 @@ from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
 from engine.domain.rules import Rules
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.importing import Vote, Winner
-from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membership, Response, User
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membership, Response, Upload, User
 from engine.models.append_only import lifted
 from engine.selectors import consequences, counts, designs
 from engine.selectors.answers import newest_answer
@@ -34,6 +34,7 @@ from engine.services.leases import lease_next
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator
+from engine.services.uploads import keep_upload
 from tests.backends import ScriptedBackend
 from tests.factories import add_member, click, make_experiment, make_user, write_responses
 
@@ -377,6 +378,19 @@ def test_a_file_that_shares_votes_with_an_earlier_one_is_refused_with_their_numb
     experiment.refresh_from_db()
     assert experiment.past_votes == 55
     assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+def test_who_comes_late_with_a_file_that_was_imported_meanwhile_is_told_so(admin: User):
+    """It was told that these votes count already, and asked whether to count them again."""
+    kept = keep_upload(
+        user=admin, material="votes", name="Mine", file_name="mine.csv", data=b"votes", counted=""
+    )
+    late = Upload.objects.get(pk=kept.pk)
+    experiment = start_from_votes(name="Mine", votes=THREE, by=admin, upload=kept)
+    with pytest.raises(WrongStateError, match="Another request has imported this file"):
+        add_votes(experiment_id=experiment.pk, votes=THREE, by=admin, upload=late)
+    with pytest.raises(ImportedBeforeError):
+        add_votes(experiment_id=experiment.pk, votes=THREE, by=admin)
 
 
 def test_a_vote_that_was_voided_does_not_come_back_with_its_file(admin: User):
