@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from itertools import permutations, product
 
 import numpy as np
@@ -40,7 +40,8 @@ DELTA = 0.9
 MARGIN = 0.1
 TWO = np.array(PAIRS)
 # A cycle, in which every name is false; two names that are; one.
-rates_on_the_edge = pytest.mark.parametrize("rates", [(0.6, 0.6, 0.6), (0.6, 0.5, 0.4), (0.6, 0.5, 0.5)])
+RATES_ON_THE_EDGE = ((0.6, 0.6, 0.6), (0.6, 0.5, 0.4), (0.6, 0.5, 0.5))
+Payoff = Callable[[HeadToHead], np.ndarray]
 N_OUTCOMES = {False: 6, True: 9}
 
 
@@ -104,36 +105,51 @@ def false_capital(proof: HeadToHead, by: dict[int, int]) -> np.ndarray:
     return total
 
 
-def best_mean(
-    mu: np.ndarray,
-    payoff: Callable[[HeadToHead], np.ndarray],
-    margin: float,
-    *,
-    told_apart: bool,
-    sizes: tuple,
-) -> float:
-    """The largest mean of what is paid when somebody stops, who chooses pairs, laws, moments and policies.
+def named(proof: HeadToHead, false: np.ndarray) -> np.ndarray:
+    """Shape (R,): 1 where a false name is proved."""
+    return (proof.proved() @ false).astype(np.float64)
 
+
+def best_means(
+    games: Sequence[tuple[np.ndarray, Payoff]], margin: float, *, told_apart: bool, sizes: tuple[int, int]
+) -> list[float]:
+    """For each game the largest mean of what is paid when somebody stops, who chooses pairs, laws, moments
+    and policies.
+
+    ``games``: the probabilities, and what is paid. The proofs take long to compute, and are the same for all.
     ``sizes``: the largest number of moves, and of comparisons.
     """
     n_moves, horizon = sizes
     n = N_OUTCOMES[told_apart]
-    laws = [laws_of_mean(mu[i, j]) for i, j in PAIRS] if told_apart else without_ties(mu)
-    besides: np.ndarray | float = 0.0
+    laws = [[laws_of_mean(mu[i, j]) for i, j in PAIRS] if told_apart else without_ties(mu) for mu, _ in games]
+    besides: list[np.ndarray | float] = [0.0] * len(games)
     for moved in range(n_moves, -1, -1):
         states = histories(n, moved, horizon)
-        paid = payoff(after_moves(states, moved, margin, told_apart=told_apart))
-        means = largest_means(laws, states, paid, besides)
+        proof = after_moves(states, moved, margin, told_apart=told_apart)
+        means = [
+            largest_means(law, states, payoff(proof), more)
+            for law, (_, payoff), more in zip(laws, games, besides, strict=True)
+        ]
         if moved > 0:
             # Before the move, the latest pair may be chosen as well.
             just_moved = (states[:, :n] == states[:, n : 2 * n]).all(axis=1)
             before = np.delete(states[just_moved], [*range(n), n * (moved + 1)], axis=1)
             _, place = np.unique(before, axis=0, return_inverse=True)
             earlier = histories(n, moved - 1, horizon)
-            order = np.lexsort(earlier.T[::-1])
-            besides = np.zeros(len(earlier))
-            np.maximum.at(besides, order[place.ravel()], means[just_moved])
-    return float(means[0])
+            place = np.lexsort(earlier.T[::-1])[place.ravel()]
+            for game, mean in enumerate(means):
+                more = np.zeros(len(earlier))
+                np.maximum.at(more, place, mean[just_moved])
+                besides[game] = more
+    return [float(mean[0]) for mean in means]
+
+
+def best_mean(
+    mu: np.ndarray, payoff: Payoff, margin: float, *, told_apart: bool, sizes: tuple[int, int]
+) -> float:
+    """`best_means` of one game."""
+    [mean] = best_means([(mu, payoff)], margin, told_apart=told_apart, sizes=sizes)
+    return mean
 
 
 # The largest numbers of moves and of comparisons.
@@ -144,31 +160,16 @@ SIZES = {False: (2, 5), True: (1, 5)}
 class TestFalseNames:
     """Exactly, over all samplers, stopping times, laws of outcomes, moments and policies to move to."""
 
-    @rates_on_the_edge
     @pytest.mark.parametrize("told_apart", [False, True])
-    def test_their_capital_never_pays(self, rates: tuple[float, float, float], told_apart: bool) -> None:
-        mu = preferences(*rates)
-        for by in beaten_by(mu, MARGIN):
-            mean = best_mean(
-                mu,
-                lambda proof, by=by: false_capital(proof, by),
-                MARGIN,
-                told_apart=told_apart,
-                sizes=SIZES[told_apart],
-            )
-            assert mean == pytest.approx(1.0, abs=1e-12)
-
-    @rates_on_the_edge
-    @pytest.mark.parametrize("told_apart", [False, True])
-    def test_they_are_as_rare_as_promised(self, rates: tuple[float, float, float], told_apart: bool) -> None:
-        mu = preferences(*rates)
-        false = false_names(mu, MARGIN)
-
-        def named(proof: HeadToHead) -> np.ndarray:
-            return (proof.proved() @ false).astype(np.float64)
-
-        chance = best_mean(mu, named, MARGIN, told_apart=told_apart, sizes=SIZES[told_apart])
-        assert 0.0 < chance <= DELTA
+    def test_their_capital_never_pays_and_they_are_as_rare_as_promised(self, told_apart: bool) -> None:
+        capital, chance = [], []
+        for rates in RATES_ON_THE_EDGE:
+            mu = preferences(*rates)
+            capital += [(mu, partial(false_capital, by=by)) for by in beaten_by(mu, MARGIN)]
+            chance.append((mu, partial(named, false=false_names(mu, MARGIN))))
+        means = best_means(capital + chance, MARGIN, told_apart=told_apart, sizes=SIZES[told_apart])
+        assert means[: len(capital)] == pytest.approx([1.0] * len(capital), abs=1e-12)
+        assert all(0.0 < mean <= DELTA for mean in means[len(capital) :])
 
     def test_the_search_finds_what_can_go_wrong_without_a_margin(self) -> None:
         """Two policies that are level then are both false against each other."""
