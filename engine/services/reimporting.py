@@ -316,7 +316,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     if observed.last_judgment:
         observed = replace(observed, last_judgment=judgments[ready.places[observed.last_judgment]])
     write_snapshot(experiment=experiment, observed=observed)
-    if observed.design.decision.stopped:
+    if observed.design.stopped:
         conclude_as(experiment=experiment, observed=observed)
 
 
