@@ -21,7 +21,7 @@ from engine.generation.tinylm.tasks import sample_tasks
 
 pytestmark = pytest.mark.slow
 
-TINY = ("--runs", "2", "--cap", "60", "--largest", "8", "--tasks", "2", "--samples", "2", "--jobs", "2")
+TINY = ("--runs", "2", "--cap", "20", "--largest", "8", "--tasks", "2", "--samples", "2", "--jobs", "2")
 
 
 def reproduce(folder: Path, *arguments: str) -> dict[str, Any]:
