@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Exists, OuterRef
 
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
+from engine.core.finite_pools import holds_without_replacement
 from engine.domain.rules import CERTIFIED, LADDER
 from engine.models import Comparison, Experiment, Judgment, Response, Snapshot
 from engine.selectors import consequences, counts, designs, pools
@@ -193,16 +194,20 @@ def unproven(experiment: Experiment) -> str:
     if experiment.stopping != CERTIFIED or not pools.is_finite(experiment):
         return ""
     said = (
-        "Here the same texts come again, so judgments are not fresh draws, and the risk of "
-        f"{100 * experiment.delta:.3g}% is not proven."
+        "Here the same texts come again, so judgments are not fresh draws. The risk of "
+        f"{100 * experiment.delta:.3g}% is"
     )
-    if experiment.space == Experiment.Space.UNSTRUCTURED and not experiment.past_votes:
-        said += (
-            " For one annotator, without ties, and with the same number of responses of a policy to every "
-            "task, “good enough” and “best” are each wrong with a risk of at most "
-            f"{200 * experiment.delta:.3g}%."
-        )
-    return said
+    counted_here = experiment.space == Experiment.Space.UNSTRUCTURED and not experiment.past_votes
+    if not counted_here or not holds_without_replacement(experiment.delta, margin=0.0):
+        return f"{said} not proven."
+    conditions = (
+        "one person judges, each policy has the same number of responses to every task, and no two texts are "
+        "the same"
+    )
+    margin = experiment.epsilon
+    if margin == 0.0 or not holds_without_replacement(experiment.delta, margin):
+        return f"{said} proven only for “best”, if {conditions}."
+    return f"{said} proven only for “best” and “good enough”, if {conditions}; “good enough” without ties."
 
 
 def doubts(experiment: Experiment) -> list[str]:

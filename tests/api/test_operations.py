@@ -327,7 +327,7 @@ class TestSteer:
     ):
         Experiment.objects.filter(pk=experiment.pk).update(responses="reuse", judge=judge)
         caveats = admin_call("get", f"/experiments/{experiment.pk}").json()["caveats"]
-        assert sum("is not proven" in caveat for caveat in caveats) == len(caveats) == n_caveats
+        assert sum("is proven only for" in caveat for caveat in caveats) == len(caveats) == n_caveats
 
     @pytest.mark.parametrize("body", [{"delta": 0.9}, {"budget": 0}, {"epsilon": -1}, {"name": "x"}])
     def test_what_cannot_be_changed_is_refused(self, body, experiment, admin_call):

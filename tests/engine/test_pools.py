@@ -13,7 +13,7 @@ from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing import read_responses
 from engine.models import Comparison, Experiment, Response, WorkerPulse
 from engine.selectors import buffer, designs, pools
-from engine.selectors.findings import finding_of
+from engine.selectors.findings import finding_of, unproven
 from engine.services import task_draws
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
@@ -328,5 +328,22 @@ def test_the_claim_names_the_pool():
         observed.design.tell(0, 1, 1.0)
     said = finding_of(experiment, observed)
     assert "It holds on these 6 responses to 3 tasks." in said
-    assert f"the risk of {100 * experiment.delta:g}% is not proven." in said
-    assert said.endswith(f"wrong with a risk of at most {200 * experiment.delta:g}%.")
+    assert f"The risk of {100 * experiment.delta:g}% is proven only for “best” and “good enough”, if" in said
+    assert said.endswith("“good enough” without ties.")
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"space": "factorial"}, "not proven."),
+        ({"past_votes": 3}, "not proven."),
+        ({"delta": 0.4}, "not proven."),
+        ({"claim": "best", "epsilon": 0.0}, "proven only for “best”, if one person judges"),
+        ({"epsilon": 0.4}, "proven only for “best”, if one person judges"),
+    ],
+)
+def test_it_says_for_which_claims_and_conditions_the_risk_is_proven(settings, wanted):
+    experiment = pool_of({"A": ["a"] * 3, "B": ["b"] * 3})
+    Experiment.objects.filter(pk=experiment.pk).update(**settings)
+    experiment.refresh_from_db()
+    assert f"The risk of {100 * experiment.delta:g}% is {wanted}" in unproven(experiment)
