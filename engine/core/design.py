@@ -49,7 +49,7 @@ class Design:
     Parameters
     ----------
     space
-        What is assumed about the preference probabilities.
+        The assumption about the preference probabilities.
     delta
         Risk level δ in (0, ½): each claim is made wrongly with probability at most δ.
     claim
@@ -223,7 +223,7 @@ class Design:
         Parameters
         ----------
         space
-            What is assumed about the preference probabilities.
+            The assumption about the preference probabilities.
         judgments
             Each as for `tell`, the oldest first.
         settings
@@ -270,7 +270,7 @@ class Design:
         space
             The space of that design; the state does not hold it.
         state
-            What `state` gave, also after a way through JSON.
+            The value of `state`, also after a way through JSON.
 
         Raises
         ------
@@ -304,7 +304,7 @@ class Design:
         frame
             A pandas or polars data frame, or a mapping of columns.
         space
-            What is assumed; by default nothing, of the policies that the table names.
+            The assumption; by default none, on the policies that the table names.
         first, second
             Columns with the names of the two policies. With `labels` they must be among these.
         outcome

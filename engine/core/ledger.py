@@ -39,7 +39,7 @@ class Ledger:
     Parameters
     ----------
     space
-        What is assumed about the preference probabilities.
+        The assumption about the preference probabilities.
     tally
         The comparisons so far.
     delta, epsilon
@@ -86,7 +86,7 @@ class Ledger:
     margin
         Margin of the claim "best if any", and of the finding that there is no best policy.
     rule
-        What rules policies out as the best.
+        The evidence that rules policies out as the best.
 
     Raises
     ------

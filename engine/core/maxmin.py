@@ -57,12 +57,12 @@ class MaxMinAllocation:
     value
         The objective at this allocation.
     upper_bound
-        What no allocation can exceed.
+        A bound that no allocation can exceed.
     separation
         The smallest f_i at this allocation: its inverse is U*(μ) where γ = 0 [LLM-PO, theorem
         "combinatorial structure"].
     solver
-        What has found the proportions. The proof is the same for both.
+        The solver that found the proportions. The proof is the same for both.
     """
 
     pairs: IntArray

@@ -92,7 +92,7 @@ class Mixture:
     restarts
         Whether to restart. Without restarts everything is a function of the counts.
     starts
-        What `memory` gave, one for each run; None where there was no restart.
+        The values of `memory`, one for each run; None where there was no restart.
 
     Raises
     ------

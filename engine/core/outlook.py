@@ -31,7 +31,7 @@ class OptimalShares:
     matrix
         Shape (K, K), symmetric: the share of each pair; the upper triangle sums to 1.
     solver
-        What has solved the max-min program; None where the shares have a closed form.
+        The solver of the max-min program; None where the shares have a closed form.
     """
 
     matrix: FloatArray
@@ -47,7 +47,7 @@ def optimal_shares(space: Space, wins: FloatArray) -> OptimalShares | None:
     Parameters
     ----------
     space
-        What is assumed about the preference probabilities.
+        The assumption about the preference probabilities.
     wins
         Shape (K, K): `wins[i, j]` is the summed outcome of i against j.
 

@@ -128,7 +128,7 @@ def forecast(
     n_runs
         Number of simulated experiments, each with strengths of its own unless they are given.
     start
-        What an earlier call with the same arguments got done.
+        The part that an earlier call with the same arguments got done.
     seconds
         Processor time to spend at most. The first simulated experiments are cut short where even they would
         take longer; of the others as many are done as there is time for.

@@ -32,7 +32,7 @@ class Rate:
     Attributes
     ----------
     estimate
-        What is expected.
+        The expected rate.
     low, high
         Ends of the interval.
     """
@@ -59,7 +59,7 @@ class Standing:
     leader
         Its win rate against the policy that leads; for that policy itself against the runner-up.
     place
-        What is settled about it.
+        Whether it leads, is open, or is ruled out.
     """
 
     policy: int
@@ -81,11 +81,11 @@ def rates(
     Parameters
     ----------
     space
-        What is assumed about the preference probabilities.
+        The assumption about the preference probabilities.
     tally
         The data.
     beliefs
-        What is expected of each pair, from the same data.
+        The estimates of all pairs, from the same data.
     delta
         Risk level δ of all intervals together.
 

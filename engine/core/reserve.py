@@ -43,7 +43,7 @@ class Reserve:
     tally
         The data.
     memory
-        What `memory` gave, one for each run; None where no share has gone to anybody.
+        The values of `memory`, one for each run; None where no share has gone to anybody.
 
     Attributes
     ----------

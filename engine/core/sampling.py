@@ -70,7 +70,7 @@ class Situation:
     posterior
         The same with a prior that does not vanish, which early data cannot throw far off.
     proof
-        What the claim that stops the run has proved head to head; None where it is not proved that way.
+        The head-to-head proofs of the claim that stops the run; None where it is not proved that way.
     streams
         Evidence that pools opponents, and what is expected of each pair; None without it.
     log_odds_margin
@@ -113,7 +113,7 @@ class Sampler(Protocol):
         Parameters
         ----------
         situation
-            What the rule may look at.
+            All that the rule may look at.
         rng
             Source of the rule's randomness.
 

@@ -78,7 +78,7 @@ def simulate(
     mu
         Shape (R, K, K): preference probabilities of each run.
     space
-        What the design assumes; nothing by default.
+        The assumption of the design; none by default.
     claim
         The claim to stop on.
     streams

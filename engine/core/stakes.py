@@ -66,7 +66,7 @@ class Stakes:
     log_start
         Shape (K,): logarithms of what the proofs begin with, of which the sum is 1.
     memory
-        What `memory` gave, one for each run, or None; None where nothing has moved.
+        The values of `memory`, one for each run, or None; None where nothing has moved.
 
     Attributes
     ----------

@@ -49,12 +49,12 @@ class StreamedEvidence:
     prior
         Shape (K,): strengths expected beforehand, in log-odds.
     memory
-        What `memory` gave, one for each run; None starts the streams now.
+        The values of `memory`, one for each run; None starts the streams now.
 
     Attributes
     ----------
     beliefs
-        What is expected of each pair.
+        The estimates of all pairs.
     won, lost
         Shape (R, K): outcomes of each policy against its favourite opponent of the time.
     log_favourite
@@ -100,8 +100,8 @@ class StreamedEvidence:
     def standing(self) -> FloatArray:
         """Shape (R, K): the larger, the likelier is the policy to be the best.
 
-        What the beliefs say, less the head-to-head evidence: the former is better where strengths explain the
-        pairs, the latter where they do not.
+        The beliefs' standing, less the head-to-head evidence: the former is better where strengths explain
+        the pairs, the latter where they do not.
         """
         if self._standing is None:
             self._standing = self.beliefs.standing() - _EVIDENCE_WEIGHT * self._pairwise.per_policy

@@ -62,7 +62,7 @@ class ClaimState:
     risk
         The risk, in [0, 1], at which it would just hold by the present evidence.
     text
-        What is claimed and what that assumes, in one sentence; what is missing, where it does not hold.
+        The claim and its assumptions, in one sentence; what is missing, where it does not hold.
     assumes_model
         Whether it rests on a Bradley-Terry model: the space has one, and head-to-head evidence alone would
         not do.
@@ -104,7 +104,7 @@ class Decision:
     joint_risk
         δ times the number of claims watched, at most 1.
     claim_text
-        What may be said now, in one sentence, with what it assumes.
+        The claim that may be made now, in one sentence, with its assumptions.
     open
         The rivals that the claim which stops the experiment has still to exclude.
     evidence
@@ -215,7 +215,7 @@ class Tally:
         Parameters
         ----------
         known
-            What `known_ties` gave, one for each run; by default no comparison so far counts as a tie.
+            The values of `known_ties`, one for each run; by default no comparison so far counts as a tie.
 
         Raises
         ------
@@ -301,7 +301,7 @@ def located(*values: IntArray | FloatArray) -> tuple[Any, ...]:
     """Index of every run, followed by the values; plain numbers where there is one run.
 
     numpy reads and writes a single entry more than ten times faster by plain numbers than by arrays of one.
-    What they pick out has one axis fewer, so callers count axes from the last.
+    The result has one axis fewer then, so callers count axes from the last.
 
     Parameters
     ----------
@@ -339,9 +339,9 @@ def check_whole(name: str, value: object) -> int:
     Parameters
     ----------
     name
-        What the value is, for the message.
+        The value's name in the message.
     value
-        What a caller gave.
+        A caller's value.
 
     Raises
     ------
@@ -359,9 +359,9 @@ def check_real(name: str, value: object) -> float:
     Parameters
     ----------
     name
-        What the value is, for the message.
+        The value's name in the message.
     value
-        What a caller gave.
+        A caller's value.
 
     Raises
     ------
