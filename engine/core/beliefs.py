@@ -196,7 +196,7 @@ class _Together:
         return self._theta
 
     def step_after(self, i: IntArray, j: IntArray) -> FloatArray:
-        """The same, once the counts of the pair (i[r], j[r]) of every run r have changed."""
+        """Take a step once the counts of the pair (i[r], j[r]) of every run r have changed."""
         # A pair is the same in either order, to the last bit.
         runs, i, j = located(np.minimum(i, j), np.maximum(i, j))
         chance, before = self._chance[runs, i, j], self._weight[runs, i, j]

@@ -361,7 +361,7 @@ class HeadToHead:
 
 
 class InModel:
-    """The same in a Bradley-Terry space, where the proof may also go through the model, in R runs.
+    """Head-to-head proofs in a Bradley-Terry space, which may also go through the model, in R runs.
 
     Let LR_kb be the mixture likelihood over the largest likelihood with θᵀ(x_k - x_b) ≥ logit(½ + ε). Under
     the model every LR_kb whose null is true lies below one and the same e-process: the mixture over the

@@ -180,7 +180,7 @@ class PairwiseEvidence:
         return self.exact_of_counts(wins[runs, k, b], wins[runs, b, k], ties[runs, k, b])
 
     def exact_of_counts(self, wins: FloatArray, losses: FloatArray, ties: FloatArray) -> FloatArray:
-        """The same from counts, as for `of_counts`; shape (m,) each."""
+        """The values of `exact` from counts, as for `of_counts`; shape (m,) each."""
         mixture = (self.null_mean, self._concentration)
         return exact_log_e_value(wins, losses, *mixture, narrow=self._narrow, ties=ties)
 

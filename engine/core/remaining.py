@@ -99,7 +99,7 @@ def _summed(missing: FloatArray, speed: FloatArray) -> float | None:
 
 
 def _in_model(missing: FloatArray, separation: FloatArray, n_comparisons: int) -> float | None:
-    """The same in a Bradley-Terry space, where every comparison tells about all policies.
+    """Comparisons until no evidence is missing in a Bradley-Terry space, where each tells about all policies.
 
     Parameters
     ----------

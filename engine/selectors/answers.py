@@ -38,8 +38,8 @@ def with_answers_since(experiments: QuerySet[Experiment], user: User | Given) ->
 
 
 def with_own_answers(experiments: QuerySet[Experiment], user: User) -> QuerySet[Experiment]:
-    """The same, each with ``mine``: how many answers of this user stand. Counts them all, so not for every
-    click.
+    """The experiments, each with ``mine``: how many answers of this user stand. Counts them all, so not for
+    every click.
 
     Checks count too: one that did not would give itself away.
     """

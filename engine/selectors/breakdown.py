@@ -74,7 +74,7 @@ def by_task(experiment: Experiment) -> list[Part]:
 
 
 def by_tag(parts: Iterable[Part]) -> list[Part]:
-    """The same by tag, sorted; a task with several tags counts for each of them."""
+    """The parts of the tasks added up by tag, sorted; a task with several tags counts for each of them."""
     of_tag: dict[str, list[Part]] = defaultdict(list)
     for part in parts:
         for tag in part.tasks[0].tags:

@@ -70,7 +70,7 @@ class GivenList(Given):
         return "SELECT value FROM json_each(%s)", (self,)
 
     def as_postgresql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
-        """The same for PostgreSQL."""
+        """A subquery of the values, as an array: PostgreSQL passes a list as one."""
         return f"SELECT unnest(%s::{self.output_field.cast_db_type(connection)}[])", (self,)
 
     def _told(self, value: Any, connection: BaseDatabaseWrapper) -> Any:

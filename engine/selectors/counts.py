@@ -66,7 +66,7 @@ def comparison_count(experiment_id: int) -> int:
 
 
 def comparison_counts(experiment_ids: Collection[int]) -> dict[int, int]:
-    """The same for each experiment by its id, in one query."""
+    """The number of judged comparisons that stand of each experiment by its id, in one query."""
     totals = _TOTALS(experiments=experiment_ids) if experiment_ids else []
     return dict.fromkeys(experiment_ids, 0) | {experiment_id: int(total) for experiment_id, total in totals}
 

@@ -48,7 +48,7 @@ def space(experiment: Experiment) -> Space:
 
 
 def labelled_space(experiment: Experiment) -> tuple[Space, list[str]]:
-    """The same, and the names of the policies in sentences."""
+    """The space of `space`, and the names of its policies in sentences."""
     levels = _levels(experiment)
     policies = combinations(levels, experiment.excluded)
     labels = [each.name for each in names_of(levels, policies)]
@@ -66,7 +66,7 @@ def winner_name(experiment: Experiment) -> str:
 
 
 def names_in(experiments: Collection[Experiment]) -> dict[int, list[PolicyName]]:
-    """The same for each experiment by its id, in as many queries for one as for many."""
+    """The policies' names of each experiment by its id, in as many queries for one as for many."""
     levels = _levels_in(experiments)
     return {
         experiment.pk: names_of(
@@ -285,7 +285,7 @@ _LATEST = Compiled(
 
 
 def latest_snapshots(experiments: Collection[Experiment]) -> dict[int, Snapshot]:
-    """The same for many experiments, by their ids, in one query; without the evidence, which is large."""
+    """The newest snapshot of each experiment by its id, in one query; without the large evidence."""
     newest = Snapshot.objects.filter(experiment=OuterRef("pk")).order_by("-pk").values("pk")[:1]
     asked = Experiment.objects.filter(pk__in=[each.pk for each in experiments]).order_by()
     found = Snapshot.objects.filter(pk__in=asked.values_list(Subquery(newest))).select_related("best")

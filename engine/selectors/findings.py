@@ -92,7 +92,7 @@ def ladder_at(experiment: Experiment, latest: Snapshot | None) -> Ladder:
 
 
 def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:
-    """The same from the evidence that a caller has; none where that has still to be replayed."""
+    """The claims by the evidence that a caller has; none where that has still to be replayed."""
     if observed is None:
         return Ladder([], 1.0)
     design = observed.design

@@ -24,7 +24,7 @@ def time_taken(
 
 
 def times_taken(answers: Iterable[tuple[datetime | None, datetime]]) -> Iterator[timedelta | None]:
-    """The same for each answer of one person, in the order of the answers.
+    """The time for each answer of one person, in the order of the answers; ``None`` as in `time_taken`.
 
     ``answers``: when the pair was handed out, and when it was answered.
     """

@@ -65,8 +65,8 @@ def forecasts(experiments: Collection[Experiment]) -> dict[int, dict[str, Any]]:
 def remaining_by(
     experiment: Experiment, latest: Snapshot | None, forecast: Mapping[str, Any] | None
 ) -> Remaining | None:
-    """The same of an experiment from its latest snapshot and its forecast. Reads nothing from the
-    database.
+    """The clicks remaining by the latest snapshot and the forecast; ``None`` where neither says. Reads
+    nothing from the database.
     """
     n = 0 if latest is None else latest.comparisons
     extrapolated = None if latest is None else latest.expected_left

@@ -264,7 +264,7 @@ class _Chooser:
 
 
 class _PoolChooser:
-    """The same from a finite pool, for one annotator: of pairs that are used up for them, another one."""
+    """Chooses from a finite pool for one annotator: another pair in place of one that is used up."""
 
     def __init__(self, design: Design, policies: list[Policy], pool: PoolDrawer) -> None:
         self.design = design

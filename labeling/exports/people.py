@@ -9,7 +9,7 @@ from engine.models import Experiment, Judgment, JudgmentVoid, Membership, User
 
 
 def pseudonym(experiment: Experiment, user_id: int) -> str:
-    """The same for the same person in every export of one experiment, and another one in every other
+    """The name of a person in exports: one in all exports of an experiment, another one in each other
     experiment.
 
     Keyed with ``SECRET_KEY``: somebody who has the file and a list of all accounts cannot tell who is who.

@@ -34,7 +34,7 @@ def ranking_csv(ranked: Sequence[Ranked]) -> str:
 
 
 def ranking_table(ranked: Sequence[Ranked]) -> str:
-    """The same for a terminal: win rates as percentages, with their intervals."""
+    """The ranking for a terminal: win rates as percentages, with their intervals."""
     width = max(len(each.name.name) for each in ranked)
     rows = [f"{'policy':<{width}}  win rate (interval)   comparisons  standing"]
     for each in ranked:

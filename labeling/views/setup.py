@@ -174,7 +174,7 @@ def _items_mapped(request: HttpRequest, editor: DraftEditor, url: str) -> HttpRe
 
 
 def _items_changed(response: HttpResponse) -> HttpResponse:
-    """The same, and the summary counts anew once it is on the page."""
+    """The response, after which the summary counts anew once it is on the page."""
     return trigger_client_event(response, "items-changed", after="settle")
 
 
