@@ -351,8 +351,11 @@ def _feedback(check: Check) -> str:
     if check.kind != Check.Kind.PRACTICE:
         return ""
     better = gettext("A") if expected_choice(check) == Judgment.Choice.LEFT else gettext("B")
+    # It is shown above the next pair, which nobody may take it to speak of.
     verdict = (
-        gettext("Right.") if check.passed else gettext("Here %(side)s is the better one.") % {"side": better}
+        gettext("The last practice pair: right.")
+        if check.passed
+        else gettext("In the last practice pair, %(side)s was the better one.") % {"side": better}
     )
     explanation = check.gold.explanation if check.gold else ""
     return f"{verdict} {explanation}".strip()

@@ -70,7 +70,13 @@ class TestPractice:
             choice = better if right else {"left": "right", "right": "left"}[better]
             told = answer(experiment, annotator, shown.token, choice).feedback
             side = {"left": "A", "right": "B"}[better]
-            assert told == ("Right." if right else f"Here {side} is the better one.") + f" Reason {number}."
+            # The page shows it above the next pair, which may count: it names the pair that it speaks of.
+            verdict = (
+                "The last practice pair: right."
+                if right
+                else f"In the last practice pair, {side} was the better one."
+            )
+            assert told == f"{verdict} Reason {number}."
         assert list(Check.objects.order_by("pk").values_list("passed", flat=True)) == [True, False]
 
     def test_each_annotator_has_a_practice_of_their_own(self, annotator):
