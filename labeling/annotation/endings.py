@@ -83,7 +83,10 @@ def nothing_ready(experiment: Experiment, annotator: User) -> Ending:
                 "wait: should there be another pair for you, it appears here."
             ),
         )
-    return Ending(_("All caught up"), _("New pairs are being prepared. The next one appears here by itself."))
+    return Ending(
+        _("The next pair is on its way"),
+        _("New pairs are being prepared. The next one appears here by itself."),
+    )
 
 
 def _concluded(experiment: Experiment, conclusion: StopReason, names: Sequence[PolicyName] | None) -> Ending:

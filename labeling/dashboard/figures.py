@@ -72,6 +72,8 @@ class ResultFigures:
         Judged comparisons.
     judged_by
         ``None`` before the conclusion.
+    late
+        Judged comparisons that came after the decision.
     n_doubtful
         Annotators whose answers the tab Quality doubts; 0 where telling it would take longer than somebody
         waits for a page.
@@ -86,6 +88,7 @@ class ResultFigures:
     ladder: Ladder | None
     comparisons: int
     judged_by: Totals | None
+    late: int
     n_doubtful: int
     may_stop: bool
     policies: list[charts.PolicyRow]
@@ -140,6 +143,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
         ladder=ladder,
         comparisons=comparisons,
         judged_by=totals_of(experiment, comparisons) if concluded else None,
+        late=late_clicks(experiment, snapshot, comparisons),
         n_doubtful=len(doubtful),
         may_stop=may_stop(experiment),
         policies=policies,

@@ -26,8 +26,9 @@ class Report:
     ----------
     policies
         In the order of the ranking, with the interval of their win rate against the first.
-    judged, comparisons
-        Who judged how often, and the comparisons that these judgments decided.
+    judged, comparisons, late
+        Who judged how often, the comparisons that these judgments decided, and those that came after the
+        decision.
     past
         Past votes among the judgments.
     caveats
@@ -40,6 +41,7 @@ class Report:
     policies: list[charts.PolicyRow]
     judged: Totals
     comparisons: int
+    late: int
     past: int
     caveats: list[str]
     risk: float | None
@@ -80,6 +82,7 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         policies=result.policies,
         judged=judged,
         comparisons=comparisons,
+        late=result.late,
         past=past_vote_count(experiment) if experiment.past_votes else 0,
         caveats=_caveats(experiment, verdict, comparisons, judged.people, result.n_doubtful),
         risk=verdict.risk if experiment.winner_id else promised,

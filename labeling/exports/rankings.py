@@ -6,11 +6,14 @@ import csv
 import io
 from collections.abc import Sequence
 
-from engine.core import Place
+from engine.core import Place, Rate
 from engine.importing.defusing import defused
 from engine.selectors.rankings import Ranked
 
-COLUMNS = ("policy", "strength", "low", "high", "comparisons", "standing")
+COLUMNS = (
+    "policy", "strength", "low", "high", "against_leader", "against_leader_low", "against_leader_high",
+    "comparisons", "standing",
+)  # fmt: skip
 WORDS = {Place.LEADS: "leads", Place.OPEN: "open", Place.RULED_OUT: "ruled out"}
 _DIGITS = 4
 
@@ -21,16 +24,21 @@ def ranking_csv(ranked: Sequence[Ranked]) -> str:
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(COLUMNS)
     for each in ranked:
-        rate = each.standing.field
+        leads = each.standing.place is Place.LEADS
         writer.writerow(
             [
                 defused(each.name.name),
-                *(round(value, _DIGITS) for value in (rate.estimate, rate.low, rate.high)),
+                *_rounded(each.standing.field),
+                *(("", "", "") if leads else _rounded(each.standing.leader)),
                 each.comparisons,
                 WORDS[each.standing.place],
             ]
         )
     return lines.getvalue()
+
+
+def _rounded(rate: Rate) -> list[float]:
+    return [round(value, _DIGITS) for value in (rate.estimate, rate.low, rate.high)]
 
 
 def ranking_table(ranked: Sequence[Ranked]) -> str:

@@ -83,7 +83,7 @@ def test_skip_then_caught_up_then_the_next_pair_comes_by_itself(page: Page, sett
     page.goto(f"/label/{experiment.pk}/")
     expect(page.get_by_role("heading", name="Response A")).to_be_visible()
     press(page, "s")
-    expect(page.get_by_role("heading", name="All caught up")).to_be_visible()
+    expect(page.get_by_role("heading", name="The next pair is on its way")).to_be_visible()
     write_everything(experiment)
     expect(page.get_by_role("heading", name="Response A")).to_be_visible()
 

@@ -106,7 +106,7 @@ def test_on_a_phone_a_pair_that_was_waited_for_does_not_move(phone: Page, transa
     experiment = make_experiment(n_policies=4, annotators=(make_user("ann"),))
     log_in(phone, experiment.memberships.get().user)
     phone.goto(f"/label/{experiment.pk}/")
-    expect(phone.get_by_role("heading", name="All caught up")).to_be_visible()
+    expect(phone.get_by_role("heading", name="The next pair is on its way")).to_be_visible()
     phone.evaluate(SHIFTS)
     write_everything(experiment)
     settled(phone)

@@ -84,7 +84,7 @@ def test_when_nothing_is_ready_it_says_so_and_looks_again_by_itself(annotator, c
     experiment = make_experiment(annotators=(annotator,))
     url = reverse("pair", args=[experiment.pk])
     html = client_for(annotator).get(url).content.decode()
-    assert "All caught up" in html
+    assert "The next pair is on its way" in html
     assert f'hx-get="{url}?waits=1"' in html
     assert 'hx-trigger="load delay:400ms, every 1.5s"' in html
 

@@ -14,6 +14,7 @@ from engine.models import Task
 from engine.selectors import counts
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
+from labeling.dashboard.figures import result_figures
 from tests.commands import run
 from tests.factories import add_member, make_experiment, make_user
 
@@ -22,7 +23,8 @@ pytestmark = pytest.mark.django_db
 VOTES = [vote for vote in arena(120, policies=4, tasks=3, ties=0.3) if vote.winner != Winner.TIE] * 3
 
 
-COLUMNS = ["policy", "strength", "low", "high", "comparisons", "standing"]
+AGAINST = ["against_leader", "against_leader_low", "against_leader_high"]
+COLUMNS = ["policy", "strength", "low", "high", *AGAINST, "comparisons", "standing"]
 
 
 def test_the_ranking_as_csv_is_best_first(tmp_path):
@@ -35,6 +37,12 @@ def test_the_ranking_as_csv_is_best_first(tmp_path):
     for row in rows:
         low, strength, high = (float(row[name]) for name in ("low", "strength", "high"))
         assert 0 <= low <= strength <= high <= 1
+    assert [rows[0][name] for name in AGAINST] == ["", "", ""]
+    shown = result_figures(experiment).policies[1:]
+    assert [row["policy"] for row in rows[1:]] == [row.name.name for row in shown]
+    for row, policy in zip(rows[1:], shown, strict=True):
+        estimate, low, high = (100 * float(row[name]) for name in AGAINST)
+        assert policy.bar.percents == pytest.approx((estimate, low, high), abs=0.6)
     assert sum(int(row["comparisons"]) for row in rows) == 2 * counts.comparison_count(experiment.pk)
     out = tmp_path / "ranking.csv"
     assert "4 policies in" in run("ranking", experiment.pk, "--format", "csv", "--out", out)
