@@ -197,17 +197,18 @@ def unproven(experiment: Experiment) -> str:
         "Here the same texts come again, so judgments are not fresh draws. The risk of "
         f"{100 * experiment.delta:.3g}% is"
     )
-    counted_here = experiment.space == Experiment.Space.UNSTRUCTURED and not experiment.past_votes
-    if not counted_here or not holds_without_replacement(experiment.delta, margin=0.0):
+    judged_alone = not experiment.past_votes and experiment.llm_judge != Experiment.LLMJudge.VOTES
+    unstructured = experiment.space == Experiment.Space.UNSTRUCTURED
+    if not (judged_alone and unstructured and holds_without_replacement(experiment.delta, margin=0.0)):
         return f"{said} not proven."
-    conditions = (
-        "one person judges, each policy has the same number of responses to every task, and no two texts are "
-        "the same"
+    claims, margin = "“best”", experiment.epsilon
+    with_ties = experiment.allow_tie or experiment.allow_both_bad
+    if margin > 0.0 and not with_ties and holds_without_replacement(experiment.delta, margin):
+        claims += " and “good enough”"
+    return (
+        f"{said} proven only for {claims}, if one person alone judges, each policy has the same number of "
+        "responses to every task, and no two texts are the same. For “no single best” it is not."
     )
-    margin = experiment.epsilon
-    if margin == 0.0 or not holds_without_replacement(experiment.delta, margin):
-        return f"{said} proven only for “best”, if {conditions}."
-    return f"{said} proven only for “best” and “good enough”, if {conditions}; “good enough” without ties."
 
 
 def doubts(experiment: Experiment) -> list[str]:

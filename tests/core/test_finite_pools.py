@@ -63,6 +63,12 @@ def test_a_false_name_is_as_rare_as_promised_in_every_pool(delta: float, margin:
 
 
 @pytest.mark.parametrize(("delta", "margin"), PROVEN)
+def test_and_in_a_large_one(delta: float, margin: float) -> None:
+    e, size = log_e(300, margin), 300
+    assert chance_to_reach(e, -math.log(delta), size, fewest_wins(size, margin)) <= delta
+
+
+@pytest.mark.parametrize(("delta", "margin"), PROVEN)
 @pytest.mark.parametrize("size", [3, 10, 39, 40, 300])
 def test_evidence_against_draws_is_evidence_against_a_sample(delta: float, margin: float, size: int) -> None:
     """Wherever the evidence is enough, the sample is no more likely than the draws of the null."""

@@ -329,7 +329,7 @@ def test_the_claim_names_the_pool():
     said = finding_of(experiment, observed)
     assert "It holds on these 6 responses to 3 tasks." in said
     assert f"The risk of {100 * experiment.delta:g}% is proven only for “best” and “good enough”, if" in said
-    assert said.endswith("“good enough” without ties.")
+    assert said.endswith("For “no single best” it is not.")
 
 
 @pytest.mark.parametrize(
@@ -338,8 +338,11 @@ def test_the_claim_names_the_pool():
         ({"space": "factorial"}, "not proven."),
         ({"past_votes": 3}, "not proven."),
         ({"delta": 0.4}, "not proven."),
-        ({"claim": "best", "epsilon": 0.0}, "proven only for “best”, if one person judges"),
-        ({"epsilon": 0.4}, "proven only for “best”, if one person judges"),
+        ({"llm_judge": "votes"}, "not proven."),
+        ({"claim": "best", "epsilon": 0.0}, "proven only for “best”, if one person alone judges"),
+        ({"epsilon": 0.4}, "proven only for “best”, if one person alone judges"),
+        ({"allow_tie": True}, "proven only for “best”, if one person alone judges"),
+        ({"allow_both_bad": True}, "proven only for “best”, if one person alone judges"),
     ],
 )
 def test_it_says_for_which_claims_and_conditions_the_risk_is_proven(settings, wanted):

@@ -64,10 +64,10 @@ def test_the_dashboard_shows_what_holds_what_is_missing_and_the_risks(experiment
 def test_where_texts_come_again_no_page_promises_a_risk_that_is_not_proven(experiment, admin, client_for):
     Experiment.objects.filter(pk=experiment.pk).update(responses="reuse")
     client = client_for(admin)
-    unproven = "The risk of 10% is proven only for “best”, if one person judges"
+    unproven = "The risk of 10% is proven only for “best”, if one person alone judges"
     shown = dashboard(client, experiment)
     assert unproven in shown
-    assert "no two texts are the same. The numbers of comparisons assume" in shown
+    assert "For “no single best” it is not. The numbers of comparisons assume" in shown
     assert "30%" not in shown
     asked = words(stop_here(client, experiment, claim="good_enough"))
     assert "after looking at 3 claims. That is riskier than a claim chosen beforehand. Here the" in asked
