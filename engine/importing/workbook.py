@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,6 +23,10 @@ from engine.importing.rows import Fault, Heading, ImportingError, Row
 _MOST_ROWS = 1_048_576
 # Rows, to see whether a sheet is empty.
 _LOOKED_AT = 1000
+# Lines above the names of the columns, such as a title and a date.
+_MOST_TITLES = 5
+# The number of a row, and its cells.
+_Numbered = tuple[int, list[str]]
 # None of these patterns looks beyond the next tags: a hostile sheet may begin as many as it has bytes.
 # A cell of a formula without a value: its attributes. Then the attributes of interest.
 _FORMULA = re.compile(
@@ -50,7 +54,8 @@ _DAMAGED = (
 
 
 def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
-    """The rows of one sheet below its first row that is not empty, which names the columns.
+    """The rows of one sheet below the one that names the columns: its first row that is neither empty nor a
+    title.
 
     Values are the texts that CSV would hold: of a formula its last result, of a time ISO 8601, of a number
     its percent, currency and zeros in front. Empty rows are left out. The caller has checked the unpacked
@@ -173,9 +178,34 @@ def _part(data: bytes, sheet: str) -> bytes:
 def _rows(
     sheet: Any, without_result: Mapping[int, str], merged: Mapping[int, Sequence[tuple[int, str]]]
 ) -> Iterator[Row | Fault]:
+    heading: Heading | None = None
+    for each in _below_titles(_filled(sheet, without_result), merged):
+        if isinstance(each, Fault):
+            yield each
+            continue
+        number, cells = each
+        place = f"row {number}"
+        if heading is None:
+            while not cells[-1].strip():
+                cells.pop()
+            heading = Heading(cells)
+            if heading.fault:
+                yield Fault(place, heading.fault)
+                return
+        elif across := _with_value(merged.get(number, ()), cells):
+            yield Fault(
+                f"cells {across}",
+                "These cells are merged, so only the first of them has the value. Unmerge them, and write it "
+                "into each; of pandas, use to_excel(merge_cells=False).",
+            )
+        else:
+            yield heading.row(place, cells)
+
+
+def _filled(sheet: Any, without_result: Mapping[int, str]) -> Iterator[_Numbered | Fault]:
+    """The rows that are not empty."""
     # The size that a sheet states of itself is often wrong.
     sheet.reset_dimensions()
-    heading: Heading | None = None
     missing: Any = None
     for number, given in enumerate(sheet.iter_rows(max_col=limits.COLUMNS.most + 1), 1):
         if number > _MOST_ROWS:
@@ -195,24 +225,29 @@ def _rows(
             missing = given
             continue
         cells = [_text(cell) for cell in given]
-        if not any(map(str.strip, cells)):
+        if any(map(str.strip, cells)):
+            yield number, cells
+
+
+def _below_titles(rows: Iterator[_Numbered | Fault], merged: Container[int]) -> Iterator[_Numbered | Fault]:
+    """The rows from the names of the columns on. A title has a single cell, and is merged over several
+    columns, or an empty row follows it.
+    """
+    above: list[_Numbered] = []
+    for row in rows:
+        if isinstance(row, Fault):
+            yield row
             continue
-        place = f"row {number}"
-        if heading is None:
-            while not cells[-1].strip():
-                cells.pop()
-            heading = Heading(cells)
-            if heading.fault:
-                yield Fault(place, heading.fault)
-                return
-        elif across := _with_value(merged.get(number, ()), cells):
-            yield Fault(
-                f"cells {across}",
-                "These cells are merged, so only the first of them has the value. Unmerge them, and write it "
-                "into each; of pandas, use to_excel(merge_cells=False).",
-            )
-        else:
-            yield heading.row(place, cells)
+        number, cells = row
+        if sum(bool(cell.strip()) for cell in cells) == 1 and len(above) < _MOST_TITLES:
+            above.append(row)
+            continue
+        if not above or not (number > above[-1][0] + 1 or all(at in merged for at, _ in above)):
+            yield from above
+        yield row
+        yield from rows
+        return
+    yield from above
 
 
 def _with_value(merged: Iterable[tuple[int, str]], cells: Sequence[str]) -> str:

@@ -227,6 +227,38 @@ def test_merged_cells_of_a_heading_and_without_a_value_are_no_fault():
     assert len(read_votes(source(merged("G1:H1", "J2:K3"))).votes) == 2
 
 
+def titled(*rows: list[str], across: str = "") -> bytes:
+    """A sheet of these rows, whose cells ``across`` are merged."""
+    book = openpyxl.load_workbook(io.BytesIO(workbook(list(rows))))
+    if across:
+        book.active.merge_cells(across)
+    file = io.BytesIO()
+    book.save(file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("rows", "across"),
+    [
+        ([["Questions of May"], [], ["task", "reference"], ["6 x 7?", "42"]], ""),
+        ([["Questions of May"], ["by Ann"], [], ["task", "reference"], ["6 x 7?", "42"]], ""),
+        ([["Questions of May"], ["task", "reference"], ["6 x 7?", "42"]], "A1:B1"),
+    ],
+)
+def test_a_title_above_the_names_of_the_columns_is_passed_over(rows, across):
+    assert tasks(source(titled(*rows, across=across))) == [("6 x 7?", "42")]
+
+
+def test_a_single_column_is_no_title():
+    data = titled(["task"], ["6 x 7?"], ["1 + 1?"])
+    assert tasks(source(data)) == [("6 x 7?", ""), ("1 + 1?", "")]
+
+
+def test_a_line_that_may_be_a_title_or_a_name_is_refused_where_cells_stand_beside_it():
+    with pytest.raises(ImportingError, match="right of the last column"):
+        tasks(source(titled(["task"], ["6 x 7?", "42"])))
+
+
 @pytest.mark.parametrize(
     ("duration", "text"),
     [
