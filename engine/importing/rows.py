@@ -90,13 +90,25 @@ def missing_everywhere(errors: Sequence[NoColumnError], faults: Sequence[Fault],
 
 
 def raise_any(faults: list[Fault]) -> None:
-    """Raise what was found wrong, if anything was: what concerns the whole file first."""
-    faults = sorted(faults, key=lambda fault: bool(fault.place))
+    """Raise what was found wrong, if anything was: what concerns the whole file first, and each thing once
+    with all its places.
+    """
+    places: dict[str, list[str]] = {}
+    for fault in sorted(faults, key=lambda fault: bool(fault.place)):
+        places.setdefault(fault.message, []).append(fault.place)
+    faults = [Fault(_listed(where), message) for message, where in places.items()]
     if len(faults) > MOST_FAULTS:
         rest = len(faults) - MOST_FAULTS
         faults = [*faults[:MOST_FAULTS], Fault("", f"And {rest} more like these.")]
     if faults:
         raise ImportingError(faults)
+
+
+def _listed(places: Sequence[str]) -> str:
+    """Places in one line, and the number of those beyond what anybody reads."""
+    listed = ", ".join(filter(None, places[:MOST_FAULTS]))
+    rest = len(places) - MOST_FAULTS
+    return f"{listed} and {rest:,} more" if rest > 0 else listed
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from engine.importing import (
     write_gold,
     write_tasks,
 )
+from engine.importing.rows import Fault, raise_any
 from engine.importing.strict_json import loads
 
 storable = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
@@ -116,9 +117,13 @@ def test_long_cells_are_read():
 
 
 def test_of_many_faults_the_first_are_told_and_the_rest_counted():
-    found = faults_of(read_tasks, "prompt,reference\n" + "x\n" * 100)
-    assert len(found) == 21
-    assert found[-1] == "And 80 more like these."
+    [found] = faults_of(read_tasks, "prompt,reference\n" + "x\n" * 100)
+    assert found.startswith("line 2, line 3, ")
+    assert ", line 21 and 80 more: This row has 1 column" in found
+    with pytest.raises(ImportingError) as refused:
+        raise_any([Fault(f"line {n}", f"Fault {n}.") for n in range(100)])
+    assert len(refused.value.faults) == 21
+    assert str(refused.value.faults[-1]) == "And 80 more like these."
 
 
 @given(st.text(max_size=300))
@@ -272,6 +277,6 @@ def test_no_more_rows_are_read_than_the_limit_be_they_faulty(line, settings, mon
     monkeypatch.setattr("engine.importing.json_rows.loads", counted)
     found = faults_of(read_responses, f"{line}\n" * 1000)
     assert (
-        "And 11 more" if line == "{}" else "More than 30 ready-made responses, which is the limit."
+        "and 10 more" if line == "{}" else "More than 30 ready-made responses, which is the limit."
     ) in found[-1]
     assert len(read) < 40

@@ -514,7 +514,11 @@ def test_spreadsheets_write_truths_in_capital_letters():
             "task\nOne\rof two?\n",
             "line 2: A cell holds a line break outside of quotation marks. Put the cell into quotation",
         ),
-        (read_responses, "Our votes,,\ntask,policy,response\nOne?,A,1\n", "line 2: A cell stands right"),
+        (
+            read_responses,
+            "Our votes,,\ntask,policy,response\nOne?,A,1\n",
+            "line 2, line 3: A cell stands right",
+        ),
         (
             read_responses,
             "| task | policy | response |\n|---|---|---|\n| One? | A | 1 |\n",

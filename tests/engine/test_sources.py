@@ -242,7 +242,7 @@ def test_lists_of_several_lengths_are_no_conversation():
 def test_a_label_that_is_missing_is_no_answer():
     with pytest.raises(ImportingError) as refused:
         read_votes(source(saved(labelled([1, None, -1, 3]))))
-    assert [fault.place for fault in refused.value.faults] == ["row 2", "row 3", "row 4"]
+    assert [fault.place for fault in refused.value.faults] == ["row 2, row 3", "row 4"]
 
 
 def test_a_long_label_counts_in_each_row():
