@@ -351,7 +351,7 @@ def _feedback(check: Check) -> str:
     if check.kind != Check.Kind.PRACTICE:
         return ""
     better = gettext("A") if expected_choice(check) == Judgment.Choice.LEFT else gettext("B")
-    # It is shown above the next pair, which nobody may take it to speak of.
+    # It is shown above the next pair, and must not read as the answer to that one.
     verdict = (
         gettext("The last practice pair: right.")
         if check.passed

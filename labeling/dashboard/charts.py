@@ -148,7 +148,7 @@ class PolicyRow:
         Its win rate against the leader with its interval; ``None`` for the leader, and before the first
         comparison.
     place
-        What is settled about it.
+        Whether it leads, is open, or is ruled out.
     wins
         True for the winner.
     tokens, cost
