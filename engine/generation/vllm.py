@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from engine.generation.base import (
     Take,
     take_from,
 )
+from engine.generation.lifeline import Lifeline
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +84,7 @@ class VLLMBackend:
     def __init__(self, settings: EngineSettings) -> None:
         self.model = settings.model
         self._settings = settings
+        self._lifeline: Lifeline | None = None
         atexit.register(self.close)
 
     @cached_property
@@ -91,6 +94,7 @@ class VLLMBackend:
         started = time.monotonic()
         if settings.chat_template and not Path(settings.chat_template).is_file():
             raise BackendError(f"The chat template {settings.chat_template} is not a file.")
+        others = {child.pid for child in active_children()}
         try:
             llm = LLM(
                 **{
@@ -113,7 +117,17 @@ class VLLMBackend:
                 f"vLLM cannot load {settings.model} (the worker's log says more): {error}"
             ) from error
         logger.info("The vLLM engine is ready after %.0f s", time.monotonic() - started)
+        self._hold([child.pid for child in active_children() if child.pid and child.pid not in others])
         return llm
+
+    def _hold(self, pids: Sequence[int]) -> None:
+        """Let these processes of the engine, and no earlier ones, end with this one even after kill -9.
+
+        They would keep the GPU's memory, which the next worker needs.
+        """
+        if self._lifeline is not None:
+            self._lifeline.let_go()
+        self._lifeline = Lifeline(pids) if pids else None
 
     @cached_property
     def _adapters(self) -> dict[str, LoRARequest]:
@@ -154,6 +168,7 @@ class VLLMBackend:
         llm = self.__dict__.pop("_llm", None)
         if llm is not None:
             llm.llm_engine.engine_core.shutdown()
+            self._hold([])
 
     @property
     def loaded(self) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 from engine.generation.base import BackendError, GenerationFailure, GenerationResult
 from engine.generation.tinylm import MODEL_FOLDER
 from tests.generation.contract import BackendContract, StreamContract, answer, ask, mixed, texts
+from tests.generation.test_lifeline import has_ended
+from tests.workers import wait_until
 
 pytest.importorskip("vllm", reason="vLLM is not installed; .ci/vllm-tests runs these")
 
@@ -143,6 +146,28 @@ def test_a_process_ends_though_its_engine_has_one_of_its_own():
         [sys.executable, "-c", LAST_ORDERS], env=environment, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
+
+
+KILLED = """
+import multiprocessing, os, pathlib, signal, sys
+from tests.generation.test_vllm import MODEL_FOLDER, SMALL, EngineSettings, VLLMBackend
+backend = VLLMBackend(EngineSettings(str(MODEL_FOLDER), dtype="float32", max_length=512, options=SMALL))
+backend._llm
+(engine,) = multiprocessing.active_children()
+pathlib.Path(sys.argv[1]).write_text(str(engine.pid))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_an_engine_in_a_process_of_its_own_ends_with_a_killed_worker(tmp_path):
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "pid")],
+        env=os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"},
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    engine = int((tmp_path / "pid").read_text())
+    wait_until(lambda: has_ended(engine), 60, "the engine outlived its worker")
 
 
 def copied_model(folder: Path, **tokenizer_config: object) -> str:
