@@ -493,9 +493,11 @@ GENERATION_BACKEND = env.str(
 # True: this worker writes only for experiments that name its backend. For sites with several backends.
 GENERATION_NAMED_ONLY = env.bool("GENERATION_NAMED_ONLY", False)
 # Responses that a generation worker writes at once: it starts with the first number, and doubles it up to the
-# second while that produces tokens faster.
+# second while that produces tokens faster. vLLM and servers are offered the second from the start.
 GENERATION_BATCH = env.int("GENERATION_BATCH", 32, validate=validate.Range(min=1))
-GENERATION_BATCH_MAX = env.int("GENERATION_BATCH_MAX", 256, validate=validate.Range(min=1))
+GENERATION_BATCH_MAX = env.int(
+    "GENERATION_BATCH_MAX", 512 if GENERATION_BACKEND == "vllm" else 256, validate=validate.Range(min=1)
+)
 # A claim without progress for so long belongs to a dead worker; its responses wait for another one.
 CLAIM_SECONDS = env.int("CLAIM_SECONDS", 30, validate=validate.Range(min=5))
 GENERATION_ATTEMPTS = env.int("GENERATION_ATTEMPTS", 3, validate=validate.Range(min=1))

@@ -11,6 +11,7 @@ from engine.generation import registry
 from engine.generation.base import BackendError
 from engine.generation.embedded import EmbeddedBackend
 from engine.selectors.capabilities import Offer
+from tests.starting import settings_with
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +76,18 @@ def test_what_a_worker_offers_follows_from_the_settings_alone(settings, backend,
     assert registry.offer() == offer
     assert registry.backend.cache_info().currsize == 0
     assert Offer.from_details(registry.details()) == offer
+
+
+@pytest.mark.parametrize(
+    ("variables", "most"),
+    [
+        ({"GENERATION_BACKEND": "vllm"}, 512),
+        ({"GENERATION_BACKEND": "openai"}, 256),
+        ({"GENERATION_BACKEND": "vllm", "GENERATION_BATCH_MAX": "64"}, 64),
+    ],
+)
+def test_vllm_is_offered_more_at_once_unless_told_otherwise(variables, most):
+    assert settings_with(**variables)["GENERATION_BATCH_MAX"] == most
 
 
 def test_a_worker_for_named_experiments_says_so(settings):
