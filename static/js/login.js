@@ -10,4 +10,9 @@
     // The login page leads back here. A page with what somebody has typed says so instead, and stays.
     if (document.dispatchEvent(new Event("llmpo:logged-out", { cancelable: true }))) location.reload();
   });
+
+  // The next person at this browser finds nothing that this one typed.
+  document.addEventListener("submit", ({ target }) => {
+    if (target.matches(".who")) sessionStorage.clear();
+  });
 })();

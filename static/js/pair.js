@@ -118,6 +118,7 @@
     if (takeFocus && title) title.focus({ preventScroll: true });
     // On a phone the responses come first; the last message stays in sight.
     for (const earlier of document.querySelectorAll("#stage .earlier")) earlier.open = !narrow.matches;
+    restoreComment();
     arrange();
     document.body.dataset.arranged = "";
     setBusy();
@@ -251,6 +252,24 @@
   // One key for each answer, because two tabs share the storage.
   const stored = (each) => `${words().store}-${each}`;
 
+  // A comment outlives a reload, in this tab only. It is sent with the answer, and in no other way.
+  function keepComment() {
+    const { value } = byId("comment");
+    const key = stored(token(byId("stage")));
+    if (value) sessionStorage.setItem(key, value);
+    else sessionStorage.removeItem(key);
+  }
+
+  function restoreComment() {
+    const comment = byId("comment");
+    const kept = comment && sessionStorage.getItem(stored(token(byId("stage"))));
+    if (!kept) return;
+    comment.value = kept;
+    // Nobody sends a comment that they do not see.
+    openOthers(true);
+    byId("more").open = true;
+  }
+
   async function deliver() {
     if (sending || retry || !queue.length) return;
     sending = true;
@@ -312,6 +331,7 @@
       tell(words().refused);
       return "";
     }
+    sessionStorage.removeItem(stored(answer.token));
     if (byId("problem").textContent !== words().refused) tell("");
     news = stages[0].dataset.said || encouragement(Number(stages[0].dataset.today)) || news;
     if (news || !queue.length) say(news || words().saved);
@@ -469,6 +489,10 @@
     "see-a": () => { byId("responses").scrollLeft = 0; },
     "see-b": () => { byId("responses").scrollLeft = byId("responses").clientWidth; },
   };
+
+  document.addEventListener("input", ({ target }) => {
+    if (target.id === "comment") keepComment();
+  });
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("#stage button");

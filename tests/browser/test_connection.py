@@ -180,6 +180,70 @@ def test_an_answer_that_could_not_be_sent_is_sent_after_a_reload(page: Page, pro
     problems.clear()
 
 
+COMMENT = "The second one ends too soon."
+# htmx keeps the address of the page there, too.
+KEPT = "() => Object.values(sessionStorage).filter((each) => !each.startsWith('/'))"
+
+
+def type_a_comment(page: Page) -> None:
+    page.keyboard.press("c")
+    page.locator("#comment").fill(COMMENT)
+
+
+def test_a_comment_outlives_a_reload_and_is_kept_no_longer_than_its_answer(
+    page: Page, problems, experiment, people
+):
+    open_pair(page, experiment, people[0])
+    token = shown_token(page)
+    sent: list[str | None] = []
+    page.on("request", lambda request: sent.append(request.post_data))
+    type_a_comment(page)
+    page.reload()
+    expect(page.locator("#stage")).to_have_attribute("data-token", token)
+    # Nobody sends a comment that they do not see.
+    expect(page.locator("#comment")).to_be_visible()
+    expect(page.locator("#comment")).to_have_value(COMMENT)
+    assert not any("too+soon" in (body or "") or "too%20soon" in (body or "") for body in sent)
+
+    # A vote that is not saved keeps it.
+    page.route("**/judge/", lambda route: route.abort())
+    settled(page)
+    page.locator("#choose-left").click()
+    expect(page.get_by_role("alert")).to_contain_text("Not saved yet")
+    assert page.evaluate(KEPT) == [COMMENT]
+    page.unroute("**/judge/")
+    saved(page, 1)
+    assert page.evaluate(KEPT) == []
+    expect(page.locator("#comment")).to_have_value("")
+    assert Judgment.objects.get(token=token).comment == COMMENT
+    assert all("ERR_FAILED" in problem for problem in problems)
+    problems.clear()
+
+
+def test_a_comment_that_was_emptied_does_not_come_back(page: Page, experiment, people):
+    open_pair(page, experiment, people[0])
+    type_a_comment(page)
+    page.locator("#comment").fill("")
+    assert page.evaluate(KEPT) == []
+    page.reload()
+    expect(page.locator("#comment")).to_be_hidden()
+
+
+def test_a_comment_is_not_shown_or_left_to_the_next_person_at_a_browser(page: Page, experiment, people):
+    ann, bob = people
+    open_pair(page, experiment, ann)
+    type_a_comment(page)
+    # Her login ends elsewhere, and his begins: his page has nothing of hers.
+    open_pair(page, experiment, bob)
+    expect(page.locator("#comment")).to_be_hidden()
+    expect(page.locator("#comment")).to_have_value("")
+    open_pair(page, experiment, ann)
+    expect(page.locator("#comment")).to_have_value(COMMENT)
+    page.get_by_role("button", name="Log out", exact=True).click()
+    expect(page.get_by_role("button", name="Log in", exact=True)).to_be_visible()
+    assert page.evaluate(KEPT) == []
+
+
 def test_an_answer_to_a_busy_database_is_sent_again(page: Page, problems, experiment, people):
     """503 is a reason to wait and send again, and the answer counts once."""
     open_pair(page, experiment, people[0])
