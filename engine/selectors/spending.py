@@ -25,11 +25,15 @@ def is_priced() -> bool:
 
 @dataclass(frozen=True)
 class PolicySpending:
-    """Tokens, time and cost of one policy's responses."""
+    """Tokens, time and cost of one policy's responses.
+
+    ``cut``: the responses that ended at their maximum of tokens.
+    """
 
     index: int
     responses: int
     failed: int
+    cut: int
     prompt_tokens: int
     completion_tokens: int
     latency_seconds: float | None
@@ -56,6 +60,7 @@ def policy_spending(experiment: Experiment) -> list[PolicySpending]:
             done=Count("pk", filter=Q(state=Response.State.DONE)),
             # Not those that the conclusion dropped before a worker had them.
             failed=Count("pk", filter=Q(state=Response.State.FAILED, attempts__gt=0)),
+            cut=Count("pk", filter=Q(state=Response.State.DONE, finish_reason="length")),
             prompt=Sum("prompt_tokens"),
             completion=Sum("completion_tokens"),
             latency=Avg("latency_seconds"),
@@ -66,6 +71,7 @@ def policy_spending(experiment: Experiment) -> list[PolicySpending]:
             index=index,
             responses=row.get("done", 0),
             failed=row.get("failed", 0),
+            cut=row.get("cut", 0),
             prompt_tokens=row.get("prompt") or 0,
             completion_tokens=row.get("completion") or 0,
             latency_seconds=row.get("latency"),

@@ -299,7 +299,11 @@ def _result(
 
 
 def _quality(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
-    return _people_of(experiment, version) | {"concerns": _concerns(experiment, snapshot, version)}
+    names = designs.policy_names(experiment)
+    return _people_of(experiment, version) | {
+        "concerns": _concerns(experiment, snapshot, version),
+        "cut": [(names[row.index], row) for row in spending_of(experiment, version) if row.cut],
+    }
 
 
 def _people_of(experiment: Experiment, version: _Version) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.core import StopReason
-from engine.models import Experiment, WorkerPulse
+from engine.models import Experiment, Response, WorkerPulse
 from engine.selectors.counts import wins_matrix
+from engine.selectors.designs import policy_names
 from engine.services.experiments import conclude, pause, stop
 from engine.services.planning import advance
 from tests.factories import (
@@ -245,9 +246,16 @@ class TestQuality:
         words = text_of(page(client_for(viewer), experiment, "quality"))
         assert "The longer response was preferred in 75% of 4 comparisons." in words
 
+    def test_it_says_how_many_responses_of_each_policy_were_cut_off(self, experiment, viewer, client_for):
+        written = Response.objects.filter(policy__experiment=experiment, policy__index=1, state="done")
+        written.update(finish_reason="length")
+        words = text_of(page(client_for(viewer), experiment, "quality"))
+        name = policy_names(experiment)[1].name
+        assert f"{name}: {written.count()} of {written.count()}" in words
+
     def test_a_card_without_content_does_not_show(self, experiment, viewer, client_for):
         words = text_of(page(client_for(viewer), experiment, "quality"))
-        for absent in ("Past votes", "What would change", "Length"):
+        for absent in ("Past votes", "What would change", "Length", "cut off"):
             assert absent not in words
 
 

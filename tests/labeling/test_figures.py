@@ -305,6 +305,16 @@ def test_responses_that_the_conclusion_dropped_have_not_failed():
     assert sum(row.failed for row in spending.policy_spending(experiment)) == 1
 
 
+def test_responses_that_were_cut_off_are_counted_by_policy():
+    experiment = make_experiment(ready=True)
+    first = Response.objects.filter(policy__experiment=experiment, policy__index=1, state="done").first()
+    Response.objects.update(finish_reason="stop")
+    Response.objects.filter(pk=first.pk).update(finish_reason="length")
+    # One that was not written in the end was not cut off.
+    Response.objects.filter(state="waiting").update(finish_reason="length")
+    assert [row.cut for row in spending.policy_spending(experiment)] == [0, 1, 0]
+
+
 class TestWhatIsLeft:
     @pytest.fixture
     def experiment(self, annotator) -> Experiment:
