@@ -156,6 +156,11 @@ class ReportLink(models.Model):
         max_length=12, help_text="First characters of the secret; they identify the link."
     )
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="report_links")
+    shows_prompt = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="The report also shows the prompt, the model and the settings of the winner.",
+    )
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="report_links")
     created_at = models.DateTimeField(default=clock.now)
     expires_at = models.DateTimeField(null=True, blank=True)

@@ -83,6 +83,12 @@ _TOTALS = Compiled(
 )
 
 
+def tasks_compared(experiment: Experiment) -> int:
+    """The number of tasks with a judged comparison."""
+    judged = Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
+    return judged.values("task").distinct().count()
+
+
 def ahead_in(experiments: Collection[Experiment]) -> dict[int, dict[str, int]]:
     """The comparisons that are planned and those that are ready, by state, of each experiment by its id."""
     rows = (

@@ -60,6 +60,13 @@ def policy_names(experiment: Experiment) -> list[PolicyName]:
     return names_in([experiment])[experiment.pk]
 
 
+def levels_told(experiment: Experiment, index: int) -> list[tuple[str, str]]:
+    """The factors that vary, each with its level in the policy of this index."""
+    levels = policy_names(experiment)[index].levels
+    factors = _levels(experiment).items()
+    return [(factor, level) for (factor, of_it), level in zip(factors, levels, strict=True) if len(of_it) > 1]
+
+
 def winner_name(experiment: Experiment) -> str:
     """The name of the policy that has won; empty where none has."""
     return policy_names(experiment)[experiment.winner.index].name if experiment.winner else ""

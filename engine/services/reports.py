@@ -15,10 +15,13 @@ from engine.services.audit import record
 
 
 @transaction.atomic
-def share_report(*, experiment: Experiment, by: User, valid_days: int | None) -> tuple[ReportLink, str]:
+def share_report(
+    *, experiment: Experiment, by: User, valid_days: int | None, shows_prompt: bool = False
+) -> tuple[ReportLink, str]:
     """Make a link to the report; also returns its secret, which is not stored.
 
-    ``valid_days`` is ``None`` for a link that works until somebody ends it.
+    ``valid_days`` is ``None`` for a link that works until somebody ends it. ``shows_prompt``: with the
+    prompt, the model and the settings of the winner.
 
     Raises
     ------
@@ -33,17 +36,19 @@ def share_report(*, experiment: Experiment, by: User, valid_days: int | None) ->
         hash=hashed(secret),
         hint=secret[:6],
         experiment=experiment,
+        shows_prompt=shows_prompt,
         created_by=by,
         created_at=now,
         expires_at=None if valid_days is None else now + timedelta(days=valid_days),
     )
+    until = f"until {link.expires_at:%Y-%m-%d}" if link.expires_at else "until somebody ends it"
     record(
         experiment=experiment,
         by=by,
         action=AuditEntry.Action.SHARE,
         details={
             "hint": link.hint,
-            "until": f"until {link.expires_at:%Y-%m-%d}" if link.expires_at else "until somebody ends it",
+            "until": f"{until}, with the winner’s prompt and settings" if shows_prompt else until,
         },
     )
     return link, secret
@@ -82,12 +87,13 @@ def _end(link: ReportLink, *, by: User | None, about: User | None = None) -> Non
     )
 
 
-def reported_experiment(*, secret: str) -> Experiment | None:
-    """The experiment whose report this link shows; ``None`` if it is unknown, has ended or has expired.
+def open_link(*, secret: str) -> ReportLink | None:
+    """The link with this secret and its experiment; ``None`` if it is unknown, has ended or has expired.
 
     A link also stops working when the person who made it may no longer run the experiment.
     """
     link = people.open_report_links().filter(hash=hashed(secret)).select_related("experiment").first()
     if link is None or not link.created_by.is_active:
         return None
-    return people.experiments_to_run(link.created_by).filter(pk=link.experiment_id).first()
+    may_run = people.experiments_to_run(link.created_by).filter(pk=link.experiment_id).exists()
+    return link if may_run else None

@@ -63,6 +63,12 @@ def asked(policy: Policy) -> Asked | None:
     )
 
 
+def winner_asked(experiment: Experiment) -> Asked | None:
+    """The messages and settings of the winner; ``None`` without one, or where it wrote elsewhere."""
+    winner = experiment.winner and policy_at(experiment, experiment.winner.index)
+    return asked(winner) if winner else None
+
+
 def messages_for(policy: Policy, task: Task) -> list[tuple[str, str]]:
     """The messages that a policy sends for a task, each with its title; none where the response was written
     elsewhere.

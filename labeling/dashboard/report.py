@@ -29,6 +29,10 @@ class Report:
     judged, comparisons, late
         Who judged how often, the comparisons that these judgments decided, and those that came after the
         decision.
+    tasks, tasks_compared
+        The tasks of the experiment, and those of them with a judged comparison.
+    winner
+        The factors that vary with the winner's level of each; empty without a winner.
     past
         Past votes among the judgments.
     caveats
@@ -42,6 +46,9 @@ class Report:
     judged: Totals
     comparisons: int
     late: int
+    tasks: int
+    tasks_compared: int
+    winner: list[tuple[str, str]]
     past: int
     caveats: list[str]
     risk: float | None
@@ -83,6 +90,9 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         judged=judged,
         comparisons=comparisons,
         late=result.late,
+        tasks=experiment.tasks.count(),
+        tasks_compared=counts.tasks_compared(experiment),
+        winner=designs.levels_told(experiment, experiment.winner.index) if experiment.winner else [],
         past=past_vote_count(experiment) if experiment.past_votes else 0,
         caveats=_caveats(experiment, verdict, comparisons, judged.people, result.n_doubtful),
         risk=verdict.risk if experiment.winner_id else promised,

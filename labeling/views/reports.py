@@ -16,6 +16,7 @@ from engine.models import Experiment
 from engine.selectors.people import open_report_links
 from engine.services import reports
 from labeling import access
+from labeling.dashboard.policies import winner_asked
 from labeling.dashboard.report import report_of
 from labeling.requests import AuthenticatedRequest
 
@@ -34,9 +35,16 @@ class ShareForm(forms.Form):
         initial="30",
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    shows_prompt = forms.BooleanField(
+        label="Show the prompt, the model and the settings of the recommended policy", required=False
+    )
+
+    def __init__(self, experiment: Experiment, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.label_suffix = ""
+        if experiment.responses == Experiment.Responses.IMPORTED:
+            # Their prompts are not known here.
+            del self.fields["shows_prompt"]
 
 
 @login_required
@@ -51,12 +59,15 @@ def report(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 def share(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Make a link to the report. The link is in the answer to this request and nowhere else."""
     experiment = _reportable(access.to_run(request, experiment_id))
-    form = ShareForm(request.POST)
+    form = ShareForm(experiment, request.POST)
     if not form.is_valid():
         return _page(request, experiment, form=form, status=400)
     days = form.cleaned_data["valid_days"]
     _, secret = reports.share_report(
-        experiment=experiment, by=request.user, valid_days=None if days == _NO_END else int(days)
+        experiment=experiment,
+        by=request.user,
+        valid_days=None if days == _NO_END else int(days),
+        shows_prompt=form.cleaned_data.get("shows_prompt", False),
     )
     link = request.build_absolute_uri(reverse("shared_report", args=[secret]))
     return _page(request, experiment, link=link)
@@ -80,12 +91,18 @@ def shared_report(request: HttpRequest, token: str) -> HttpResponse:
     """
     if ratelimit.consume(request, app="allauth.account", action="shared_report", limit_get=True) is None:
         return _guarded(render(request, "429.html", status=429))
-    experiment = reports.reported_experiment(secret=token)
-    if experiment is None:
+    link = reports.open_link(secret=token)
+    if link is None:
         return _guarded(render(request, "reports/ended.html", status=410))
+    experiment = link.experiment
     if access.judges_blind(request, experiment):
         return _guarded(render(request, "reports/withheld.html", {"experiment": experiment}, status=403))
-    context = {"experiment": experiment, "report": report_of(experiment), "shared": True}
+    context = {
+        "experiment": experiment,
+        "report": report_of(experiment),
+        "asked": winner_asked(experiment) if link.shows_prompt else None,
+        "shared": True,
+    }
     return _guarded(render(request, "reports/report.html", context))
 
 
@@ -115,7 +132,7 @@ def _page(
         "experiment": experiment,
         "report": report_of(experiment),
         "may_run": may_run,
-        "form": form or ShareForm(),
+        "form": form or ShareForm(experiment),
         "link": link,
         "links": open_report_links().filter(experiment=experiment) if may_run else [],
     }

@@ -21,7 +21,7 @@ from engine.services.experiments import start
 from engine.services.past_votes import start_from_votes
 from engine.services.people import change_role, remove_member, settle_account
 from engine.services.planning import advance
-from engine.services.reports import end_report_link, reported_experiment, share_report
+from engine.services.reports import end_report_link, open_link, share_report
 from tests.engine.test_pools import judged_by, pool_of, texts
 from tests.factories import add_member, certify, click, click_on, make_experiment
 from tests.markup import words
@@ -62,6 +62,62 @@ def test_it_tells_the_result_and_names_nobody(experiment, annotator, owner, clie
         reverse("export", args=[experiment.pk])
         in client_for(owner).get(reverse("report", args=[experiment.pk])).content.decode()
     )
+
+
+def test_it_tells_the_recommended_policy_by_its_levels_and_the_tasks(annotator, owner):
+    experiment = make_experiment(n_tasks=20, ready=True, annotators=(annotator,))
+    click_on(experiment, annotator, 3)
+    add_member(experiment, owner, "owner")
+    address = shared(experiment, owner)
+    assert "The recommended policy" not in words(Client().get(address))
+    certify(experiment, winner=2)
+    page = Client().get(address)
+    told = words(page)
+    assert "The recommended policy" in told
+    assert "<dt>System prompt</dt><dd>Prompt 2</dd>" in page.content.decode()
+    compared = experiment.comparisons.filter(state="judged").values("task").distinct().count()
+    assert 0 < compared < 20
+    assert f"They cover {compared} of 20 tasks." in told
+
+
+def test_a_prompt_is_shown_only_by_a_link_that_was_made_to_show_it(
+    experiment, annotator, owner, viewer, client_for
+):
+    click_on(experiment, annotator, 6)
+    certify(experiment, winner=2)
+    client = client_for(owner)
+    told = []
+    for choice in ({}, {"shows_prompt": "on"}):
+        page = client.post(reverse("share_report", args=[experiment.pk]), {"valid_days": "7"} | choice)
+        secret = re.search(r"/report/([\w-]{43})/", page.content.decode())[1]
+        told.append(words(Client().get(reverse("shared_report", args=[secret]))))
+    without, with_prompt = told
+    assert "quality 2" not in without
+    assert "Temperature" not in without
+    assert "System prompt quality 2" in with_prompt
+    assert "Temperature" in with_prompt
+    # Nothing of the others, and nothing to press.
+    assert "quality 1" not in with_prompt
+    assert "As a request" not in with_prompt
+    # The list of links and the log tell them apart, and a member reads the report as it is shared by default.
+    list_of_links = words(client.get(reverse("report", args=[experiment.pk])))
+    assert list_of_links.count("with the recommended policy’s prompt") == 1
+    entry = AuditEntry.objects.filter(action="share").latest("pk")
+    assert entry.details["until"].endswith(", with the winner’s prompt and settings")
+    assert "quality 2" not in words(client_for(viewer).get(reverse("report", args=[experiment.pk])))
+
+
+def test_of_ready_made_responses_no_prompt_is_offered(owner, client_for):
+    experiment = pool_of({name: texts(name) for name in "ABC"})
+    add_member(experiment, owner, "owner")
+    certify(experiment, winner=2)
+    client = client_for(owner)
+    assert "Show the prompt" not in words(client.get(reverse("report", args=[experiment.pk])))
+    page = client.post(
+        reverse("share_report", args=[experiment.pk]), {"valid_days": "7", "shows_prompt": "on"}
+    )
+    assert page.status_code == 200
+    assert not ReportLink.objects.get().shows_prompt
 
 
 def test_a_report_shares_its_totals_with_the_result(experiment, annotator, owner, client_for, settings):
@@ -114,7 +170,7 @@ def test_a_link_is_shown_once_stored_as_a_hash_and_ended(experiment, editor, cli
     again = client.get(reverse("report", args=[experiment.pk])).content.decode()
     assert secret not in again
     assert f"{link.hint}…" in again
-    assert reported_experiment(secret=secret) == experiment
+    assert open_link(secret=secret) == link
     client.post(reverse("end_report_link", args=[experiment.pk, link.pk]))
     assert Client().get(reverse("shared_report", args=[secret])).status_code == 410
     actions = AuditEntry.objects.filter(experiment=experiment).order_by("-pk")[:2]
