@@ -25,11 +25,14 @@ from engine.selectors.workers import Worker
 _SHOWN_SECONDS = 3600.0
 # A response that waits longer is said to wait. While no worker writes anything, something is wrong then.
 _NOTED_WAIT_SECONDS = 60.0
-# A response that waits longer says that the workers are too slow. Many quick clicks plan minutes ahead.
+# A response that waits longer says that the workers are too slow. Many quick clicks plan minutes ahead, and a
+# large model loads for minutes.
 _LONGEST_WAIT_SECONDS = 600.0
 _TOO_SLOW = (
     "Responses have waited for more than ten minutes: the generation worker is too slow. Start another one."
 )
+_LOADING = "The generation worker is loading its model; a large model takes minutes."
+_BY_THEMSELVES = "You need do nothing: the pairs come by themselves."
 _NOBODY_WRITES = (
     "Responses have waited for more than a minute, and no worker writes. Read the log of the generation "
     "worker, and start it again."
@@ -157,20 +160,22 @@ class Pulse:
         if self.generation_alive and self.trouble:
             return f"The generation worker's backend reports an error: {self.trouble}"
         if self.loading:
-            return "The generation worker is loading its model; a large model takes minutes."
+            return _LOADING
         return self._away("generation") or (_TOO_SLOW if self.slow else _NOBODY_WRITES)
 
     @property
     def catching_up(self) -> str:
-        """A sentence where responses wait for longer than usual and all is well; else empty."""
-        if not (self.healthy and self.needs_workers and self.oldest_waiting_seconds >= _NOTED_WAIT_SECONDS):
+        """Sentences where responses wait for longer than usual and all is well; else empty."""
+        if not (self.healthy and self.needs_workers):
+            return ""
+        if self.waiting and self.loading:
+            return f"{_LOADING} {_BY_THEMSELVES}"
+        if self.oldest_waiting_seconds < _NOTED_WAIT_SECONDS:
             return ""
         wait = "waits" if self.waiting == 1 else "wait"
         minutes = number(round(self.oldest_waiting_seconds / 60), "minute")
-        return (
-            f"Responses are being written: {self.waiting:,} {wait}, the oldest for {minutes}. The next pairs "
-            "may take a moment."
-        )
+        written = f"Responses are being written: {self.waiting:,} {wait}, the oldest for {minutes}."
+        return f"{written} {_BY_THEMSELVES}"
 
     @property
     def slow(self) -> bool:
@@ -182,7 +187,7 @@ class Pulse:
     @property
     def healthy(self) -> bool:
         """True if the workers that the experiment needs are alive and no response waits for too long."""
-        longest = _LONGEST_WAIT_SECONDS if self.writing else _NOTED_WAIT_SECONDS
+        longest = _LONGEST_WAIT_SECONDS if self.writing or self.loading else _NOTED_WAIT_SECONDS
         served = (
             self.generation_alive
             and not self.unserved

@@ -447,10 +447,25 @@ class TestWhatIsLeft:
         claim_responses(worker="w", limit=1)
         assert "Running" in (busy := shown(waiting_minutes=2))
         assert "No judgments yet" in busy
-        assert "the oldest for 2 minutes. The next pairs may take a moment." in busy
+        assert "the oldest for 2 minutes. You need do nothing: the pairs come by themselves." in busy
         assert "Responses come too slowly" in shown(waiting_minutes=11)
         WorkerPulse.objects.filter(queue="generation").delete()
         assert "The work has stopped" in shown(waiting_minutes=11)
+
+    def test_the_card_of_the_workers_says_what_happens_and_what_to_do(self, experiment, client_for):
+        page = client_for(make_user(is_superuser=True))
+
+        def said() -> str:
+            caches["default"].clear()
+            html = page.get(reverse("method", args=[experiment.pk])).content.decode()
+            return text_of(html[html.index('id="queue"') :])[:300]
+
+        assert "You need do nothing" not in said()
+        Response.objects.update(state="waiting", created_at=timezone.now() - timedelta(minutes=2))
+        claim_responses(worker="w", limit=1)
+        assert "You need do nothing: the pairs come by themselves." in said()
+        WorkerPulse.objects.filter(queue="generation").delete()
+        assert "The generation worker has never run. Start it." in said()
 
 
 class TestCards:

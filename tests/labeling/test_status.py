@@ -164,7 +164,14 @@ class TestUnhealthy:
         )
         assert status_of(experiment).kind == "running"
         Response.objects.update(created_at=timezone.now() - timedelta(minutes=5))
-        assert status_of(experiment).sentence.startswith("The generation worker is loading its model")
+        status = status_of(experiment)
+        assert status.kind == "running"
+        assert "The generation worker is loading its model; a large model takes minutes." in status.sentence
+        assert status.sentence.endswith("You need do nothing: the pairs come by themselves.")
+        Response.objects.update(created_at=timezone.now() - timedelta(minutes=11))
+        status = status_of(experiment)
+        assert status.kind == "unhealthy"
+        assert status.sentence.startswith("The generation worker is loading its model")
         WorkerPulse.objects.filter(queue="generation").update(seen_at=timezone.now() - timedelta(minutes=16))
         assert "was last seen 16 minutes ago" in status_of(experiment).sentence
 
