@@ -39,6 +39,13 @@ def test_it_leads_on_to_where_one_wanted_to_go_but_to_no_other_site(annotator, c
         assert response["Location"] == reached
 
 
+def test_it_says_what_the_site_is_for_in_english_and_german(client, db):
+    page = client.get(reverse("login")).content.decode()
+    assert "LLM-PO finds the best way to prompt a language model: people compare two" in page
+    german = client.get(reverse("login"), headers={"Accept-Language": "de"}).content.decode()
+    assert "LLM-PO findet den besten Prompt für ein Sprachmodell: Menschen vergleichen je zwei" in german
+
+
 def test_who_is_logged_in_already_is_led_on(annotator, client_for):
     assert client_for(annotator).get(reverse("login"))["Location"] == reverse("home")
 
