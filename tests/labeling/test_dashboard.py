@@ -97,6 +97,17 @@ class TestVerdict:
         for other in (make_experiment(annotators=(annotator,)), make_experiment(judge="rule")):
             assert "Nobody can judge yet" not in page(client_for(admin), other, view)
 
+    @each_result
+    def test_only_who_may_begin_to_judge_is_led_to_it(self, view, editor, owner, client_for):
+        lonely = make_experiment()
+        add_member(lonely, editor, "editor")
+        add_member(lonely, owner, "owner")
+        way = f'href="{reverse("pair", args=[lonely.pk])}">judge pairs yourself</a>'
+        assert "judge pairs yourself" not in page(client_for(editor), lonely, view)
+        client = client_for(owner)
+        assert way in page(client, lonely, view)
+        assert "Judge pairs yourself?" in client.get(reverse("pair", args=[lonely.pk])).content.decode()
+
     def test_a_certified_winner_comes_with_its_claim_its_risk_and_its_prompt(
         self, annotator, admin, client_for
     ):
