@@ -8,6 +8,7 @@ from django.db.models import Exists, OuterRef
 
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.core.finite_pools import holds_without_replacement
+from engine.core.wording import number
 from engine.domain.rules import CERTIFIED, LADDER
 from engine.models import Comparison, Experiment, Judgment, Response, Snapshot
 from engine.selectors import consequences, counts, designs, pools
@@ -171,19 +172,14 @@ def of_pool(experiment: Experiment) -> list[str]:
     """
     if experiment.responses == Experiment.Responses.FRESH:
         return []
-    written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
-    if experiment.responses == Experiment.Responses.REUSE:
-        # They are written on demand, and some of the last ones have not been judged.
-        judged = Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
-        written = written.filter(
-            Exists(judged.filter(response_i=OuterRef("pk")))
-            | Exists(judged.filter(response_j=OuterRef("pk")))
-        )
-    responses = written.count()
     tasks = experiment.tasks.count()
-    to = "1 task" if tasks == 1 else f"{tasks:,} tasks"
-    held = f"It holds on these {responses:,} responses to {to}."
-    return [each for each in (held, unproven(experiment)) if each]
+    if experiment.responses == Experiment.Responses.REUSE:
+        # Also about those that nobody has judged yet: they would have been drawn as well.
+        held = f"one response of each policy to {'the task' if tasks == 1 else f'each of {tasks:,} tasks'}"
+    else:
+        written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
+        held = f"these {written.count():,} responses to {number(tasks, 'task')}"
+    return [each for each in (f"It holds on {held}.", unproven(experiment)) if each]
 
 
 def unproven(experiment: Experiment) -> str:

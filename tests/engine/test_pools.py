@@ -13,7 +13,7 @@ from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing import read_responses
 from engine.models import Comparison, Experiment, Response, WorkerPulse
 from engine.selectors import buffer, designs, pools
-from engine.selectors.findings import finding_of, unproven
+from engine.selectors.findings import finding_of, of_pool, unproven
 from engine.services import task_draws
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
@@ -330,6 +330,12 @@ def test_the_claim_names_the_pool():
     assert "It holds on these 6 responses to 3 tasks." in said
     assert f"The risk of {100 * experiment.delta:g}% is proven only for “best” and “good enough”, if" in said
     assert said.endswith("For “no single best” it is not.")
+
+
+def test_the_claim_on_texts_that_are_used_again_is_about_those_to_come_as_well():
+    """It named the number of texts that were judged so far, and the proof is about all that may be drawn."""
+    experiment = make_experiment(n_policies=3, n_tasks=40, responses="reuse", ready=True)
+    assert of_pool(experiment)[0] == "It holds on one response of each policy to each of 40 tasks."
 
 
 @pytest.mark.parametrize(

@@ -428,7 +428,9 @@ def test_a_certified_winner_is_certified_again_in_the_same_words(responses, anno
         write_responses()
         experiment.refresh_from_db()
     assert experiment.conclusion == "certified"
-    assert ("It holds on these" in experiment.finding) == (responses == "reuse")
+    assert ("It holds on one response of each policy to each of 40 tasks." in experiment.finding) == (
+        responses == "reuse"
+    )
     again = import_again(export(experiment, tmp_path))
     assert_same(experiment, again)
     assert (again.state, again.conclusion, again.winner.label, again.finding) == (
