@@ -10,9 +10,10 @@ from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.core.finite_pools import holds_without_replacement
 from engine.core.wording import number
 from engine.domain.rules import CERTIFIED, LADDER
-from engine.models import Comparison, Experiment, Judgment, Response, Snapshot
+from engine.models import Comparison, Experiment, Judgment, Opinion, Response, Snapshot
 from engine.selectors import consequences, counts, designs, pools
 from engine.selectors.designs import Observed
+from engine.selectors.judges import people_who_judged
 
 _NAMES = dict(Experiment.CLAIMS)
 
@@ -183,7 +184,7 @@ def of_pool(experiment: Experiment) -> list[str]:
 
 
 def unproven(experiment: Experiment) -> str:
-    """A sentence on the risk of claims where people judge and the same texts come again; empty elsewhere.
+    """Sentences on the risk of claims where people judge and the same texts come again; empty elsewhere.
 
     Their outcomes are drawn without replacement: docs/algorithm.md has what is proven then.
     """
@@ -193,18 +194,55 @@ def unproven(experiment: Experiment) -> str:
         "Here the same texts come again, so judgments are not fresh draws. The risk of "
         f"{100 * experiment.delta:.3g}% is"
     )
-    judged_alone = not experiment.past_votes and experiment.llm_judge != Experiment.LLMJudge.VOTES
-    unstructured = experiment.space == Experiment.Space.UNSTRUCTURED
-    if not (judged_alone and unstructured and holds_without_replacement(experiment.delta, margin=0.0)):
-        return f"{said} not proven."
-    claims, margin = "“best”", experiment.epsilon
-    with_ties = experiment.allow_tie or experiment.allow_both_bad
-    if margin > 0.0 and not with_ties and holds_without_replacement(experiment.delta, margin):
-        claims += " and “good enough”"
-    return (
-        f"{said} proven only for {claims}, if one person alone judges, each policy has the same number of "
-        "responses to every task, and no two texts are the same. For “no single best” it is not."
-    )
+    if against := _settings_against(experiment) or _facts_against(experiment):
+        return f"{said} not proven: {', and '.join(against)}."
+    claims, nor = "“best”", ""
+    if experiment.epsilon > 0.0:
+        if experiment.allow_tie or experiment.allow_both_bad:
+            nor = ", nor for “good enough”, because ties are offered"
+        elif not holds_without_replacement(experiment.delta, experiment.epsilon):
+            nor = ", nor for “good enough”, because the margin is too large"
+        else:
+            claims += " and “good enough”"
+    texts = "each policy has the same number of responses to every task, and no two texts are the same"
+    if _pool_is_known(experiment):
+        proven = f"proven for {claims}: no more than one person has judged, {texts}"
+    else:
+        proven = f"proven only for {claims}, if one person alone judges, {texts}"
+    return f"{said} {proven}. For “no single best” it is not{nor}."
+
+
+def _pool_is_known(experiment: Experiment) -> bool:
+    """True if all responses of an experiment are there, and stay as they are."""
+    imported = experiment.responses == Experiment.Responses.IMPORTED
+    return imported and experiment.state != Experiment.State.DRAFT
+
+
+def _settings_against(experiment: Experiment) -> list[str]:
+    """The reasons in an experiment's settings why the risk on a finite pool is not proven."""
+    reasons = {
+        "past votes count": experiment.past_votes > 0,
+        "a language model votes": experiment.llm_judge == Experiment.LLMJudge.VOTES,
+        "the effects of levels are assumed to add up": experiment.space != Experiment.Space.UNSTRUCTURED,
+        "it is too large for the proof": not holds_without_replacement(experiment.delta, margin=0.0),
+    }
+    return [reason for reason, holds in reasons.items() if holds]
+
+
+def _facts_against(experiment: Experiment) -> list[str]:
+    """The same of the judgments and the responses."""
+    voted = Opinion.objects.filter(comparison__experiment=experiment, judgment__isnull=False)
+    reasons = {
+        "more than one person judged": len(people_who_judged(experiment)[:2]) > 1,
+        "a language model voted": voted.exists(),
+    }
+    if _pool_is_known(experiment):
+        pool = pools.ready_made(experiment)
+        reasons |= {
+            "a policy has more responses to one task than to another": not pool.is_even,
+            "some texts are the same": not pool.is_distinct,
+        }
+    return [reason for reason, holds in reasons.items() if holds]
 
 
 def doubts(experiment: Experiment) -> list[str]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from django.db.models import BigAutoField, CharField, Count, Exists, OuterRef, Q, QuerySet
 
 from engine.domain.texts import pair_of_texts
-from engine.models import Comparison, Experiment, Judgment, Lease, Response, User
+from engine.models import Comparison, Experiment, Judgment, Lease, Response, Task, User
 from engine.selectors import counts
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, GivenList
 from engine.selectors.people import annotators
@@ -115,7 +115,7 @@ def _n_texts(experiment: Experiment) -> int:
     one of its own.
     """
     if experiment.responses == Experiment.Responses.IMPORTED:
-        return _n_ready_made(experiment.pk, experiment.created_at)
+        return ready_made(experiment).n_pairs
     texts: dict[int, dict[int, set[str]]] = {task.pk: {} for task in experiment.tasks.only("pk")}
     for task, policy, digest in _written(experiment.pk):
         # The first one is used again, should there be more.
@@ -124,14 +124,49 @@ def _n_texts(experiment: Experiment) -> int:
     return sum(_n_pairs(by_policy.values(), n_policies - len(by_policy)) for by_policy in texts.values())
 
 
+@dataclass(frozen=True)
+class ReadyMade:
+    """The ready-made texts of an experiment that has started.
+
+    Attributes
+    ----------
+    n_pairs
+        The number of different pairs of texts that can be shown.
+    is_even
+        True if each policy has the same number of responses to every task.
+    is_distinct
+        True if no two responses to a task are the same text.
+    """
+
+    n_pairs: int
+    is_even: bool
+    is_distinct: bool
+
+
+def ready_made(experiment: Experiment) -> ReadyMade:
+    """The ready-made texts, read once by each process."""
+    return _ready_made(experiment.pk, experiment.created_at)
+
+
 # They stay as they are once the experiment has started. Two databases may have an experiment of one number,
 # but not made at one moment.
 @lru_cache(maxsize=64)
-def _n_ready_made(experiment_id: int, created_at: datetime) -> int:
+def _ready_made(experiment_id: int, created_at: datetime) -> ReadyMade:
     texts: defaultdict[int, defaultdict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    n_responses: Counter[tuple[int, int]] = Counter()
     for task, policy, digest in _written(experiment_id):
         texts[task][policy].add(digest)
-    return sum(_n_pairs(by_policy.values(), 0) for by_policy in texts.values())
+        n_responses[policy, task] += 1
+    tasks = list(Task.objects.filter(experiment=experiment_id).values_list("pk", flat=True))
+    n_distinct = sum(len(set[str]().union(*by_policy.values())) for by_policy in texts.values())
+    return ReadyMade(
+        n_pairs=sum(_n_pairs(by_policy.values(), 0) for by_policy in texts.values()),
+        is_even=all(
+            len({n_responses[policy, task] for task in tasks}) == 1
+            for policy in {key[0] for key in n_responses}
+        ),
+        is_distinct=n_distinct == n_responses.total(),
+    )
 
 
 def _written(experiment_id: int) -> Iterable[tuple[int, int, str]]:

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing import read_responses
-from engine.models import Comparison, Experiment, Response, WorkerPulse
+from engine.models import Comparison, Experiment, Judgment, Opinion, Response, WorkerPulse
 from engine.selectors import buffer, designs, pools
 from engine.selectors.findings import finding_of, of_pool, unproven
 from engine.services import task_draws
@@ -46,6 +46,7 @@ def pool_of(policies: dict[str, list[str]], **settings: object) -> Experiment:
     )
     experiment = create_experiment(spec=spec)
     start(experiment_id=experiment.pk)
+    experiment.refresh_from_db()
     return experiment
 
 
@@ -328,7 +329,7 @@ def test_the_claim_names_the_pool():
         observed.design.tell(0, 1, 1.0)
     said = finding_of(experiment, observed)
     assert "It holds on these 6 responses to 3 tasks." in said
-    assert f"The risk of {100 * experiment.delta:g}% is proven only for “best” and “good enough”, if" in said
+    assert f"The risk of {100 * experiment.delta:g}% is proven for “best” and “good enough”: no more" in said
     assert said.endswith("For “no single best” it is not.")
 
 
@@ -341,14 +342,23 @@ def test_the_claim_on_texts_that_are_used_again_is_about_those_to_come_as_well()
 @pytest.mark.parametrize(
     ("settings", "wanted"),
     [
-        ({"space": "factorial"}, "not proven."),
-        ({"past_votes": 3}, "not proven."),
-        ({"delta": 0.4}, "not proven."),
-        ({"llm_judge": "votes"}, "not proven."),
-        ({"claim": "best", "epsilon": 0.0}, "proven only for “best”, if one person alone judges"),
-        ({"epsilon": 0.4}, "proven only for “best”, if one person alone judges"),
-        ({"allow_tie": True}, "proven only for “best”, if one person alone judges"),
-        ({"allow_both_bad": True}, "proven only for “best”, if one person alone judges"),
+        ({"space": "factorial"}, "not proven: the effects of levels are assumed to add up."),
+        ({"past_votes": 3}, "not proven: past votes count."),
+        ({"delta": 0.4}, "not proven: it is too large for the proof."),
+        ({"llm_judge": "votes"}, "not proven: a language model votes."),
+        (
+            {"llm_judge": "votes", "past_votes": 1},
+            "not proven: past votes count, and a language model votes.",
+        ),
+        ({"claim": "best", "epsilon": 0.0}, "proven for “best”: no more than one person has judged, each"),
+        ({"epsilon": 0.4}, "proven for “best”: no more than one person has judged, each policy"),
+        ({"allow_tie": True}, "proven for “best”: no more than one person has judged, each policy"),
+        ({"allow_both_bad": True}, "proven for “best”: no more than one person has judged, each policy"),
+        (
+            {"responses": "reuse"},
+            "proven only for “best” and “good enough”, if one person alone judges, each",
+        ),
+        ({"state": "draft"}, "proven only for “best” and “good enough”, if one person alone judges, each"),
     ],
 )
 def test_it_says_for_which_claims_and_conditions_the_risk_is_proven(settings, wanted):
@@ -356,3 +366,60 @@ def test_it_says_for_which_claims_and_conditions_the_risk_is_proven(settings, wa
     Experiment.objects.filter(pk=experiment.pk).update(**settings)
     experiment.refresh_from_db()
     assert f"The risk of {100 * experiment.delta:g}% is {wanted}" in unproven(experiment)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"allow_tie": True}, "because ties are offered"),
+        ({"epsilon": 0.4}, "because the margin is too large"),
+    ],
+)
+def test_it_says_why_good_enough_is_not_proven(settings, reason):
+    experiment = pool_of({"A": ["a"] * 3, "B": ["b"] * 3})
+    Experiment.objects.filter(pk=experiment.pk).update(**settings)
+    experiment.refresh_from_db()
+    said = f"For “no single best” it is not, nor for “good enough”, {reason}."
+    assert unproven(experiment).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("policies", "reasons"),
+    [
+        ({"A": ["a", "a", "a"], "B": ["b", "b", "b"]}, None),
+        ({"A": ["a", "x", "a"], "B": ["b", "x", "b"]}, "some texts are the same"),
+        ({"A": ["a", "a", "a"], "B": ["b", "b"]}, "a policy has more responses to one task than to another"),
+        (
+            {"A": ["a", "x", "a"], "B": ["b", "x"]},
+            "a policy has more responses to one task than to another, and some texts are the same",
+        ),
+    ],
+)
+def test_the_pool_itself_says_whether_the_risk_is_proven(policies, reasons):
+    said = unproven(pool_of(policies))
+    assert ("is proven for" in said) == (reasons is None)
+    assert reasons is None or said.endswith(f"is not proven: {reasons}.")
+
+
+def test_a_second_judge_ends_the_proof():
+    ann, bob = make_user("ann"), make_user("bob")
+    experiment = pool_of({name: texts(name) for name in "AB"})
+    for user in (ann, bob):
+        add_member(experiment, user)
+    judged_by(experiment, ann, most=2)
+    assert "proven for “best” and “good enough”: no more than one person has judged" in unproven(experiment)
+    judged_by(experiment, bob, most=1)
+    assert unproven(experiment).endswith("is not proven: more than one person judged.")
+
+
+def test_a_model_that_voted_ends_the_proof():
+    ann = make_user("ann")
+    experiment = pool_of({name: texts(name) for name in "AB"})
+    add_member(experiment, ann)
+    judged_by(experiment, ann, most=1)
+    comparison = experiment.comparisons.filter(state=Comparison.State.READY).first()
+    vote = Judgment.objects.create(
+        comparison=comparison, judge="llm", via="model", choice="left", outcome=1.0
+    )
+    Opinion.objects.create(comparison=comparison, identity="x", seed=1, judgment=vote)
+    assert unproven(experiment).endswith("is not proven: a language model voted.")

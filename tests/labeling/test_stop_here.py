@@ -67,7 +67,8 @@ def test_where_texts_come_again_no_page_promises_a_risk_that_is_not_proven(exper
     unproven = "The risk of 10% is proven only for “best”, if one person alone judges"
     shown = dashboard(client, experiment)
     assert unproven in shown
-    assert "For “no single best” it is not. The numbers of comparisons assume" in shown
+    nor = "nor for “good enough”, because the margin is too large"
+    assert f"For “no single best” it is not, {nor}. The numbers of comparisons assume" in shown
     assert "30%" not in shown
     asked = words(stop_here(client, experiment, claim="good_enough"))
     assert "after looking at 3 claims. That is riskier than a claim chosen beforehand. Here the" in asked
