@@ -32,6 +32,8 @@ class Rung:
         True if it is established at the accepted risk.
     policy
         Index of the policy that it names, or comes closest to naming.
+    n_open
+        Number of policies that it has still to exclude.
     text
         What is claimed and what that assumes, or what is missing.
     qualified
@@ -47,6 +49,7 @@ class Rung:
     stops: bool
     holds: bool
     policy: int | None
+    n_open: int
     text: str
     qualified: bool
     remaining: float | None
@@ -115,6 +118,7 @@ def _rung(state: ClaimState, design: Design) -> Rung:
         stops=stops,
         holds=state.holds,
         policy=state.policy,
+        n_open=len(state.open),
         text=state.text,
         qualified=state.holds and state.qualified,
         remaining=None if state.holds or stops else _remaining(state.claim, design),

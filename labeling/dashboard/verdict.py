@@ -34,7 +34,10 @@ class Verdict:
     leader
         The winner, or the leader so far; ``None`` before the first comparison, and without a decision.
     n_rivals, n_ruled_out
-        The other policies, and those of them that the ranking shows as ruled out.
+        The other policies, and those of them that the ranking shows as ruled out as the best.
+    to_exclude
+        The claim to stop on and how many rivals it has still to exclude, in words; empty where these are just
+        those that the ranking shows as open, and where it holds.
     effort
         The claim to stop on, and the comparisons and the working time that remain; empty where none of these
         can be told.
@@ -60,6 +63,7 @@ class Verdict:
     leader: PolicyName | None = None
     n_rivals: int = 0
     n_ruled_out: int = 0
+    to_exclude: str = ""
     effort: str = ""
     finding: str = ""
     sentences: list[str] = field(default_factory=list)
@@ -110,11 +114,13 @@ def verdict_of(
     n_through = pool.n_through if pool and comparisons else 0
     expected = remaining.expected * experiment.overlap if remaining else 0.0
     too_few = pool if n_annotators and pool and pool.n_answers < expected else None
+    n_rivals, n_ruled_out = len(ranked) - 1, _ruled_out(ranked) if comparisons else 0
     return Verdict(
         headline=_headline(ranked, ladder, comparisons),
         leader=ranked[0].name if comparisons else None,
-        n_rivals=len(ranked) - 1,
-        n_ruled_out=_ruled_out(ranked) if comparisons else 0,
+        n_rivals=n_rivals,
+        n_ruled_out=n_ruled_out,
+        to_exclude=_to_exclude(ladder, n_rivals - n_ruled_out),
         effort="" if used_up else _effort(experiment, remaining, ladder, hours, n_annotators - n_through),
         sentences=[
             *([pulse.ailment] if stalled else []),
@@ -138,6 +144,14 @@ def _headline(ranked: Sequence[Ranked], ladder: Ladder | None, comparisons: int)
             [name] = [each.name.name for each in ranked if each.standing.policy == rung.policy]
             return f"Already {rung.name}: {name}"
     return "Too early to say" if comparisons else "No judgments yet"
+
+
+def _to_exclude(ladder: Ladder | None, n_open: int) -> str:
+    """The rivals that the claim has still to exclude, where the ranking shows another number as open."""
+    goal = ladder.goal if ladder else None
+    if goal is None or goal.holds or goal.n_open == n_open:
+        return ""
+    return f"“{goal.name}” has still to exclude {goal.n_open:,}"
 
 
 def _trouble(pulse: Pulse) -> str:

@@ -200,7 +200,10 @@ class TestRanking:
         assert "Preferred to the winner" in html
 
     def test_the_card_counts_the_policies_that_it_shows_as_ruled_out(self, viewer, annotator, client_for):
-        """The card said "2 of 3 ruled out", those of the claim "best", above three that were ruled out."""
+        """The card said "2 of 3 ruled out", those of the claim "best", above three that were ruled out.
+
+        And it said "3 of 3 ruled out" without a word of the one that Method had still to exclude.
+        """
         experiment = make_experiment(
             n_policies=3, ready=True, annotators=(annotator,), delta=0.3, claim="best"
         )
@@ -215,7 +218,11 @@ class TestRanking:
             html = page(client_for(viewer), experiment)
             told = int(re.search(r"(\d) of 2 rivals ruled out", text_of(html))[1])
             assert told == html.count('<span class="muted">ruled out</span>')
-            others += told != 2 - experiment.snapshots.latest("pk").open_rivals
+            method = text_of(page(client_for(viewer), experiment, "method"))
+            left = int(re.search(r"Rivals to exclude (\d) for “best”", method)[1])
+            both = f"{told} of 2 rivals ruled out as the best, and “best” has still to exclude {left};"
+            assert (both in text_of(html)) == (told + left != 2)
+            others += told + left != 2
         assert others, "the claim has excluded as many all the time"
 
     def test_late_judgments_count_in_it(self, annotator, admin, client_for):
