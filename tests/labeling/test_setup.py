@@ -112,6 +112,16 @@ def test_every_start_opens_with_its_own_factors(start, page):
     assert html.count('name="factor"') == len(start.spec.factors)
 
 
+def test_a_list_of_questions_has_a_card_that_opens_where_it_goes(page):
+    """Somebody with a list of questions found no card for it."""
+    html = page.get(reverse("new_experiment")).content.decode()
+    [address, other] = re.findall(r'href="([^"]+)">Your own questions<', html)
+    assert other == address
+    html = page.get(address).content.decode()
+    assert re.findall(r'<section data-step="(\w+)">', html) == ["tasks"]
+    assert 'name="tasks_file"' in html
+
+
 def test_every_setting_and_each_choice_of_one_has_its_place_and_its_name_on_the_page(page):
     html = page.get(NEW).content.decode()
     fields = set(re.findall(r'name="(\w+)"', html))
