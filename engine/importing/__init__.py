@@ -18,7 +18,7 @@ from engine.importing.items import (
 )
 from engine.importing.looking import look
 from engine.importing.mapping import check_columns, parse_columns
-from engine.importing.rows import Fault, ImportingError
+from engine.importing.rows import Fault, ImportingError, Remedy
 from engine.importing.sources import Source, as_one, source_at, source_of
 from engine.importing.votes.reading import read_votes
 from engine.importing.votes.vote import Vote, Votes, Winner
@@ -29,6 +29,7 @@ __all__ = [
     "ExperimentFile",
     "Fault",
     "ImportingError",
+    "Remedy",
     "Source",
     "Vote",
     "Votes",

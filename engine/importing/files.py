@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -254,7 +254,7 @@ def _from_file(entry: Entry, read_file: ReadFile | None, read: Callable[[str | S
         raise entry.fault(f"{name} cannot be read: {error.strerror or error}.") from error
     except ImportingError as error:
         raise ImportingError(
-            [type(f)(f"{name}, {f.place}".rstrip(", "), f.message) for f in error.faults]
+            [replace(fault, place=f"{name}, {fault.place}".rstrip(", ")) for fault in error.faults]
         ) from error
 
 

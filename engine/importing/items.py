@@ -318,13 +318,11 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
             rows = as_policies(rows, policies_of_columns)
     responses = _read(rows, make, RESPONSES)
     if not responses:
-        raise ImportingError.at(
-            "",
-            (
-                "There are no responses here. The first line names task, policy and response; the others "
-                f"hold them.{given.about_sheets if isinstance(given, Source) else ''}"
-            ),
+        message = (
+            "There are no responses here. The first line names task, policy and response; the others hold "
+            "them."
         )
+        raise given.nothing_in_it(message) if isinstance(given, Source) else ImportingError.at("", message)
     return Answers(
         policies=list(policies),
         tasks=tasks,
@@ -346,7 +344,7 @@ def _no_policy(row: Row) -> NoColumnError:
         row.place,
         "policy",
         "Add the column, or rename one. If each policy has a column of its own, say so of each, as "
-        f"{others[0]}=response (--map, columns).",
+        f"{others[0]}=response.",
     )
 
 

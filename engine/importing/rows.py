@@ -6,7 +6,8 @@ import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any
 
 from engine.domain import limits
@@ -18,15 +19,34 @@ from engine.importing.strict_json import loads
 MOST_FAULTS = 20
 
 
+class Remedy(Enum):
+    """A way to mend a fault without a change of the file; each way of bringing files has words of its own."""
+
+    # Say which column it is.
+    COLUMN = auto()
+    # Choose another sheet of the workbook.
+    SHEET = auto()
+
+
 @dataclass(frozen=True)
 class Fault:
-    """A fault and its place: "line 3", "entry 17", or empty for the text as a whole."""
+    """A fault and its place: "line 3", "entry 17", or empty for the text as a whole.
+
+    ``remedy``: what else mends it. ``column``: the meaning of the column that :attr:`Remedy.COLUMN` is about.
+    """
 
     place: str
     message: str
+    remedy: Remedy | None = None
+    column: str = ""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.message}" if self.place else self.message
+
+    def said(self, remedies: Mapping[Remedy, str]) -> str:
+        """The fault with the words for its remedy, in which {} is the meaning of the column."""
+        more = remedies.get(self.remedy, "").format(self.column) if self.remedy else ""
+        return f"{self} {more}".rstrip()
 
 
 class ImportingError(ValueError):
@@ -40,6 +60,10 @@ class ImportingError(ValueError):
     def at(cls, place: str, message: str) -> ImportingError:
         """An error with a single fault."""
         return cls([Fault(place, message)])
+
+    def said(self, remedies: Mapping[Remedy, str]) -> list[str]:
+        """The faults with the words for their remedies."""
+        return [fault.said(remedies) for fault in self.faults]
 
 
 class NoColumnError(Exception):
@@ -73,30 +97,26 @@ class NoColumnError(Exception):
 
 
 def missing_everywhere(errors: Sequence[NoColumnError], faults: Sequence[Fault], n_rows: int) -> list[Fault]:
-    """The one fault of a file in which each of several rows lacks the same column; empty if there is none.
+    """The one fault of a file in which each row lacks the same column; empty if there is none.
 
     ``faults``: of all rows, those of ``errors`` among them.
     """
-    if not 1 < n_rows == len(faults) == len(errors) or len({error.what for error in errors}) > 1:
+    if not 0 < n_rows == len(faults) == len(errors) or len({error.what for error in errors}) > 1:
         return []
-    name = errors[0].what.split()[0]
-    return [
-        Fault(
-            "",
-            f"{faults[0].message} None of the {n_rows:,} rows has it. You can also say which column it is: "
-            f'under Columns in the browser, or by --map "NAME={name}".',
-        )
-    ]
+    fault = replace(faults[0], remedy=Remedy.COLUMN, column=errors[0].what.split()[0])
+    if n_rows == 1:
+        return [fault]
+    return [replace(fault, place="", message=f"{fault.message} None of the {n_rows:,} rows has it.")]
 
 
 def raise_any(faults: list[Fault]) -> None:
     """Raise what was found wrong, if anything was: what concerns the whole file first, and each thing once
     with all its places.
     """
-    places: dict[str, list[str]] = {}
+    places: dict[Fault, list[str]] = {}
     for fault in sorted(faults, key=lambda fault: bool(fault.place)):
-        places.setdefault(fault.message, []).append(fault.place)
-    faults = [Fault(_listed(where), message) for message, where in places.items()]
+        places.setdefault(replace(fault, place=""), []).append(fault.place)
+    faults = [replace(fault, place=_listed(where)) for fault, where in places.items()]
     if len(faults) > MOST_FAULTS:
         rest = len(faults) - MOST_FAULTS
         faults = [*faults[:MOST_FAULTS], Fault("", f"And {rest} more like these.")]

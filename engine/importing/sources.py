@@ -23,7 +23,7 @@ from engine.importing.contents import Allowance, BinaryFile, contents, text_in, 
 from engine.importing.headings import OF_YAML
 from engine.importing.pacing import paced
 from engine.importing.parquet import parquet_rows
-from engine.importing.rows import Fault, ImportingError, Row
+from engine.importing.rows import Fault, ImportingError, Remedy, Row
 from engine.importing.text_rows import rows_of
 from engine.importing.workbook import hidden_rows, n_formulas, sheets_of, workbook_rows
 
@@ -82,16 +82,13 @@ class Source:
         [(_, data), *others] = self.parts
         return sheets_of(data) if data.startswith(_ZIP) and not others else []
 
-    @property
-    def about_sheets(self) -> str:
-        """A sentence for a message, if there are other sheets than the one that was read."""
+    def nothing_in_it(self, message: str) -> ImportingError:
+        """The refusal of a source without rows, which names the sheet that was read if there are others."""
         sheets = self.sheets
         if len(sheets) < 2:
-            return ""
-        return (
-            f" This is the sheet {self.sheet or sheets[0]} of {', '.join(sheets)}. Choose another: on the "
-            "command line by --sheet NAME; for a page, move that sheet to the front and save the file."
-        )
+            return ImportingError.at("", message)
+        read = f"This is the sheet {self.sheet or sheets[0]} of {', '.join(sheets)}."
+        return ImportingError([Fault("", f"{message} {read}", Remedy.SHEET)])
 
     @property
     def warnings(self) -> list[str]:
@@ -150,7 +147,7 @@ class Source:
                     yield replace(row, place=f"{prefix}{row.place}") if prefix else row
             except ImportingError as error:
                 raise ImportingError(
-                    [Fault(f"{prefix}{fault.place}".rstrip(", "), fault.message) for fault in error.faults]
+                    [replace(fault, place=f"{prefix}{fault.place}".rstrip(", ")) for fault in error.faults]
                 ) from error
 
     @cached_property

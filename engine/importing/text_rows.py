@@ -11,7 +11,7 @@ from engine.domain import limits
 from engine.domain.texts import is_blank
 from engine.importing import headings
 from engine.importing.json_rows import json_rows
-from engine.importing.rows import Fault, Heading, Row
+from engine.importing.rows import Fault, Heading, Remedy, Row
 
 
 def rows_of(
@@ -54,6 +54,8 @@ def _text_rows(
             f"These look like names of columns, and none is known: {', '.join(names)}. Rename the "
             f"column of the tasks to {plain[0]}. If each line is a task, write the tasks as JSON Lines"
             f"{', or name a file of such lines .txt' * bool(said)}.",
+            Remedy.COLUMN,
+            plain[0],
         )
     elif message := headings.no_lines(text):
         yield Fault("", message)

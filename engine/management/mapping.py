@@ -2,7 +2,14 @@
 
 from argparse import ArgumentParser
 
+from engine.importing import Remedy
 from engine.importing.mapping import MEANINGS
+
+# In the words of these options.
+REMEDIES = {
+    Remedy.COLUMN: 'You can also say which column it is: --map "NAME={}".',
+    Remedy.SHEET: "Choose another by --sheet NAME.",
+}
 
 
 def add_map(parser: ArgumentParser) -> None:

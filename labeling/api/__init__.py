@@ -18,7 +18,7 @@ from ninja.parser import Parser
 
 from engine.domain import limits
 from engine.domain.errors import EngineError, SpecError, UnknownTokenError
-from engine.importing.rows import MOST_FAULTS, ImportingError
+from engine.importing.rows import MOST_FAULTS, ImportingError, Remedy
 from engine.importing.strict_json import JSONLimitError, loads
 from engine.models import Experiment
 from labeling.api import annotating, experiments, material, people, results
@@ -28,6 +28,11 @@ from labeling.middleware.failures import TOO_LARGE, UNAVAILABLE
 
 # Of the names that lead to a value; a caller may have made them up.
 _LONGEST_PLACE = 200
+# In the words of the fields of an upload.
+_REMEDIES = {
+    Remedy.COLUMN: 'You can also say which column it is: columns="NAME={}".',
+    Remedy.SHEET: "Move the sheet with the rows to the front, and save the file.",
+}
 
 
 class StrictParser(Parser):
@@ -105,7 +110,7 @@ def _refused(request: HttpRequest, refused: EngineError) -> HttpResponse:
 
 @api.exception_handler(ImportingError)
 def _unreadable(request: HttpRequest, unreadable: ImportingError) -> HttpResponse:
-    return api.create_response(request, {"detail": str(unreadable)}, status=422)
+    return api.create_response(request, {"detail": "\n".join(unreadable.said(_REMEDIES))}, status=422)
 
 
 @api.exception_handler(PermissionDenied)

@@ -7,8 +7,17 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
+from engine.importing import Remedy
 from engine.importing.looking import Column
 
+# In the words of the page Columns, and of the step Tasks.
+REMEDIES = {
+    Remedy.COLUMN: "You can also say which column it is in the table of columns.",
+    Remedy.SHEET: "Choose another sheet above the table of columns.",
+}
+REMEDIES_OF_TASKS = {
+    Remedy.COLUMN: "You can also say which column it is under “Columns of the tasks”.",
+}
 # Columns that one page may show without a scroll of many screens.
 _MANY = 12
 

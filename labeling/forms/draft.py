@@ -42,7 +42,7 @@ from engine.selectors import specs
 from engine.selectors.capabilities import Need
 from engine.services.drafts import check_name
 from engine.services.estimates import Question
-from labeling.forms.columns import MEANING_LABELS, Columns, fold, said_columns
+from labeling.forms.columns import MEANING_LABELS, REMEDIES_OF_TASKS, Columns, fold, said_columns
 from labeling.forms.factors import (
     ExclusionRow,
     FactorRow,
@@ -202,7 +202,8 @@ class DraftEditor:
                 of_file=self._of_files.get(kind, ()),
             )
         except ImportingError as error:
-            return Items(kind, text, [], [str(fault) for fault in error.faults], columns=columns)
+            faults = error.said(REMEDIES_OF_TASKS if columns else {})
+            return Items(kind, text, [], faults, columns=columns)
 
     def _columns(self, text: str) -> list[tuple[Column, str]]:
         """The columns of the tasks, where they have some, each with the meaning that is chosen for it."""
@@ -219,7 +220,7 @@ class DraftEditor:
         try:
             tasks = read_tasks(text, check_columns(said_columns(self.data, "tasks_")))
         except ImportingError as error:
-            faults = [str(fault) for fault in error.faults]
+            faults = error.said(REMEDIES_OF_TASKS)
             self.tasks = Items("tasks", text, [], faults, columns=self._columns(text))
         else:
             self.data["tasks"] = write_tasks(tasks)

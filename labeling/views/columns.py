@@ -43,7 +43,7 @@ from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.uploads import drop_upload, keep_upload
 from engine.tasks import wake_planner
 from labeling import access
-from labeling.forms.columns import MEANING_LABELS, fold, said_columns
+from labeling.forms.columns import MEANING_LABELS, REMEDIES, fold, said_columns
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 # What may happen to votes that count already: values and labels.
@@ -141,10 +141,14 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
         if not columns or request.POST.get("seen_sheet", sheet) != sheet:
             columns = {column.name: column.meaning for column in first.columns}
             as_it_is = _is_read_as_it_is(source, material, columns)
-        found = kind.read(source, None) if as_it_is else _read_by(columns, source, material)
+        # Of a sheet without rows, what is wrong with it is said, and not that columns are to be chosen.
+        unasked = as_it_is or not first.columns
+        found = kind.read(source, None) if unasked else _read_by(columns, source, material)
         if wanted:
             return kind.store(request, request.POST.get("name", "").strip(), found, upload)
-    except (ImportingError, EngineError) as error:
+    except ImportingError as error:
+        faults = error.said(REMEDIES)
+    except EngineError as error:
         faults = str(error).splitlines()
     labels = [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS[material]]
     context = {

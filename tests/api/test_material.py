@@ -67,6 +67,7 @@ class TestMaterial:
         said = refused.json()["detail"].splitlines()[0]
         assert said.startswith("Missing: policy. Found: task, GPT 4, Claude.")
         assert "say so of each, as GPT 4=response" in said
+        assert said.endswith('You can also say which column it is: columns="NAME=policy".')
         columns = ["GPT 4=response", "Claude=response"]
         made = upload(send, "/experiments/from-responses", wide, columns=columns)
         assert made.status_code == 201, made.content

@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from engine.domain.limits import FILE_BYTES
 from engine.importing import (
     ImportingError,
+    Remedy,
     parse_columns,
     read_experiment,
     read_responses,
@@ -23,6 +24,7 @@ from engine.importing import (
     warnings_of_tasks,
 )
 from engine.importing.items import Answers
+from engine.management.mapping import REMEDIES
 from engine.models import Experiment
 
 
@@ -190,10 +192,13 @@ def test_a_description_warns_of_its_file_of_tasks():
 def test_a_column_that_no_row_has_is_missed_once_with_how_to_name_it(heading, missing):
     with pytest.raises(ImportingError) as refused:
         read_responses(f"{heading}\n" + "One?,1,one\n" * 30)
-    [said] = str(refused.value).splitlines()
+    [said] = refused.value.said({Remedy.COLUMN: "Name it: {}."})
     assert said.startswith(f"Missing: {missing}. Found: {heading.replace(',', ', ')}. ")
-    assert "None of the 30 rows has it." in said
-    assert said.endswith(f'by --map "NAME={missing.split()[0]}".')
+    assert said.endswith(f" None of the 30 rows has it. Name it: {missing.split()[0]}.")
+    with pytest.raises(ImportingError) as refused:
+        read_responses(f"{heading}\nOne?,1,one\n")
+    [said] = refused.value.said({Remedy.COLUMN: "Name it: {}."})
+    assert said.endswith(f" Name it: {missing.split()[0]}.")
 
 
 def test_one_that_some_rows_lack_is_told_with_their_places():
@@ -206,6 +211,7 @@ def test_a_mapping_of_no_column_is_told_before_the_rows_that_it_spoils():
     with pytest.raises(ImportingError) as refused:
         read_responses("q,r\n" + "One?,1\n" * 30, parse_columns(["x=task", "r=response"]))
     assert str(refused.value).startswith("There is no column 'x'. Found: q, r. Correct the mapping.\n")
+    assert "You can also" not in "\n".join(refused.value.said(REMEDIES))
 
 
 @pytest.mark.django_db
@@ -213,7 +219,8 @@ def test_the_command_line_says_it_too_and_shows_the_warnings(tmp_path: Path):
     (tmp_path / "answers.csv").write_text("q,GPT 4,Claude\nOne?,1,one\nTwo?,2,\n")
     (tmp_path / "experiment.yaml").write_text(DESCRIPTION)
     file = str(tmp_path / "experiment.yaml")
-    with pytest.raises(CommandError, match=r"Missing: task or prompt or input or question. Found: q"):
+    words = r'Missing: task or prompt.* Found: q.* You can also say which column it is: --map "NAME=task"\.'
+    with pytest.raises(CommandError, match=words):
         call_command("load_experiment", file)
     err = io.StringIO()
     said = ["--map=q=task", "--map=GPT 4=response", "--map=Claude=response"]

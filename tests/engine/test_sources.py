@@ -46,6 +46,7 @@ from engine.importing import (
 from engine.importing.parquet import _READ_IT_ALL
 from engine.importing.rows import Fault
 from engine.importing.sources import Source, tables_in
+from engine.management.mapping import REMEDIES
 from engine.models import Experiment
 
 MOST = limits.Limit("bytes", 200_000, "A test.", "Give less.")
@@ -364,8 +365,10 @@ def test_a_name_that_ends_like_a_fraction_is_a_name():
 
 def test_a_workbook_without_rows_names_its_sheets():
     book = workbook([["About this file"]], [list(VOTE), list(VOTE.values())])
-    with pytest.raises(ImportingError, match=r"the sheet Sheet 1 of Sheet 1, Sheet 2\. Choose another"):
+    with pytest.raises(ImportingError, match=r"the sheet Sheet 1 of Sheet 1, Sheet 2\.") as error:
         read_votes(source(book))
+    [said] = error.value.said(REMEDIES)
+    assert said.endswith(" Choose another by --sheet NAME.")
 
 
 @pytest.mark.parametrize(

@@ -735,8 +735,7 @@ def test_a_column_that_no_row_has_is_missed_once():
         read(b"Which,policy_a,policy_b,winner\n" + b"T,P,Q,a\n" * 1_200)
     assert str(refused.value) == (
         "Missing: task (or prompt, question, instruction, conversation_a). Found: Which, policy_a, "
-        "policy_b, winner. Add the column, or rename one. None of the 1,200 rows has it. You can also say "
-        'which column it is: under Columns in the browser, or by --map "NAME=task".'
+        "policy_b, winner. Add the column, or rename one. None of the 1,200 rows has it."
     )
     with pytest.raises(ImportingError, match=r"^line 2, line 4: Missing: task") as refused:
         read(b"task,policy_a,policy_b,winner\n,P,Q,a\nT,P,Q,a\n,P,Q,b\n")

@@ -249,6 +249,31 @@ def test_tasks_are_mapped_on_the_page_of_the_draft(client):
     assert 'name="tasks_column" value="Frage"' in page
 
 
+@pytest.mark.usefixtures("owner")
+@pytest.mark.parametrize("name", ["tasks.csv", "tasks.xlsx"])
+def test_tasks_without_a_known_column_are_told_to_say_which_it_is_where_the_page_asks(client, name):
+    """The page spoke of --map, an option of the command line."""
+    data = b"Frage,Nr\nOne?,1\nTwo?,2\n"
+    if name == "tasks.xlsx":
+        data = workbook([["Frage", "Nr"], ["One?", 1], ["Two?", 2]])
+    sent = {"tasks_file": SimpleUploadedFile(name, data), "part": "tasks-file"}
+    page = client.post(reverse("new_from", args=["blank"]), sent, headers={"HX-Request": "true"})
+    html = page.content.decode()
+    assert "You can also say which column it is under “Columns of the tasks”." in html
+    assert "<summary>Columns of the tasks</summary>" in html
+    assert "--" not in html.replace("<!--", "")
+
+
+@pytest.mark.usefixtures("owner")
+def test_an_empty_sheet_leads_to_the_choice_of_another_on_the_page(client):
+    """The page spoke of --sheet, an option of the command line."""
+    book = workbook([["task", "policy", "response"]], [["task", "policy", "response"], ["T", "A", "a"]])
+    page = client.get(upload(client, book).url).content.decode()
+    assert "This is the sheet Sheet 1 of Sheet 1, Sheet 2. Choose another sheet above the table" in page
+    assert '<select id="sheet"' in page
+    assert "--sheet" not in page
+
+
 COLUMNS = {"Frage": "task", "GPT 4": "response", "Claude": "response", "id": "ignore"}
 
 

@@ -94,10 +94,9 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
             "taken back.",
         )
     if not votes:
-        raise ImportingError.at(
-            "",
+        raise source.nothing_in_it(
             "There are no votes here. The first line of a table names task, policy_a, policy_b and winner; "
-            f"the others hold them.{source.about_sheets}",
+            "the others hold them."
         )
     _check_rankings(votes)
     n_read = len(votes)

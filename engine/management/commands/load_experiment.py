@@ -17,7 +17,7 @@ from engine.importing import (
     read_experiment,
     source_at,
 )
-from engine.management.mapping import add_map
+from engine.management.mapping import REMEDIES, add_map
 from engine.management.owners import add_owner, owner_of
 from engine.models import Experiment, User
 from engine.services.descriptions import Description, check_description
@@ -73,4 +73,4 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
         except ImportingError as error:
-            raise CommandError("\n".join(f"{file}, {fault}" for fault in error.faults)) from error
+            raise CommandError("\n".join(f"{file}, {said}" for said in error.said(REMEDIES))) from error

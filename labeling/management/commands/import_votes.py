@@ -13,7 +13,7 @@ from engine.domain.errors import EngineError
 from engine.domain.limits import FILE_BYTES
 from engine.importing import ImportingError, Votes, parse_columns, read_votes, source_at
 from engine.management.finding import named, theirs
-from engine.management.mapping import add_map
+from engine.management.mapping import REMEDIES, add_map
 from engine.management.owners import add_owner, owner_of
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.findings import ladder
@@ -101,4 +101,4 @@ def _read(file: Path, mapping: list[str], sheet: str) -> Votes:
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
     except ImportingError as error:
-        raise CommandError("\n".join(f"{file}, {fault}" for fault in error.faults)) from error
+        raise CommandError("\n".join(f"{file}, {said}" for said in error.said(REMEDIES))) from error
