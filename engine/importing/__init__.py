@@ -4,7 +4,7 @@ Pure parsing without the database. An error names every fault with its place, al
 """
 
 from engine.importing.contents import decoded
-from engine.importing.files import ExperimentFile, read_experiment, write_experiment
+from engine.importing.files import ExperimentFile, description_in, read_experiment, write_experiment
 from engine.importing.items import (
     Answers,
     as_lines,
@@ -39,6 +39,7 @@ __all__ = [
     "as_typed",
     "check_columns",
     "decoded",
+    "description_in",
     "factor_of",
     "look",
     "parse_columns",

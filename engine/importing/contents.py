@@ -29,14 +29,19 @@ _PACKED = {
     b"SQLite format 3": "a database of SQLite",
     b"\x93NUMPY": "an array of NumPy",
     b"Obj\x01": "an Avro file",
+    b"PAR1": "a Parquet file",
+    b"ARROW1": "an Arrow file",
     b"\x80\x04": "a pickle of Python",
     b"\x80\x05": "a pickle of Python",
     b"X\n\x00\x00\x00": "a file of R",
     b"RDX2\n": "a file of R",
     b"RDX3\n": "a file of R",
 }
+# The names of the files in it are not packed.
+_ZIP, _WORKBOOK = b"PK\x03\x04", b"xl/workbook.xml"
 # A tar archive says so behind the name of its first file.
 _TAR, _TAR_AT = b"ustar", 257
+_AS_UTF8 = "Save the file as UTF-8 and try again; in Excel, as “CSV UTF-8”."
 
 
 class BinaryFile(Protocol):
@@ -108,6 +113,15 @@ def too_large(what: str, most: limits.Limit) -> ImportingError:
     )
 
 
+def packed_kind(data: bytes) -> str:
+    """The kind of file that these bytes are where that is known and no text, in words; empty for others."""
+    if data.startswith(_TAR, _TAR_AT):
+        return "a tar archive"
+    if data.startswith(_ZIP):
+        return "an XLSX workbook" if _WORKBOOK in data else "a ZIP archive"
+    return next((kind for start, kind in _PACKED.items() if data.startswith(start)), "")
+
+
 def decoded(file: BinaryFile, most: limits.Limit) -> str:
     """The text of a file of bytes, which may be a gzip. No more of it is read than the limit, and a byte.
 
@@ -119,8 +133,10 @@ def decoded(file: BinaryFile, most: limits.Limit) -> str:
     return text_in(contents(file, most))
 
 
-def text_in(data: bytes) -> str:
+def text_in(data: bytes, advice: str = _AS_UTF8) -> str:
     """The text that these bytes are: UTF-8, or UTF-16 with its mark, as Excel saves “Unicode text”.
+
+    ``advice``: a sentence on how to save them as UTF-8.
 
     Raises
     ------
@@ -134,10 +150,9 @@ def text_in(data: bytes) -> str:
     # Counted before rows are made of it: a small archive may hold gigabytes.
     if message := limits.LINES.refusal(max(data.count(b"\n"), data.count(b"\r"))):
         raise ImportingError.at("", message)
-    kind = next((kind for start, kind in _PACKED.items() if data.startswith(start)), "")
-    if kind or data.startswith(_TAR, _TAR_AT):
+    if kind := packed_kind(data):
         raise ImportingError.at(
-            "", f"This is {kind or 'a tar archive'}, and no text. Save it as CSV or XLSX, or unpack it first."
+            "", f"This is {kind}, and no text. Save it as CSV or XLSX, or unpack it first."
         )
     nul = data.find(b"\x00") if encoding == "utf-8-sig" else -1
     try:
@@ -147,6 +162,4 @@ def text_in(data: bytes) -> str:
     except UnicodeDecodeError as error:
         place, fault = error.start, "This is not UTF-8 text."
     line = data.count(b"\n", 0, place) + 1
-    raise ImportingError.at(
-        f"line {line}", f"{fault} Save the file as UTF-8 and try again; in Excel, as “CSV UTF-8”."
-    )
+    raise ImportingError.at(f"line {line}", f"{fault} {advice}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from engine.domain.conversations import Message, read_messages, text_and_messages
+from engine.domain.limits import Limit
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
+from engine.importing.contents import BinaryFile, contents, packed_kind, text_in
 from engine.importing.document import Entry, dump, parse
 from engine.importing.items import (
     Answers,
@@ -18,13 +21,15 @@ from engine.importing.items import (
     read_tasks,
 )
 from engine.importing.mapping import Columns, check_columns
-from engine.importing.rows import ImportingError
+from engine.importing.rows import Fault, ImportingError, Remedy
 from engine.importing.sources import Source
 from engine.importing.warnings import warnings_of_tasks
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file", "columns")
 # Their letters count, whatever they look like.
 _TEXT_SETTINGS = {"question", "guidelines", "model", "rubric", "tags"}
+# A line that names a part of a description. Broken YAML without one may be a table.
+_NAMES_A_PART = re.compile(rf"^[\s{{]*[\"']?(?:{'|'.join((*_PARTS, *SETTINGS))})[\"']?\s*:", re.MULTILINE)
 
 ReadFile = Callable[[str], str | Source]
 T = TypeVar("T")
@@ -41,6 +46,25 @@ class ExperimentFile:
     def place(self, path: tuple[Hashable, ...]) -> str:
         """The place in the file of the part that a ``SpecError`` names by its path."""
         return self.root.at(path).place
+
+
+def description_in(file: BinaryFile, most: Limit) -> str:
+    """The text of a file that is to describe an experiment. No more of it is read than the limit, and a byte.
+
+    Raises
+    ------
+    ImportingError
+        It is too large, of another kind, or neither UTF-8 nor UTF-16.
+    """
+    data = contents(file, most)
+    if kind := packed_kind(data):
+        raise _no_description(f"This is {kind}")
+    return text_in(data, "Save it as UTF-8 in your editor, and try again.")
+
+
+def _no_description(what: str) -> ImportingError:
+    message = f"{what}, and no description of an experiment in YAML or JSON, with a name, factors and tasks."
+    return ImportingError([Fault("", message, Remedy.TABLE)])
 
 
 def read_experiment(
@@ -60,7 +84,7 @@ def read_experiment(
     ImportingError
         Names the line, and the part, that cannot be read.
     """
-    root = parse(text)
+    root = _parsed(text)
     parts = root.mapping()
     for name, entry in parts.items():
         if name not in _PARTS and name not in SETTINGS:
@@ -83,6 +107,20 @@ def read_experiment(
         root,
         warnings,
     )
+
+
+def _parsed(text: str) -> Entry:
+    try:
+        root = parse(text)
+    except ImportingError as error:
+        if not text.strip() or _NAMES_A_PART.search(text):
+            raise
+        raise _no_description("This is a table or a text") from error
+    if not isinstance(root.value, Mapping):
+        raise _no_description(
+            "This is a list" if isinstance(root.value, list) else "This is a table or a text"
+        )
+    return root
 
 
 def _columns(parts: dict[str, Entry]) -> dict[str, str]:

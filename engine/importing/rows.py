@@ -26,6 +26,8 @@ class Remedy(Enum):
     COLUMN = auto()
     # Choose another sheet of the workbook.
     SHEET = auto()
+    # Bring a table where tables are read, and not where a description of an experiment is.
+    TABLE = auto()
 
 
 @dataclass(frozen=True)

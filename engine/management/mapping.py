@@ -9,6 +9,7 @@ from engine.importing.mapping import MEANINGS
 REMEDIES = {
     Remedy.COLUMN: 'You can also say which column it is: --map "NAME={}".',
     Remedy.SHEET: "Choose another by --sheet NAME.",
+    Remedy.TABLE: "Name it in a description, as tasks_file or responses_file; votes are for import_votes.",
 }
 
 

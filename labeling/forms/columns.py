@@ -10,10 +10,12 @@ from django.http import QueryDict
 from engine.importing import Remedy
 from engine.importing.looking import Column
 
-# In the words of the page Columns, and of the step Tasks.
+# In the words of the pages New experiment and Columns, and of the step Tasks.
 REMEDIES = {
     Remedy.COLUMN: "You can also say which column it is in the table of columns.",
     Remedy.SHEET: "Choose another sheet above the table of columns.",
+    Remedy.TABLE: "A list of tasks goes to “Your own questions”, responses to “From existing responses”, "
+    "and votes to “From past votes”.",
 }
 REMEDIES_OF_TASKS = {
     Remedy.COLUMN: "You can also say which column it is under “Columns of the tasks”.",

@@ -20,7 +20,7 @@ from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec
 from engine.importing import (
     ImportingError,
-    decoded,
+    description_in,
     read_experiment,
     write_experiment,
 )
@@ -34,6 +34,7 @@ from labeling.dashboard import figures
 from labeling.dashboard.policies import level_said
 from labeling.exports.downloads import attachment
 from labeling.exports.files import stem
+from labeling.forms.columns import REMEDIES
 from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
 from labeling.forms.settings import STEPS
@@ -56,7 +57,9 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
     if request.method == "POST":
         try:
             return _received(request)
-        except (ImportingError, SpecError) as error:
+        except ImportingError as error:
+            faults = error.said(REMEDIES)
+        except SpecError as error:
             faults = str(error).splitlines()
     context = {
         "starts": STARTS,
@@ -72,7 +75,7 @@ def _received(request: AuthenticatedRequest) -> HttpResponse:
         return receive(request, Material.RESPONSES, responses)
     if (file := request.FILES.get("description")) is None:
         raise ImportingError.at("", "Choose a file first.")
-    described = read_experiment(decoded(file, DESCRIPTION_BYTES))
+    described = read_experiment(description_in(file, DESCRIPTION_BYTES))
     experiment = drafts.create_experiment(spec=described.spec, by=request.user)
     messages.success(request, "Saved as a draft. Check it, then start it.")
     return redirect("setup", experiment_id=experiment.pk)

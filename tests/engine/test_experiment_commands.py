@@ -99,6 +99,15 @@ def test_what_is_not_there_is_said_to_be(file):
         run("dump_experiment", "x")
 
 
+def test_a_table_is_told_how_to_name_it_in_a_description(file):
+    file.write_text("task,policy,response\nOne?,A,1\n")
+    assert refused("load_experiment", str(file)) == (
+        f"{file}, This is a table or a text, and no description of an experiment in YAML or JSON, with a "
+        "name, factors and tasks. Name it in a description, as tasks_file or responses_file; votes are for "
+        "import_votes."
+    )
+
+
 def test_a_refused_part_is_named_once(file):
     file.write_text(write_experiment(make_spec(name="")), encoding="utf-8")
     assert refused("load_experiment", str(file)) == f"{file}, line 1, name: This field cannot be blank."

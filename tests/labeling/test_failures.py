@@ -407,8 +407,8 @@ class TestDoors:
     @pytest.mark.parametrize(
         ("field", "content", "said"),
         [
-            ("description", b"PK\x03\x04" + b"\xff" * 100, "This is not UTF-8 text"),
-            ("description", b"PAR1\x15\x04\xff\xfe" * 10, "This is not UTF-8 text"),
+            ("description", b"PK\x03\x04" + b"\xff" * 100, "This is a ZIP archive, and no description"),
+            ("description", b"PAR1\x15\x04\xff\xfe" * 10, "This is a Parquet file, and no description"),
             ("responses", b"PK\x03\x04" + b"\xff" * 100, "The ZIP file is damaged"),
             ("responses", b"PAR1\x15\x04\xff\xfe" * 10, "The Parquet file cannot be read"),
         ],

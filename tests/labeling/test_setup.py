@@ -725,6 +725,26 @@ class TestFiles:
         assert message in response.content.decode().replace("&#x27;", "'")
         assert not Experiment.objects.exists()
 
+    @pytest.mark.parametrize(
+        ("content", "what"),
+        [
+            (workbook([["Frage"], ["Wer?"]]), "This is an XLSX workbook"),
+            (b"%PDF-1.4", "This is a PDF"),
+            (b"Frage,Antwort\nWer?,Ich\n", "This is a table or a text"),
+            (b"Frage: Wer bist du?\nund: wo: da\n", "This is a table or a text"),
+            (b"Wer?\nWo?\n", "This is a table or a text"),
+            (b'{"prompt": "Wer?"}\n{"prompt": "Wo?"}\n', "This is a table or a text"),
+            (b'[{"prompt": "Wer?"}]', "This is a list"),
+        ],
+    )
+    def test_a_table_in_the_place_of_an_experiment_file_is_told_where_it_goes(self, content, what, page):
+        """A workbook was called no UTF-8, and a CSV no object of named values."""
+        html = self.upload(page, "description", content).content.decode()
+        assert f"<li>{what}, and no description of an experiment in YAML or JSON" in html
+        for place in re.findall("“(.*?)”", html.partition(what)[2].partition("</li>")[0]):
+            assert f">{place}</" in html
+        assert "“Your own questions”" in html
+
     def test_ready_made_responses_become_a_draft_which_can_be_set_up_and_started(self, page):
         assert self.upload(page, "responses", ANSWERS, name="Ours").status_code == 302
         experiment = Experiment.objects.get()

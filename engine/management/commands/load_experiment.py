@@ -12,7 +12,7 @@ from engine.domain.limits import FILE_BYTES
 from engine.importing import (
     ExperimentFile,
     ImportingError,
-    decoded,
+    description_in,
     parse_columns,
     read_experiment,
     source_at,
@@ -64,7 +64,7 @@ class Command(BaseCommand):
         try:
             columns = parse_columns(mapping)
             with file.open("rb") as opened:
-                text = decoded(opened, FILE_BYTES)
+                text = description_in(opened, FILE_BYTES)
             return read_experiment(
                 text,
                 read_file=lambda name: source_at(file.parent / name, FILE_BYTES, sheet),
