@@ -41,7 +41,10 @@ _PACKED = {
 _ZIP, _WORKBOOK = b"PK\x03\x04", b"xl/workbook.xml"
 # A tar archive says so behind the name of its first file.
 _TAR, _TAR_AT = b"ustar", 257
-_AS_UTF8 = "Save the file as UTF-8 and try again; in Excel, as “CSV UTF-8”."
+_AS_UTF8 = (
+    "In Excel, choose “CSV UTF-8” as the file type and not “CSV”, or bring the workbook (XLSX) itself. In "
+    "LibreOffice, tick “Edit filter settings” when you save, and choose “Unicode (UTF-8)”."
+)
 
 
 class BinaryFile(Protocol):

@@ -608,7 +608,7 @@ def test_no_archive_or_workbook_unpacks_to_more_than_the_limit(monkeypatch):
     ("text", "words"),
     [
         (b"task\nOne?\nTwo\x00?\n", "line 3: This is not UTF-8 text: it holds a NUL character"),
-        ("task\nOne?\n".encode("utf-16-le"), "line 1: This is not UTF-8 text.*Save the file as UTF-8"),
+        ("task\nOne?\n".encode("utf-16-le"), "line 1: This is not UTF-8 text.*“CSV UTF-8”"),
         (
             b"task,x\nOne?," + b"y" * 60_001 + b"\n",
             "line 2: More than 60,000 characters in one cell of a CSV",

@@ -264,6 +264,20 @@ class TestRefused:
         assert response.status_code == 400
         assert "t.csv: line 2: This is not UTF-8 text." in response.content.decode()
 
+    def test_the_csv_of_excel_on_windows_is_told_how_to_save_it(self, page):
+        """The message did not say where in which program."""
+        text = "task\nWie groß ist Köln?\n"
+        sent_as = {"part": "tasks-file", "tasks_file": SimpleUploadedFile("t.csv", text.encode("cp1252"))}
+        html = page.post(NEW, sent(filled(), **sent_as), headers=HTMX).content.decode()
+        for words in ("t.csv: line 2: This is not UTF-8 text.", "In Excel, choose “CSV UTF-8”", "(XLSX)"):
+            assert words in html
+        # “Unicode text”, with tabs.
+        for encoding in ("utf-16", "utf-8-sig"):
+            file = SimpleUploadedFile("t.txt", text.encode(encoding))
+            html = page.post(NEW, sent(filled(), **sent_as | {"tasks_file": file}), headers=HTMX)
+            assert "Wie groß ist Köln?" in html.content.decode()
+            assert "1 task" in html.content.decode()
+
     def test_what_runs_is_not_changed(self, page, maker):
         running = make_experiment(ready=True)
         add_member(running, maker, "owner")
