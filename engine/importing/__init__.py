@@ -13,6 +13,7 @@ from engine.importing.items import (
     read_gold,
     read_responses,
     read_tasks,
+    with_columns,
     write_gold,
     write_tasks,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "source_of",
     "warnings_of_gold",
     "warnings_of_tasks",
+    "with_columns",
     "write_experiment",
     "write_gold",
     "write_tasks",

@@ -17,7 +17,8 @@ _FED_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _END = re.compile(r"\r(?!\n)|\n")
 _BLANK = re.compile(r"\s*")
 _FIRST = re.compile(r"[^\ufeff \t\r\n][^\r\n]{0,1000000}")
-_SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t|])"?(?=[\r\n]|$)', re.IGNORECASE)
+# In front of a file's own lines we write "table", and its places count from the next line.
+_SEPARATOR = re.compile(r'[\ufeff\s]*"?(?P<ours>table )?sep=(?P<mark>[,;\t|])"?(?=[\r\n]|$)', re.IGNORECASE)
 # Of a name of a column: "1. Frage", "Unnamed: 0", "Wie lautet die Frage an das Modell?".
 _LONGEST_NAME = 60
 _MOST_WORDS = 8
@@ -119,10 +120,12 @@ def full_lines(text: str) -> Iterator[tuple[int, str]]:
 def without_separator(text: str) -> tuple[str, str]:
     """The delimiter that a first line such as ``sep=;`` names, and the text without that line.
 
-    The line stays, empty, so that places count it.
+    The line stays, empty, so that places count it; that of `as_table` goes, as no file has it.
     """
-    found = _SEPARATOR.match(text)
-    return (found[1], text[found.end() :]) if found else ("", text)
+    if (found := _SEPARATOR.match(text)) is None:
+        return "", text
+    rest = text[found.end() :]
+    return found["mark"], rest.removeprefix("\n") if found["ours"] else rest
 
 
 def is_json(text: str) -> bool:
@@ -137,9 +140,9 @@ def is_table(text: str, plain: Sequence[str], beside: Sequence[str]) -> bool:
 
 
 def as_table(text: str) -> str:
-    """A table whose first line says that it is one, as spreadsheets do it: no name of a file says it then."""
+    """A table whose first line says that it is one, as no name of a file says it any longer."""
     text = text.lstrip("\ufeff")
-    return f"sep={delimiter_of(text)}\n{text}"
+    return f"table sep={delimiter_of(text)}\n{text}"
 
 
 def delimiter_of(text: str) -> str:

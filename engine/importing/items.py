@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -53,6 +55,10 @@ TASK_MEANINGS = ("task", "reference", "tags", VARIABLE, IGNORE)
 # Columns of a response that are read, or told where they are not.
 _OF_RESPONSES = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "policy", "response"}
 _SHOWN = 5
+# A row of a sheet or a line of a file.
+_NUMBERED = re.compile(r"(?:line|row) (?P<number>\d+)")
+# Rows of a sheet, such as a title, or empty ones in between.
+_MOST_EMPTY = 1000
 _Item = TypeVar("_Item")
 
 
@@ -205,16 +211,47 @@ def _tags(row: Row) -> tuple[str, ...]:
     return distinct(found)
 
 
-def write_tasks(tasks: Sequence[TaskSpec]) -> str:
-    """The tasks as :func:`read_tasks` reads them: plain lines where those say it all, else JSON Lines."""
+def write_tasks(tasks: Sequence[TaskSpec], places: Sequence[str] = ()) -> str:
+    """The tasks as :func:`read_tasks` reads them: plain lines where those say it all, else JSON Lines.
+
+    ``places``: where each of them stood. They stay on lines of the same numbers.
+    """
     lines = [f"{task.prompt}\t{task.reference}" if task.reference else task.prompt for task in tasks]
-    plain = "\n".join(lines)
-    try:
-        if read_tasks(plain) == list(tasks):
-            return plain
-    except ImportingError:
-        pass
-    return "\n".join(json.dumps(fields_of(task), ensure_ascii=False) for task in tasks)
+    plain = _on_lines(lines, places)
+    # Empty lines among plain ones look like the ends of blocks.
+    if "\n\n" not in plain.lstrip("\n"):
+        with contextlib.suppress(ImportingError):
+            if read_tasks(plain) == list(tasks):
+                return plain
+    return _on_lines([json.dumps(fields_of(task), ensure_ascii=False) for task in tasks], places)
+
+
+def with_columns(text: str, columns: Columns) -> str:
+    """A list of tasks whose columns have other names, written anew with the usual ones.
+
+    Raises
+    ------
+    ImportingError
+        Names every place that cannot be read.
+    """
+    tasks = read_tasks(text, columns)
+    return write_tasks(tasks, [row.place for row in rows_in(text) if isinstance(row, Row)])
+
+
+def _on_lines(lines: Sequence[str], places: Sequence[str]) -> str:
+    """These lines as a text, each on the line that its place in another file numbers, with empty lines in
+    between: a message about the text then has the number that the file has.
+
+    Where places have no such numbers, or a sheet has too many empty rows, they follow each other.
+    """
+    found = [_NUMBERED.fullmatch(place) for place in places]
+    numbers = [int(each["number"]) for each in found if each]
+    if not lines or len(numbers) != len(lines) or numbers[-1] - len(lines) > _MOST_EMPTY:
+        return "\n".join(lines)
+    before = [0, *numbers]
+    gaps = [number - last for last, number in zip(before, numbers, strict=False)]
+    # A line ends the one before it, but the first.
+    return "".join("\n" * gap + line for gap, line in zip([gaps[0] - 1, *gaps[1:]], lines, strict=True))
 
 
 def fields_of(item: TaskSpec | GoldSpec) -> dict[str, Any]:
@@ -400,6 +437,8 @@ def as_typed(source: Source) -> str:
 def as_lines(source: Source) -> str:
     """The rows of files that are no text, as JSON Lines with the names that their columns have.
 
+    The rows of a single file stay on lines of their numbers.
+
     Raises
     ------
     ImportingError
@@ -412,4 +451,6 @@ def as_lines(source: Source) -> str:
         # Bytes are no text, and a list is told of as left out.
         return json.dumps(fields, ensure_ascii=False, default=lambda value: [str(value)])
 
-    return "\n".join(_read(source.rows(plain=HEADINGS, beside=REFERENCE_NAMES), line, TASKS))
+    given = source.rows(plain=HEADINGS, beside=REFERENCE_NAMES)
+    rows = _read(given, lambda row: (line(row), row.place), TASKS)
+    return _on_lines([text for text, _ in rows], [place for _, place in rows])

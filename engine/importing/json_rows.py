@@ -47,7 +47,8 @@ def json_rows(text: str, plain: Sequence[str]) -> Iterator[Row | Fault]:
             number = refused_entry(text.lstrip("\ufeff"))
             yield Fault(f"entry {number}" if number else "", str(error))
         return
-    yield from _document_rows(document, plain)
+    number, _ = next(headings.full_lines(text))
+    yield from _document_rows(document, f"line {number}", plain)
 
 
 def _is_refused(line: str) -> bool:
@@ -102,7 +103,8 @@ def _json_fault(error: json.JSONDecodeError) -> Fault:
     return Fault(f"line {error.lineno}", f"This is not JSON: {error.msg} (column {error.colno}).")
 
 
-def _document_rows(document: Any, plain: Sequence[str]) -> Iterator[Row | Fault]:
+def _document_rows(document: Any, place: str, plain: Sequence[str]) -> Iterator[Row | Fault]:
+    """The rows of a document; ``place`` is where it begins."""
     entries = document
     prefix = ""
     choices = False
@@ -120,7 +122,7 @@ def _document_rows(document: Any, plain: Sequence[str]) -> Iterator[Row | Fault]
     elif isinstance(document, dict):
         entries = _table_in(document)
         if entries is None:
-            yield _json_row("line 1", document, plain)
+            yield _json_row(place, document, plain)
             return
         if more := _more_pages(document, len(entries)):
             yield Fault(

@@ -32,6 +32,7 @@ from engine.importing import (
     source_of,
     warnings_of_gold,
     warnings_of_tasks,
+    with_columns,
     write_gold,
     write_tasks,
 )
@@ -218,12 +219,10 @@ class DraftEditor:
         """Write the tasks anew, with the columns that were chosen for them."""
         text = self.data.get("tasks", "")
         try:
-            tasks = read_tasks(text, check_columns(said_columns(self.data, "tasks_")))
+            self.data["tasks"] = with_columns(text, check_columns(said_columns(self.data, "tasks_")))
         except ImportingError as error:
             faults = error.said(REMEDIES_OF_TASKS)
             self.tasks = Items("tasks", text, [], faults, columns=self._columns(text))
-        else:
-            self.data["tasks"] = write_tasks(tasks)
 
     @property
     def groups(self) -> dict[str, list[BoundField]]:

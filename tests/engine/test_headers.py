@@ -8,7 +8,7 @@ from io import BytesIO
 
 import pytest
 
-from engine.domain.limits import Limit
+from engine.domain.limits import FILE_BYTES, Limit
 from engine.domain.material import Material
 from engine.domain.specs import TaskSpec
 from engine.importing import (
@@ -20,7 +20,9 @@ from engine.importing import (
     read_tasks,
     source_of,
     warnings_of_tasks,
+    with_columns,
 )  # fmt: skip
+from tests.engine.test_sources import workbook
 
 BOTH = [TaskSpec("What is 1 + 1?", "2"), TaskSpec("What is 2 + 2?", "4")]
 MOST = Limit("bytes in a test", 10_000, "It is a test.", "Take less.")
@@ -218,3 +220,52 @@ def test_a_gzip_is_read_as_what_is_in_it_and_never_beyond_the_limit():
         decoded(BytesIO(gzip.compress(b"a" * 10_001)), MOST)
     with pytest.raises(ImportingError, match="The gzip file is damaged"):
         decoded(BytesIO(gzip.compress(b"task\na\n")[:-9]), MOST)
+
+
+def faults_of(text: str, columns: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(ImportingError) as refused:
+        read_tasks(text, columns)
+    return [fault.place for fault in refused.value.faults]
+
+
+class TestPlaces:
+    """A message about a list of tasks has the number of the line or row in the file that it came from."""
+
+    def test_rows_of_a_workbook_keep_their_numbers(self):
+        """They were counted in the JSON Lines that the workbook became."""
+        book = workbook([["Our questions"], [], ["Frage", "Nr"], ["One?", 1], [], ["", 2], ["Three?", 3]])
+        text = as_typed(source_of([("t.xlsx", BytesIO(book))], FILE_BYTES))
+        columns = {"Frage": "task", "Nr": "reference"}
+        assert faults_of(text, columns) == ["line 6"]
+        text = text.replace('"Frage": ""', '"Frage": "Two?"')
+        assert look(text, Material.TASKS).columns[0].cells == ["One?", "Two?", "Three?"]
+        mapped = with_columns(text, columns)
+        assert [task.prompt for task in read_tasks(mapped)] == ["One?", "Two?", "Three?"]
+        assert faults_of(mapped.replace("Three?", "")) == ["line 7"]
+        assert warnings_of_tasks(read_tasks(mapped), mapped) == []
+
+    def test_a_single_row_does_too(self):
+        book = workbook([["Frage", "Nr"], ["", 1]])
+        text = as_typed(source_of([("t.xlsx", BytesIO(book))], FILE_BYTES))
+        assert faults_of(text, {"Frage": "task"}) == ["line 2"]
+
+    @pytest.mark.parametrize("ends", ["\n", "\r\n"])
+    @pytest.mark.parametrize(("first", "n_above"), [("", 0), ("sep=,", 1)])
+    def test_lines_of_a_csv_do_too(self, first, n_above, ends):
+        """A line of our own in front of a single column was counted."""
+        lines = [*filter(None, [first]), "Frage", '"One', 'more?"', "", "Two?", "\u200b", "Three?"]
+        source = source_of([("t.csv", BytesIO(ends.join(lines).encode()))], MOST)
+        text = as_typed(source).replace("\r\n", "\n")
+        assert faults_of(text, {"Frage": "task"}) == [f"line {6 + n_above}"]
+        mapped = with_columns(text.replace("\u200b", "Soon?"), {"Frage": "task"})
+        assert [task.prompt for task in read_tasks(mapped)] == ["One\nmore?", "Two?", "Soon?", "Three?"]
+        assert faults_of(mapped.replace("Three?", "")) == [f"line {7 + n_above}"]
+
+    def test_tasks_without_gaps_stay_plain_lines(self):
+        mapped = with_columns("table sep=,\nFrage\nOne?\nTwo?\n", {"Frage": "task"})
+        assert mapped == "\nOne?\nTwo?"
+
+    def test_a_row_far_below_is_not_reached_by_a_million_empty_lines(self):
+        rows = [["Frage", "Nr"], *[[]] * 3000, ["One?", 1]]
+        text = as_typed(source_of([("t.xlsx", BytesIO(workbook(rows)))], FILE_BYTES))
+        assert text == '{"Frage": "One?", "Nr": "1"}'
