@@ -121,6 +121,15 @@ def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
         )
 
 
+def spaced(texts: Iterable[str], one: str) -> Iterator[str]:
+    """A warning where space stands around a text, which nobody sees, and a model reads."""
+    if n := sum(text != text.strip() for text in texts):
+        yield (
+            f"{number(n, one)} with spaces or empty lines around the text. They stay, as a model reads them. "
+            "If they are not meant, remove them."
+        )
+
+
 def whole_numbers(texts: Iterable[str], one: str, many: str) -> Iterator[str]:
     """A warning where texts are whole numbers with a fraction of 0, as programs make them of a column with
     empty cells.

@@ -43,6 +43,7 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
         *warnings,
         *(_of_lines(rows, tasks) if are_lines else ()),
         *slips.in_texts(texts, "task"),
+        *slips.spaced(texts, "task"),
         *slips.of_programs(texts, "task"),
         *slips.in_texts(beside, "answer or variable", "answers or variables"),
         *slips.whole_numbers(beside, "answer or variable", "answers or variables"),

@@ -135,6 +135,17 @@ def test_two_columns_of_tasks_and_formulas_that_failed_are_counted():
     assert read_responses(responses, {"task": "task"}).warnings == [FAILED.format("2 responses", "#DIV/0!")]
 
 
+def test_space_around_a_task_stays_and_is_counted():
+    text = json.dumps([{"prompt": "One?"}, {"prompt": "\n  def f():\n    "}, {"prompt": "Two? "}])
+    tasks = read_tasks(text)
+    assert [task.prompt for task in tasks] == ["One?", "\n  def f():\n    ", "Two? "]
+    assert warnings_of_tasks(tasks, text) == [
+        "2 tasks with spaces or empty lines around the text. They stay, as a model reads them. If they are "
+        "not meant, remove them.",
+    ]
+    assert warnings_of_tasks(read_tasks(" One? \n\n"), " One? \n\n") == []
+
+
 def test_columns_that_can_be_no_variable_are_named():
     tasks = '{"prompt": "One?", "Choices": ["a"], "full name": "Ann", "none": null, "n": 1, "tags": ["x"]}'
     [task] = read_tasks(tasks)
