@@ -51,6 +51,8 @@ class Description:
 def check_description(spec: ExperimentSpec) -> Description:
     """Find everything that is wrong with a description except a name that is taken. Writes nothing.
 
+    It may have no tasks yet, which only the start needs.
+
     Returns
     -------
     Description
@@ -67,8 +69,6 @@ def check_description(spec: ExperimentSpec) -> Description:
     if twice := named_twice(spec.factors):
         position, fault = twice
         raise SpecError(fault, ("factors", position, "name"))
-    if not spec.tasks:
-        raise SpecError("Give at least one task.")
     if unknown := set(spec.settings) - set(SETTINGS):
         raise SpecError(f"Unknown setting: {', '.join(sorted(unknown))}. Use {', '.join(SETTINGS)}.")
     _check_types(spec.settings)
@@ -161,7 +161,9 @@ def _check_tags(tasks: Sequence[TaskSpec]) -> None:
 
 
 def _check_variables(spec: ExperimentSpec) -> None:
-    """Refuse a level whose text has variables that some task does not fill."""
+    """Refuse a level whose text has variables that some task does not fill, once there are tasks."""
+    if not spec.tasks:
+        return
     for n, task in enumerate(spec.tasks):
         if wrong := next((name for name in task.variables if not variables.NAME.fullmatch(name)), None):
             raise SpecError(

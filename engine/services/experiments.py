@@ -28,7 +28,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
     Raises
     ------
     WrongStateError
-        It runs, has concluded, or is in the archive.
+        It runs, has concluded, is in the archive, or has no tasks yet.
     """
     experiment = locked_experiment(experiment_id)
     if experiment.state not in {Experiment.State.DRAFT, Experiment.State.PAUSED}:
@@ -36,6 +36,8 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
             f"Only a draft or paused experiment can be started; this one is {experiment.state}."
         )
     refuse_archived(experiment)
+    if not experiment.tasks.exists():
+        raise WrongStateError("This draft has no tasks yet. Add tasks on its page Setup before the start.")
     resumed = experiment.state == Experiment.State.PAUSED
     drop_tried(experiment)
     experiment.state = Experiment.State.RUNNING

@@ -383,14 +383,17 @@ class DraftEditor:
             except ImportingError as error:
                 setattr(self, kind, Items(kind, self.data.get(kind, ""), [], [f"{given[0].name}: {error}"]))
 
-    def spec(self) -> ExperimentSpec | None:
-        """The description that the page holds; ``None`` if something is wrong, which the page then shows."""
+    def spec(self, *, needs_tasks: bool) -> ExperimentSpec | None:
+        """The description that the page holds; ``None`` if something is wrong, which the page then shows.
+
+        ``needs_tasks``: it is wrong to have none, as before the start.
+        """
         self.attempted = True
         factors, faults = factor_specs(self.factors) if not self.imported else ([], [])
         valid_rows = [form.is_valid() for row in self.factors for form in row.forms]
         if faults or not all(valid_rows):
             self._refused.add("policies")
-        if self.tasks.faults or (not self.tasks.items and not self.imported):
+        if self.tasks.faults or (needs_tasks and not self.tasks.items and not self.imported):
             self._refused.add("tasks")
             text = self.tasks.faults[0] if self.tasks.faults else "give at least one."
             faults.append(FormFault(f"Tasks: {text}", at="tasks"))

@@ -202,7 +202,8 @@ _FRAGMENTS: dict[str, Callable[[HttpRequest, DraftEditor, str], HttpResponse]] =
 
 
 def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> HttpResponse:
-    spec = editor.spec()
+    action = request.POST.get("action")
+    spec = editor.spec(needs_tasks=action in {"start", "try"})
     if spec is None:
         return _rendered(request, editor, url, "setup/edit.html", status=400)
     experiment = editor.experiment
@@ -213,7 +214,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
             experiment = drafts.replace_draft(
                 experiment_id=experiment.pk, spec=spec, by=request.user, version=editor.version
             )
-        if request.POST.get("action") == "start":
+        if action == "start":
             experiments.start(experiment_id=experiment.pk, by=request.user)
             wake_planner(experiment.pk)
             return redirect("dashboard", experiment_id=experiment.pk)
@@ -226,8 +227,8 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
     except WrongStateError as error:
         messages.error(request, str(error))
         return redirect("dashboard", experiment_id=experiment.pk) if experiment else redirect("home")
-    messages.success(request, "Saved as a draft.")
-    if request.POST.get("action") == "try":
+    messages.success(request, f"Saved as a draft.{'' if spec.tasks else ' Add tasks before the start.'}")
+    if action == "try":
         return try_usual_tasks(request, experiment)
     return redirect(f"{reverse('setup', args=[experiment.pk])}?step={editor.step}")
 

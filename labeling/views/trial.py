@@ -39,6 +39,9 @@ def try_it(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if experiment.state != Experiment.State.DRAFT:
         messages.error(request, trials.STARTED)
         return redirect("setup", experiment_id=experiment.pk)
+    if not experiment.tasks.exists():
+        messages.error(request, "This draft has no tasks yet. Add tasks before you try it.")
+        return redirect(f"{reverse('setup', args=[experiment.pk])}?step=tasks")
     if request.method == "POST" and request.POST.get("action") == "stop":
         trials.stop_trial(experiment_id=experiment.pk)
         return redirect("try", experiment_id=experiment.pk)

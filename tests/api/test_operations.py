@@ -74,7 +74,6 @@ class TestCreate:
         [
             ({"name": ""}, "name"),
             ({"factors": []}, "at least one factor"),
-            ({"tasks": []}, "at least one task"),
             ({"settings": {"delta": 7}}, "delta"),
             ({"settings": {"excluded": 5}}, "excluded"),
             ({"settings": {"practice": 2}}, "Practice pairs"),

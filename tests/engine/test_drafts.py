@@ -94,7 +94,6 @@ TASK = TaskSpec("What is 1 + 1?", "2")
     [
         ({"factors": []}, "at least one factor"),
         ({"factors": [PROMPT, FactorSpec("Strategy", "strategy", {})]}, "at least one level for each factor"),
-        ({"tasks": []}, "at least one task"),
         ({"factors": [ONE_LEVEL]}, "only one policy"),
         (
             {"tasks": [TASK, TaskSpec("Why?", "  ")], "settings": {"judge": "rule"}},

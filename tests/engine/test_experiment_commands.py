@@ -99,6 +99,14 @@ def test_what_is_not_there_is_said_to_be(file):
         run("dump_experiment", "x")
 
 
+def test_a_description_without_tasks_is_a_draft_that_cannot_be_started(file):
+    file.write_text(write_experiment(replace(make_spec(name="Bare"), tasks=[])))
+    words = f"{file}: This draft has no tasks yet."
+    assert refused("load_experiment", str(file), "--start").startswith(words)
+    assert not Experiment.objects.exists()
+    assert "is a draft" in run("load_experiment", str(file))
+
+
 def test_a_table_is_told_how_to_name_it_in_a_description(file):
     file.write_text("task,policy,response\nOne?,A,1\n")
     assert refused("load_experiment", str(file)) == (

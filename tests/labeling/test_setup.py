@@ -16,13 +16,15 @@ from engine import tasks
 from engine.core import closed_form
 from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import SAMPLERS
+from engine.domain.errors import WrongStateError
 from engine.domain.specs import SETTINGS, FactorSpec, TaskSpec
 from engine.models import Estimate, Experiment, User, WorkerPulse
 from engine.selectors import specs
-from engine.services import estimates
-from engine.services.drafts import create_experiment
+from engine.services import estimates, experiments
+from engine.services.drafts import clone, create_experiment
 from engine.services.estimates import compute_next, plan_of
 from labeling.demo import everyday_spec, human_spec, rule_spec
+from labeling.exports.files import FORMATS
 from labeling.forms.draft import data_of
 from labeling.setup.templates import STARTS, start_named
 from tests.accounts import let_create
@@ -203,7 +205,6 @@ REFUSED = [
     ({"question": ""}, "Write the question to answer about each pair."),
     ({"budget": ""}, "Write a number that is at least 1."),
     ({"claim": ""}, "Choose one."),
-    ({"tasks": ""}, "Tasks: give at least one."),
     ({"tasks": '{"prompt": "A"}\n{"prompt": 1, }'}, "line 2: This is not JSON"),
     ({"gold": "prompt,better\na,b"}, "line 2: Missing: worse. Found: prompt, better."),
     ({"delta": "0.7"}, "Write a number above 0 and at most 0.49."),
@@ -224,6 +225,61 @@ REFUSED = [
     ({"f1-l1-extra": "["}, "This must be an object."),
     ({"f1-level": "l1", "f2-level": "l3"}, "There is only one policy."),
 ]
+
+
+class TestWithoutTasks:
+    """A draft is saved with a name and policies. What it lacks is said, and refused at the start."""
+
+    @pytest.fixture
+    def bare(self, page, woken) -> Experiment:
+        """It was refused: somebody who stopped half-way lost the prompts."""
+        url = page.post(NEW, sent(filled(tasks="", **{"f1-l1-text": "Hello {{ name }}."})))["Location"]
+        experiment = Experiment.objects.get()
+        assert url == f"{setup_url(experiment)}?step=policies"
+        html = page.get(url).content.decode()
+        assert "Saved as a draft. Add tasks before the start." in html
+        assert "Hello {{ name }}." in html
+        assert woken == []
+        return experiment
+
+    @pytest.mark.parametrize("action", ["start", "try"])
+    def test_the_page_asks_for_tasks_before_a_start_and_a_trial(self, action, page, bare):
+        data = data_of(specs.experiment_spec(bare))
+        response = page.post(setup_url(bare), sent(data, action=action))
+        assert response.status_code == 400
+        assert "Tasks: give at least one." in response.content.decode()
+        response = page.post(setup_url(bare), sent(data, tasks="One?"))
+        assert response.status_code == 400
+        assert "name" in response.content.decode().partition('id="errors"')[2].partition("</ul>")[0]
+        tasks = '{"prompt": "One?", "variables": {"name": "Ann"}}'
+        assert page.post(setup_url(bare), sent(data, tasks=tasks, action="start")).status_code == 302
+        assert Experiment.objects.get().state == "running"
+
+    def test_no_other_way_starts_it(self, page, bare):
+        response = page.post(reverse("change_state", args=[bare.pk]), {"action": "start"}, follow=True)
+        assert "This draft has no tasks yet. Add tasks on its page Setup" in response.content.decode()
+        with pytest.raises(WrongStateError, match="no tasks yet"):
+            experiments.start(experiment_id=bare.pk)
+        response = page.get(reverse("try", args=[bare.pk]), follow=True)
+        assert response.redirect_chain[-1][0] == f"{setup_url(bare)}?step=tasks"
+        assert "Add tasks before you try it." in response.content.decode()
+        assert Experiment.objects.get().state == "draft"
+
+    def test_its_pages_open_and_it_is_copied_and_goes_through_a_file(self, page, bare, maker):
+        for name in (
+            "home", "dashboard", "quality", "method", "setup", "comparisons", "export", "people", "log",
+            "experiment_settings", "rehearse", "policy",
+            *(each.route for each in FORMATS.values()),
+        ):  # fmt: skip
+            args = [] if name == "home" else [bare.pk, 1] if name == "policy" else [bare.pk]
+            response = page.get(reverse(name, args=args), follow=True)
+            assert response.status_code == 200, name
+            assert response.getvalue() is not None
+        text = page.get(reverse("setup_file", args=[bare.pk])).content.decode().replace(bare.name, "Other")
+        file = SimpleUploadedFile("f.yaml", text.encode())
+        assert page.post(reverse("new_experiment"), {"description": file}).status_code == 302
+        clone(experiment=bare, by=maker, name="Third")
+        assert [each.tasks.count() for each in Experiment.objects.all()] == [0, 0, 0]
 
 
 def test_no_field_repeats_the_words_of_a_heading(page):
@@ -255,7 +311,7 @@ class TestRefused:
 
     def test_a_refused_change_leaves_the_draft_as_it_was(self, page, draft):
         before = specs.experiment_spec(draft)
-        assert page.post(setup_url(draft), sent(data_of(before), tasks="")).status_code == 400
+        assert page.post(setup_url(draft), sent(data_of(before), question="")).status_code == 400
         assert specs.experiment_spec(Experiment.objects.get()) == before
 
     def test_a_file_of_tasks_that_cannot_be_read_is_said_with_the_rest_kept(self, page):
@@ -321,7 +377,7 @@ class TestSteps:
         [
             ({"name": ""}, "policies"),
             ({"f1-name": ""}, "policies"),
-            ({"tasks": ""}, "tasks"),
+            ({"tasks": "", "action": "start"}, "tasks"),
             ({"gold": "prompt,better\na,b"}, "judges"),
             ({"overlap": "0"}, "judges"),
             ({"delta": "0.7"}, "stop"),

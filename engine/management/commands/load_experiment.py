@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from engine.domain.errors import SpecError
+from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.limits import FILE_BYTES
 from engine.importing import (
     ExperimentFile,
@@ -48,6 +48,8 @@ class Command(BaseCommand):
             # Many messages begin with the name of the part, which also ends the place.
             message = str(error).removeprefix(f"{error.path[-1]}: ") if error.path else str(error)
             raise CommandError(f"{file}, {place}: {message}") from error
+        except WrongStateError as error:
+            raise CommandError(f"{file}: {error}") from error
         for warning in described.warnings:
             self.stderr.write(f"Warning: {warning}")
         state = "started" if options["start"] else "a draft"
