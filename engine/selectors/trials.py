@@ -23,6 +23,11 @@ def tried_responses(experiment: Experiment) -> list[Response]:
     )
 
 
+def is_tried(experiment: Experiment) -> bool:
+    """True if the draft has a trial as it is now; a change of the draft deletes the responses."""
+    return Response.objects.filter(trial__experiment=experiment).exists()
+
+
 def rehearsal_pair(experiment: Experiment) -> tuple[Response, Response] | None:
     """Responses of two policies to one task that differ, drawn at random; ``None`` where there are none.
 

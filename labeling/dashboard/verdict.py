@@ -99,8 +99,6 @@ def verdict_of(
     ``None`` where nobody can tell. ``pool``: what they can still judge, where texts come again.
     """
     notes = status.notes(experiment)
-    if experiment.state == Experiment.State.DRAFT:
-        return Verdict("Not started yet", sentences=notes)
     if experiment.state == Experiment.State.CONCLUDED:
         return _concluded(experiment, snapshot, ranked, comparisons)
     running = experiment.state == Experiment.State.RUNNING

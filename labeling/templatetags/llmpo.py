@@ -41,8 +41,10 @@ def tabs(context: template.Context, here: str) -> dict[str, Any]:
     page's URL name.
     """
     experiment: Experiment = context["experiment"]
-    pages = {
-        "dashboard": "Result",
+    # A draft has no result yet, and its setup comes first.
+    draft = experiment.state == Experiment.State.DRAFT
+    pages = {"setup": "Setup"} if draft else {"dashboard": "Result"}
+    pages |= {
         "quality": "Quality",
         "method": "Method",
         "setup": "Setup",

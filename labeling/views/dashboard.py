@@ -18,6 +18,7 @@ from engine.selectors import counts, log
 from engine.selectors.findings import ladder
 from engine.selectors.judges import several_people_judged
 from engine.selectors.remarks import Remarked, remarked_comparisons, with_remarks
+from engine.selectors.trials import is_tried
 from engine.services import analysis, experiments
 from engine.services.experiments import check_may_stop, may_stop, stop_on
 from engine.tasks import analyse, wake, wake_planner
@@ -44,14 +45,26 @@ class ClaimForm(forms.Form):
 @login_required
 @require_safe
 def dashboard(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """The result: the verdict, the ranking, and what to read before using it."""
+    """The result: the verdict, the ranking, and what to read before using it. Of a draft its next step."""
     experiment = access.to_watch(request, experiment_id)
+    if experiment.state == Experiment.State.DRAFT:
+        return redirect(_next_step(request, experiment))
     context = _result(request, experiment)
     context |= {
         "may_create": access.may_create(request),
         "remarked": _newest_remarks(request, experiment) if context["may_run"] else [],
     }
     return render(request, "dashboard/dashboard.html", context | figures.reading_matter(experiment))
+
+
+def _next_step(request: AuthenticatedRequest, experiment: Experiment) -> str:
+    """The address of a draft's next step: the tasks while it has none, then a trial if there is one."""
+    setup = reverse("setup", args=[experiment.pk])
+    if not access.may_run(request, experiment) or experiment.archived_at is not None:
+        return setup
+    if not experiment.tasks.exists():
+        return f"{setup}?step=tasks"
+    return reverse("try", args=[experiment.pk]) if is_tried(experiment) else setup
 
 
 def _newest_remarks(request: AuthenticatedRequest, experiment: Experiment) -> list[Remarked]:

@@ -109,6 +109,40 @@ def test_ready_made_responses_are_saved_and_not_tried(client_for, woken):
     assert woken == []
 
 
+def test_a_draft_opens_where_its_next_step_is(draft, page, client_for):
+    """It opened on an empty tab Result."""
+
+    def opened(client, experiment: Experiment) -> str:
+        response = client.get(reverse("dashboard", args=[experiment.pk]), follow=True)
+        html = response.content.decode()
+        assert response.status_code == 200
+        assert ">Result</a>" not in html
+        first, *_ = re.findall(r'<a href="[^>]*>(\w+)</a>', html.partition("tabs no-print")[2])
+        assert first == "Setup"
+        return response.redirect_chain[-1][0]
+
+    setup = reverse("setup", args=[draft.pk])
+    viewer = make_user()
+    add_member(draft, viewer, "viewer")
+    assert opened(page, draft) == setup
+    html = page.get(setup).content.decode()
+    assert f'action="{reverse("change_state", args=[draft.pk])}"' in html
+    assert '<button name="action" value="archive">Archive</button>' in html
+    tried(page, draft)
+    assert opened(page, draft) == url(draft)
+    assert opened(client_for(viewer), draft) == setup
+    page.post(reverse("change_state", args=[draft.pk]), {"action": "archive"})
+    assert opened(page, draft) == setup
+    assert ">Take out of the archive<" in page.get(setup).content.decode()
+    page.post(reverse("change_state", args=[draft.pk]), {"action": "unarchive"})
+    data = data_of(experiment_spec(draft)) | {"tasks": "", "version": str(version_of(draft))}
+    page.post(setup, data)
+    assert opened(page, draft) == f"{setup}?step=tasks"
+    draft.state = Experiment.State.RUNNING
+    draft.save()
+    assert ">Result</a>" in page.get(reverse("dashboard", args=[draft.pk])).content.decode()
+
+
 def test_a_finished_trial_leads_to_the_start(draft, page):
     assert page.post(url(draft), {"tasks": "1"}).status_code == 302
     assert "Start the experiment" not in page.get(url(draft)).content.decode()
