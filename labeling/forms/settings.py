@@ -27,7 +27,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "asking": ("question", "guidelines"),
     "judging": ("judge", "rule_preference"),
     "answers": (
-        "allow_tie",
         "allow_both_bad",
         "tell_outcome",
         "leaderboard",
@@ -35,7 +34,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "overlap_rule",
     ),
     "llm_judge": ("llm_judge", "rubric", "llm_budget"),
-    "claim": ("claim", "budget"),
+    # Whether people may tie changes how soon a claim holds, so both are chosen together.
+    "claim": ("claim", "allow_tie", "budget"),
     "risk": ("epsilon", "delta"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
     "advanced": ("streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "max_skips", "seed"),
@@ -59,7 +59,7 @@ LABELS = {
     "space": "Assumption about the factors",
     "judge": "Who judges?",
     "rule_preference": "Of two correct responses, the rule prefers",
-    "allow_tie": "Offer “equally good”",
+    "allow_tie": "Annotators may answer “equally good”",
     "allow_both_bad": "Offer “both are bad”",
     "tell_outcome": "Tell annotators the outcome",
     "leaderboard": "Leaderboard for annotators",
@@ -116,7 +116,11 @@ _HELP = {
         "It works beside people only. Its opinions do not count until you let it vote on the dashboard, "
         "which shows how well it agrees with people."
     ),
-    "allow_tie": "Without it, annotators guess between equal responses, which takes more comparisons.",
+    "allow_tie": (
+        "Recommended where responses are often alike. Without it, people guess between equal ones, which "
+        "takes more comparisons. Where the same texts come again, as with ready-made responses, the risk of "
+        "“good enough” is proven only without it."
+    ),
     "allow_both_bad": "It counts like “equally good”.",
     "tell_outcome": (
         "When it is decided, their page names the policy that they preferred. Leave it off if you may reopen "

@@ -372,6 +372,13 @@ class TestSteps:
         assert response["Location"] == f"{setup_url(draft)}?step=judges"
         assert Experiment.objects.get().question == "Changed?"
 
+    def test_equally_good_is_offered_beside_the_claim_and_not_folded(self, page):
+        """It was folded under Advanced, though it changes how soon an experiment stops."""
+        html = page.get(f"{NEW}?step=stop").content.decode()
+        step = html.partition('data-step="stop"')[2].partition("<details")[0]
+        assert step.index('name="claim"') < step.index('name="allow_tie"') < step.index('name="budget"')
+        assert "Annotators may answer “equally good”" in step
+
     @pytest.mark.parametrize(
         ("changes", "step"),
         [
