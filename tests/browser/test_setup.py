@@ -208,6 +208,11 @@ def test_what_is_wrong_is_said_on_top_and_nothing_typed_is_lost(page, maker, pro
     page.locator("#id_f1-l2-text").fill("Kept.")
     page.get_by_label("Name", exact=True).focus()
     page.keyboard.press("Enter")  # saves, and is no press of the first button that there is
+    expect(page.locator("#errors")).to_contain_text("Give the experiment a name.")
+    expect(page.locator("#errors")).to_be_focused()
+    # A draft may have no tasks yet; the start needs some.
+    expect(page.locator("#errors")).not_to_contain_text("Tasks")
+    page.get_by_role("button", name="Save and start").click()
     expect(page.locator("#errors")).to_contain_text("Tasks: give at least one.")
     expect(page.locator("#errors")).to_be_focused()
     expect(page.get_by_role("button", name="2. Tasks to correct")).to_be_visible()
