@@ -115,10 +115,11 @@ def raise_any(faults: list[Fault]) -> None:
     """Raise what was found wrong, if anything was: what concerns the whole file first, and each thing once
     with all its places.
     """
-    places: dict[Fault, list[str]] = {}
+    places: dict[Fault, dict[str, None]] = {}
     for fault in sorted(faults, key=lambda fault: bool(fault.place)):
-        places.setdefault(replace(fault, place=""), []).append(fault.place)
-    faults = [replace(fault, place=_listed(where)) for fault, where in places.items()]
+        # A row of a wide table is read once for each policy.
+        places.setdefault(replace(fault, place=""), {})[fault.place] = None
+    faults = [replace(fault, place=_listed([*where])) for fault, where in places.items()]
     if len(faults) > MOST_FAULTS:
         rest = len(faults) - MOST_FAULTS
         faults = [*faults[:MOST_FAULTS], Fault("", f"And {rest} more like these.")]

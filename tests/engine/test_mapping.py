@@ -50,6 +50,13 @@ def test_a_wide_table_has_a_column_for_each_policy(text):
     assert told(answers) == WIDE
 
 
+def test_a_fault_of_a_row_of_a_wide_table_is_told_once():
+    columns = {"q": "task", "GPT 4": "response", "Claude": "response"}
+    with pytest.raises(ImportingError) as refused:
+        read_responses("q,GPT 4,Claude\nOne?,1,one\n,2,two\n", columns)
+    assert str(refused.value) == "line 3: task is empty. Fill it in, or remove the row."
+
+
 def test_columns_with_other_names_are_responses_tasks_and_votes():
     columns = parse_columns(["q=task", "who=policy", "a=b=response", "gold=reference"])
     answers = read_responses("Q,who,a=b,gold,policy\nOne?,P,1,1,not this\nOne?,Q,one,,nor this\n", columns)
