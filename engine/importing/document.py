@@ -26,6 +26,10 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
+class NotYAMLError(ImportingError):
+    """The text is no YAML; it may be something else."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """A value in a file: an object or a list of entries, or a single value with the letters it was written
@@ -90,7 +94,7 @@ def parse(text: str) -> Entry:
     Raises
     ------
     ImportingError
-        Names the line that cannot be read.
+        Names the line that cannot be read; `NotYAMLError` where it is no YAML.
     """
     text = text.lstrip("\ufeff")
     if text.lstrip()[:1] in {"{", "["}:
@@ -115,7 +119,7 @@ def parse(text: str) -> Entry:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise ImportingError.at(
+        raise NotYAMLError.at(
             f"line {mark.line + 1}" if mark else "", f"This is not YAML: {problem}."
         ) from error
     return root

@@ -12,7 +12,7 @@ from engine.domain.conversations import Message, read_messages, text_and_message
 from engine.domain.limits import Limit
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing.contents import BinaryFile, contents, packed_kind, text_in
-from engine.importing.document import Entry, dump, parse
+from engine.importing.document import Entry, NotYAMLError, dump, parse
 from engine.importing.items import (
     Answers,
     factor_of,
@@ -112,8 +112,8 @@ def read_experiment(
 def _parsed(text: str) -> Entry:
     try:
         root = parse(text)
-    except ImportingError as error:
-        if not text.strip() or _NAMES_A_PART.search(text):
+    except NotYAMLError as error:
+        if _NAMES_A_PART.search(text):
             raise
         raise _no_description("This is a table or a text") from error
     if not isinstance(root.value, Mapping):
