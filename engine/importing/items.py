@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from engine.core import wording
@@ -246,12 +247,10 @@ def _on_lines(lines: Sequence[str], places: Sequence[str]) -> str:
     """
     found = [_NUMBERED.fullmatch(place) for place in places]
     numbers = [int(each["number"]) for each in found if each]
-    if not lines or len(numbers) != len(lines) or numbers[-1] - len(lines) > _MOST_EMPTY:
+    gaps = [number - before for before, number in pairwise([0, *numbers])]
+    if not lines or len(gaps) != len(lines) or min(gaps) < 1 or sum(gaps) - len(lines) > _MOST_EMPTY:
         return "\n".join(lines)
-    before = [0, *numbers]
-    gaps = [number - last for last, number in zip(before, numbers, strict=False)]
-    # A line ends the one before it, but the first.
-    return "".join("\n" * gap + line for gap, line in zip([gaps[0] - 1, *gaps[1:]], lines, strict=True))
+    return "".join("\n" * gap + line for gap, line in zip(gaps, lines, strict=True))[1:]
 
 
 def fields_of(item: TaskSpec | GoldSpec) -> dict[str, Any]:
