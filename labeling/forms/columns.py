@@ -13,7 +13,7 @@ from engine.importing.looking import Column
 # In the words of the pages New experiment and Columns, and of the step Tasks.
 REMEDIES = {
     Remedy.COLUMN: "You can also say which column it is in the table of columns.",
-    Remedy.SHEET: "Choose another sheet above the table of columns.",
+    Remedy.SHEET: "Choose another sheet under “Columns”.",
     Remedy.TABLE: "A list of tasks goes to “Your own questions”, responses to “From existing responses”, "
     "and votes to “From past votes”.",
 }

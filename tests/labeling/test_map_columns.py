@@ -269,7 +269,7 @@ def test_an_empty_sheet_leads_to_the_choice_of_another_on_the_page(client):
     """The page spoke of --sheet, an option of the command line."""
     book = workbook([["task", "policy", "response"]], [["task", "policy", "response"], ["T", "A", "a"]])
     page = client.get(upload(client, book).url).content.decode()
-    assert "This is the sheet Sheet 1 of Sheet 1, Sheet 2. Choose another sheet above the table" in page
+    assert "This is the sheet Sheet 1 of Sheet 1, Sheet 2. Choose another sheet under “Columns”." in page
     assert '<select id="sheet"' in page
     assert "--sheet" not in page
 
