@@ -53,6 +53,8 @@ class _Deadline:
         """
         if event == "connection.connect_tcp.complete":
             self._connection = info["return_value"].get_extra_info("socket").dup()
+            if self.passed:
+                self._close()
 
     def _close(self) -> None:
         self.passed = True

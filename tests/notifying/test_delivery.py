@@ -164,17 +164,21 @@ class TestWebhook:
         assert len(receiver.calls) == 1
         assert "It answered 302" in the_message().error
 
-    def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(self, experiment, settings, monkeypatch):
+    # On a busy machine the time may be over before there is a connection to close.
+    @pytest.mark.parametrize("seconds", [0.3, 0.0])
+    def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(
+        self, experiment, settings, monkeypatch, seconds
+    ):
         """Each byte began the timeout anew: the receiver of one webhook could hold a worker for days."""
         settings.ALLOW_PRIVATE_WEBHOOKS = True
-        monkeypatch.setattr(webhook, "_WHOLE_CALL_SECONDS", 0.3)
+        monkeypatch.setattr(webhook, "_WHOLE_CALL_SECONDS", seconds)
         gone = threading.Event()
 
         def dribble() -> None:
             connection, _ = listener.accept()
-            connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
             try:
-                for _ in range(200):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                for _ in range(2000):
                     time.sleep(0.05)
                     connection.sendall(b"x")
                 connection.sendall(b"\r\n\r\n")
@@ -185,7 +189,7 @@ class TestWebhook:
             threading.Thread(target=dribble, daemon=True).start()
             send_test(subscription=hook(experiment, f"http://localhost:{listener.getsockname()[1]}/"))
             deliver_due()
-        assert "took longer than 0.3 seconds" in the_message().error
+        assert f"took longer than {seconds:g} seconds" in the_message().error
         assert gone.wait(30), "the connection is closed"
 
     def test_nobody_there_is_tried_again_later(self, experiment, receiver):
