@@ -13,7 +13,7 @@ from engine.models import Estimate
 from engine.services import claims, estimates
 from engine.services.estimates import Question, ask, compute_next
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("patient_pages")]
 
 QUESTION = Question(
     space="unstructured",
@@ -36,7 +36,7 @@ PLAN = Plan(Unstructured(3), claim="best_if_any", streams=False, delta=0.1, budg
 
 
 def nobody_waits() -> None:
-    Estimate.objects.update(asked_at=timezone.now() - timedelta(minutes=1))
+    Estimate.objects.update(asked_at=timezone.now() - timedelta(hours=2))
 
 
 def test_the_answer_is_the_planners_and_is_kept():

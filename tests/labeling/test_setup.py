@@ -682,6 +682,7 @@ class TestItems:
         assert specs.experiment_spec(experiment).tasks == long.tasks
 
 
+@pytest.mark.usefixtures("patient_pages")
 class TestSize:
     def test_policies_and_pairs_are_counted_and_the_planner_is_asked(
         self, page, woken, django_capture_on_commit_callbacks
