@@ -3,13 +3,10 @@
 # For a build that is the same every time, name the image by its digest:
 # PYTHON_IMAGE=python:3.11-slim@sha256:...
 ARG PYTHON_IMAGE=python:3.11-slim
-FROM ${PYTHON_IMAGE} AS base
-ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 VAR_DIR=/var/lib/llm-po
+
+# Comes last into each image: a change of the code installs no package again.
+FROM scratch AS code
 WORKDIR /app
-COPY requirements.txt .
-RUN pip install --require-hashes -r requirements.txt
-RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/llm-po llmpo \
-  && install --directory --owner llmpo /var/lib/llm-po/.cache /var/lib/llm-po/.cache/huggingface
 COPY LICENSE THIRD_PARTY_LICENSES.txt manage.py gunicorn.conf.py ./
 COPY llmpo_site llmpo_site
 COPY engine engine
@@ -17,6 +14,14 @@ COPY labeling labeling
 COPY templates templates
 COPY docs docs
 COPY static static
+
+FROM ${PYTHON_IMAGE} AS base
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 VAR_DIR=/var/lib/llm-po
+WORKDIR /app
+COPY requirements.txt .
+RUN pip install --require-hashes -r requirements.txt
+RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/llm-po llmpo \
+  && install --directory --owner llmpo /var/lib/llm-po/.cache /var/lib/llm-po/.cache/huggingface
 
 FROM base AS gpu
 COPY requirements-gpu.txt .
@@ -27,6 +32,7 @@ RUN apt-get update \
   && pip freeze > /tmp/pins.txt \
   && pip install --constraint /tmp/pins.txt -r requirements-gpu.txt \
   && rm /tmp/pins.txt
+COPY --from=code /app ./
 # The file system is read-only but for /tmp and the models: compiled kernels go to /tmp.
 ENV HF_HOME=/var/lib/llm-po/.cache/huggingface XDG_CACHE_HOME=/tmp/cache XDG_CONFIG_HOME=/tmp/config \
   VLLM_CACHE_ROOT=/tmp/cache/vllm TRITON_CACHE_DIR=/tmp/cache/triton \
@@ -39,6 +45,7 @@ FROM base AS app
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends postgresql-client \
   && rm -rf /var/lib/apt/lists/*
+COPY --from=code /app ./
 USER llmpo
 # Static files need the settings, and those a key, which nothing keeps.
 RUN SECRET_KEY=only-while-the-image-is-built-0123456789 python manage.py collectstatic --noinput

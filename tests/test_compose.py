@@ -39,7 +39,7 @@ def celery_options(command: str) -> dict[str, Any]:
 
 
 def copied_into_the_image() -> list[str]:
-    lines = re.findall(r"^COPY (.+) \S+$", DOCKERFILE, re.MULTILINE)
+    lines = re.findall(r"^COPY ([^-].*) \S+$", DOCKERFILE, re.MULTILINE)
     return [name for line in lines for name in line.split()]
 
 
@@ -159,13 +159,27 @@ def test_the_image_can_back_up_the_database_of_compose():
     assert f"of version {version}" in stage
 
 
+def stage_of(target: str) -> str:
+    stages = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]
+    [stage] = [stage for stage in stages if stage.splitlines()[0].endswith(f" AS {target}")]
+    return stage
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_the_image_itself_ends_with_a_user_without_rights(name):
     """`docker run` without compose.yaml is not root either."""
-    stages = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]
-    target = OURS[name]["build"]["target"]
-    [stage] = [stage for stage in stages if stage.splitlines()[0].endswith(f" AS {target}")]
+    stage = stage_of(OURS[name]["build"]["target"])
     assert re.findall(r"^USER (\S+)$", stage, re.MULTILINE) == [OURS[name]["user"]]
+
+
+@pytest.mark.parametrize("target", ["app", "gpu"])
+def test_a_change_of_the_code_installs_no_package_again(target):
+    """Docker repeats all that follows a changed COPY: vLLM, gigabytes, was installed for each new version."""
+    before, _, after = stage_of(target).partition("COPY --from=code ")
+    assert "apt-get install" in before
+    assert after
+    assert " install " not in after
+    assert not {"engine", "labeling"} & set(re.findall(r"\w+", stage_of("base")))
 
 
 def test_the_web_server_keeps_no_socket_in_a_home_that_cannot_be_written():
