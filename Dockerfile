@@ -20,7 +20,7 @@ ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 VAR_DIR=/var
 WORKDIR /app
 COPY requirements.txt .
 RUN pip install --require-hashes -r requirements.txt
-RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/llm-po llmpo \
+RUN useradd --uid 10001 --create-home --home-dir /var/lib/llm-po llmpo \
   && install --directory --owner llmpo /var/lib/llm-po/.cache /var/lib/llm-po/.cache/huggingface
 
 FROM base AS gpu
