@@ -62,6 +62,12 @@ def test_every_build_has_a_target_in_the_dockerfile(name):
     assert OURS[name]["build"]["target"] in targets
 
 
+@pytest.mark.parametrize("name", OURS)
+def test_our_images_are_built_and_never_pulled(name):
+    """Compose asked Docker Hub for `llm-po` first, with five warnings, and would have run what it found."""
+    assert OURS[name]["pull_policy"] == "never"
+
+
 def test_what_the_dockerfile_copies_is_there_and_not_ignored():
     allowed = {
         line.removeprefix("!")
