@@ -123,6 +123,11 @@ def test_the_web_server_serves_the_application_that_there_is():
     assert (options.bind, options.threads) == (["0.0.0.0:8000"], 8)
 
 
+def test_a_web_server_that_starts_slowly_is_not_called_unhealthy():
+    """It took 36 s and more on a busy machine; after six failed probes `up --wait` would have given up."""
+    assert SERVICES["web"]["healthcheck"]["start_period"] == "120s"
+
+
 def test_the_database_is_migrated_before_anything_else_starts():
     _, manage, command, *_ = shlex.split(SERVICES["migrate"]["command"])
     assert (ROOT / manage).exists()
