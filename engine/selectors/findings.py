@@ -10,10 +10,9 @@ from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.core.finite_pools import holds_without_replacement
 from engine.core.wording import number
 from engine.domain.rules import CERTIFIED, LADDER
-from engine.models import Comparison, Experiment, Judgment, Opinion, Response, Snapshot
+from engine.models import Comparison, Experiment, Judgment, Response, Snapshot, User
 from engine.selectors import consequences, counts, designs, pools
 from engine.selectors.designs import Observed
-from engine.selectors.judges import people_who_judged
 
 _NAMES = dict(Experiment.CLAIMS)
 
@@ -208,7 +207,10 @@ def unproven(experiment: Experiment) -> str:
             nor = ", nor for “good enough”, because the margin is too large"
         else:
             claims += " and “good enough”"
-    texts = "each policy has the same number of responses to every task, and no two texts are the same"
+    texts = (
+        "each policy has the same number of responses to every task, and no two responses to a task are the "
+        "same"
+    )
     if _pool_is_known(experiment):
         proven = f"proven for {claims}: no more than one person has judged, {texts}"
     else:
@@ -235,16 +237,21 @@ def _settings_against(experiment: Experiment) -> list[str]:
 
 def _facts_against(experiment: Experiment) -> list[str]:
     """The same of the judgments and the responses."""
-    voted = Opinion.objects.filter(comparison__experiment=experiment, judgment__isnull=False)
+    judgments = Judgment.objects.filter(comparison__experiment=experiment)
+    if experiment.concluded_at is not None:
+        # Late clicks change no finding, which is stored with what was so then.
+        judgments = judgments.filter(created_at__lte=experiment.concluded_at)
+    people = User.objects.filter(Exists(judgments.filter(annotator=OuterRef("pk"))))
     reasons = {
-        "more than one person judged": len(people_who_judged(experiment)[:2]) > 1,
-        "a language model voted": voted.exists(),
+        "more than one person judged": len(people[:2]) > 1,
+        # Not by its opinions: an export that is imported again has none.
+        "a language model voted": judgments.filter(judge=Judgment.Judge.LLM).exists(),
     }
     if _pool_is_known(experiment):
         pool = pools.ready_made(experiment)
         reasons |= {
             "a policy has more responses to one task than to another": not pool.is_even,
-            "some texts are the same": not pool.is_distinct,
+            "two responses to a task are the same": not pool.is_distinct,
         }
     return [reason for reason, holds in reasons.items() if holds]
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing import read_responses
-from engine.models import Comparison, Experiment, Judgment, Opinion, Response, WorkerPulse
+from engine.models import Comparison, Experiment, Judgment, Response, WorkerPulse
 from engine.selectors import buffer, designs, pools
 from engine.selectors.findings import finding_of, of_pool, unproven
 from engine.services import task_draws
@@ -22,7 +22,7 @@ from engine.services.leases import lease_next, skip
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
 from labeling.dashboard.status import USED_UP, status_of, through, too_few_texts
-from tests.factories import add_member, make_experiment, make_user, write_responses
+from tests.factories import add_member, certify, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -387,11 +387,14 @@ def test_it_says_why_good_enough_is_not_proven(settings, reason):
     ("policies", "reasons"),
     [
         ({"A": ["a", "a", "a"], "B": ["b", "b", "b"]}, None),
-        ({"A": ["a", "x", "a"], "B": ["b", "x", "b"]}, "some texts are the same"),
+        # To different tasks: these are no two texts that anybody compares.
+        ({"A": ["a", "a", "b"], "B": ["b", "b", "a"]}, None),
+        ({"A": ["a", "x", "a"], "B": ["b", "x", "b"]}, "two responses to a task are the same"),
         ({"A": ["a", "a", "a"], "B": ["b", "b"]}, "a policy has more responses to one task than to another"),
         (
             {"A": ["a", "x", "a"], "B": ["b", "x"]},
-            "a policy has more responses to one task than to another, and some texts are the same",
+            "a policy has more responses to one task than to another, and two responses to a task are the "
+            "same",
         ),
     ],
 )
@@ -413,13 +416,27 @@ def test_a_second_judge_ends_the_proof():
 
 
 def test_a_model_that_voted_ends_the_proof():
+    """A judgment that was exported and imported again has no opinion, and the proof was said to hold."""
     ann = make_user("ann")
     experiment = pool_of({name: texts(name) for name in "AB"})
     add_member(experiment, ann)
     judged_by(experiment, ann, most=1)
     comparison = experiment.comparisons.filter(state=Comparison.State.READY).first()
-    vote = Judgment.objects.create(
-        comparison=comparison, judge="llm", via="model", choice="left", outcome=1.0
-    )
-    Opinion.objects.create(comparison=comparison, identity="x", seed=1, judgment=vote)
+    Judgment.objects.create(comparison=comparison, judge="llm", via="import", choice="left", outcome=1.0)
     assert unproven(experiment).endswith("is not proven: a language model voted.")
+
+
+def test_a_late_click_of_a_second_person_leaves_the_sentence_as_it_was_at_the_conclusion():
+    """The finding said that no more than one person has judged, and the report beside it the opposite."""
+    ann, bob = make_user("ann"), make_user("bob")
+    experiment = pool_of({name: texts(name) for name in "AB"})
+    for user in (ann, bob):
+        add_member(experiment, user)
+    judged_by(experiment, ann, most=2)
+    said = unproven(experiment)
+    held = lease_next(experiment_id=experiment.pk, annotator=bob)
+    certify(experiment)
+    judge_leased(experiment_id=experiment.pk, token=held.token, annotator=bob, choice="left")
+    experiment.refresh_from_db()
+    assert "no more than one person has judged" in said
+    assert unproven(experiment) == said
