@@ -11,6 +11,7 @@ from typing import Any
 from django.db import transaction
 
 from engine.domain.blinding import Period
+from engine.domain.errors import SpecError
 from engine.domain.policy_space import index_of, names_of, policy_space
 from engine.domain.specs import ExperimentSpec
 from engine.domain.texts import digest, two_texts
@@ -83,8 +84,14 @@ def import_experiment(
     Raises
     ------
     SpecError
-        A row does not fit the experiment; nothing is made then.
+        There are no tasks, or a row does not fit the experiment; nothing is made then.
     """
+    if not spec.tasks:
+        # It would be paused, where nobody can add tasks any more.
+        raise SpecError(
+            "This is the export of a draft that has no tasks yet. Bring its setup as an experiment file "
+            "instead."
+        )
     description = check_description(spec)
     checked = check_rows(rows, description)
     unsaved = Experiment(**description.spec.settings, planned_count=planned_count)

@@ -101,8 +101,11 @@ def test_what_is_not_there_is_said_to_be(file):
 
 def test_a_description_without_tasks_is_a_draft_that_cannot_be_started(file):
     file.write_text(write_experiment(replace(make_spec(name="Bare"), tasks=[])))
-    words = f"{file}: This draft has no tasks yet."
-    assert refused("load_experiment", str(file), "--start").startswith(words)
+    # Nothing is stored then, so there is no page on which to add tasks.
+    assert refused("load_experiment", str(file), "--start") == (
+        f"{file}: There are no tasks, so it cannot be started. Add some, or leave out --start: then it is a "
+        "draft."
+    )
     assert not Experiment.objects.exists()
     assert "is a draft" in run("load_experiment", str(file))
 

@@ -622,6 +622,11 @@ class TestRefused:
         beside.write_text(json.dumps(manifest))
         self.refused(file, "do not fit")
 
+    def test_a_draft_without_tasks_is_refused(self, tmp_path):
+        """It became a paused experiment, which nobody could start, and whose setup nobody could change."""
+        file = export(make_experiment(running=False, n_tasks=0), tmp_path)
+        self.refused(file, "a draft that has no tasks yet. Bring its setup as an experiment file instead")
+
     def test_a_manifest_that_is_none_is_refused(self, judged, tmp_path):
         file = export(judged, tmp_path)
         file.with_name("export.jsonl.manifest.json").write_text('{"a": 1}')

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.errors import SpecError
 from engine.domain.limits import FILE_BYTES
 from engine.importing import (
     ExperimentFile,
@@ -37,6 +37,11 @@ class Command(BaseCommand):
     def handle(self, *args: Any, file: Path, owner: str | None, **options: Any) -> None:
         user = owner_of(owner)
         described = self._read(file, options["map"], options["sheet"])
+        if options["start"] and not described.spec.tasks:
+            raise CommandError(
+                f"{file}: There are no tasks, so it cannot be started. Add some, or leave out --start: then "
+                "it is a draft."
+            )
         try:
             # Reading and checking take the time; the database is locked only while it stores.
             description = check_description(described.spec)
@@ -48,8 +53,6 @@ class Command(BaseCommand):
             # Many messages begin with the name of the part, which also ends the place.
             message = str(error).removeprefix(f"{error.path[-1]}: ") if error.path else str(error)
             raise CommandError(f"{file}, {place}: {message}") from error
-        except WrongStateError as error:
-            raise CommandError(f"{file}: {error}") from error
         for warning in described.warnings:
             self.stderr.write(f"Warning: {warning}")
         state = "started" if options["start"] else "a draft"
