@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,17 +14,19 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from engine.domain.specs import FactorSpec
 from engine.importing import Vote, Winner
 from engine.models import AuditEntry, Experiment, Judgment, ReportLink, Response, User
 from engine.models.append_only import lifted
 from engine.services.controls import change_settings
+from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.past_votes import start_from_votes
 from engine.services.people import change_role, remove_member, settle_account
 from engine.services.planning import advance
 from engine.services.reports import end_report_link, open_link, share_report
 from tests.engine.test_pools import judged_by, pool_of, texts
-from tests.factories import add_member, certify, click, click_on, make_experiment
+from tests.factories import add_member, certify, click, click_on, make_experiment, make_spec
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db
@@ -105,6 +108,21 @@ def test_a_prompt_is_shown_only_by_a_link_that_was_made_to_show_it(
     entry = AuditEntry.objects.filter(action="share").latest("pk")
     assert entry.details["until"].endswith(", with the winner’s prompt and settings")
     assert "quality 2" not in words(client_for(viewer).get(reverse("report", args=[experiment.pk])))
+
+
+def test_a_report_with_a_prompt_speaks_of_nothing_that_it_does_not_show(owner):
+    """A guardrail was said to be missing in "the request", which only the page of a policy has."""
+    spec = make_spec()
+    rail = FactorSpec("Rail", "guardrail", {"On": {"output_block": ["bomb"], "refusal": "No."}})
+    experiment = create_experiment(spec=replace(spec, factors=[*spec.factors, rail]))
+    start(experiment_id=experiment.pk)
+    add_member(experiment, owner, "owner")
+    certify(experiment)
+    _, secret = share_report(experiment=experiment, by=owner, valid_days=1, shows_prompt=True)
+    told = words(Client().get(reverse("shared_report", args=[secret])))
+    assert "Guardrail around the model" in told
+    assert "It is no part of the prompt: your own system has to apply it." in told
+    assert "request" not in told
 
 
 def test_of_ready_made_responses_no_prompt_is_offered(owner, client_for):
