@@ -179,6 +179,7 @@ def of_pool(experiment: Experiment) -> list[str]:
     tasks = experiment.tasks.count()
     if experiment.responses == Experiment.Responses.REUSE:
         # Also about those that nobody has judged yet: they would have been drawn as well.
+        tasks -= _n_left_out(experiment)
         held = f"one response of each policy to {'the task' if tasks == 1 else f'each of {tasks:,} tasks'}"
     else:
         written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
@@ -263,14 +264,18 @@ def doubts(experiment: Experiment) -> list[str]:
 
 def tasks_left_out(experiment: Experiment) -> list[str]:
     """A sentence where some tasks were never compared because no model could respond to them."""
-    responses = Response.objects.filter(task=OuterRef("pk"), state=Response.State.FAILED, attempts__gt=0)
-    judged = Comparison.objects.filter(task=OuterRef("pk"), state=Comparison.State.JUDGED)
-    failed = experiment.tasks.filter(Exists(responses), ~Exists(judged)).count()
+    failed = _n_left_out(experiment)
     if not failed:
         return []
     tasks = experiment.tasks.count()
     them = "it" if failed == 1 else "them"
     return [f"The result says nothing about {failed:,} of {tasks:,} tasks: the model failed on {them}."]
+
+
+def _n_left_out(experiment: Experiment) -> int:
+    responses = Response.objects.filter(task=OuterRef("pk"), state=Response.State.FAILED, attempts__gt=0)
+    judged = Comparison.objects.filter(task=OuterRef("pk"), state=Comparison.State.JUDGED)
+    return experiment.tasks.filter(Exists(responses), ~Exists(judged)).count()
 
 
 def _whose(experiment: Experiment) -> list[str]:

@@ -337,6 +337,11 @@ def test_the_claim_on_texts_that_are_used_again_is_about_those_to_come_as_well()
     """It named the number of texts that were judged so far, and the proof is about all that may be drawn."""
     experiment = make_experiment(n_policies=3, n_tasks=40, responses="reuse", ready=True)
     assert of_pool(experiment)[0] == "It holds on one response of each policy to each of 40 tasks."
+    # Beside it stands that the result says nothing about these.
+    policy = experiment.policies.first()
+    for task in experiment.tasks.all()[:2]:
+        Response.objects.create(policy=policy, task=task, seed=1, state=Response.State.FAILED, attempts=3)
+    assert of_pool(experiment)[0] == "It holds on one response of each policy to each of 38 tasks."
 
 
 @pytest.mark.parametrize(
