@@ -178,7 +178,10 @@ def _tasks(
     tasks = [_task(entry) for entry in parts["tasks"].items()] if "tasks" in parts else []
 
     def read(given: str | Source) -> list[TaskSpec]:
-        found = read_tasks(given, columns)
+        if not (found := read_tasks(given, columns)):
+            # A draft may lack tasks, but not those of a file that it names.
+            fault = "There are no tasks here."
+            raise given.nothing_in_it(fault) if isinstance(given, Source) else ImportingError.at("", fault)
         warnings.extend(warnings_of_tasks(found, "" if columns else given))
         return found
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from django.core.management import CommandError
+from openpyxl import Workbook
 
 from engine.domain.errors import SpecError
 from engine.importing import read_tasks, write_experiment
@@ -107,7 +108,22 @@ def test_a_description_without_tasks_is_a_draft_that_cannot_be_started(file):
         "draft."
     )
     assert not Experiment.objects.exists()
-    assert "is a draft" in run("load_experiment", str(file))
+    assert "is a draft. Add tasks before the start." in run("load_experiment", str(file))
+
+
+def test_a_file_of_tasks_without_any_is_refused(file):
+    """It became a draft without tasks, and nothing was said."""
+    file.write_text(write_experiment(replace(make_spec(name="Bare"), tasks=[])) + "tasks_file: tasks.csv\n")
+    (file.parent / "tasks.csv").write_text("task,reference\n")
+    assert refused("load_experiment", str(file)) == f"{file}, tasks.csv: There are no tasks here."
+    book = Workbook()
+    book.active.append(["task"])
+    book.create_sheet("Other").append(["task"])
+    book.save(file.parent / "tasks.csv")
+    assert refused("load_experiment", str(file)) == (
+        f"{file}, tasks.csv: There are no tasks here. This is the sheet Sheet of Sheet, Other. Choose "
+        "another by --sheet NAME."
+    )
 
 
 def test_a_table_is_told_how_to_name_it_in_a_description(file):

@@ -56,7 +56,8 @@ class Command(BaseCommand):
         for warning in described.warnings:
             self.stderr.write(f"Warning: {warning}")
         state = "started" if options["start"] else "a draft"
-        self.stdout.write(f"Experiment {experiment.pk} ({experiment.name}) is {state}.")
+        lacking = "" if described.spec.tasks else " Add tasks before the start."
+        self.stdout.write(f"Experiment {experiment.pk} ({experiment.name}) is {state}.{lacking}")
 
     @transaction.atomic
     def _store(self, description: Description, owner: User | None, *, begin: bool) -> Experiment:
