@@ -647,10 +647,9 @@ def test_a_choice_of_another_control_is_no_answer_that_was_missed():
     ("changes", "words"),
     [
         ({"policy_b": "P"}, "line 2: Both policies are 'P'. A vote is about two policies; remove the row."),
-        (
-            {"policy_b": " "},
-            "line 2: Missing: policy_a and policy_b (or model_a and model_b). Found: task, ",
-        ),
+        # The columns were called missing, beside their names among those found.
+        ({"policy_b": " "}, "line 2: The policy of b is empty. Write it, or remove the row."),
+        ({"policy_a": ""}, "line 2: The policy of a is empty. Write it, or remove the row."),
         ({"policy_b": "Q" * 101}, "line 2: policy_b has 101 characters; the limit is 100. Shorten the name."),
         ({"winner": "the first"}, "line 2: winner is 'the first'. Write a, b, tie or both_bad, or the name"),
         ({"winner": None}, "line 2: The winner is empty. Write a, b, tie or both_bad, or remove the row."),

@@ -50,11 +50,14 @@ def vote_of(
     """
     (policy_a, policy_b), named_by_side = two_of(fields, POLICY)
     a, b = ((text_in(place, "policy", name) or "").strip() for name in (policy_a, policy_b))
-    if not a or not b:
+    if not a and not b:
         what = "policy_a and policy_b (or model_a and model_b)"
         if fields.keys() >= {"chosen", "rejected"}:
             raise NoColumnError(place, what, _OF_PREFERENCES)
         raise NoColumnError(place, what)
+    if not a or not b:
+        empty = "b" if a else "a"
+        raise ImportingError.at(place, f"The policy of {empty} is empty. Write it, or remove the row.")
     for name, value in (("policy_a", a), ("policy_b", b)):
         if len(value) > LONGEST_NAME:
             raise ImportingError.at(
