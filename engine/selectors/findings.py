@@ -240,8 +240,10 @@ def _facts_against(experiment: Experiment) -> list[str]:
     """The same of the judgments and the responses."""
     judgments = Judgment.objects.filter(comparison__experiment=experiment)
     if experiment.concluded_at is not None:
-        # Late clicks change no finding, which is stored with what was so then.
-        judgments = judgments.filter(created_at__lte=experiment.concluded_at)
+        # Late clicks change no finding, which is stored with what was so then. The clocks of two machines may
+        # differ, so what is in the evidence is no late click.
+        counted = experiment.snapshots.order_by("-pk").values_list("last_judgment", flat=True).first() or 0
+        judgments = judgments.exclude(pk__gt=counted, created_at__gt=experiment.concluded_at)
     people = User.objects.filter(Exists(judgments.filter(annotator=OuterRef("pk"))))
     reasons = {
         "more than one person judged": len(people[:2]) > 1,

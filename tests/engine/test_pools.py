@@ -445,3 +445,6 @@ def test_a_late_click_of_a_second_person_leaves_the_sentence_as_it_was_at_the_co
     experiment.refresh_from_db()
     assert "no more than one person has judged" in said
     assert unproven(experiment) == said
+    # A click that is in the evidence is none, whatever the clock of its machine said.
+    experiment.snapshots.update(last_judgment=Judgment.objects.latest("pk").pk)
+    assert unproven(experiment).endswith("is not proven: more than one person judged.")
