@@ -89,6 +89,8 @@ def test_a_prompt_is_shown_only_by_a_link_that_was_made_to_show_it(
     click_on(experiment, annotator, 6)
     certify(experiment, winner=2)
     client = client_for(owner)
+    told = words(client.get(reverse("report", args=[experiment.pk])))
+    assert "and no prompt but the recommended policy’s, if you choose so. To print it" in told
     told = []
     for choice in ({}, {"shows_prompt": "on"}):
         page = client.post(reverse("share_report", args=[experiment.pk]), {"valid_days": "7"} | choice)
@@ -130,7 +132,10 @@ def test_of_ready_made_responses_no_prompt_is_offered(owner, client_for):
     add_member(experiment, owner, "owner")
     certify(experiment, winner=2)
     client = client_for(owner)
-    assert "Show the prompt" not in words(client.get(reverse("report", args=[experiment.pk])))
+    told = words(client.get(reverse("report", args=[experiment.pk])))
+    assert "Show the prompt" not in told
+    # It spoke of a choice that is not there.
+    assert "It shows the names of the levels, and no prompt." in told
     page = client.post(
         reverse("share_report", args=[experiment.pk]), {"valid_days": "7", "shows_prompt": "on"}
     )
