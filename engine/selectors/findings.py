@@ -247,8 +247,8 @@ def _facts_against(experiment: Experiment) -> list[str]:
     people = User.objects.filter(Exists(judgments.filter(annotator=OuterRef("pk"))))
     reasons = {
         "more than one person judged": len(people[:2]) > 1,
-        # Not by its opinions: an export that is imported again has none.
-        "a language model voted": judgments.filter(judge=Judgment.Judge.LLM).exists(),
+        # Not by its opinions: an export that is imported again has none. The index begins with the annotator.
+        "a language model voted": judgments.filter(annotator=None, judge=Judgment.Judge.LLM).exists(),
     }
     if _pool_is_known(experiment):
         pool = pools.ready_made(experiment)
