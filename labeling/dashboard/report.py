@@ -73,8 +73,8 @@ def report_of(experiment: Experiment) -> Report:
     """The report as it stands, a moment ago."""
     comparisons = counts.comparison_count(experiment.pk)
     version = (experiment.state, experiment.conclusion, comparisons)
-    # Never show a changed claim or risk beside a verdict about the old one.
-    promised = f"{experiment.claim}:{experiment.delta}:{experiment.epsilon}"
+    # Never show a changed claim, risk or winner beside a verdict about the old one.
+    promised = f"{experiment.claim}:{experiment.delta}:{experiment.epsilon}:{experiment.winner_id}"
     name = f"report:{experiment.pk}:{experiment.state}:{experiment.conclusion}:{promised}"
     return shared(name, version, lambda: _report(experiment, comparisons), ages=_AGES)
 
