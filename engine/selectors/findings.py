@@ -10,9 +10,10 @@ from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.core.finite_pools import holds_without_replacement
 from engine.core.wording import number
 from engine.domain.rules import CERTIFIED, LADDER
-from engine.models import Comparison, Experiment, Judgment, Response, Snapshot, User
+from engine.models import Comparison, Experiment, Judgment, Response, Snapshot
 from engine.selectors import consequences, counts, designs, pools
 from engine.selectors.designs import Observed
+from engine.selectors.judges import people_behind
 
 _NAMES = dict(Experiment.CLAIMS)
 
@@ -244,9 +245,8 @@ def _facts_against(experiment: Experiment) -> list[str]:
         # differ, so what is in the evidence is no late click.
         counted = experiment.snapshots.order_by("-pk").values_list("last_judgment", flat=True).first() or 0
         judgments = judgments.exclude(pk__gt=counted, created_at__gt=experiment.concluded_at)
-    people = User.objects.filter(Exists(judgments.filter(annotator=OuterRef("pk"))))
     reasons = {
-        "more than one person judged": len(people[:2]) > 1,
+        "more than one person judged": len(people_behind(judgments)[:2]) > 1,
         # Not by its opinions: an export that is imported again has none. The index begins with the annotator.
         "a language model voted": judgments.filter(annotator=None, judge=Judgment.Judge.LLM).exists(),
     }

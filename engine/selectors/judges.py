@@ -84,8 +84,12 @@ def totals(experiment: Experiment) -> Totals:
 
 def people_who_judged(experiment: Experiment) -> QuerySet[User]:
     """Everybody with a judgment in the experiment, voided or not, past members included."""
-    judgments = Judgment.objects.filter(annotator=OuterRef("pk"), comparison__experiment=experiment)
-    return User.objects.filter(Exists(judgments))
+    return people_behind(Judgment.objects.filter(comparison__experiment=experiment))
+
+
+def people_behind(judgments: QuerySet[Judgment]) -> QuerySet[User]:
+    """Everybody with one of these judgments."""
+    return User.objects.filter(Exists(judgments.filter(annotator=OuterRef("pk"))))
 
 
 def tallies(experiment: Experiment, only: User | None = None) -> Tallies:
