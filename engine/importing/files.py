@@ -17,6 +17,7 @@ from engine.importing.items import (
     Answers,
     factor_of,
     fields_of,
+    nothing_in,
     read_responses,
     read_tasks,
 )
@@ -180,8 +181,7 @@ def _tasks(
     def read(given: str | Source) -> list[TaskSpec]:
         if not (found := read_tasks(given, columns)):
             # A draft may lack tasks, but not those of a file that it names.
-            fault = "There are no tasks here."
-            raise given.nothing_in_it(fault) if isinstance(given, Source) else ImportingError.at("", fault)
+            raise nothing_in(given, "There are no tasks here.")
         warnings.extend(warnings_of_tasks(found, "" if columns else given))
         return found
 

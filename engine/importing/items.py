@@ -358,7 +358,7 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
             "There are no responses here. The first line names task, policy and response; the others hold "
             "them."
         )
-        raise given.nothing_in_it(message) if isinstance(given, Source) else ImportingError.at("", message)
+        raise nothing_in(given, message)
     return Answers(
         policies=list(policies),
         tasks=tasks,
@@ -370,6 +370,11 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
             *(given.warnings if isinstance(given, Source) else ()),
         ],
     )
+
+
+def nothing_in(given: str | Source, message: str) -> ImportingError:
+    """The refusal of material without rows; of a source it names the sheet that was read."""
+    return given.nothing_in_it(message) if isinstance(given, Source) else ImportingError.at("", message)
 
 
 def _no_policy(row: Row) -> NoColumnError:
