@@ -28,6 +28,15 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
         time.sleep(0.2)
 
 
+def has_ended(pid: int) -> bool:
+    """True if the process is gone, or a zombie that nobody has waited for yet."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return True
+    return state == "Z"
+
+
 def free_port() -> int:
     """A port of this machine on which nothing listens."""
     with socket.socket() as probe:

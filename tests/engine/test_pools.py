@@ -409,11 +409,17 @@ def test_the_pool_itself_says_whether_the_risk_is_proven(policies, reasons):
     assert reasons is None or said.endswith(f"is not proven: {reasons}.")
 
 
+def pool_for(*annotators) -> Experiment:
+    """A pool of which all conditions of the proof hold, and who judges it."""
+    experiment = pool_of({name: texts(name) for name in "AB"})
+    for user in annotators:
+        add_member(experiment, user)
+    return experiment
+
+
 def test_a_second_judge_ends_the_proof():
     ann, bob = make_user("ann"), make_user("bob")
-    experiment = pool_of({name: texts(name) for name in "AB"})
-    for user in (ann, bob):
-        add_member(experiment, user)
+    experiment = pool_for(ann, bob)
     judged_by(experiment, ann, most=2)
     assert "proven for “best” and “good enough”: no more than one person has judged" in unproven(experiment)
     judged_by(experiment, bob, most=1)
@@ -423,8 +429,7 @@ def test_a_second_judge_ends_the_proof():
 def test_a_model_that_voted_ends_the_proof():
     """A judgment that was exported and imported again has no opinion, and the proof was said to hold."""
     ann = make_user("ann")
-    experiment = pool_of({name: texts(name) for name in "AB"})
-    add_member(experiment, ann)
+    experiment = pool_for(ann)
     judged_by(experiment, ann, most=1)
     comparison = experiment.comparisons.filter(state=Comparison.State.READY).first()
     Judgment.objects.create(comparison=comparison, judge="llm", via="import", choice="left", outcome=1.0)
@@ -434,9 +439,7 @@ def test_a_model_that_voted_ends_the_proof():
 def test_a_late_click_of_a_second_person_leaves_the_sentence_as_it_was_at_the_conclusion():
     """The finding said that no more than one person has judged, and the report beside it the opposite."""
     ann, bob = make_user("ann"), make_user("bob")
-    experiment = pool_of({name: texts(name) for name in "AB"})
-    for user in (ann, bob):
-        add_member(experiment, user)
+    experiment = pool_for(ann, bob)
     judged_by(experiment, ann, most=2)
     said = unproven(experiment)
     held = lease_next(experiment_id=experiment.pk, annotator=bob)

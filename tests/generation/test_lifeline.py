@@ -6,11 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.workers import wait_until
+from tests.workers import has_ended, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -22,15 +21,6 @@ child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subpro
 line = Lifeline([child.pid])
 print(child.pid, flush=True)
 """
-
-
-def has_ended(pid: int) -> bool:
-    """True if the process is gone, or a zombie that nobody has waited for yet."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return True
-    return state == "Z"
 
 
 def child_of(ending: str) -> int:

@@ -17,8 +17,7 @@ import pytest
 from engine.generation.base import BackendError, GenerationFailure, GenerationResult
 from engine.generation.tinylm import MODEL_FOLDER
 from tests.generation.contract import BackendContract, StreamContract, answer, ask, mixed, texts
-from tests.generation.test_lifeline import has_ended
-from tests.workers import wait_until
+from tests.workers import has_ended, wait_until
 
 pytest.importorskip("vllm", reason="vLLM is not installed; .ci/vllm-tests runs these")
 
