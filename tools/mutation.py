@@ -2,6 +2,7 @@
 
     python -m tools.mutation                         all targets
     python -m tools.mutation engine/services/claims.py
+    python -m tools.mutation --tests                 only the files of the tests of all targets
 
 Each mutant has one small change in one function: `<` for `<=`, `and` for `or`, a filter without one of its
 conditions, a call left out. It is killed if a test fails. The tests of a target run once to see which lines
@@ -316,6 +317,9 @@ def gone(target: str) -> list[str]:
 
 def main(targets: list[str]) -> int:
     """Try the targets, all by default; print the scores. Returns the exit status."""
+    if targets == ["--tests"]:
+        print(*dict.fromkeys(test for tests in TARGETS.values() for test in tests))
+        return 0
     unknown = [target for target in targets if target not in TARGETS]
     if unknown:
         print(f"No such target: {', '.join(unknown)}. The targets are {', '.join(TARGETS)}.")
