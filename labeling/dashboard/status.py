@@ -25,19 +25,11 @@ class Status:
     sentence: str
 
 
-_CONCLUDED = {
-    StopReason.CERTIFIED: ("certified", "Certified winner"),
-    StopReason.NO_SINGLE_BEST: ("no-single-best", "No single best"),
-    StopReason.BUDGET: ("budget", "Budget spent"),
-    StopReason.STOPPED: ("stopped", "Stopped by hand"),
-}
-
-
 def badge(experiment: Experiment, health: Pulse | None) -> tuple[str, str]:
     """The look of an experiment's badge and its words. ``health``: that of a running experiment."""
     match experiment.state:
         case Experiment.State.CONCLUDED:
-            return _CONCLUDED[StopReason(experiment.conclusion)]
+            return experiment.conclusion.replace("_", "-"), experiment.get_conclusion_display()
         case Experiment.State.RUNNING if health is not None and not health.healthy:
             return "unhealthy", "Unhealthy"
         case Experiment.State.RUNNING if experiment.used_up:

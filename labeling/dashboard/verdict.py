@@ -184,7 +184,9 @@ def _concluded(
     notes = [*status.notes(experiment), *tasks_left_out(experiment)]
     if experiment.winner is None:
         none_best = experiment.conclusion == StopReason.NO_SINGLE_BEST
-        return Verdict("No single best" if none_best else "Not decided", sentences=[finding, *notes])
+        return Verdict(
+            experiment.get_conclusion_display() if none_best else "Not decided", sentences=[finding, *notes]
+        )
     leader = names[experiment.winner.index]
     return Verdict(
         f"Use {leader.name}",

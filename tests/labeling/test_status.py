@@ -205,7 +205,7 @@ class TestConcluded:
             (
                 "no_single_best",
                 None,
-                "No single best",
+                "No single best policy",
                 "After 40 comparisons: What is claimed. Either the best policies form a cycle, or they tie.",
             ),
             (
