@@ -24,7 +24,7 @@ _LONGEST = 200
 
 
 # What a column may be; then, what some column must be.
-MEANINGS: Mapping[Material, Sequence[str]] = {
+MEANINGS_BY_MATERIAL: Mapping[Material, Sequence[str]] = {
     Material.TASKS: TASK_MEANINGS,
     Material.RESPONSES: ("task", "policy", RESPONSE, "reference", "tags", IGNORE),
     Material.VOTES: (

@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser
 
-from engine.importing import Remedy
 from engine.importing.mapping import MEANINGS
+from engine.importing.rows import Remedy
 
 # In the words of these options.
 REMEDIES = {

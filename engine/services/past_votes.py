@@ -26,8 +26,9 @@ from engine.domain.outcomes import outcome_of
 from engine.domain.policy_space import code_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.domain.texts import digest, two_texts
-from engine.importing import Vote, Winner, factor_of
+from engine.importing.items import factor_of
 from engine.importing.pacing import paced
+from engine.importing.votes.vote import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, Upload, User, clock
 from engine.selectors import designs
 from engine.services.audit import record

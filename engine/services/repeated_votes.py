@@ -13,8 +13,8 @@ from engine.domain.errors import ImportedBeforeError
 from engine.domain.judgment_uuids import exchanged, mark
 from engine.domain.outcomes import outcome_of
 from engine.domain.texts import digest
-from engine.importing import Vote, Winner
 from engine.importing.pacing import paced
+from engine.importing.votes.vote import Vote, Winner
 from engine.models import Experiment, Judgment, Response
 from engine.services.imported_votes import name_in_file, person_of
 

@@ -9,8 +9,11 @@ from ninja import File, Form, Query, Router, Status, UploadedFile
 
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
 from engine.domain.policy_space import code_of
-from engine.importing import Source, parse_columns, read_responses, read_votes, source_of
+from engine.importing.items import read_responses
+from engine.importing.mapping import parse_columns
 from engine.importing.pacing import unhurried
+from engine.importing.sources import Source, source_of
+from engine.importing.votes.reading import read_votes
 from engine.models import Comparison, Experiment, Response
 from engine.selectors.browsing import tasks_tagged
 from engine.services.drafts import create_experiment

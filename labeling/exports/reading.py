@@ -18,8 +18,10 @@ from engine.domain.blinding import Period, is_secret
 from engine.domain.conversations import Message, read_messages
 from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
-from engine.importing import Fault, ImportingError, decoded, source_at
+from engine.importing.contents import decoded
 from engine.importing.defusing import as_it_was
+from engine.importing.rows import Fault, ImportingError
+from engine.importing.sources import source_at
 from engine.importing.strict_json import finite, integer, loads
 from engine.models import Experiment
 from labeling.exports.columns import COLUMNS, Kind

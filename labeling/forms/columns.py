@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
-from engine.importing import Remedy
 from engine.importing.looking import Column
+from engine.importing.rows import Remedy
 
 # In the words of the pages New experiment and Columns, and of the step Tasks.
 REMEDIES = {

@@ -20,24 +20,20 @@ from engine.domain.limits import DESCRIPTION_BYTES
 from engine.domain.material import Material
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from engine.domain.variables import Space
-from engine.importing import (
-    ImportingError,
+from engine.importing.items import (
     as_lines,
-    as_one,
     as_typed,
-    check_columns,
-    look,
     read_gold,
     read_tasks,
-    source_of,
-    warnings_of_gold,
-    warnings_of_tasks,
     with_columns,
     write_gold,
     write_tasks,
 )
-from engine.importing.looking import MEANINGS, Column, has_columns
-from engine.importing.mapping import VARIABLE
+from engine.importing.looking import MEANINGS_BY_MATERIAL, Column, has_columns, look
+from engine.importing.mapping import VARIABLE, check_columns
+from engine.importing.rows import ImportingError
+from engine.importing.sources import as_one, source_of
+from engine.importing.warnings import warnings_of_gold, warnings_of_tasks
 from engine.models import Experiment, Factor, User
 from engine.selectors import specs
 from engine.selectors.capabilities import Need
@@ -97,7 +93,7 @@ class Items(Generic[Item]):
     @property
     def meanings(self) -> list[tuple[str, str]]:
         """The meanings that a column may have, with their labels."""
-        return [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS[Material.TASKS]]
+        return [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS_BY_MATERIAL[Material.TASKS]]
 
     @property
     def tag(self) -> str:

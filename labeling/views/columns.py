@@ -21,21 +21,14 @@ from engine.core.wording import number
 from engine.domain.errors import EngineError, SpecError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
 from engine.domain.material import Material
-from engine.importing import (
-    Answers,
-    ImportingError,
-    Source,
-    Votes,
-    as_one,
-    check_columns,
-    look,
-    read_responses,
-    read_votes,
-    source_of,
-)
-from engine.importing.looking import MEANINGS, Look, missing_of
-from engine.importing.mapping import IGNORE
+from engine.importing.items import Answers, read_responses
+from engine.importing.looking import MEANINGS_BY_MATERIAL, Look, look, missing_of
+from engine.importing.mapping import IGNORE, check_columns
 from engine.importing.pacing import unhurried
+from engine.importing.rows import ImportingError
+from engine.importing.sources import Source, as_one, source_of
+from engine.importing.votes.reading import read_votes
+from engine.importing.votes.vote import Votes
 from engine.models import Upload
 from engine.selectors.uploads import kept_upload
 from engine.services.drafts import create_experiment
@@ -150,7 +143,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
         faults = error.said(REMEDIES)
     except EngineError as error:
         faults = str(error).splitlines()
-    labels = [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS[material]]
+    labels = [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS_BY_MATERIAL[material]]
     context = {
         "upload": upload,
         "name": request.POST.get("name", upload.name),

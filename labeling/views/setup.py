@@ -18,12 +18,8 @@ from engine.domain.errors import ChangedMeanwhileError, SpecError, WrongStateErr
 from engine.domain.limits import DESCRIPTION_BYTES
 from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec
-from engine.importing import (
-    ImportingError,
-    description_in,
-    read_experiment,
-    write_experiment,
-)
+from engine.importing.files import description_in, read_experiment, write_experiment
+from engine.importing.rows import ImportingError
 from engine.models import Experiment
 from engine.selectors import browsing, designs, specs
 from engine.selectors.uploads import kept_uploads

@@ -8,7 +8,7 @@ from django.shortcuts import render
 
 from engine.domain.errors import EngineError
 from engine.domain.material import Material
-from engine.importing import ImportingError
+from engine.importing.rows import ImportingError
 from engine.selectors.uploads import kept_uploads
 from labeling import access
 from labeling.requests import AuthenticatedRequest, read_or_write

@@ -16,7 +16,7 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.domain import blinding
-from engine.importing import write_experiment
+from engine.importing.files import write_experiment
 from engine.models import Check, Comparison, Experiment, User
 from engine.selectors import browsing, specs
 from engine.selectors.blinding import verify_blinding

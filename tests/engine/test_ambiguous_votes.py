@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.importing import ImportingError, Votes, read_votes
+from engine.importing.rows import ImportingError
+from engine.importing.votes.reading import read_votes
+from engine.importing.votes.vote import Votes
 from tests.engine.test_sources import source
 
 

@@ -13,15 +13,9 @@ from engine.domain.levels import Guardrail, Prompt, Strategy, compose
 from engine.domain.limits import TEXT_CHARACTERS
 from engine.domain.specs import FactorSpec, GoldSpec, TaskSpec
 from engine.domain.variables import Space, VariableError, fill
-from engine.importing import (
-    ImportingError,
-    read_experiment,
-    read_gold,
-    read_responses,
-    read_tasks,
-    write_experiment,
-    write_tasks,
-)
+from engine.importing.files import read_experiment, write_experiment
+from engine.importing.items import read_gold, read_responses, read_tasks, write_tasks
+from engine.importing.rows import ImportingError
 from engine.models import Response
 from engine.selectors.specs import experiment_spec
 from engine.services.descriptions import check_description

@@ -9,7 +9,7 @@ from django.db.models import F
 
 from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
-from engine.importing import read_responses
+from engine.importing.items import read_responses
 from engine.models import Comparison, Experiment, Response
 from engine.selectors import specs
 from engine.services.drafts import create_experiment

@@ -11,7 +11,8 @@ from django.core.management import CommandError
 from openpyxl import Workbook
 
 from engine.domain.errors import SpecError
-from engine.importing import read_tasks, write_experiment
+from engine.importing.files import write_experiment
+from engine.importing.items import read_tasks
 from engine.management.finding import find_experiment
 from engine.models import Experiment, Response
 from engine.selectors.specs import experiment_spec

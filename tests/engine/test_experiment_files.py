@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
-from engine.importing import ImportingError, read_experiment, write_experiment
+from engine.importing.files import read_experiment, write_experiment
+from engine.importing.rows import ImportingError
 
 SMALL = """\
 name: Adding

@@ -11,17 +11,12 @@ import pytest
 from engine.domain.limits import FILE_BYTES, Limit
 from engine.domain.material import Material
 from engine.domain.specs import TaskSpec
-from engine.importing import (
-    ImportingError,
-    as_typed,
-    decoded,
-    look,
-    read_responses,
-    read_tasks,
-    source_of,
-    warnings_of_tasks,
-    with_columns,
-)  # fmt: skip
+from engine.importing.contents import decoded
+from engine.importing.items import as_typed, read_responses, read_tasks, with_columns
+from engine.importing.looking import look
+from engine.importing.rows import ImportingError
+from engine.importing.sources import source_of
+from engine.importing.warnings import warnings_of_tasks
 from tests.engine.test_sources import workbook
 
 BOTH = [TaskSpec("What is 1 + 1?", "2"), TaskSpec("What is 2 + 2?", "4")]

@@ -13,16 +13,9 @@ from hypothesis import strategies as st
 from engine.domain.limits import Limit
 from engine.domain.specs import GoldSpec, ReadyMade, TaskSpec
 from engine.domain.texts import is_blank
-from engine.importing import (
-    ImportingError,
-    decoded,
-    read_gold,
-    read_responses,
-    read_tasks,
-    write_gold,
-    write_tasks,
-)
-from engine.importing.rows import Fault, raise_any
+from engine.importing.contents import decoded
+from engine.importing.items import read_gold, read_responses, read_tasks, write_gold, write_tasks
+from engine.importing.rows import Fault, ImportingError, raise_any
 from engine.importing.strict_json import loads
 
 storable = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")

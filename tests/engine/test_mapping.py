@@ -11,19 +11,14 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from engine.domain.limits import FILE_BYTES
-from engine.importing import (
-    ImportingError,
-    Remedy,
-    parse_columns,
-    read_experiment,
-    read_responses,
-    read_tasks,
-    read_votes,
-    slips,
-    source_of,
-    warnings_of_tasks,
-)
-from engine.importing.items import Answers
+from engine.importing import slips
+from engine.importing.files import read_experiment
+from engine.importing.items import Answers, read_responses, read_tasks
+from engine.importing.mapping import parse_columns
+from engine.importing.rows import ImportingError, Remedy
+from engine.importing.sources import source_of
+from engine.importing.votes.reading import read_votes
+from engine.importing.warnings import warnings_of_tasks
 from engine.management.mapping import REMEDIES
 from engine.models import Experiment
 

@@ -17,18 +17,12 @@ import openpyxl
 import pytest
 
 from engine.domain.limits import FILE_BYTES
-from engine.importing import (
-    ImportingError,
-    Source,
-    headings,
-    read_gold,
-    read_responses,
-    read_tasks,
-    read_votes,
-    warnings_of_gold,
-    warnings_of_tasks,
-)
-from engine.importing.sources import source_of
+from engine.importing import headings
+from engine.importing.items import read_gold, read_responses, read_tasks
+from engine.importing.rows import ImportingError
+from engine.importing.sources import Source, source_of
+from engine.importing.votes.reading import read_votes
+from engine.importing.warnings import warnings_of_gold, warnings_of_tasks
 from tests.engine.test_sources import MOST, source, workbook
 
 

@@ -14,8 +14,10 @@ from django.test import Client
 
 from benchmarks.arena import arena, as_record
 from engine.domain.limits import VOTES_BYTES
-from engine.importing import pacing, read_votes, source_of
+from engine.importing import pacing
 from engine.importing.pacing import paced, unhurried
+from engine.importing.sources import source_of
+from engine.importing.votes.reading import read_votes
 from engine.models import Task
 from engine.services.bulk_rows import insert, prepared
 from engine.services.past_votes import start_from_votes

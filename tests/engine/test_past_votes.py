@@ -18,7 +18,7 @@ from engine.domain.conversations import Message
 from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
 from engine.domain.rules import Rules
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
-from engine.importing import Vote, Winner
+from engine.importing.votes.vote import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membership, Response, Upload, User
 from engine.models.append_only import lifted
 from engine.selectors import consequences, counts, designs

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.importing import ImportingError, read_tasks, read_votes, warnings_of_tasks
+from engine.importing.items import read_tasks
+from engine.importing.rows import ImportingError
+from engine.importing.votes.reading import read_votes
+from engine.importing.warnings import warnings_of_tasks
 from tests.engine.test_sources import source
 
 

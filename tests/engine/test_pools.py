@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
-from engine.importing import read_responses
+from engine.importing.items import read_responses
 from engine.models import Comparison, Experiment, Judgment, Response, WorkerPulse
 from engine.selectors import buffer, designs, pools
 from engine.selectors.findings import finding_of, of_pool, unproven

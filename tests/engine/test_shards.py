@@ -7,8 +7,10 @@ import subprocess
 
 import pytest
 
-from engine.importing import ImportingError, Source, read_tasks, warnings_of_tasks
-from engine.importing.sources import source_of
+from engine.importing.items import read_tasks
+from engine.importing.rows import ImportingError
+from engine.importing.sources import Source, source_of
+from engine.importing.warnings import warnings_of_tasks
 from tests.engine.test_sources import DATA_SET, MOST, archive, shard, told
 
 

@@ -32,20 +32,13 @@ from openpyxl.cell.read_only import EmptyCell
 
 from engine.domain import limits
 from engine.domain.conversations import Message
-from engine.importing import (
-    ImportingError,
-    as_typed,
-    parse_columns,
-    read_responses,
-    read_tasks,
-    read_votes,
-    source_at,
-    source_of,
-    warnings_of_tasks,
-)
+from engine.importing.items import as_typed, read_responses, read_tasks
+from engine.importing.mapping import parse_columns
 from engine.importing.parquet import _READ_IT_ALL
-from engine.importing.rows import Fault
-from engine.importing.sources import Source, tables_in
+from engine.importing.rows import Fault, ImportingError
+from engine.importing.sources import Source, source_at, source_of, tables_in
+from engine.importing.votes.reading import read_votes
+from engine.importing.warnings import warnings_of_tasks
 from engine.management.mapping import REMEDIES
 from engine.models import Experiment
 

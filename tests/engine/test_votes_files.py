@@ -16,7 +16,10 @@ from pyarrow import parquet
 
 from engine.domain.conversations import Message
 from engine.domain.limits import Limit
-from engine.importing import ImportingError, Vote, Votes, Winner, read_votes, source_of
+from engine.importing.rows import ImportingError
+from engine.importing.sources import source_of
+from engine.importing.votes.reading import read_votes
+from engine.importing.votes.vote import Vote, Votes, Winner
 
 MOST = Limit("bytes in a test", 1_000_000, "It is a test.", "Take less.")
 TASK = "Name a colour."

@@ -17,7 +17,10 @@ import pytest
 from django.urls import reverse
 
 from engine.domain.limits import VOTES_BYTES
-from engine.importing import Vote, Winner, read_responses, read_tasks, read_votes, source_at
+from engine.importing.items import read_responses, read_tasks
+from engine.importing.sources import source_at
+from engine.importing.votes.reading import read_votes
+from engine.importing.votes.vote import Vote, Winner
 from engine.services.past_votes import start_from_votes
 from tests.factories import make_user
 

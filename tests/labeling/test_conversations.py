@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from engine.domain.conversations import Message, as_json, text_and_messages
 from engine.domain.specs import FactorSpec, GoldSpec, TaskSpec
-from engine.importing import write_tasks
+from engine.importing.items import write_tasks
 from engine.models import Comparison, Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection

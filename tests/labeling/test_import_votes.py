@@ -18,7 +18,7 @@ from django.test import Client
 from django.urls import reverse
 
 from benchmarks.arena import arena, as_record
-from engine.importing import Vote, Winner
+from engine.importing.votes.vote import Vote, Winner
 from engine.models import Experiment, Judgment, User
 from engine.selectors import counts, designs
 from engine.selectors.findings import ladder

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.domain.material import Material
-from engine.importing import look
+from engine.importing.looking import look
 from engine.models import Experiment, Upload, User
 from engine.services.drafts import create_experiment
 from engine.services.retention import forget_old

@@ -18,7 +18,10 @@ from django.urls import reverse
 
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import VOTES_BYTES
-from engine.importing import ImportingError, Vote, Winner, read_votes, source_of
+from engine.importing.rows import ImportingError
+from engine.importing.sources import source_of
+from engine.importing.votes.reading import read_votes
+from engine.importing.votes.vote import Vote, Winner
 from engine.models import Judgment
 from engine.services.past_votes import start_from_votes
 from engine.services.review import void_one

@@ -16,9 +16,10 @@ from django.core.management import call_command
 
 from engine.domain.errors import ImportedBeforeError
 from engine.domain.judgment_uuids import exchanged, mark
-from engine.importing import ImportingError, Vote, Winner, read_votes
+from engine.importing.rows import ImportingError
 from engine.importing.sources import source_at
-from engine.importing.votes.vote import Judge
+from engine.importing.votes.reading import read_votes
+from engine.importing.votes.vote import Judge, Vote, Winner
 from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import counts, designs
 from engine.services.judging import void_judgment

@@ -21,7 +21,9 @@ from django.db.models import Q
 from engine.core import stakes
 from engine.domain.conversations import Message, transcript
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
-from engine.importing import Vote, Winner, read_responses, write_experiment
+from engine.importing.files import write_experiment
+from engine.importing.items import read_responses
+from engine.importing.votes.vote import Vote, Winner
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Experiment, Judgment, Response, User
 from engine.selectors import browsing, counts, designs

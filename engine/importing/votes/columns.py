@@ -40,7 +40,7 @@ _FRACTION = re.compile(r"^(\d+)[.,]0$")
 
 def meaning_of(column: str) -> str:
     """The meaning of a column of this name in a table of votes; empty where nothing is known of it."""
-    return MEANINGS.get(unmarked(column), "")
+    return MEANING_BY_NAME.get(unmarked(column), "")
 
 
 def _meanings() -> dict[str, str]:
@@ -54,7 +54,7 @@ def _meanings() -> dict[str, str]:
     return meanings | {"sidea": "side_a"}
 
 
-MEANINGS = _meanings()
+MEANING_BY_NAME = _meanings()
 
 
 def unmarked_columns(row: Row) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from engine.importing.sources import Source
 from engine.importing.votes import argilla, label_studio, ours, table
 from engine.importing.votes.answers import KAGGLE, said_in
 from engine.importing.votes.columns import (
-    MEANINGS,
+    MEANING_BY_NAME,
     POLICY,
     RESPONSE,
     meaning_of,
@@ -167,7 +167,7 @@ _ONE_OF = ("task", "policy_a", "policy_b", "winner", "response_a", "response_b")
 _ONE_TASK = ["instruction", "input"]
 # Fewer votes may all be for one side by chance: ten of a fair coin are so once in five hundred times.
 _FEWEST_ALIKE = 10
-_PLACES = {name: place for place, name in enumerate(MEANINGS)}
+_PLACES = {name: place for place, name in enumerate(MEANING_BY_NAME)}
 
 
 def _rivals(fields: Mapping[str, Any]) -> list[slips.Rivals]:
@@ -209,7 +209,7 @@ _UNREAD = {
 }  # fmt: skip
 
 
-# Columns that tables have beside those of `MEANINGS`, and that are read too.
+# Columns that tables have beside those of `MEANING_BY_NAME`, and that are read too.
 _ALSO_READ = {
     *KAGGLE, *(f"{thing}{side}" for thing in ("conversation", "messages") for side in ("a", "b", "1", "2")),
     "turn", "judgmentuuid", "judgedby", "a", "b", "1", "2", "left", "right",

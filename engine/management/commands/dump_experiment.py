@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from engine.importing import write_experiment
+from engine.importing.files import write_experiment
 from engine.management.finding import find_experiment
 from engine.selectors.specs import experiment_spec
 

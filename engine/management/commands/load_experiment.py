@@ -9,14 +9,10 @@ from django.db import transaction
 
 from engine.domain.errors import SpecError
 from engine.domain.limits import FILE_BYTES
-from engine.importing import (
-    ExperimentFile,
-    ImportingError,
-    description_in,
-    parse_columns,
-    read_experiment,
-    source_at,
-)
+from engine.importing.files import ExperimentFile, description_in, read_experiment
+from engine.importing.mapping import parse_columns
+from engine.importing.rows import ImportingError
+from engine.importing.sources import source_at
 from engine.management.mapping import REMEDIES, add_map
 from engine.management.owners import add_owner, owner_of
 from engine.models import Experiment, User

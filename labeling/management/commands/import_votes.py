@@ -11,7 +11,11 @@ from django.core.management.base import BaseCommand, CommandError
 from engine.core.wording import number
 from engine.domain.errors import EngineError
 from engine.domain.limits import FILE_BYTES
-from engine.importing import ImportingError, Votes, parse_columns, read_votes, source_at
+from engine.importing.mapping import parse_columns
+from engine.importing.rows import ImportingError
+from engine.importing.sources import source_at
+from engine.importing.votes.reading import read_votes
+from engine.importing.votes.vote import Votes
 from engine.management.finding import named, theirs
 from engine.management.mapping import REMEDIES, add_map
 from engine.management.owners import add_owner, owner_of
