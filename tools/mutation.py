@@ -69,8 +69,9 @@ _SLOWER = "Comes to the same, by more rows."
 # Mutants that change nothing that these tests could see: by target, function and change, the reason.
 EQUIVALENT: dict[str, dict[str, str]] = {
     "engine/services/claims.py": {
-        "expired: rows.filter(claim__isnull=False, claim_expires_at__lt=clock.now()) -> "
-        "rows.filter(claim_expires_at__lt=clock.now())": "A row without a claim has no deadline either.",
+        "expired: rows.filter(overdue(), claim__isnull=False) -> rows.filter(overdue())": (
+            "A row without a claim has no deadline either."
+        ),
     },
     "engine/services/judging.py": {
         "judge_leased: about.note(comparison=comparison.pk) -> None": ("For the log: tests/test_logs.py."),

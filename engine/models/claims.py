@@ -1,8 +1,10 @@
-"""The columns that every table needs from which workers take work."""
+"""The columns that every table needs from which workers take work, and the conditions on their deadline."""
 
 from __future__ import annotations
 
 from django.db import models
+
+from engine.models import clock
 
 
 class Claimable(models.Model):
@@ -18,3 +20,13 @@ class Claimable(models.Model):
 
     class Meta:
         abstract = True
+
+
+def in_time() -> models.Q:
+    """The condition that a row's holder is still before its deadline, and so counts as at work."""
+    return models.Q(claim_expires_at__gte=clock.now())
+
+
+def overdue() -> models.Q:
+    """The condition that a row's holder has let the deadline pass: it died, or is very late."""
+    return models.Q(claim_expires_at__lt=clock.now())

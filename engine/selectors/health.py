@@ -16,6 +16,7 @@ from engine.models import (
     Response,
     clock,
 )
+from engine.models.claims import in_time
 from engine.selectors import workers
 from engine.selectors.buffer import generation_seconds, mean_seconds
 from engine.selectors.capabilities import Offer, unserved_needs
@@ -246,7 +247,7 @@ def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
         .order_by()
     )
     waiting = {experiment_id: (n, (now - oldest).total_seconds()) for experiment_id, n, oldest in rows}
-    in_hand = Response.objects.filter(state=Response.State.GENERATING, claim_expires_at__gt=now)
+    in_hand = Response.objects.filter(in_time(), state=Response.State.GENERATING)
     writing = bool(waiting) and in_hand.exists()
     return {
         experiment.pk: Pulse(

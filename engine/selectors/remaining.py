@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.models import Examination, Experiment, Snapshot, clock
+from engine.models import Examination, Experiment, Snapshot
+from engine.models.claims import in_time
 from engine.selectors.designs import latest_snapshot
 
 # Shares of simulated continuations that come to a decision: enough for a mean, and too few to trust in the
@@ -108,6 +109,6 @@ def extrapolated_remaining(experiment: Experiment, latest: Snapshot | None = Non
 
 def forecast_progress(experiment: Experiment) -> float | None:
     """The share of the next forecast's simulations that are done; ``None`` while no worker is at it."""
-    held = Examination.objects.filter(experiment=experiment, claim_expires_at__gt=clock.now())
+    held = Examination.objects.filter(in_time(), experiment=experiment)
     simulations = held.values_list("simulations", flat=True).first()
     return simulations["progress"] if simulations else None

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from django.db.models import Q, QuerySet
 
 from engine.models import clock
-from engine.models.claims import Claimable
+from engine.models.claims import Claimable, overdue
 
 C = TypeVar("C", bound=Claimable)
 
@@ -38,7 +38,7 @@ class ClaimLostError(Exception):
 
 def free(rows: QuerySet[C]) -> QuerySet[C]:
     """The rows that may be taken: nobody holds them, or their holder has passed the deadline."""
-    return rows.filter(Q(claim__isnull=True) | Q(claim_expires_at__lt=clock.now()))
+    return rows.filter(Q(claim__isnull=True) | overdue())
 
 
 def take(
@@ -101,7 +101,7 @@ def release(rows: QuerySet[C], **changes: Any) -> int:
 
 def expired(rows: QuerySet[C]) -> QuerySet[C]:
     """The rows with a holder that has let the deadline pass: it died, or is very late."""
-    return rows.filter(claim__isnull=False, claim_expires_at__lt=clock.now())
+    return rows.filter(overdue(), claim__isnull=False)
 
 
 def keeper(

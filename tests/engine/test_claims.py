@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.models import Estimate, Opinion
+from engine.models.claims import in_time
 from engine.services import claims
 
 ROWS = range(3)
@@ -72,7 +73,7 @@ def test_whatever_happens_each_row_has_one_holder_and_only_its_result(steps):
     rows = Estimate.objects.filter(pk__in=pks)
     model = Model()
     claim_of: dict[int, uuid.UUID | None] = dict.fromkeys(WORKERS)
-    with mock.patch("engine.services.claims.clock", SimpleNamespace(now=lambda: model.now)):
+    with mock.patch("engine.models.clock.now", side_effect=lambda: model.now):
         for step, worker, what in steps:
             match step:
                 case "take":
@@ -109,6 +110,8 @@ def test_whatever_happens_each_row_has_one_holder_and_only_its_result(steps):
             assert [row.failure_reason for row in stored] == list(model.result.values())
             free = set(claims.free(rows).values_list("pk", flat=True))
             assert free == {pks[row] for row in ROWS if model.free(row)}
+            at_work = set(rows.filter(in_time()).values_list("pk", flat=True))
+            assert at_work == set(pks) - free, "a row that may be taken has no holder at work"
 
 
 @pytest.mark.django_db
