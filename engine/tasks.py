@@ -22,7 +22,7 @@ from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
 from engine.judges import llm_worker
 from engine.judges.rule_worker import judge_comparisons
-from engine.models import Experiment, WorkerPulse, clock
+from engine.models import Experiment
 from engine.notifying.delivery import deliver_due
 from engine.selectors import capabilities, designs
 from engine.selectors.opinions import experiments_with_opinions
@@ -39,6 +39,7 @@ from engine.services import (
     serving,
     tokens,
 )
+from engine.services.workers import note_pulse
 
 logger = logging.getLogger(__name__)
 
@@ -163,15 +164,15 @@ def generate(self: Task[Any, Any]) -> None:
         nonlocal pulsed_at
         if time.monotonic() - pulsed_at >= _PULSE_SECONDS:
             pulsed_at = time.monotonic()
-            _pulse("generation", worker, registry.details(backend))
+            note_pulse("generation", worker, registry.details(backend))
         for experiment_id in touched:
             wake(judge, experiment_id)
 
-    _pulse("generation", worker)
+    note_pulse("generation", worker)
     try:
         backend = registry.backend()
         if not getattr(backend, "loaded", True):
-            _pulse("generation", worker, registry.details(backend))
+            note_pulse("generation", worker, registry.details(backend))
         claimed, _ = write_batch(
             worker=worker,
             backend=backend,
@@ -183,10 +184,10 @@ def generate(self: Task[Any, Any]) -> None:
     except BackendError as error:
         # The next sweep tries again; trying at once would only fill the log.
         logger.exception("The generation backend does not work")
-        _pulse("generation", worker, registry.details(trouble=str(error)))
+        note_pulse("generation", worker, registry.details(trouble=str(error)))
         return
     if claimed:
-        _pulse("generation", worker, registry.details(backend))
+        note_pulse("generation", worker, registry.details(backend))
         wake_writers()
 
 
@@ -194,7 +195,7 @@ def generate(self: Task[Any, Any]) -> None:
 def introduce(sender: Any, **_: Any) -> None:
     """Let a generation worker tell what it serves, before there is anything to write."""
     if "generation" in sender.app.amqp.queues.consume_from:
-        _pulse("generation", sender.hostname, registry.details())
+        note_pulse("generation", sender.hostname, registry.details())
 
 
 def _is_stopping() -> bool:
@@ -232,7 +233,7 @@ def give_opinions(self: Task[Any, Any]) -> None:
     if not wanted:
         return
     worker = self.request.hostname or "local"
-    _pulse("judging", worker, registry.judge_details())
+    note_pulse("judging", worker, registry.judge_details())
     for experiment_id in wanted:
         opinions.ask_opinions(experiment_id=experiment_id, most=settings.JUDGE_BATCH)
     try:
@@ -242,7 +243,7 @@ def give_opinions(self: Task[Any, Any]) -> None:
     except BackendError as error:
         # The next sweep tries again; trying at once would only fill the log.
         logger.exception("The backend of the language model that judges does not work")
-        _pulse("judging", worker, registry.judge_details(trouble=str(error)))
+        note_pulse("judging", worker, registry.judge_details(trouble=str(error)))
         asked = 0
     for experiment_id in wanted:
         opinions.cast_votes(experiment_id=experiment_id)
@@ -256,7 +257,7 @@ def give_opinions(self: Task[Any, Any]) -> None:
 def analyse(self: Task[Any, Any]) -> None:
     """Do slow work: an estimate, a forecast, or a turn of replays; continue while there is more."""
     worker = self.request.hostname or "local"
-    _pulse("analysis", worker)
+    note_pulse("analysis", worker)
     pulsed_at = time.monotonic()
 
     def tick() -> None:
@@ -265,7 +266,7 @@ def analyse(self: Task[Any, Any]) -> None:
             raise claims.StoppedError
         if time.monotonic() - pulsed_at >= _PULSE_SECONDS:
             pulsed_at = time.monotonic()
-            _pulse("analysis", worker)
+            note_pulse("analysis", worker)
 
     try:
         # Somebody looks at the page of an estimate, and it is bounded.
@@ -287,7 +288,7 @@ def note_token_use(token_id: int) -> None:
 @shared_task(bind=True)
 def sweep(self: Task[Any, Any]) -> None:
     """Restart stuck work: dead workers' claims, absent annotators' leases, lost messages."""
-    _pulse("control", self.request.hostname or "local")
+    note_pulse("control", self.request.hostname or "local")
     generation.expire_claims()
     serving.hand_back_expired()
     opinions.expire_opinions()
@@ -306,8 +307,3 @@ def sweep(self: Task[Any, Any]) -> None:
     # Nobody may be listening to that queue where no experiment needs it.
     if experiments_with_opinions().exists():
         wake(give_opinions)
-
-
-def _pulse(queue: str, worker: str, details: dict[str, Any] | None = None) -> None:
-    news = {"seen_at": clock.now()} | ({} if details is None else {"details": details})
-    WorkerPulse.objects.update_or_create(queue=queue, worker=worker, defaults=news)

@@ -476,7 +476,7 @@ class TestTask:
         judged(0)
         monkeypatch.setattr(tasks, "_PULSE_SECONDS", 0.0)
         seen = []
-        monkeypatch.setattr(tasks, "_pulse", lambda queue, worker: seen.append(queue))
+        monkeypatch.setattr(tasks, "note_pulse", lambda queue, worker: seen.append(queue))
         tasks.analyse()
         assert len(seen) > 2
         assert set(seen) == {"analysis"}
