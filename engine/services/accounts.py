@@ -1,13 +1,27 @@
-"""Actions on accounts that go into the log."""
+"""Accounts: made, and changed in ways that go into the log."""
 
 from __future__ import annotations
 
+from allauth.mfa.models import Authenticator
 from django.db import transaction
 from django.db.models import F
 
 from engine.models import AuditEntry, User
 from engine.services.audit import record
 from engine.services.tokens import end_all_tokens
+
+
+def make_account(*, username: str, password: str, email: str = "", superuser: bool = False) -> User:
+    """Make an account that may log in.
+
+    The caller has checked the values, as a form or a command does.
+
+    Raises
+    ------
+    django.db.IntegrityError
+        Somebody else has this user name.
+    """
+    return User.objects.create_user(username, email, password, is_staff=superuser, is_superuser=superuser)
 
 
 def end_sessions(*, user: User) -> None:
@@ -34,7 +48,13 @@ def set_preferences(*, user: User, **changes: object) -> None:
     user.save(update_fields=["preferences"])
 
 
-def note_reset_link(*, user: User, second_step_removed: bool) -> None:
-    """Record in the log that somebody made a password link for this account on the server's command line."""
-    also = " Turned off its second step." if second_step_removed else ""
+@transaction.atomic
+def allow_reset(*, user: User, without_second_step: bool) -> None:
+    """Record in the log that somebody makes a password link for this account on the server's command line.
+
+    ``without_second_step``: turn off its two-step login too.
+    """
+    if without_second_step:
+        Authenticator.objects.filter(user=user).delete()
+    also = " Turned off its second step." if without_second_step else ""
     record(experiment=None, by=None, about=user, action=AuditEntry.Action.RESET_LINK, details={"also": also})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from allauth.account.utils import perform_login, setup_user_email
 from django.conf import settings
@@ -15,9 +15,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import InvitationError, MembershipError
-from engine.models import Experiment, Invitation, Membership
+from engine.models import Experiment, Invitation, Membership, User
 from engine.selectors import blinding
 from engine.services import invitation_mails, invitations
+from engine.services.accounts import make_account
 from engine.tasks import deliver, wake
 from labeling import access
 from labeling.accounts.following import first_page, follow, followed, stop_following
@@ -56,7 +57,7 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
         invitation = invitations.open_invitation(invitation_id=invitation_id, user=user)
         if request.method == "POST" and (user or form.is_valid()):
             with transaction.atomic():
-                joining = user or form.save()
+                joining = user or _new_account(form.cleaned_data)
                 member = invitations.accept_invitation(invitation_id=invitation.pk, user=joining)
                 if not user:
                     setup_user_email(request, joining, [])
@@ -78,6 +79,10 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
         "unblinds": user is not None and blinding.would_unblind(invitation.experiment, user, invitation.role),
     }
     return render(request, "labeling/join.html", context, status=status)
+
+
+def _new_account(data: Mapping[str, str]) -> User:
+    return make_account(username=data["username"], password=data["password1"], email=data.get("email", ""))
 
 
 @login_required

@@ -6,14 +6,12 @@ from typing import Any
 
 from allauth.account.forms import default_token_generator
 from allauth.account.utils import user_pk_to_url_str
-from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import transaction
 from django.urls import reverse
 
 from engine.management.finding import find_user
-from engine.services.accounts import note_reset_link
+from engine.services.accounts import allow_reset
 
 
 class Command(BaseCommand):
@@ -27,14 +25,11 @@ class Command(BaseCommand):
             help="turn off its two-step login, for somebody who lost the phone and the recovery codes",
         )
 
-    @transaction.atomic
     def handle(self, *, name: str, without_second_step: bool, **_: Any) -> None:
         user = find_user(name)
         if not user.is_active:
             raise CommandError(f"The account “{name}” is closed. Open it at /admin/ first.")
-        if without_second_step:
-            Authenticator.objects.filter(user=user).delete()
-        note_reset_link(user=user, second_step_removed=without_second_step)
+        allow_reset(user=user, without_second_step=without_second_step)
         key = {"uidb36": user_pk_to_url_str(user), "key": default_token_generator.make_token(user)}
         path = reverse("account_reset_password_from_key", kwargs=key)
         self.stdout.write(settings.SITE_URL.rstrip("/") + path)
