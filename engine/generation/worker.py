@@ -24,8 +24,9 @@ from engine.generation.base import (
 )
 from engine.generation.batch_size import BatchSize
 from engine.generation.responses import Making, Step, composition_of
-from engine.models import Policy, Response
+from engine.models import Response
 from engine.selectors.capabilities import Offer
+from engine.selectors.policies import composable
 from engine.services.claims import StoppedError
 from engine.services.generation import Failed, Written, claim_responses, release_claim, store_outcomes
 
@@ -162,8 +163,7 @@ class _Batch:
     def _compose(self, policy_ids: set[int]) -> None:
         new = policy_ids - self._compositions.keys()
         if new:
-            policies = Policy.objects.filter(pk__in=new).select_related("experiment")
-            for policy in policies.prefetch_related("levels__factor"):
+            for policy in composable(new):
                 self._compositions[policy.pk] = composition_of(policy)
 
     def _begin(self, response: Response) -> GenerationRequest | None:

@@ -17,6 +17,7 @@ from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import Ladder, ladder_from
 from engine.selectors.health import Pulse, QueueHealth, pulses, queue_health
 from engine.selectors.judges import Totals, longer_preferred, tallies, totals
+from engine.selectors.policies import policy_at
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining_of
 from engine.selectors.spending import PolicySpending, is_priced, policy_spending
@@ -26,7 +27,7 @@ from labeling.caching import is_shared, shared
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import annotator_rows, judge_rows
 from labeling.dashboard.past_votes import facts
-from labeling.dashboard.policies import asked, policy_at
+from labeling.dashboard.policies import asked
 from labeling.dashboard.status import badge, late_clicks
 from labeling.dashboard.tags import tag_rows
 from labeling.dashboard.verdict import Verdict, verdict_of

@@ -9,7 +9,8 @@ from engine.domain.conversations import ASSISTANT, SYSTEM, USER, chat
 from engine.domain.levels import Composition
 from engine.generation.base import chat_body
 from engine.generation.responses import composition_of, request_for
-from engine.models import Experiment, Level, Policy, Response, Task
+from engine.models import Experiment, Level, Policy, Task
+from engine.selectors.policies import model_that_wrote, policy_at
 
 # Stands for a task in a request to send elsewhere.
 TASK = "{{task}}"
@@ -39,18 +40,12 @@ class Asked:
     request: str
 
 
-def policy_at(experiment: Experiment, index: int) -> Policy | None:
-    """The policy of this index with its levels; ``None`` where there is none."""
-    policies = experiment.policies.select_related("experiment").prefetch_related("levels__factor")
-    return policies.filter(index=index).first()
-
-
 def asked(policy: Policy) -> Asked | None:
     """The messages and settings of a policy; ``None`` where its responses were written elsewhere."""
     if policy.experiment.responses == Experiment.Responses.IMPORTED:
         return None
     composition = composition_of(policy)
-    model = composition.model or _model_that_wrote(policy)
+    model = composition.model or model_that_wrote(policy) or policy.experiment.model
     request = request_for(composition, key=0, task=Task(prompt=TASK), seed=0)
     body = chat_body(request, model=model)
     del body["seed"]  # Each response has its own.
@@ -100,8 +95,3 @@ def sampling_said(composition: Composition) -> list[tuple[str, str]]:
     if sampling.stop:
         said.append(("Stops at", ", ".join(map(repr, sampling.stop))))
     return said
-
-
-def _model_that_wrote(policy: Policy) -> str:
-    written = policy.responses.filter(state=Response.State.DONE).exclude(model="").order_by("-pk")
-    return written.values_list("model", flat=True).first() or policy.experiment.model

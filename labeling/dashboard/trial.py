@@ -13,9 +13,10 @@ from typing import NamedTuple
 from engine.domain.levels import SamplingParams
 from engine.domain.policy_space import PolicyName
 from engine.generation.tinylm import MODEL_NAME
-from engine.models import Experiment, Factor, Level, Response, Task
+from engine.models import Experiment, Response, Task
 from engine.selectors import designs
 from engine.selectors.health import Pulse, pulses
+from engine.selectors.policies import prompt_levels
 from engine.selectors.spending import price
 from engine.selectors.trials import tried_responses
 from labeling.dashboard.policies import messages_for
@@ -205,7 +206,7 @@ def page_of(experiment: Experiment, *, undecided: bool) -> TrialPage | None:
 
 
 def _without_prompt(experiment: Experiment) -> Iterable[Concern]:
-    prompts = Level.objects.filter(factor__experiment=experiment, factor__kind=Factor.Kind.PROMPT)
+    prompts = prompt_levels(experiment)
     if empty := [level.name for level in prompts if not level.value.get("text", "").strip()]:
         named = ", ".join(f"“{name}”" for name in empty)
         yield Concern(f"No system prompt: {named}. Write one, unless that is what you want to compare.")

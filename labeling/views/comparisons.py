@@ -17,11 +17,12 @@ from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import browsing
 from engine.selectors.designs import policy_names
 from engine.selectors.judges import people_who_judged
+from engine.selectors.policies import policy_at
 from engine.services import review
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard.explanations import explain
-from labeling.dashboard.policies import messages_for, policy_at
+from labeling.dashboard.policies import messages_for
 from labeling.exports.selecting import SelectionForm
 from labeling.forms.place import PlaceForm
 from labeling.forms.reasons import VoidForm

@@ -13,11 +13,12 @@ from engine.selectors import browsing, designs
 from engine.selectors.breakdown import by_tag, by_task
 from engine.selectors.counts import wins_matrix
 from engine.selectors.duels import duel, duels_of
+from engine.selectors.policies import policy_at
 from engine.selectors.rankings import ranking
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.charts import rivals
-from labeling.dashboard.policies import asked, messages_for, policy_at
+from labeling.dashboard.policies import asked, messages_for
 from labeling.exports.breakdowns import COLUMNS, breakdown_csv
 from labeling.exports.downloads import attachment
 from labeling.exports.files import stem

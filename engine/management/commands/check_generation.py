@@ -17,6 +17,7 @@ from engine.generation.responses import composition_of, request_for
 from engine.management.finding import find_experiment
 from engine.models import Task
 from engine.selectors.designs import policy_names
+from engine.selectors.policies import policies_of
 
 SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"
 
@@ -64,8 +65,7 @@ class Command(BaseCommand):
         experiment = find_experiment(said)
         first = experiment.tasks.order_by("position").first() or Task(prompt=SAMPLE_TASK)
         asked = Task(prompt=task, variables=first.variables) if task else first
-        policies = experiment.policies.select_related("experiment").prefetch_related("levels__factor")
-        for policy, name in zip(policies.order_by("index"), policy_names(experiment), strict=True):
+        for policy, name in zip(policies_of(experiment), policy_names(experiment), strict=True):
             label = f"{name.short}: {', '.join(name.levels)}"
             composition = composition_of(policy).filled(asked.variables)
             if composition.refusal_for_input(*(each.content for each in asked.turns)) is not None:

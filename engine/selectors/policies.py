@@ -1,0 +1,39 @@
+"""Policies with everything that composes their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from django.db.models import QuerySet
+
+from engine.models import Experiment, Factor, Level, Policy, Response
+
+
+def composable(policy_ids: Collection[int]) -> QuerySet[Policy]:
+    """These policies, each with its experiment, levels and factors, in three queries for all."""
+    return _with_levels(Policy.objects.filter(pk__in=policy_ids))
+
+
+def policies_of(experiment: Experiment) -> QuerySet[Policy]:
+    """The policies of an experiment by index, with what :func:`composable` has at hand."""
+    return _with_levels(experiment.policies.order_by("index"))
+
+
+def policy_at(experiment: Experiment, index: int) -> Policy | None:
+    """The policy of this index with its levels; ``None`` where there is none."""
+    return _with_levels(experiment.policies.filter(index=index)).first()
+
+
+def prompt_levels(experiment: Experiment) -> QuerySet[Level]:
+    """The levels of an experiment's factors that are system prompts."""
+    return Level.objects.filter(factor__experiment=experiment, factor__kind=Factor.Kind.PROMPT)
+
+
+def model_that_wrote(policy: Policy) -> str:
+    """The model that wrote the policy's newest response; empty where nothing has been written."""
+    written = policy.responses.filter(state=Response.State.DONE).exclude(model="").order_by("-pk")
+    return written.values_list("model", flat=True).first() or ""
+
+
+def _with_levels(policies: QuerySet[Policy]) -> QuerySet[Policy]:
+    return policies.select_related("experiment").prefetch_related("levels__factor")
