@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from engine.judges.rule import judge
-from engine.models import Comparison, Experiment
+from engine.models import Comparison
+from engine.selectors.rule_judge import ready_for_rule
 from engine.services.judging import judge_ready
 
 
 def judge_comparisons(experiment_id: int) -> int:
     """Judge every ready comparison of a running rule-judged experiment; returns how many were judged."""
-    ready = Comparison.objects.filter(
-        experiment_id=experiment_id,
-        experiment__judge=Experiment.Judge.RULE,
-        experiment__state=Experiment.State.RUNNING,
-        state=Comparison.State.READY,
-    ).order_by("pk")
     return sum(
         judge_ready(comparison_id=comparison_id, verdict=_verdict) is not None
-        for comparison_id in list(ready.values_list("pk", flat=True))
+        for comparison_id in ready_for_rule(experiment_id)
     )
 
 

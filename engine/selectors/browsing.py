@@ -1,7 +1,8 @@
-"""A search of comparisons and judgments, page by page."""
+"""A search of comparisons and judgments, page by page, and the responses as they are listed."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, Exists, F, Func, OuterRef, Prefetch, Q, QuerySet, Value
 from django.db.models.sql.compiler import SQLCompiler
 
+from engine.domain.conversations import Message, turns_of
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, Policy, Response, Task
 from engine.models.full_text import responses_with
 
@@ -75,6 +77,32 @@ def selected_judgments(experiment: Experiment, selection: Selection) -> QuerySet
         _of_judgment(selection),
         comparison__experiment=experiment,
     ).order_by("pk")
+
+
+def written_responses(experiment: Experiment, *, tag: str = "", finished: bool = False) -> QuerySet[Response]:
+    """The responses of an experiment, ready-made or written here, in the order in which they were stored.
+    Those of a trial are no part of them.
+
+    ``tag``: only responses to tasks with this tag. ``finished``: only those of a comparison that nobody can
+    be shown any more.
+    """
+    done = Response.objects.filter(
+        policy__experiment=experiment, state=Response.State.DONE, trial__isnull=True
+    )
+    if tag:
+        done = done.filter(task__in=tasks_tagged(experiment, tag))
+    if finished:
+        of_response = Q(response_i=OuterRef("pk")) | Q(response_j=OuterRef("pk"))
+        comparisons = Comparison.objects.filter(experiment=experiment).exclude(state__in=Comparison.PENDING)
+        done = done.filter(Exists(comparisons.filter(of_response)))
+    return done.order_by("pk")
+
+
+def texts_of(response_ids: Collection[int]) -> dict[int, tuple[tuple[Message, ...], str]]:
+    """The task's messages and the text of each of these responses, by its number."""
+    responses = Response.objects.filter(pk__in=response_ids)
+    rows = responses.values_list("pk", "task__prompt", "task__messages", "text")
+    return {pk: (turns_of(prompt, messages), text) for pk, prompt, messages, text in rows}
 
 
 def _of_judgment(selection: Selection) -> Q:

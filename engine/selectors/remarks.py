@@ -67,6 +67,17 @@ def _commented(experiment: Experiment) -> QuerySet[Judgment]:
     return Judgment.objects.filter(comparison__experiment=experiment, standing=True, comment__gt="")
 
 
+def flag_reasons(experiment: Experiment) -> dict[int, str]:
+    """The reasons of the flags on each flagged comparison by its number, the oldest first, with spaces
+    between them.
+    """
+    reasons: dict[int, str] = {}
+    for comparison_id, reason in _flags(experiment).order_by("pk").values_list("comparison_id", "reason"):
+        known = reasons.get(comparison_id)
+        reasons[comparison_id] = f"{known} {reason}" if known else reason
+    return reasons
+
+
 def with_remarks(comparisons: Sequence[Comparison]) -> list[Remarked]:
     """The comparisons that have remarks, with them, in their order."""
     remarks: dict[int, list[Remark]] = {comparison.pk: [] for comparison in comparisons}

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 from engine.core.order import judged_prefix
 from engine.domain.outcomes import joint_outcome
-from engine.models import Comparison, Experiment
+from engine.models import Comparison, Examination, Experiment
 from engine.selectors.counts import completed, standing_judgments
+
+
+def examination_of(experiment: Experiment) -> Examination | None:
+    """The replays of an experiment and what they found; ``None`` before any were asked for."""
+    return Examination.objects.filter(experiment=experiment).first()
 
 
 def outcomes_without(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from django.db.models import Exists, OuterRef, Q
 from ninja import File, Form, Query, Router, Status, UploadedFile
 
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
@@ -14,8 +13,8 @@ from engine.importing.mapping import parse_columns
 from engine.importing.pacing import unhurried
 from engine.importing.sources import Source, source_of
 from engine.importing.votes.reading import read_votes
-from engine.models import Comparison, Experiment, Response
-from engine.selectors.browsing import tasks_tagged
+from engine.models import Experiment
+from engine.selectors.browsing import written_responses
 from engine.services.drafts import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.tasks import wake_planner
@@ -112,16 +111,9 @@ def list_responses(
     """
     experiment = access.to_watch(request, experiment_id)
     check_tag(experiment, tag)
-    done = Response.objects.filter(
-        policy__experiment=experiment, state=Response.State.DONE, trial__isnull=True
-    )
-    if tag:
-        done = done.filter(task__in=tasks_tagged(experiment, tag))
-    if access.withholds_unfinished(request, experiment):
-        of_response = Q(response_i=OuterRef("pk")) | Q(response_j=OuterRef("pk"))
-        finished = Comparison.objects.filter(experiment=experiment).exclude(state__in=Comparison.PENDING)
-        done = done.filter(Exists(finished.filter(of_response)))
-    rows = done.order_by("pk").values("pk", "policy__index", "task__position", "text")
+    withheld = access.withholds_unfinished(request, experiment)
+    done = written_responses(experiment, tag=tag, finished=withheld)
+    rows = done.values("pk", "policy__index", "task__position", "text")
     return {
         "count": done.count(),
         "items": [

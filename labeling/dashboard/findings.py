@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from engine.core import StopReason
-from engine.models import Examination, Experiment
+from engine.models import Experiment
 from engine.selectors import counts, designs
 from engine.selectors.designs import policy_names
+from engine.selectors.sequences import examination_of
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Without:
 
 def without_each_annotator(experiment: Experiment) -> Without:
     """The results so far, and the progress of the computation."""
-    examination = Examination.objects.filter(experiment=experiment).first()
+    examination = examination_of(experiment)
     if examination is None:
         return Without(None, [], None, 0)
     percent_done = None

@@ -24,10 +24,11 @@ from django.db.models.functions import Cast
 
 from engine.domain.judgment_uuids import exchanged, mark
 from engine.domain.policy_space import code_of
-from engine.models import Experiment, Flag
+from engine.models import Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
 from engine.selectors.designs import policy_names
+from engine.selectors.remarks import flag_reasons
 from labeling import replica
 from labeling.exports.people import names_of_people
 
@@ -565,15 +566,11 @@ def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, Any]:
     """
     names = [name.name for name in policy_names(experiment)]
     indices = dict(experiment.policies.values_list("pk", "index"))
-    flags: dict[int, str] = {}
-    rows = Flag.objects.filter(comparison__experiment=experiment).order_by("pk")
-    for comparison_id, reason in rows.values_list("comparison_id", "reason"):
-        flags[comparison_id] = f"{flags[comparison_id]} {reason}" if comparison_id in flags else reason
     return {
         "labels": {pk: code_of(index) for pk, index in indices.items()},
         "levels": {pk: names[index] for pk, index in indices.items()},
         "people": {None: "", **names_of_people(experiment, usernames=usernames)},
-        "flags": flags,
+        "flags": flag_reasons(experiment),
         "mark": mark(experiment.pk),
     }
 

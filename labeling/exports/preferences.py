@@ -9,10 +9,10 @@ from typing import Any
 
 from django.db.models import F
 
-from engine.domain.conversations import Message, turns_of
-from engine.models import Comparison, Experiment, Response
+from engine.domain.conversations import Message
+from engine.models import Comparison, Experiment
 from engine.selectors import browsing
-from engine.selectors.browsing import Selection
+from engine.selectors.browsing import Selection, texts_of
 from labeling.exports.columns import one_look
 
 _TEXTS_AT_ONCE = 500
@@ -64,7 +64,7 @@ def preferences(experiment: Experiment, selection: Selection) -> Iterator[Prefer
     with one_look():
         decided = (tally for tally in _tallied(experiment, selection).values() if tally.lead)
         while some := list(islice(decided, _TEXTS_AT_ONCE)):
-            texts = _texts_of({pk for tally in some for pk in (tally.first, tally.second)})
+            texts = texts_of({pk for tally in some for pk in (tally.first, tally.second)})
             for tally in some:
                 (task, first), (_, second) = texts[tally.first], texts[tally.second]
                 if first.strip() and second.strip():
@@ -84,7 +84,7 @@ def rated(experiment: Experiment, selection: Selection) -> Iterator[Rated]:
                 leads[task_id, digest] = known, before + lead
         decided = (each for each in leads.values() if each[1])
         while some := list(islice(decided, _TEXTS_AT_ONCE)):
-            texts = _texts_of({pk for pk, _ in some})
+            texts = texts_of({pk for pk, _ in some})
             for pk, lead in some:
                 task, text = texts[pk]
                 if text.strip():
@@ -110,9 +110,3 @@ def _tallied(experiment: Experiment, selection: Selection) -> dict[tuple[int, st
         tally.lead += (2.0 * outcome - 1.0) * (1.0 if first == digest_i else -1.0)
         tally.n += 1
     return tallies
-
-
-def _texts_of(ids: Iterable[int]) -> dict[int, tuple[tuple[Message, ...], str]]:
-    """The task's messages and the text of these responses."""
-    rows = Response.objects.filter(pk__in=ids).values_list("pk", "task__prompt", "task__messages", "text")
-    return {pk: (turns_of(prompt, messages), text) for pk, prompt, messages, text in rows}
