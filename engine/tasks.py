@@ -22,9 +22,9 @@ from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
 from engine.judges import llm_worker
 from engine.judges.rule_worker import judge_comparisons
-from engine.models import Experiment
 from engine.notifying.delivery import deliver_due
 from engine.selectors import capabilities, designs
+from engine.selectors.experiments import running
 from engine.selectors.opinions import experiments_with_opinions
 from engine.services import (
     analysis,
@@ -293,9 +293,7 @@ def sweep(self: Task[Any, Any]) -> None:
     serving.hand_back_expired()
     opinions.expire_opinions()
     experiments.discard_leftovers()
-    for experiment_id in Experiment.objects.filter(state=Experiment.State.RUNNING).values_list(
-        "pk", flat=True
-    ):
+    for experiment_id in running():
         wake(judge, experiment_id)
     for experiment_id in designs.paused_and_behind():
         wake(advance, experiment_id)

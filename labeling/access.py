@@ -247,7 +247,7 @@ def invitation_to_give(request: AuthenticatedRequest, experiment_id: int, invita
     """An invitation of the experiment, to a role that this user may give."""
     experiment = to_run(request, experiment_id)
     roles = people.roles_to_give(request.user, experiment_id)
-    return get_object_or_404(experiment.invitations.filter(role__in=roles), pk=invitation_id)
+    return get_object_or_404(experiment.invitations, pk=invitation_id, role__in=roles)
 
 
 def require_recent_login(request: HttpRequest) -> None:

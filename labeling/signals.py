@@ -10,6 +10,7 @@ from django.db.models.signals import m2m_changed, post_delete, post_save, pre_sa
 from django.dispatch import receiver
 
 from engine.models import User
+from engine.selectors.accounts import stored_rights
 from engine.services import people, serving, tokens
 
 # The columns of an account that rights rest on.
@@ -28,7 +29,7 @@ def note_rights(instance: User, update_fields: frozenset[str] | None, **_: Any) 
     """Remember the rights that the stored account has. A login saves another column, and costs no query."""
     instance.rights_before = None
     if instance.pk is not None and (update_fields is None or not update_fields.isdisjoint(_RIGHTS)):
-        instance.rights_before = User.objects.filter(pk=instance.pk).values_list(*_RIGHTS).first()
+        instance.rights_before = stored_rights(instance.pk, _RIGHTS)
 
 
 @receiver(post_save, sender=User)

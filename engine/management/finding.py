@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.core.management.base import CommandError
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from engine.models import Experiment, Membership, User
+from engine.selectors.accounts import account
+from engine.selectors.experiments import every_experiment, numbered, of_name
 
 _SHOWN = 20
 
@@ -22,15 +24,16 @@ def find_experiment(said: str) -> Experiment:
     """
     if (found := named(said)) is not None:
         return found
-    if said.isascii() and said.isdigit() and (by_number := Experiment.objects.filter(pk=int(said)).first()):
+    if said.isascii() and said.isdigit() and (by_number := numbered(int(said))):
         return by_number
-    every = Experiment.objects.order_by("pk")
-    raise CommandError(f"There is no experiment {said}. There are: {_listed(every) or 'none yet'}.")
+    raise CommandError(
+        f"There is no experiment {said}. There are: {_listed(every_experiment()) or 'none yet'}."
+    )
 
 
 def find_experiments(said: Sequence[str]) -> list[Experiment]:
     """The experiments with these names, found like :func:`find_experiment`; all of them if none is named."""
-    return [find_experiment(each) for each in said] or list(Experiment.objects.order_by("pk"))
+    return [find_experiment(each) for each in said] or list(every_experiment())
 
 
 def find_user(name: str) -> User:
@@ -41,7 +44,7 @@ def find_user(name: str) -> User:
     CommandError
         There is none.
     """
-    if (user := User.objects.filter(username=name).first()) is None:
+    if (user := account(name)) is None:
         raise CommandError(f"There is no account {name!r}. manage.py createsuperuser makes one.")
     return user
 
@@ -55,9 +58,7 @@ def named(said: str) -> Experiment | None:
         There are several.
     """
     owner, slash, name = said.partition("/")
-    owned = Q(memberships__role=Membership.Role.OWNER, memberships__user__username=owner, name=name)
-    for those in (Q(name=said), owned if slash else Q(pk__in=())):
-        found = Experiment.objects.filter(those).distinct().order_by("pk")
+    for found in (of_name(said), *([of_name(name, owner=owner)] if slash else [])):
         if found.count() > 1:
             raise CommandError(
                 f"There are several experiments {said}: {_listed(found)}. Say which by owner/name or by "
@@ -66,11 +67,6 @@ def named(said: str) -> Experiment | None:
         if (only := found.first()) is not None:
             return only
     return None
-
-
-def theirs(user: User, name: str) -> Experiment | None:
-    """The experiment of this name that the user made; ``None`` if there is none."""
-    return Experiment.objects.filter(maker=user, name=name).first()
 
 
 def _listed(experiments: QuerySet[Experiment]) -> str:

@@ -40,6 +40,11 @@ def held_roles(user: User, experiment_id: int) -> set[str]:
     return {included for role in held for included in _INCLUDED[_Role(role)]}
 
 
+def is_member(user: User, experiment_id: int) -> bool:
+    """True if this account has a role of its own in an experiment, open or closed."""
+    return Membership.objects.filter(user=user, experiment_id=experiment_id).exists()
+
+
 def roles_to_give(user: User, experiment_id: int) -> set[str]:
     """The roles to which this user may invite others: no invitation gives more rights than its maker has."""
     held = held_roles(user, experiment_id)

@@ -20,8 +20,8 @@ from engine.services.tokens import end_all_tokens, end_tokens_without_rights
 
 
 @transaction.atomic
-def add_member(*, experiment: Experiment, user: User, role: str, by: User) -> Membership:
-    """Give somebody a role without an invitation, as an administrator does.
+def add_member(*, experiment: Experiment, user: User, role: str, by: User | None) -> Membership:
+    """Give somebody a role without an invitation, as an administrator does, or a command (``None``).
 
     Raises
     ------

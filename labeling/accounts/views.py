@@ -23,6 +23,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.mail import mail_is_sent
+from engine.selectors.accounts import tokens_of
 from engine.services import accounts
 from labeling.annotation.keys import KeysForm
 from labeling.requests import AuthenticatedRequest, read_or_write
@@ -49,7 +50,7 @@ def account(request: AuthenticatedRequest) -> HttpResponse:
         "new_email": EmailAddress.objects.get_new(request.user),
         "two_step": Authenticator.objects.filter(user=request.user, type=Authenticator.Type.TOTP).first(),
         "sessions": sorted(sessions, key=lambda session: session.created_at, reverse=True),
-        "n_tokens": request.user.tokens.filter(revoked_at__isnull=True).count(),
+        "n_tokens": tokens_of(request.user).count(),
         "oidc": settings.OIDC_ISSUER and settings.OIDC_NAME,
         "linked": SocialAccount.objects.filter(user=request.user).first(),
     }

@@ -14,8 +14,9 @@ from django.urls import reverse
 from ninja import Router, Status
 
 from engine.domain.errors import SpecError
-from engine.models import Experiment, Invitation, Membership, User
+from engine.models import Experiment, Invitation, Membership
 from engine.selectors import blinding
+from engine.selectors.accounts import account
 from engine.selectors.people import open_invitations, roles_to_give
 from engine.services import invitation_mails, invitations, people
 from engine.tasks import deliver, wake
@@ -56,8 +57,8 @@ def add_member(request: AuthenticatedRequest, experiment_id: Id, payload: Member
     if not request.user.is_superuser:
         raise PermissionDenied("Only administrators add people by user name. Make an invitation instead.")
     _refuse_owners(payload.role)
-    user = User.objects.filter(username=payload.username, is_active=True).first()
-    if user is None:
+    user = account(payload.username)
+    if user is None or not user.is_active:
         raise SpecError("username: There is no active account of this name. Make an invitation instead.")
     member = people.add_member(experiment=experiment, user=user, role=payload.role, by=request.user)
     return Status(201, _told(member, blinding.unblinded_annotators(experiment)))

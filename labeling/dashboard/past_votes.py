@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.models import Experiment
+from engine.models import Experiment, Factor
 from engine.selectors.past_votes import PastVotes, past_votes
 from labeling.dashboard.annotators import Sides
 
@@ -48,7 +48,7 @@ def _next(experiment: Experiment) -> str:
         return ""
     if experiment.responses == Experiment.Responses.IMPORTED:
         how = "new votes are about the responses of the file"
-    elif experiment.factors.filter(kind="model").exists() and experiment.factors.count() == 1:
+    elif [factor.kind for factor in experiment.factors.all()] == [Factor.Kind.MODEL]:
         how = "a backend that serves these models writes new responses"
     else:
         how = "a backend writes new responses"

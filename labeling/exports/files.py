@@ -19,10 +19,12 @@ from zipstream import ZipStream
 
 from engine import __version__
 from engine.domain.specs import ExperimentSpec
-from engine.models import Comparison, Experiment, User
+from engine.models import Comparison, Experiment
 from engine.selectors import blinding, browsing, counts, designs, specs
+from engine.selectors.accounts import account
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
+from engine.selectors.experiments import as_stored
 from engine.services.planning import RULES_VERSION
 from labeling.exports.columns import read_rows, stamped
 from labeling.exports.copying import copied_rows
@@ -250,12 +252,13 @@ class Export:
         """As it stands in the manifest, which goes with the file: no user name where the file has none."""
         if self.usernames or "annotator" not in self.filter:
             return self.filter
-        annotator = User.objects.get(username=self.filter["annotator"])
-        return self.filter | {"annotator": pseudonym(self.experiment, annotator.pk)}
+        person = account(self.filter["annotator"])
+        # Somebody who was forgotten meanwhile has another user name.
+        return self.filter | {"annotator": pseudonym(self.experiment, person.pk) if person else ""}
 
     def manifest(self, tally: Tally) -> dict[str, Any]:
         """The manifest of the file, after all its pieces have gone through ``tally``."""
-        experiment = Experiment.objects.get(pk=self.experiment.pk)
+        experiment = as_stored(self.experiment)
         winner = experiment.winner
         # Stale evidence rests on other rows than those of this file.
         snapshot = None if experiment.evidence_stale else designs.latest_snapshot(experiment)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from django.db.models import Exists, OuterRef, Q
 from django.utils.crypto import salted_hmac
 
-from engine.models import Experiment, Judgment, JudgmentVoid, Membership, User
+from engine.models import Experiment
+from engine.selectors.accounts import people_around
 
 
 def pseudonym(experiment: Experiment, user_id: int) -> str:
@@ -20,11 +20,5 @@ def pseudonym(experiment: Experiment, user_id: int) -> str:
 
 def names_of_people(experiment: Experiment, *, usernames: bool) -> dict[int, str]:
     """By id: everybody whose name may stand in an export of this experiment."""
-    members = Membership.objects.filter(experiment=experiment, user=OuterRef("pk"))
-    judgments = Judgment.objects.filter(comparison__experiment=experiment, annotator=OuterRef("pk"))
-    voids = JudgmentVoid.objects.filter(judgment__comparison__experiment=experiment, by=OuterRef("pk"))
-    # Superusers may void everywhere, and members may judge while the export is being written.
-    people = User.objects.filter(
-        Q(is_superuser=True) | Exists(members) | Exists(judgments) | Exists(voids)
-    ).values_list("pk", "username")
-    return {pk: name if usernames else pseudonym(experiment, pk) for pk, name in people}
+    people = people_around(experiment)
+    return people if usernames else {pk: pseudonym(experiment, pk) for pk in people}

@@ -11,6 +11,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Lower
 
 from engine.models import Experiment, User
+from engine.selectors.accounts import makers_of
 from engine.selectors.tags import tagged, tags_of
 
 _ARCHIVED, _MINE = "archived", "mine"
@@ -43,8 +44,7 @@ class HomeForm(forms.Form):
         self.fields["tag"].choices = [("", "any"), *((tag, tag) for tag in tags)]  # type: ignore[attr-defined]
         if not tags:
             del self.fields["tag"]
-        makers = User.objects.filter(pk__in=watched.values("maker")).exclude(pk=user.pk).order_by("username")
-        named = [(str(pk), name) for pk, name in makers.values_list("pk", "username")]
+        named = [(str(pk), name) for pk, name in makers_of(watched, but=user)]
         self.fields["maker"].choices = [("", "anybody"), (_MINE, "me"), *named]  # type: ignore[attr-defined]
 
     @property

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from engine.core.wording import number
 from engine.domain.errors import WrongStateError
 from engine.models import Experiment, User
-from engine.selectors import judges
+from engine.selectors import judges, people
 from engine.selectors.agreement import shared_answers
 from engine.selectors.leaving_out import leaving_out
 from engine.services import review
@@ -37,7 +37,7 @@ def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -
     rows = annotator_rows(
         experiment, judges.tallies(experiment, only=person), shared_answers(experiment), only=person
     )
-    if not rows and not experiment.memberships.filter(user=person).exists():
+    if not rows and not people.is_member(person, experiment.pk):
         raise Http404
     shared, same = judges.agreement_with_others(experiment, person)
     context = {

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from engine.domain.errors import PersonError
 from engine.models import User
+from engine.selectors.accounts import accounts_like
 from engine.selectors.person_data import person_data
 from engine.services.audit import record_access
 from engine.services.forgetting import forget_person
@@ -52,8 +53,7 @@ def persons(request: AuthenticatedRequest) -> HttpResponse:
     access.to_administer(request)
     # No name is longer, and SQLite refuses patterns of 50,000 bytes.
     asked = request.GET.get("q", "").replace("\0", "").strip()[:_LONGEST_NAME]
-    accounts = User.objects.filter(username__icontains=asked) if asked else User.objects.all()
-    page = Paginator(accounts.order_by("username"), _PER_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(accounts_like(asked), _PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "persons/persons.html", {"page": page, "asked": asked})
 
 

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST
 
 from engine.models import Experiment, Token, User
 from engine.selectors import people
+from engine.selectors.accounts import tokens_of
 from engine.services.tokens import make_token, revoke_token
 from labeling import access
 from labeling.requests import AuthenticatedRequest, read_or_write
@@ -28,8 +29,8 @@ class TokenForm(forms.Form):
         label="Scopes",
         help_text="Choose only what the program needs. A token never has more rights than you.",
     )
-    experiment = forms.ModelChoiceField(
-        queryset=Experiment.objects.none(),
+    experiment: forms.ModelChoiceField[Experiment] = forms.ModelChoiceField(
+        queryset=None,
         required=False,
         empty_label="All your experiments",
         help_text="A token for one experiment cannot see or create others.",
@@ -56,7 +57,7 @@ def tokens(request: AuthenticatedRequest) -> HttpResponse:
             form = TokenForm(user=request.user)
         else:
             status = 400
-    usable = request.user.tokens.filter(revoked_at__isnull=True).select_related("experiment")
+    usable = tokens_of(request.user)
     context = {"form": form, "tokens": usable, "made": made, "secret": secret, "now": timezone.now()}
     return render(request, "tokens.html", context, status=status)
 

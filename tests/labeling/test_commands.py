@@ -91,6 +91,10 @@ class TestSeedDemo:
             for member in (("annotator", "annotator"), ("admin", "owner"))
         }
         assert not rule.tasks.filter(reference="").exists()
+        assert set(human.audit_entries.filter(action="add").values_list("by", "sentence")) == {
+            (None, "Added {person} as annotator."),
+            (None, "Added {person} as owner."),
+        }
 
     def test_where_smollm2_is_installed_people_read_what_it_writes(self, logins, monkeypatch):
         monkeypatch.setattr(smollm2, "installed", lambda: True)

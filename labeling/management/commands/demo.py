@@ -18,7 +18,8 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from engine.generation import smollm2
-from engine.models import Comparison, Experiment
+from engine.models import Experiment
+from engine.selectors.experiments import has_had_a_pair, of_name
 from labeling.demo import HUMAN_EXPERIMENT
 from labeling.management.commands.seed_demo import passwords
 from labeling.supervision import supervise
@@ -137,12 +138,10 @@ class Command(BaseCommand):
         experiment = self._human_experiment()
         if experiment.state != Experiment.State.RUNNING:
             return True
-        return experiment.comparisons.exclude(
-            state__in=[Comparison.State.PLANNED, Comparison.State.DISCARDED]
-        ).exists()
+        return has_had_a_pair(experiment)
 
     def _human_experiment(self) -> Experiment:
-        return Experiment.objects.get(name=HUMAN_EXPERIMENT, maker=None)
+        return of_name(HUMAN_EXPERIMENT).get(maker=None)
 
     def _say_where_to_go(self, url: str) -> None:
         self.stdout.write(f"\n  Open {url}\n\n")

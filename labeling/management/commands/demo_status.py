@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from engine.models import Experiment
 from engine.selectors import counts
+from engine.selectors.experiments import every_experiment
 from engine.selectors.health import queue_health
 from labeling.dashboard.status import status_of
 
@@ -14,7 +14,7 @@ class Command(BaseCommand):
     help = "Print a line per experiment: its badge, its status and its queue."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        for experiment in Experiment.objects.order_by("pk"):
+        for experiment in every_experiment():
             status = status_of(experiment)
             health = queue_health(experiment)
             self.stdout.write(f"{experiment.pk}. {experiment.name}")

@@ -13,6 +13,7 @@ from engine.domain.errors import EngineError
 from engine.management.owners import add_owner, owner_of
 from engine.models import Snapshot, User
 from engine.selectors import counts, designs
+from engine.selectors.accounts import account
 from engine.selectors.verifying import alike
 from engine.services.reimporting import import_experiment
 from labeling.dashboard.status import status_of
@@ -71,10 +72,10 @@ def _accounts(said: list[str]) -> dict[str, User]:
     accounts = {}
     for each in said:
         name, _, username = each.partition("=")
-        account = User.objects.filter(username=username).first()
-        if account is None:
+        found = account(username)
+        if found is None:
             raise CommandError(f"--person {each}: write NAME=USERNAME; there is no account {username!r}.")
-        accounts[name] = account
+        accounts[name] = found
     return accounts
 
 

@@ -16,10 +16,11 @@ from engine.importing.rows import ImportingError
 from engine.importing.sources import source_at
 from engine.importing.votes.reading import read_votes
 from engine.importing.votes.vote import Votes
-from engine.management.finding import named, theirs
+from engine.management.finding import named
 from engine.management.mapping import REMEDIES, add_map
 from engine.management.owners import add_owner, owner_of
 from engine.selectors.agreement import agreement_of_people
+from engine.selectors.experiments import made_by
 from engine.selectors.findings import ladder
 from engine.selectors.rankings import ranking
 from engine.services.past_votes import add_votes, start_from_votes
@@ -66,7 +67,7 @@ class Command(BaseCommand):
         user = owner_of(owner)
         found = _read(file, options["map"], options["sheet"])
         # With an owner, only theirs is meant: another user may have an experiment of the same name.
-        there = named(experiment) if user is None else theirs(user, experiment)
+        there = named(experiment) if user is None else made_by(user, experiment)
         n_counted, warnings = len(found.votes), [*found.warnings]
         try:
             if there is None:

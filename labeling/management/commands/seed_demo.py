@@ -11,9 +11,13 @@ from django.db import transaction
 
 from engine.domain.specs import ExperimentSpec
 from engine.generation import smollm2
-from engine.models import Experiment, Membership, User
+from engine.models import Experiment, User
+from engine.selectors.accounts import account
+from engine.selectors.experiments import made_by
+from engine.services.accounts import make_account
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
+from engine.services.people import add_member
 from labeling.demo import everyday_spec, human_spec, rule_spec
 
 LOGINS = settings.VAR_DIR / "demo-logins.json"
@@ -22,7 +26,7 @@ LOGINS = settings.VAR_DIR / "demo-logins.json"
 def passwords() -> dict[str, str | None]:
     """By login; ``None`` where it was changed, or the file with the first one was lost."""
     return {
-        name: password if User.objects.get(username=name).check_password(password) else None
+        name: password if (user := account(name)) and user.check_password(password) else None
         for name, password in json.loads(LOGINS.read_text()).items()
     }
 
@@ -35,11 +39,11 @@ class Command(BaseCommand):
         logins = self._logins()
         users = {name: self._user(name, password) for name, password in logins.items()}
         for spec in self._specs():
-            if Experiment.objects.filter(name=spec.name, maker=None).exists():
+            if made_by(None, spec.name) is not None:
                 continue
             experiment = create_experiment(spec=spec)
             for role, user in (("annotator", users["annotator"]), ("owner", users["admin"])):
-                Membership.objects.create(experiment=experiment, user=user, role=role)
+                add_member(experiment=experiment, user=user, role=role, by=None)
             start(experiment_id=experiment.pk)
             self.stdout.write(f"Created experiment {experiment.pk}: {spec.name}")
 
@@ -60,10 +64,4 @@ class Command(BaseCommand):
         return logins
 
     def _user(self, name: str, password: str) -> User:
-        user, created = User.objects.get_or_create(
-            username=name, defaults={"is_staff": name == "admin", "is_superuser": name == "admin"}
-        )
-        if created:
-            user.set_password(password)
-            user.save()
-        return user
+        return account(name) or make_account(username=name, password=password, superuser=name == "admin")
