@@ -1,0 +1,173 @@
+"""Services write and selectors query: no other module asks a table, or changes a row."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+from django.conf import settings
+
+ROOT = Path(settings.BASE_DIR)
+_PACKAGES = ("engine", "labeling", "llmpo_site")
+# Models define the tables; migrations change them.
+_TABLES = ("engine/migrations/", "engine/models/")
+_WRITERS = ("engine/services/",)
+# Accounts ask the tables of Django and of django-allauth, where somebody logs in.
+_READERS = (*_WRITERS, "engine/selectors/", "labeling/accounts/")
+# The same words for other things, by file.
+_NO_WRITES = {
+    "engine/generation/openai_compatible.py": {"create"},  # a request to a server
+}
+
+_ALWAYS_WRITE = {
+    "bulk_create",
+    "bulk_update",
+    "create_superuser",
+    "create_user",
+    "get_or_create",
+    "save",
+    "select_for_update",
+    "update_or_create",
+}
+_BY_KEYWORDS = {"create", "update"}
+_MANAGERS = {"objects", "_base_manager", "_default_manager"}
+_SEARCHES = {"aggregate", "alias", "annotate", "exclude", "filter", "in_bulk"}
+
+
+def writes(tree: ast.AST) -> Iterator[ast.Call]:
+    """The calls that change rows or lock them.
+
+    A dict's ``update`` takes no keywords here, and a cache's ``delete`` takes a key.
+    """
+    for call, name in _methods(tree):
+        keywords_alone = bool(call.keywords) and not call.args
+        deletes = name == "delete" and not call.args and not call.keywords
+        if name in _ALWAYS_WRITE or (name in _BY_KEYWORDS and keywords_alone) or deletes:
+            yield call
+
+
+def reads(tree: ast.AST) -> Iterator[ast.expr]:
+    """The managers of models that are asked, and the searches in rows that belong to a row."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in _MANAGERS and _is_class(node.value):
+            yield node
+    related = _related()
+    for call, name in _methods(tree):
+        # A dict's `get` takes a key.
+        searches = name in _SEARCHES or (name == "get" and not call.args)
+        if searches and related & set(_chain(call.func.value)):
+            yield call
+
+
+def _methods(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node, node.func.attr
+
+
+def _chain(node: ast.expr) -> Iterator[str]:
+    """The names of the attributes from the outermost on: of ``experiment.tasks.all()`` ``all``, ``tasks``."""
+    while isinstance(node, ast.Call | ast.Attribute):
+        if isinstance(node, ast.Call):
+            node = node.func
+        else:
+            yield node.attr
+            node = node.value
+
+
+def _is_class(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name[:1].isupper() or name == "model"
+
+
+def _related() -> set[str]:
+    """The names under which rows have related rows, such as ``memberships``."""
+    return {
+        field.get_accessor_name() if field.auto_created else field.name
+        for model in apps.get_app_config("engine").get_models()
+        for field in model._meta.get_fields()
+        if field.one_to_many or field.many_to_many
+    }
+
+
+def _strays(find, but: tuple[str, ...]) -> list[str]:
+    found = []
+    for package in _PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            place = path.relative_to(ROOT).as_posix()
+            if place.startswith((*_TABLES, *but)):
+                continue
+            for node in find(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and node.func.attr in _NO_WRITES.get(place, ()):
+                    continue
+                found.append(f"{place}:{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def test_only_services_write():
+    assert _strays(writes, _WRITERS) == [], "Move them into engine/services."
+
+
+def test_only_selectors_ask_tables():
+    assert _strays(reads, _READERS) == [], "Move them into engine/selectors."
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Task.objects.create(prompt='Hello')",
+        "experiment.memberships.create(user=user)",
+        "Task.objects.update_or_create(pk=1)",
+        "experiment.save(update_fields=['name'])",
+        "experiment.tasks.filter(pk=1).update(prompt='')",
+        "Authenticator.objects.filter(user=user).delete()",
+        "form.save()",
+    ],
+)
+def test_a_line_that_writes_is_found(line):
+    assert list(writes(ast.parse(line)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "found.update({1: 2})",
+        "digest.update(piece)",
+        "cache.delete(lock)",
+        "router.delete('/x', auth=MANAGE)",
+    ],
+)
+def test_a_line_that_writes_no_row_is_not(line):
+    assert not list(writes(ast.parse(line)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "User.objects.all()",
+        "models.User.objects.get(pk=1)",
+        "Task._default_manager.first()",
+        "experiment.tasks.get(pk=1)",
+        "experiment.memberships.filter(user=person).exists()",
+        "experiment.policies.select_related('experiment').exclude(index=0)",
+    ],
+)
+def test_a_line_that_asks_a_table_is_found(line):
+    assert list(reads(ast.parse(line)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "experiment.tasks.exists()",
+        "watched.filter(pk=1)",
+        "request.GET.get('page')",
+        "part.policies.get(index)",
+        "self.objects()",
+    ],
+)
+def test_a_line_that_uses_what_it_was_given_is_not(line):
+    assert not list(reads(ast.parse(line)))
