@@ -38,7 +38,7 @@ from engine.selectors.counts import (
     wins_matrix,
 )
 
-# Of a difference of sums of thirds.
+# A difference of sums of thirds may be off by so much.
 _ROUNDING = 1e-9
 
 

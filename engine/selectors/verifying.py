@@ -13,7 +13,7 @@ from engine.domain.texts import digest
 from engine.models import Comparison, Experiment, Response
 from engine.selectors import blinding, counts, designs
 
-# Of evidence, in nats: a judgment more or less changes it by a hundredth and more.
+# In nats of evidence: a judgment more or less changes it by a hundredth and more.
 _DIGITS = 1e-6
 
 

@@ -39,7 +39,7 @@ from labeling import access
 from labeling.forms.columns import MEANING_LABELS, REMEDIES, fold, said_columns
 from labeling.requests import AuthenticatedRequest, read_or_write
 
-# What may happen to votes that count already: values and labels.
+# The ways to treat votes that count already: values and labels.
 _COUNTED = (
     ("", "Ask me: import nothing if there are any"),
     ("only_new", "Only new votes: leave them out"),
@@ -134,7 +134,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
         if not columns or request.POST.get("seen_sheet", sheet) != sheet:
             columns = {column.name: column.meaning for column in first.columns}
             as_it_is = _is_read_as_it_is(source, material, columns)
-        # Of a sheet without rows, what is wrong with it is said, and not that columns are to be chosen.
+        # A sheet without rows gets its own error, and not the advice to choose columns.
         unasked = as_it_is or not first.columns
         found = kind.read(source, None) if unasked else _read_by(columns, source, material)
         if wanted:
