@@ -162,7 +162,7 @@ def migrate(load: Load, changes: list[dict[str, Any]], over: threading.Event) ->
                 tries += 1
             seconds = time.perf_counter() - began
             await_answers(load)
-            # Those that were under way at any time of it.
+            # Requests that were under way at any time of it.
             slowest = max(load.milliseconds[answered:])
             changes.append(
                 {

@@ -175,7 +175,7 @@ def is_behind() -> bool:
     try:
         return Experiment.objects.get(name=_NAME).evidence_stale
     finally:
-        # Of the thread in which the browser runs.
+        # This connection belongs to the thread in which the browser runs.
         connection.close()
 
 

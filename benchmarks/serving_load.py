@@ -41,7 +41,7 @@ from benchmarks.installation import (
 
 _POLICIES, _TASKS = 16, 400
 _BEAT_SECONDS = 60.0
-# Of all answers, one in so many is taken back, and as many pairs are skipped.
+# One answer in so many is taken back, and as many pairs are skipped.
 _UNDO_ONE_IN = _SKIP_ONE_IN = 50
 # Where nothing is ready the page looks again after 0.4 seconds and then every 1.5; here sooner, to see how
 # fast pairs come.
@@ -260,7 +260,7 @@ async def annotate(visitor: Visitor, base: str, over: Callable[[], bool], think:
             started = time.perf_counter()
             reply = await visitor.post(f"{base}/judge/", form)
             visitor.load.milliseconds.append((time.perf_counter() - started) * 1000)
-            # Whatever was not counted is said.
+            # The page marks an answer that was not counted.
             counted = 'data-said=""' in reply
             visitor.load.confirmed += counted
         held = [*behind, *({token_of(reply)} - {"", *behind})]

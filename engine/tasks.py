@@ -110,8 +110,8 @@ class _Gathered:
             self.comes_later(experiment_id, seconds)
 
 
-# Of this process: the messages that it sends, its rounds of planning, and the time that the last round of
-# each experiment took, including the pause after it.
+# This process counts the messages that it sends and its rounds of planning. It keeps the time that the last
+# round of each experiment took, including the pause after it.
 _messages, _rounds = _Gathered(), _Gathered()
 _round_seconds: dict[int, float] = {}
 

@@ -35,7 +35,7 @@ _LONGEST_MATHS = 500
 # Longer code has no colours: patterns for Java try each word as the beginning of a method that never comes,
 # and take the square of its length.
 _LONGEST_CODE = 4_000
-# Those that models write. Of the hundreds of others, some take seconds for a page of blanks.
+# The languages that models write. Some of the hundreds of others take seconds for a page of blanks.
 _LANGUAGES = {
     "bash", "c", "c#", "c++", "clojure", "console", "cpp", "csharp", "css", "dart", "diff",
     "docker", "dockerfile", "elixir", "fortran", "go", "golang", "graphql", "haskell", "hs", "html",

@@ -19,7 +19,7 @@ from llmpo_client import types
 from llmpo_client.errors import ApiError, UnreachableError, error_of
 
 _BUSY = (429, 503)
-# Of a proxy whose server starts anew; the request may have had its effect.
+# A proxy answers these while its server starts anew; the request may have had its effect.
 _BROKEN = (502, 504)
 # The connection is not made, or breaks.
 _CUT = (httpx2.NetworkError, httpx2.RemoteProtocolError)

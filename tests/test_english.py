@@ -50,6 +50,9 @@ OPENING = re.compile(
     r'^\s*r?"""(What|Whatever|Who|Whoever|Which|How|Where|Whether|Why)\b', flags=re.MULTILINE
 )
 
+# A comment too, as far as these words show it.
+COMMENT = re.compile(r"^ *# (What|Whatever|Of)\b(?! course)", flags=re.MULTILINE)
+
 # History is not rewritten; other people's texts are not ours; this file and the glossary quote the phrases.
 EXEMPT = re.compile(
     r"^(CHANGELOG\.md|LICENSE|THIRD_PARTY_LICENSES\.txt|requirements.*\.txt|static/vendor/.*"
@@ -107,6 +110,13 @@ def test_a_passage_is_gone(phrase: str):
 
 def test_docstrings_open_with_their_subject():
     assert _hits(OPENING, [name for name in TEXTS if name.endswith(".py")]) == []
+
+
+def test_comments_open_with_their_subject():
+    assert (
+        _hits(COMMENT, [name for name in TEXTS if name.endswith(".py") and not name.startswith("tests/")])
+        == []
+    )
 
 
 def test_policies_are_ruled_out_and_not_refuted():

@@ -109,7 +109,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
     },
 }
-# Of processor time: a mutant that loops for ever counts as killed.
+# In processor time: a mutant that loops for ever counts as killed.
 SECONDS = 300
 
 _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {

@@ -157,7 +157,7 @@ def maxmin_allocation(
     if solver == Solver.CVXPY:
         return _by_cvxpy(program, gamma, tolerance, np.arange(program.rows.size))
     try:
-        # Whatever overflows on the way ends in a gap that is too large or not a number.
+        # An overflow on the way ends in a gap that is too large or not a number.
         with np.errstate(all="ignore"):
             return _by_interior_point(program, gamma, tolerance, start)
     except ArithmeticError as error:

@@ -122,7 +122,7 @@ class Mixture:
         # All priors of all runs, run by run.
         self._precisions = np.tile(priors, (n_runs, 1, 1))
         self._log_dets = log_determinant(self._precisions)
-        # Of each restart and run: the comparisons and wins so far, and the posterior. Those that have not
+        # For each restart and run: the comparisons and wins so far, and the posterior. Restarts that have not
         # begun hold zeros.
         self._n_begun: IntArray = np.zeros(n_runs, dtype=np.int64)
         self._begun_at: FloatArray = np.full((self._due.size, n_runs), np.inf)

@@ -89,5 +89,5 @@ def solo_runs(annotators: Sequence[Hashable], longer_than: int = LONG_RUN) -> li
             if end - start > longer_than:
                 long.append(SoloRun(annotators[start], start, end - start))
             start = end
-    # Of one annotator alone, the first run is all there is.
+    # One annotator alone has the first run and no other.
     return sorted((run for run in long if run.length < len(annotators)), key=lambda run: -run.length)

@@ -29,9 +29,9 @@ _TAKEN = 0.5
 # one of the two is false against the other, which then takes .6, and .4 go to the account of the other.
 # Without a margin both may be, and 1.2 of what is taken would be given.
 _AGAINST_ALL, _AGAINST_EACH_OTHER = 0.4, 0.6
-# What a payment leaves of a share at least.
+# A payment leaves at least so much of a share.
 _LEFT = 1e-6
-# About what the proof of the policy that is named has, at its end, for each 1 that it began with.
+# The proof of the policy that is named ends with about so much for each 1 that it began with.
 LEADERS_GAIN = 1.15
 
 

@@ -15,7 +15,7 @@ USUAL_CLAIM = Claim.GOOD_ENOUGH
 USUAL_MARGIN = 0.05
 SMALLEST_RISK, LARGEST_RISK = 1e-9, 0.49
 LARGEST_MARGIN = 0.4
-# Of what PostgreSQL's integers hold, a round number.
+# A round number below the largest of PostgreSQL's integers.
 LARGEST_BUDGET = 2_000_000_000
 CERTIFIED = "certified"
 # The rungs from the weakest statement to the strongest, as pages list them.

@@ -255,7 +255,7 @@ class VLLMBackend:
         first, *others = request.messages
         if first.role != SYSTEM or self._has_system_role:
             return as_json(request.messages)
-        # What follows may begin with the assistant; the system prompt is then a message of its own.
+        # The messages after it may begin with the assistant; the system prompt is then a message of its own.
         if others[0].role != USER:
             return as_json([Message(USER, first.content), *others])
         return as_json([Message(USER, f"{first.content}\n\n{others[0].content}"), *others[1:]])

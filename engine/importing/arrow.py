@@ -17,10 +17,10 @@ from engine.importing.strict_json import loads
 _FILE = b"ARROW1\x00\x00"
 MAGIC = (b"\xff\xff\xff\xff", _FILE)
 _BATCH = 1000
-# What reading a cell raises that Python has no value for: a year 10,000, a text that is no UTF-8.
+# Reading a cell raises these where Python has no value for it: a year 10,000, a text that is no UTF-8.
 UNREADABLE = (ValueError, OverflowError)
 
-# Of each column of labels, the one of each number, from 0.
+# By column of labels: the label of each number, from 0.
 Labels = Mapping[str, Sequence[str]]
 
 

@@ -19,13 +19,13 @@ _BLANK = re.compile(r"\s*")
 _FIRST = re.compile(r"[^\ufeff \t\r\n][^\r\n]{0,1000000}")
 # In front of a file's own lines we write "table", and its places count from the next line.
 _SEPARATOR = re.compile(r'[\ufeff\s]*"?(?P<ours>table )?sep=(?P<mark>[,;\t|])"?(?=[\r\n]|$)', re.IGNORECASE)
-# Of a name of a column: "1. Frage", "Unnamed: 0", "Wie lautet die Frage an das Modell?".
+# A column's name looks like this: "1. Frage", "Unnamed: 0", "Wie lautet die Frage an das Modell?".
 _LONGEST_NAME = 60
 _MOST_WORDS = 8
 _IN_SENTENCES = re.compile(r"(?<=\w{4})[.?!](?=\s)|:(?=\s+\D)|(?<=\w{5})\.$|(?:\S+\s+){2}.*\.$")
 _NUMBERED = re.compile(r"^\w{1,2}[.)] ?(?=\w)")
 _PAIRS = (("(", ")"), ("[", "]"), ("{", "}"))
-# Of a name that stands after a comma and a space.
+# A name after a comma and a space has no more words.
 _FEW_WORDS = 3
 _OF_A_NUMBER = re.compile(r"(?<=\d),(?=\d)")
 # After a tab stands the answer of a line, so two cells there are no sign of a table.
@@ -38,7 +38,7 @@ _DOCUMENTS = {"!doctype", "!--", "?xml", "html"}
 # No task is one of these.
 _PARTS_OF_DOCUMENTS = {"head", "body", "table", "thead", "tbody", "meta", "link", "style", "script"}
 _MARKDOWN_RULE = re.compile(r"(?=.*\|)\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?")
-# Of MySQL, DuckDB, PostgreSQL and Polars. A rule of minus signs may stand below a title.
+# MySQL, DuckDB, PostgreSQL and Polars draw these. A rule of minus signs may stand below a title.
 _DRAWN = re.compile(
     r"\+[-=]{2,}[-=+]*\+|[\u250c\u2554\u256d][\u2500-\u257f]+|-{3,}(?:\+-{3,})+|-{2,}(?: +-{2,})+"
     r"|-\[ RECORD 1 \][-+]*$|\*{9,} 1\. row \*{9,}|shape: \([\d_, ]+\)$"

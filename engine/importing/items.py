@@ -39,7 +39,7 @@ from engine.importing.text_rows import rows_of
 # A mapping writes to the first name of each, so that it wins.
 TASK_NAMES = ("task", "prompt", "input", "question")
 # `ideal` is OpenAI evals', `answers` SQuAD's.
-# What is expected goes before an output, which may be a model's.
+# An expected answer goes before an output, which may be a model's.
 REFERENCE_NAMES = (
     "reference", "target", "expected", "expected_output", "expectedoutput", "ground_truth", "output",
     "answer", "answers", "ideal",
@@ -51,7 +51,7 @@ _INSTRUCTION = "instruction"
 HEADINGS = (*TASK_NAMES, _INSTRUCTION, "messages")
 # All other columns of a task are variables.
 KNOWN = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "variables"}
-# What a column of a list of tasks may be.
+# A column of a list of tasks may be one of these.
 TASK_MEANINGS = ("task", "reference", "tags", VARIABLE, IGNORE)
 # Columns of a response that are read, or told where they are not.
 _OF_RESPONSES = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "policy", "response"}

@@ -91,7 +91,7 @@ def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) ->
 def _rows_of_lines(text: str, plain: Sequence[str]) -> Iterator[Row | Fault]:
     for number, line in headings.full_lines(text):
         try:
-            # Of several files in one, each begins with a mark.
+            # Where several files are joined, each begins with a mark.
             yield _json_row(f"line {number}", loads(line.lstrip("\ufeff")), plain)
         except json.JSONDecodeError as error:
             yield Fault(f"line {number}", _json_fault(error).message)

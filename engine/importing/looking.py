@@ -23,7 +23,7 @@ _SHOWN = 5
 _LONGEST = 200
 
 
-# What a column may be; then, what some column must be.
+# The meanings that a column may have; below, the meanings that some column must have.
 MEANINGS_BY_MATERIAL: Mapping[Material, Sequence[str]] = {
     Material.TASKS: TASK_MEANINGS,
     Material.RESPONSES: ("task", "policy", RESPONSE, "reference", "tags", IGNORE),

@@ -20,7 +20,7 @@ _TOKEN = re.compile(_LITERAL, re.IGNORECASE)
 _PARTS = re.compile(r'(?:"[^"]*"|\\.|[^;])+')
 # Without more than these a format says nothing that the number does not say.
 _SIGNS = " +-()"
-# Of all digits that a number of XLSX may have.
+# Enough for all digits that a number of XLSX may have.
 _CONTEXT = Context(prec=400, rounding=ROUND_HALF_UP)
 
 

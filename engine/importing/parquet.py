@@ -75,7 +75,8 @@ for length in lengths:
     print(flush=True)
 """
 _MOST_SECONDS = 60
-# What it may take for itself, and for each byte that may be unpacked: the file, a page of it, and a batch.
+# The process may take so much for itself, and so much for each byte that may be unpacked: the file, a page of
+# it, and a batch.
 _SPARE_BYTES, _BYTES_FOR_EACH = 50_000_000, 8
 # With which a process ends itself, or an error in its memory ends it. Other signals come from elsewhere, as
 # where memory runs short, and say nothing about the file.

@@ -14,9 +14,9 @@ from engine.importing.defusing import as_it_was
 from engine.importing.headings import cells_of, delimiter_of
 
 _NOTHING = {"null", "none", "nan", "n/a", "undefined", "[object object]"}
-# Of R, pandas and SQL. In other letters "Na" may be an answer.
+# R, pandas and SQL write these. In other letters "Na" may be an answer.
 _NOTHING_AS_WRITTEN = {"NA", "<NA>", r"\N"}
-# Of Excel and of LibreOffice.
+# Excel and LibreOffice write these.
 _ERRORS = {
     "#ref!", "#n/a", "#value!", "#div/0!", "#name?", "#null!", "#num!", "#spill!", "#calc!", "#field!",
     "err:502", "err:504", "err:508", "err:509", "err:522",
@@ -25,7 +25,7 @@ _ERRORS = {
 _SELECTORS = {chr(code) for code in range(0xFE00, 0xFE10)}
 _UNSEEN = {"Cf", "Cc"}
 _LONGEST_WORD = 40
-# Of one cell in Excel, which cuts off the rest.
+# A cell in Excel holds so many characters, and Excel cuts off the rest.
 _CELL_OF_EXCEL = 32_767
 # UTF-8 that was read as Windows-1252, Windows-1252 that was read as Latin-1, where its quotation marks are
 # control characters, and the mark in the place of a character that was lost.
@@ -40,7 +40,7 @@ _LOST = re.compile(
 )
 # A list or an object, as JSON and Python write it.
 _OF_A_PROGRAM = re.compile(r"""\[\s*(?:["'{\[].*)?\]|\{\s*["'].*\}""", re.DOTALL)
-# Of OpenAI and Anthropic, as JSON and as Python write them, and of LangChain.
+# Messages of OpenAI and Anthropic, as JSON and as Python write them, and of LangChain.
 _OF_A_CHAT = re.compile(
     r"""\s*(?:\[\s*)?(?:\{\s*["'](?:role|content|choices)["']\s*:|(?:ChatCompletion|AIMessage|Message)\w*\("""
     r"""|content=["'])"""
@@ -52,7 +52,7 @@ _WHOLE = re.compile(r"-?[0-9]+\.0")
 _LIKE_A_NAME = re.compile(
     r"#|[^\W\d]\w{0,4}\.|(?:\d+[.)] ?)?[^\W\d]\w*(?:(?:[ /.=-]| [&+@] |: )\w+){0,2}(?: ?\([^()]*\))?[ #:*]*"
 )
-# Of a list of tasks, in its own words: "Customer questions:".
+# The title of a list of tasks, in its own words: "Customer questions:".
 _OF_TASKS = re.compile(r"(?:\w+[ _-])?(?:task|prompt|question|input|instruction)s?:?", re.IGNORECASE)
 _OF_SENTENCES = re.compile(r"[\d?.!:]")
 _SPACE = re.compile(r"\s")

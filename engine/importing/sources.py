@@ -29,14 +29,14 @@ from engine.importing.workbook import hidden_rows, n_formulas, sheets_of, workbo
 
 _ZIP = b"PK\x03\x04"
 _WORKBOOK = "xl/workbook.xml"
-# Of OpenDocument, of Microsoft's other formats (.docx, .xlsb), and of Apple's.
+# Parts of OpenDocument, of Microsoft's other formats (.docx, .xlsb), and of Apple's.
 _OF_OFFICE = {"content.xml", "[Content_Types].xml", "Index/Document.iwa"}
 _TABLES = {".parquet", ".arrow", ".jsonl", ".json", ".csv", ".tsv"}
 # Beside the rows of a data set: they say what it is.
 _ABOUT = {"dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"}
-# Of our own exports.
+# Our own exports end with this.
 _MANIFEST = ".manifest.json"
-# What `datasets` keeps beside the rows of a data set that it worked on.
+# `datasets` keeps such files beside the rows of a data set that it worked on.
 _CACHE = "cache-"
 _SHOWN = 6
 _SHARD = re.compile(r"-(?P<number>\d+)-of-(?P<total>\d+)(-[0-9a-f]+)?$")
@@ -202,7 +202,7 @@ def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet
         data = b""
         if (archive := _archive_in(file, most)) is None:
             data = contents(file, most)
-            # What was packed by gzip may be an archive.
+            # The content of a gzip may be an archive.
             archive = _archive_in(io.BytesIO(data), most)
         if archive is not None and _WORKBOOK not in archive.namelist():
             if not _OF_OFFICE.isdisjoint(archive.namelist()):
@@ -314,7 +314,7 @@ def tables_in(names: Iterable[str]) -> list[str]:
 def _as_numbered(name: str) -> list[tuple[int, str]]:
     """A key that puts names in the order of the numbers in them: 2 before 10."""
     texts_and_numbers = re.split("([0-9]+)", name)
-    # Of two numbers without zeros in front the one with more digits is larger.
+    # The larger of two numbers without zeros in front has more digits.
     stripped = [part.lstrip("0") if place % 2 else part for place, part in enumerate(texts_and_numbers)]
     return [(len(part) if place % 2 else 0, part) for place, part in enumerate(stripped)]
 
@@ -349,7 +349,7 @@ def _lacking(stems: Iterable[str]) -> tuple[int, int, int] | None:
     return None
 
 
-# What unpacking a damaged or locked part raises.
+# Unpacking a damaged or locked part raises these.
 _DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
 
 
@@ -375,7 +375,7 @@ def _archive(file: BinaryFile) -> zipfile.ZipFile:
         raise ImportingError.at("", "The ZIP file is damaged. Copy it again, or unpack it first.") from error
     if message := limits.ARCHIVE_FILES.refusal(len(archive.infolist())):
         raise ImportingError.at("", message)
-    # Of these Python unpacks no more than it is asked for. A few bytes of the others may be gigabytes.
+    # Python unpacks no more of these than it is asked for. A few bytes of the others may be gigabytes.
     usual = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
     if odd := next((each.filename for each in archive.infolist() if each.compress_type not in usual), None):
         raise ImportingError.at(

@@ -42,11 +42,11 @@ _PLACE = re.compile(rb"\br=[\"']([A-Z]+)([0-9]+)[\"']")
 _OF_TEXT = re.compile(rb"\bt=[\"']str[\"']")
 # The beginning of a row or of a value: its name and its attributes.
 _BEGINNING = re.compile(rb"<(?:\w+:)?(row|v|t)\b([^<>]*)>")
-# Of a row that a filter or a person hid.
+# A row that a filter or a person hid has this attribute.
 _HIDDEN = re.compile(rb"\shidden=[\"'](?:1|true)[\"']")
 # A character that XML cannot hold or would change, such as the carriage return of a line of Windows.
 _ESCAPED = re.compile("_x(00(?:0[1-9A-Fa-f]|1[0-9A-Fa-f]))_")
-# What reading a damaged or hostile workbook raises: openpyxl checks little.
+# Reading a damaged or hostile workbook raises these: openpyxl checks little.
 _DAMAGED = (
     zipfile.BadZipFile, ParseError, DefusedXmlException, KeyError, IndexError, ValueError, TypeError,
     AttributeError, OSError, EOFError, NotImplementedError,

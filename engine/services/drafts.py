@@ -195,7 +195,7 @@ def _locked_draft(experiment_id: int) -> Experiment:
 
 def _empty(experiment: Experiment) -> None:
     drop_tried(experiment)
-    # Those left are ready-made, and nobody else changes them.
+    # The responses left are ready-made, and nobody else changes them.
     Response.objects.filter(task__experiment=experiment).delete()
     PairCount.objects.filter(experiment=experiment).delete()
     for rows in (experiment.policies, experiment.factors, experiment.tasks, experiment.gold_items):

@@ -25,7 +25,7 @@ NO_TEXT = "The file of past votes has no text of this response."
 _BATCH = 1000
 # A column of whole numbers holds no larger ones.
 _MOST_NUMBERS = 2**31
-# Of a user name's 150 characters; a number and the experiment's take the rest.
+# A user name has 150 characters; a number and the experiment's number take the rest.
 _LONGEST_STEM = 110
 
 

@@ -52,11 +52,11 @@ class HadSince(TypedDict):
 
 ReadyComparison: TypeAlias = "WithAnnotations[Comparison, HadSince]"
 
-# What the page shows of a comparison.
+# The page shows these parts of a comparison.
 _TEXTS = ("task", "response_i", "response_j")
 
 _NOW, _TOKEN = Given("now", DateTimeField()), Given("token", UUIDField())
-# Of the leases on the annotator's screen.
+# The leases on the annotator's screen have these tokens.
 _ON_SCREEN = Q(token__in=GivenList("besides", UUIDField()))
 _HELD_BY_THEM = (
     Lease.objects.filter(

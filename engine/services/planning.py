@@ -172,7 +172,7 @@ def _top_up(experiment: Experiment, observed: Design, target: int, here: set[int
     policies = list(experiment.policies.all())
     design = designs.with_in_flight(experiment, observed)
     in_flight = int(design.in_flight.sum()) // 2
-    # Those that are held back serve nobody, and there is a limit to them too.
+    # Comparisons that are held back serve nobody, and there is a limit to them too.
     n_held = len(_HELD_BACK(experiment=experiment.pk))
     most = min(experiment.budget - design.n_comparisons - in_flight, settings.BUFFER_MAX - n_held)
     if buffer.generation_is_failing(experiment):

@@ -20,7 +20,7 @@ from engine.services.locks import lock_by_number, locked_experiment
 
 STARTED = "The experiment has been started. Only a draft can be tried."
 MOST_TASKS = 3
-# Of more policies only some are tried, chosen so that each level occurs.
+# A trial of more policies takes only some, chosen so that each level occurs.
 MOST_POLICIES = 20
 _PERIOD = timedelta(hours=24)
 

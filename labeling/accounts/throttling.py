@@ -32,7 +32,7 @@ def count_attempt(request: HttpRequest, name: str) -> list[RateLimitUsage] | Non
     name = name.lower()
     if (browser := _names_of(request).get(_digest(name))) is not None:
         return _consume(request, [("login_failed", f"browser {browser}")])
-    # Of an IPv6 address allauth counts the network: a household or an office has a whole one.
+    # allauth counts the network of an IPv6 address: a household or an office has a whole one.
     counts = [("login_failed", f"{ratelimit.get_ip(request)} {name}"), ("login_failed_address", None)]
     address = request.META["REMOTE_ADDR"]
     if not UserSession.objects.filter(user__username__iexact=name, ip=address).exists():

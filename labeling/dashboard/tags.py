@@ -40,7 +40,7 @@ def tag_rows(experiment: Experiment, leader: Policy | None) -> list[TagRow]:
     rows = []
     for part in by_tag(by_task(experiment)):
         enough = [(policy, won) for policy, won in part.policies.items() if won.comparisons >= ENOUGH]
-        # Of equal shares, the one with more comparisons.
+        # Where shares are equal, the tag with more comparisons goes first.
         first = max(enough, key=lambda each: (each[1].share, each[1].comparisons), default=None)
         rows.append(
             TagRow(

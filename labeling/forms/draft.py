@@ -53,7 +53,7 @@ from labeling.forms.settings import GROUPS, NAME_MISSING, STEPS, SettingsForm, p
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
-# Of the log-odds between two policies, as the planner takes it unless the page says another one.
+# The spread of the log-odds between two policies, which the planner takes unless the page says another one.
 USUAL_SPREAD = "0.4"
 # Digits.
 _LONGEST_VERSION = 19
@@ -71,7 +71,7 @@ class Items(Generic[Item]):
     kept: bool = False
     columns: Sequence[tuple[Column, str]] = ()
     asked_tag: str = ""
-    # Of the file that the text was made of.
+    # The warnings of the file that the text was made of.
     of_file: Sequence[str] = ()
 
     @property

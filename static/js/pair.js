@@ -215,7 +215,7 @@
   }
 
   async function fetchAhead() {
-    // What is lacking comes with the reply to an answer, unless the next answer was given sooner.
+    // The missing part comes with the reply to an answer, unless the next answer was given sooner.
     if (sending && queue.length === 1) return;
     if (fetching || undoing || isOver() || lacking() < 1 || !token(byId("stage"))) return;
     fetching = true;

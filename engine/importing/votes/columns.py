@@ -10,7 +10,7 @@ from typing import Any
 from engine.domain import limits
 from engine.importing.rows import ImportingError, Row, in_json, storable
 
-# Of a level's name, which a policy's becomes.
+# A policy's name becomes a level's, which holds so many characters.
 LONGEST_NAME = 100
 
 TASK = ("task", "prompt", "question", "instruction", "input", "query")

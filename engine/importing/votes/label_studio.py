@@ -45,7 +45,7 @@ class Controls:
 
     def __init__(self) -> None:
         self._answering: set[str] = set()
-        # Of annotations without an answer: the place, a control, and its word.
+        # The place, a control and its word, for each annotation without an answer.
         self._others: list[tuple[str, str, str]] = []
 
     def see(self, row: Row) -> None:

@@ -161,7 +161,7 @@ def _content(vote: Vote) -> Hashable:
     return vote.task, frozenset((a, b)), winner
 
 
-# Of several columns with one of these meanings the first is read, in the order in which they stand here.
+# Where several columns have one of these meanings, the first is read, in the order in which they stand here.
 _ONE_OF = ("task", "policy_a", "policy_b", "winner", "response_a", "response_b")
 # Alpaca's.
 _ONE_TASK = ["instruction", "input"]
@@ -202,7 +202,7 @@ def _several(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
 
 # ---------------------------------------------------------------- what somebody should know
 
-# Of the task, and of a third policy.
+# Columns of the task, and of a third policy.
 _UNREAD = {
     *slips.OF_A_TASK,
     *(f"{thing}{third}" for thing in (*POLICY, *RESPONSE) for third in ("c", "3")),

@@ -15,7 +15,7 @@ _MILLISECONDS_FROM = 253_402_300_800
 # Spreadsheets store a time as days since 1900, and this is the year 10000. As seconds it is February 1970.
 _DAYS_BEFORE = 2_958_466
 _COMPACT = {8: "%Y%m%d", 14: "%Y%m%d%H%M%S"}
-# Of R's readr, for Excel.
+# R's readr writes these for Excel.
 _SLASHED = re.compile(r"^(\d{4})/(\d\d)/(\d\d)(?!\d)")
 
 
