@@ -56,8 +56,7 @@
       fold.open = true;
     }
   });
-  // What a refused save has said of a step is taken back once it was changed and the summary asks for nothing
-  // in it.
+  // A refused save's messages about a step go once it was changed and the summary asks for nothing in it.
   const changed = new Set();
   const change = ({ target }) => changed.add(target.closest("[data-step]")?.dataset.step);
   for (const name of ["input", "change"]) document.addEventListener(name, change);
