@@ -16,7 +16,7 @@ _SAMPLERS = {
     "At first it takes the pairs with the fewest comparisons.",
     "round_robin": "The round-robin sampler takes the pair with the fewest comparisons.",
     "random": "The random sampler draws each pair with the same probability.",
-    "eps_greedy": "The ε-greedy sampler takes the leader and its strongest opponent; one time in "
+    "eps_greedy": "The epsilon-greedy sampler takes the leader and its strongest opponent; one time in "
     "ten it draws any pair.",
     "thompson": "Thompson sampling draws a likely winner and the opponent that is likeliest to beat it.",
     "rucb": "The RUCB sampler takes a policy that may still be the best, and the opponent most likely to "
@@ -61,12 +61,11 @@ def explain(comparison: Comparison, names: Sequence[PolicyName]) -> Explanation:
     terms = {
         "sampler": "Sampler",
         "stopping": "Stopping rule",
-        "delta": "Accepted risk (δ)",
-        "epsilon": "Margin (ε)",
+        "delta": "Accepted risk",
+        "epsilon": "Margin",
         "number": "Number of the choice",
         "draw": "Draw in its round",
         "seed": "Seed of the round",
-        "propensity": "Propensity",
         "rules": "Version of the rules",
     }
     record = [(term, _said(plan[key])) for key, term in terms.items() if plan.get(key) is not None]

@@ -170,7 +170,7 @@ _SAMPLERS = {
     "tracking": "Tracking: the paper's optimal shares",
     "round_robin": "Every pair in turn",
     "random": "Any pair, at random",
-    "eps_greedy": "The leader against others (ε-greedy)",
+    "eps_greedy": "The leader against others (epsilon-greedy)",
     "thompson": "Thompson sampling",
     "rucb": "RUCB",
 }
