@@ -78,13 +78,13 @@ class ThompsonSampling(Stateless):
     Parameters
     ----------
     alpha
-        Scale of the confidence bounds that leave out hopeless candidates and settled opponents.
+        Scale of the confidence bounds that leave out hopeless policies and settled opponents.
     """
 
     alpha: float = 0.51
 
     def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
-        """Return (candidate, opponent)."""
+        """Return (policy, opponent)."""
         if situation.model is not None:
             return _posterior_winner_and_rival(situation, situation.model, rng)
         tally = situation.tally
@@ -98,13 +98,13 @@ class ThompsonSampling(Stateless):
         wins[:, rows, columns] = drawn > 0.5
         wins[:, columns, rows] = drawn < 0.5
         copeland = wins.sum(axis=2)
-        candidate = argmax_random(np.where(hopeful, copeland, -1.0), rng)
+        policy = argmax_random(np.where(hopeful, copeland, -1.0), rng)
 
-        beats = rng.beta(tally.wins[runs, :, candidate] + 1.0, tally.wins[runs, candidate] + 1.0)
-        # The lower bound on an opponent beating the candidate is one minus the candidate's upper bound.
-        beats[upper[runs, candidate] < 0.5] -= 2.0
-        beats[runs, candidate] = -np.inf
-        return candidate, argmax_random(beats, rng)
+        beats = rng.beta(tally.wins[runs, :, policy] + 1.0, tally.wins[runs, policy] + 1.0)
+        # The lower bound on an opponent beating the policy is one minus the policy's upper bound.
+        beats[upper[runs, policy] < 0.5] -= 2.0
+        beats[runs, policy] = -np.inf
+        return policy, argmax_random(beats, rng)
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,7 +228,7 @@ class HeadToHead:
         proved: BoolArray = self._n_passed == self._n_policies - 1
         return proved
 
-    def candidate(self, run: int, leader: int) -> int:
+    def nearest(self, run: int, leader: int) -> int:
         """The policy that a run comes closest to naming.
 
         Parameters
@@ -410,7 +410,7 @@ class InModel:
         proved = self._against(leader).min(axis=1) >= self.threshold
         self.named = np.where((self.named == NOBODY) & proved, leader, self.named)
 
-    def candidate(self, run: int, leader: int) -> int:
+    def nearest(self, run: int, leader: int) -> int:
         """The policy that a run has named, or else the leader of its proof; ``leader`` is not needed."""
         return int(self.named[run] if self.named[run] != NOBODY else self._evidence.leader[run])
 

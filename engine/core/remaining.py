@@ -41,7 +41,7 @@ def _expected(ledger: Ledger, best: int | None) -> float | None:
     if best is None:
         return None
     if (proof := ledger.head_to_head()) is not None:
-        b = proof.candidate(0, int(ledger.leader()[0]))
+        b = proof.nearest(0, int(ledger.leader()[0]))
         k = proof.rivals(0, b)
         missing = proof.threshold - proof.log_capital(np.array(0), k, np.array(b))
         speed = _speeds(tally.wins[0, k, b], tally.counts[0, k, b], proof.evidence.null_mean)

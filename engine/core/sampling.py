@@ -21,11 +21,11 @@ Picks = tuple[IntArray, IntArray]
 # A bet that has still to find out the odds grows at about this share of the best one's rate.
 _BET_EFFICIENCY = 0.7
 # Weight, in comparisons, of the prior of a pair's win rate: ½, or the rate that the user expects. The rate of
-# the estimated strengths would be a worse prior: it holds on to a wrong candidate for too long, and took half
+# the estimated strengths would be a worse prior: it holds on to a wrong policy for too long, and took half
 # as many comparisons again on the paper's instance.
 _PROOF_PRIOR = 20.0
 # Scale of the confidence bounds from which the length of a proof is estimated. With a smaller one, a
-# candidate that was unlucky at first is never tried again, and the comparisons go to one that is hardly
+# policy that was unlucky at first is never tried again, and the comparisons go to one that is hardly
 # within the margin.
 _PROOF_OPTIMISM = 0.2
 # A proof against a rival that is still open after n comparisons is charged this share of n besides its
@@ -42,7 +42,7 @@ _LEAST_MET = 0.05
 # Smallest lead over a rival that is assumed, so that the number of comparisons needed stays finite.
 _LEAST_LEAD = 1e-3
 MANY = 64
-_MOST_CANDIDATES = 16
+_MOST_PROOFS = 16
 # Comparisons per policy for which head-to-head evidence alone chooses the opponents. The forecast of the
 # streams rests on early guesses: when it was followed at once, leaders stayed wrong for longer, and pairs
 # that strengths do not explain took more comparisons.
@@ -279,33 +279,33 @@ class Balanced(Stateless):
         """The policy whose proof promises to take fewest comparisons, and the rival that needs most."""
         tally, null = situation.tally, proof.evidence.null_mean
         runs = np.arange(tally.n_runs)
-        candidates = _candidates(situation, proof, rng)
+        policies = _worth_proving(situation, proof, rng)
 
-        def against(by_candidate: FloatArray | IntArray) -> FloatArray:
-            # [r, k, c]: of policy k against candidate c, from rows of candidates. Picking out columns would
-            # take milliseconds where there are thousands of policies.
-            rows = by_candidate[runs[:, None], candidates]
+        def against(by_policy: FloatArray | IntArray) -> FloatArray:
+            # [r, k, c]: of policy k against the c-th that is worth proving, by rows. Picking out columns
+            # would take milliseconds where there are thousands of policies.
+            rows = by_policy[runs[:, None], policies]
             return np.ascontiguousarray(rows.swapaxes(1, 2), dtype=np.float64)
 
         pending = against(tally.in_flight)
         counts = against(tally.counts)
         weight = counts + pending + _PROOF_PRIOR
-        expected = _expected_beforehand(situation, candidates)
+        expected = _expected_beforehand(situation, policies)
         mean = (counts - against(tally.wins) + 0.5 * pending + _PROOF_PRIOR * expected) / weight
         width = np.sqrt(_PROOF_OPTIMISM * np.log(situation.n_asked + 2.0)[:, None, None] / weight)
         speed = bernoulli_kl(_within(mean - width, 0.0, null - _LEAST_LEAD), null)
         rivals = np.arange(tally.n_policies)[:, None]
-        missing = proof.threshold - proof.log_capital(runs[:, None, None], rivals, candidates[:, None])
+        missing = proof.threshold - proof.log_capital(runs[:, None, None], rivals, policies[:, None])
         waiting = pending > 0.0
         if waiting.any():
             missing[waiting] -= pending[waiting] * bernoulli_kl(np.minimum(mean[waiting], null), null)
         need = np.maximum(missing, 0.0) / speed
-        need[runs[:, None], candidates, np.arange(candidates.shape[1])] = 0.0
+        need[runs[:, None], policies, np.arange(policies.shape[1])] = 0.0
         waited = np.where(missing > 0.0, counts, 0.0).max(axis=1)
         cost = need.sum(axis=1) + _PROOF_WAIT * waited
-        cost[_out(situation, proof)[runs[:, None], candidates]] = np.inf
+        cost[_out(situation, proof)[runs[:, None], policies]] = np.inf
         choice = argmax_random(-cost, rng)
-        b = candidates[runs, choice]
+        b = policies[runs, choice]
         needed = need[runs, :, choice]
         met = (counts + pending)[runs, :, choice]
         unmet = (needed > 0.0) & (met < _LEAST_MET * met.max(axis=1, keepdims=True))
@@ -325,7 +325,7 @@ def _is_to_prove(situation: Situation, proof: HeadToHead) -> BoolArray:
     return to_prove
 
 
-def _candidates(situation: Situation, proof: HeadToHead, rng: np.random.Generator) -> IntArray:
+def _worth_proving(situation: Situation, proof: HeadToHead, rng: np.random.Generator) -> IntArray:
     """Shape (R, C): policies that a proof may be worth while for; of many, those of the best standing."""
     tally, streams = situation.tally, situation.streams
     if streams is None or tally.n_policies <= MANY:
@@ -333,8 +333,8 @@ def _candidates(situation: Situation, proof: HeadToHead, rng: np.random.Generato
     standing = np.where(_out(situation, proof), -np.inf, streams.standing())
     # Among equals, as in the beginning, those to look at are drawn.
     order = np.lexsort((rng.random(standing.shape), -standing), axis=-1)
-    candidates: IntArray = order[:, :_MOST_CANDIDATES]
-    return candidates
+    policies: IntArray = order[:, :_MOST_PROOFS]
+    return policies
 
 
 def _out(situation: Situation, proof: HeadToHead) -> BoolArray:
@@ -343,14 +343,14 @@ def _out(situation: Situation, proof: HeadToHead) -> BoolArray:
     return out
 
 
-def _expected_beforehand(situation: Situation, candidates: IntArray) -> FloatArray | float:
-    """Win rates that the strengths expected beforehand give every policy against each candidate, shape
-    (R, K, C); ½ where none were given, and soon after the start.
+def _expected_beforehand(situation: Situation, policies: IntArray) -> FloatArray | float:
+    """Shape (R, K, C): the win rates of every policy against each of ``policies`` that the strengths expected
+    beforehand give. They are ½ where none were given, and soon after the start.
     """
     if situation.streams is None or not situation.streams.beliefs.prior.any():
         return 0.5
     prior = situation.streams.beliefs.prior
-    win_rate = special.expit(prior[:, None] - prior[candidates][:, None])
+    win_rate = special.expit(prior[:, None] - prior[policies][:, None])
     fading = np.exp(-situation.n_asked / (_PRIOR_LASTS * prior.size))[:, None, None]
     expected: FloatArray = 0.5 + (win_rate - 0.5) * fading
     return expected

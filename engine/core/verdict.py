@@ -88,7 +88,7 @@ class Verdict:
         states = [self._best_if_any()]
         for claim, proof in self.ledger.proofs.items():
             holds = bool(proof.named[0] != NOBODY)
-            policy = proof.candidate(0, int(self.ledger.leader()[0])) if self._n_comparisons else None
+            policy = proof.nearest(0, int(self.ledger.leader()[0])) if self._n_comparisons else None
             rivals = () if holds or policy is None else tuple(proof.rivals(0, policy).tolist())
             risk = 1.0 if policy is None else proof.risk(0, policy)
             states.append(self._state(claim, policy, rivals, min(risk, self.delta) if holds else risk))
