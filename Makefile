@@ -1,7 +1,7 @@
 # make demo   everything on this machine, until Ctrl-C
 # make dev    the same, and every process starts again when its code changes
 # make quick  lint, and the tests without database, browser or long simulations: for every save
-# make test   everything that the project promises, tested here
+# make test   the whole suite, in a real browser too; on SQLite, without the tests marked postgres
 # make coverage   which branches the tests reach
 # make branches   that their own tests reach every branch of the modules that decide
 # make fuzz   the property tests once more, with examples drawn anew; what it finds becomes an @example

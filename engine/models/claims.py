@@ -8,8 +8,9 @@ from engine.models import clock
 
 
 class Claimable(models.Model):
-    """A row that one worker at a time works on. :mod:`engine.services.claims` is the only writer of these
-    fields.
+    """A row that one worker at a time works on. :mod:`engine.services.claims` writes these fields.
+
+    ``opinions`` and ``generation`` beside it also write its ``NOBODY``, when they store what was made.
     """
 
     claim = models.UUIDField(null=True, blank=True, help_text="A random number that only its holder knows.")
