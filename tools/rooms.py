@@ -12,9 +12,10 @@ TARGET = Path(__file__).resolve().parent.parent / "docs" / "rooms.md"
 _ROOTS = ("engine", "labeling", "llmpo_client", "llmpo_site")
 _HEAD = """# Rooms and arrows
 
-Generated from the imports by `make schema`. A room is a package or a module directly inside of `engine`,
-`labeling` or `llmpo_site`; an arrow says that some module of one room imports one of another. The contracts
-in `pyproject.toml` (`lint-imports`) say which arrows may exist.
+Generated from the imports by `make schema`.
+A room is a package or a module directly inside of `engine`, `labeling` or `llmpo_site`.
+An arrow says that some module of one room imports one of another.
+The contracts in `pyproject.toml` (`lint-imports`) say which arrows may exist.
 
 """
 # Measured by this module at commit 88f45b3.
