@@ -48,7 +48,7 @@ _PULSE_SECONDS = 2.0
 # The least time between two messages of a process that ask for planning.
 _GATHERING_SECONDS = 0.25
 # After a round of planning for an experiment, if enough pairs were left, there is none for this long, or for
-# three times as long as the round took: a worker keeps three quarters of its time for others.
+# three times as long as the round took. A worker keeps three quarters of its time for others.
 _ROUND_SECONDS, _REST, _LONGEST_REST_SECONDS = 0.1, 3.0, 0.5
 # Longer replays are done in slices of this length, so that other experiments need not wait.
 _REPLAY_SECONDS = 2.0

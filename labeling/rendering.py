@@ -32,7 +32,7 @@ _LONGEST_LINE = 4_000
 _MOST_BRACKETS = 500  # the parser looks for the end of a link at each of them
 _MOST_CELLS = 3_000  # the parser fills short rows of a table up to the width of its header
 _LONGEST_MATHS = 500
-# Longer code has no colours: patterns for Java try each word as the beginning of a method that never comes,
+# Longer code has no colours. Patterns for Java try each word as the beginning of a method that never comes,
 # and take the square of its length.
 _LONGEST_CODE = 4_000
 # The languages that models write. Some of the hundreds of others take seconds for a page of blanks.

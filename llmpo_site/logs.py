@@ -19,8 +19,9 @@ def _written(text: str) -> str:
 # A letter of an address, plain or percent-encoded.
 _LETTER = "(?:[0-9A-Za-z]|%[0-9A-Fa-f]{2})"
 _NO_SLASH = r"(?:[^/\s\"'&?%]|%(?!2[fF]))"
-# Secrets that let their holder in, in the addresses of: an invitation; the confirmation of an e-mail address;
-# a new password, after the account's number; a report (`report/share` and the like are none).
+# Secrets that let their holder in stand in the addresses of an invitation, a confirmation of an e-mail
+# address and a report. In that of a new password they follow the account's number. `report/share` and the
+# like are none.
 _SECRET = re.compile(
     rf"({_written('join/')}|{_written('email/confirm/')}|{_written('password/reset/')}{_LETTER}+?{_written('-')}|"
     rf"{_written('report/')}(?=(?:[\w-]|%(?!2[fF])[0-9A-Fa-f]{{2}}){{20}}))"

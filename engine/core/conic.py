@@ -15,7 +15,7 @@ from .types import FloatArray
 
 # CVXPY's functions are only partly typed.
 cp: Any = cvxpy
-# The bound is of first order in the errors of the proportions, which are the roots of Clarabel's gap: its
+# The bound is of first order in the errors of the proportions, which are the roots of Clarabel's gap. Its
 # default of 1e-8 left a certified gap above 1e-4 in one program of twenty.
 _GAP = 1e-10
 

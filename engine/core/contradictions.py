@@ -19,13 +19,13 @@ from .types import FloatArray, IntArray, Tally
 
 # Log-odds between policies that a misfit is measured against are held back by no more than this.
 _LOOSE_LOG_ODDS = 10.0
-# A departure from the model that matters: with interactions this large among the log-odds of the pairs, the
+# A departure from the model that matters. With interactions this large among the log-odds of the pairs, the
 # Bradley-Terry model mostly names a wrong winner where the best are close.
 _RELEVANT_LOG_ODDS = 0.3
 # Comparisons by which the share of ties of a pair is drawn towards that of all pairs.
 _TIE_PRIOR = 10.0
-# Nats by which each win rate of a cycle must differ from one half: about what a single two-sided test at the
-# 5% level asks for.
+# Nats by which each win rate of a cycle must differ from one half. That is about what a single two-sided test
+# at the 5% level asks for.
 _CYCLE_NATS = 2.0
 _ROUNDING = 1e-9
 

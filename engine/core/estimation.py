@@ -17,8 +17,8 @@ _MAX_ITERATIONS = 200
 _MAX_HALVINGS = 60
 # The last step starts from a decrement this small, and squares it.
 _DECREMENT_TOLERANCE = 1e-6
-# A Newton step that moves no log-odds by more than this needs no line search: the third derivative of a
-# logistic likelihood along it is at most this times the second, so the objective gains 4% of the decrement.
+# A Newton step that moves no log-odds by more than this needs no line search. The third derivative of a
+# logistic likelihood along it is at most this times the second. So the objective gains 4% of the decrement.
 _SAFE_REACH = 1.7
 # A step with a smaller decrement needs no line search either.
 _SAFE_DECREMENT = 0.02
@@ -231,8 +231,8 @@ def fit(
                 step[large] *= length[:, None]
         elif slack and largest > _DECREMENT_TOLERANCE:
             # A step that moves no log-odds by more than r changes the Hessian by a factor of at most e^r. So
-            # it leaves a decrement of at most e^r ((e^r - 1 - r) / r)² times its own, and no more nats than
-            # that while it is small.
+            # it leaves a decrement of at most e^r ((e^r - 1 - r) / r)² times its own. While that is small, no
+            # more nats are left than that.
             reach = np.abs(step @ data.contrasts.T).max(axis=1)
             going_on &= decrement * reach**2 * np.exp(3.0 * reach) > 4.0 * slack
         point += step

@@ -18,8 +18,8 @@ _MAX_FRACTION_TERMS = 10_000
 # So many e-values of single pairs are kept in each process: about 5 MB.
 _KEPT = 2**14
 # Parts of a mixture: share, share of the concentration, and whether it is cut off at ½ and not at the null's
-# edge. The last part is the wide one. Where the null is a fair coin, it takes 15% off the comparisons that a
-# proof takes if win rates are anywhere from ½ to 1, and adds 1% where the closest rival needs most of them.
+# edge. The last part is the wide one. Where the null is a fair coin, it takes 15% off the comparisons of a
+# proof if win rates are anywhere from ½ to 1. It adds 1% where the closest rival needs most of them.
 _PARTS: tuple[tuple[float, float, bool], ...] = ((0.6, 1.0, False), (0.4, 0.1, False))
 # Where the null begins above ½: a policy is mostly claimed to be good enough that beats the others, some of
 # them by far. By exact expected numbers of comparisons, the wide part saves 1 to 3% with six policies or

@@ -22,8 +22,8 @@ from .streams import StreamedEvidence
 from .structured import BradleyTerryModel, log_determinant, marginal_bound_at, prior_precision
 from .types import BoolArray, FloatArray, IntArray, Tally
 
-# Standard deviations of a typical log-odds θᵀz under the prior, and their weights: a factor of 2.5 apart, so
-# that one always fits, with most weight on win rates around 60%.
+# Standard deviations of a typical log-odds θᵀz under the prior, and their weights. They are a factor of 2.5
+# apart, so that one always fits. Most weight is on win rates around 60%.
 _PRIOR_SCALES = (0.16, 0.4, 1.0, 2.5)
 _PRIOR_LOG_WEIGHTS = np.log([0.15, 0.45, 0.3, 0.1])
 # Index of the scale that sampling assumes, and whose posterior a restart begins with.
@@ -35,7 +35,7 @@ TYPICAL_LOG_ODDS = _PRIOR_SCALES[_TYPICAL]
 _RESTARTS_AT = (0.4, 0.8)
 # Shares of the average from the beginning and of the restarts, which count as 1 until their first outcome.
 _SHARES = (0.25, 0.375, 0.375)
-# The null's likelihood is maximised with this much of the prior's precision left in, which bounds it from
+# The null's likelihood is maximised with this much of the prior's precision left in. That bounds it from
 # above for every θ whose typical log-odds is below _LARGEST_LOG_ODDS (a win rate of 0.99995).
 _NULL_RIDGE = 1e-4
 _LARGEST_LOG_ODDS = 10.0
@@ -222,8 +222,8 @@ class Mixture:
         later = PairData(
             data.contrasts, data.counts[run] - np.rint(counts), data.wins[run] - wins, data.squares
         )
-        # Everything is fitted at once, as if each were a run of its own: all priors of all runs, the
-        # restarts, and what the nulls are held against.
+        # Everything is fitted at once, as if each were a run of its own. This is all priors of all runs, the
+        # restarts, and the fits that bound the nulls.
         n_first = n_runs * n_priors
         n_averaged = n_first + run.size
         repeated = np.repeat(np.arange(n_runs), n_priors)

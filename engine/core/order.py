@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .types import check_whole
 
 # Two annotators take turns, with whom the better of two policies wins .4 and .7. Turns of this length rule it
-# out in 4% of experiments, of 25 in 5.5% and of 50 in 14%, where a risk of 5% is promised.
+# out in 4% of experiments, where a risk of 5% is promised. Turns of 25 do so in 5.5%, and of 50 in 14%.
 LONG_RUN = 20
 
 

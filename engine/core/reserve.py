@@ -17,8 +17,8 @@ from .types import Claim, FloatArray, IntArray, Tally
 
 # The reserve is 1 in all. The first share is divided among the proofs of all policies at the start. Each
 # later share goes to the leader of its moment, in comparisons per policy. Two or three moments, later or
-# earlier ones, and halves of these shares were within a tenth of each other, on the paper's instance and on
-# random and arbitrary ones.
+# earlier ones, and halves of these shares were within a tenth of each other. So it was on the paper's
+# instance and on random and arbitrary ones.
 START_SHARE = 0.3
 _MOMENTS = (10, 20, 40)
 _SHARES = (0.3, 0.2, 0.2)

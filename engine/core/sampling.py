@@ -21,20 +21,20 @@ Picks = tuple[IntArray, IntArray]
 # A bet that has still to find out the odds grows at about this share of the best one's rate.
 _BET_EFFICIENCY = 0.7
 # Weight, in comparisons, of the prior of a pair's win rate: ½, or the rate that the user expects. The rate of
-# the estimated strengths would be a worse prior: it holds on to a wrong policy for too long, and took half
-# as many comparisons again on the paper's instance.
+# the estimated strengths would be a worse prior. It holds on to a wrong policy for too long, and took half as
+# many comparisons again on the paper's instance.
 _PROOF_PRIOR = 20.0
-# Scale of the confidence bounds from which the length of a proof is estimated. With a smaller one, a
-# policy that was unlucky at first is never tried again, and the comparisons go to one that is hardly
-# within the margin.
+# Scale of the confidence bounds from which the length of a proof is estimated. With a smaller one, a policy
+# that was unlucky at first is never tried again. The comparisons then go to one that is hardly within the
+# margin.
 _PROOF_OPTIMISM = 0.2
 # A proof against a rival that is still open after n comparisons is charged this share of n besides its
 # estimate. Where the win rate is close to the margin, the estimate alone says "nearly done" for thousands of
 # comparisons.
 _PROOF_WAIT = 0.5
 # Comparisons per policy for which the strengths that the user expects decide whom to prove first. Over a
-# longer time, expectations that were the opposite of the truth took up to three times as many comparisons,
-# and correct ones saved no more.
+# longer time, expectations opposite to the truth took up to three times as many comparisons, and correct ones
+# saved no more.
 _PRIOR_LASTS = 2.0
 # The policy to prove meets each open rival at least this share as often as the rival that it meets most.
 # Otherwise two weak policies that are level meet thousands of times before they meet those that beat them.
@@ -44,7 +44,7 @@ _LEAST_LEAD = 1e-3
 MANY = 64
 _MOST_PROOFS = 16
 # Comparisons per policy for which head-to-head evidence alone chooses the opponents. The forecast of the
-# streams rests on early guesses: when it was followed at once, leaders stayed wrong for longer, and pairs
+# streams rests on early guesses. When it was followed at once, leaders stayed wrong for longer, and pairs
 # that strengths do not explain took more comparisons.
 _PLAIN_FIRST = 30
 # With at least so many policies it is quicker to rule out the others before the last one is proved the best.

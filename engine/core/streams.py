@@ -176,8 +176,8 @@ class StreamedEvidence:
         behind = special.ndtr(-ahead)
         below = mean * behind - deviation * np.exp(-0.5 * (ahead * ahead)) / _ROOT_TWO_PI
         # The bet is multiplied by the square of the chance that the policy is behind. Without it, bets lost
-        # evidence while that was in doubt and never won it back: one nat against the closest rival, when it
-        # was ruled out.
+        # evidence while that was in doubt and never won it back. One nat against the closest rival was gone
+        # when that was ruled out.
         expected = special.expit(null_logit + below * (behind * behind))
         stake: FloatArray = (null - expected) / (null * (1.0 - null))
         return stake

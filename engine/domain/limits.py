@@ -236,8 +236,8 @@ MANIFEST_BYTES = Limit(
     "Check that it is the manifest of an export.",
 )
 
-# By type(): isinstance() asks the lazy settings in here for their class, which loads them, and a program that
-# has no settings could not import this module.
+# By type(): isinstance() asks the lazy settings in here for their class, which loads them. A program that has
+# no settings could not import this module then.
 LIMITS: dict[str, Limit] = {name: value for name, value in list(globals().items()) if type(value) is Limit}
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-# Characters that begin a formula; their full-width forms, which some spreadsheets treat alike; and
-# characters that spreadsheets drop first: whitespace, and the mark at the beginning of some files.
+# Characters that begin a formula, and their full-width forms, which some spreadsheets treat alike.
+# Spreadsheets drop the other characters first: whitespace, and the mark at the beginning of some files.
 STARTS = "=+-@|%＝＋－＠\t\n\v\f\r \u00a0\ufeff"
 APOSTROPHE = "'"
 # Only these need a second look. The apostrophe is one of them: a text may begin like a defused one.

@@ -37,8 +37,8 @@ def _rows_at_once(stated: int, left: int, most: int) -> int:
     return max(1, min(most, 4 * left // max(1, stated)))
 
 
-# pyarrow ends the process, without an exception, where what is said of a column contradicts itself; and it
-# takes the memory that a page asks for, whatever the file states of its columns: 6 kB asked for gigabytes.
+# pyarrow ends the process, without an exception, where the description of a column contradicts itself. It
+# takes the memory that a page asks for, whatever the file states of its columns. 6 kB asked for gigabytes.
 # Files come one after the other, and a line says that one was read. The arguments are the rows of a batch,
 # the most bytes to unpack, those that it may take, and the length of each file.
 _READ_IT_ALL = f"""from __future__ import annotations
@@ -75,8 +75,8 @@ for length in lengths:
     print(flush=True)
 """
 _MOST_SECONDS = 60
-# The process may take so much for itself, and so much for each byte that may be unpacked: the file, a page of
-# it, and a batch.
+# The process may take so much for itself, and so much for each byte that may be unpacked. These are the file,
+# a page of it, and a batch.
 _SPARE_BYTES, _BYTES_FOR_EACH = 50_000_000, 8
 # With which a process ends itself, or an error in its memory ends it. Other signals come from elsewhere, as
 # where memory runs short, and say nothing about the file.

@@ -27,14 +27,14 @@ _UNSEEN = {"Cf", "Cc"}
 _LONGEST_WORD = 40
 # A cell in Excel holds so many characters, and Excel cuts off the rest.
 _CELL_OF_EXCEL = 32_767
-# UTF-8 that was read as Windows-1252, Windows-1252 that was read as Latin-1, where its quotation marks are
-# control characters, and the mark in the place of a character that was lost.
+# UTF-8 that was read as Windows-1252, and the mark in the place of a character that was lost. Also
+# Windows-1252 that was read as Latin-1, where its quotation marks are control characters.
 _GARBLED = re.compile(
     "[\u0080-\u0084\u0086-\u009f]|[\u00c2\u00c3][\u00a0-\u00bf]|(?:[\u00d0\u00d1][\u0080-\u00bf\u0152-\u0178\u2013-\u203a\u20ac]){2}"
     "|\u00e2\u20ac|\u00f0\u0178|\ufffd"
 )
-# A question mark in the place of a letter that an encoding does not have: none of an address, and none before
-# a sentence that follows without a space.
+# A question mark in the place of a letter that an encoding does not have. Not one of an address, nor one
+# before a sentence that follows without a space.
 _LOST = re.compile(
     r"(?<![^\s(„“\"'])[^\W\d_]+\?{1,2}[^\W\d_A-Z]+(?:\?{1,2}[^\W\d_A-Z]+)*(?![^\s.,;!?)“”\"'])"
 )

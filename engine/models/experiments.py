@@ -346,7 +346,7 @@ class Experiment(models.Model):
                 name="experiment_state", condition=Q(state__in=["draft", "running", "paused", "concluded"])
             ),
             models.CheckConstraint(
-                # Shares of a half, a quarter or an eighth add up exactly in binary; thirds do not, and an
+                # Shares of a half, a quarter or an eighth add up exactly in binary. Thirds do not, and an
                 # undone judgment would leave a trace in the counts.
                 name="experiment_mean_of_a_power_of_two",
                 condition=Q(overlap_rule="majority") | Q(overlap__in=[1, 2, 4, 8]),

@@ -16,8 +16,8 @@ from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
 from engine.services.compiled_writes import Update
 
 # The pair on show, one that came back by an undo, and four that are fetched ahead or whose answers are on
-# their way: as many as a quick person answers on a slow connection (0.8 s) before a reply comes. More would
-# keep pairs from others, or let somebody choose among them.
+# their way. A quick person on a slow connection (0.8 s) answers four before a reply comes. More would keep
+# pairs from others, or let somebody choose among them.
 MOST_HELD = 6
 
 # A token bucket. A slip is noticed within a few answers, so ten undos in a row are plenty, and one in five

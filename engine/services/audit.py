@@ -10,7 +10,7 @@ from engine.models import AuditEntry, Experiment, User
 
 _Action = AuditEntry.Action
 
-# The sentence of each entry; the names in braces are the details that it needs, a number with its noun.
+# The sentence of each entry. The names in braces are the details that it needs, a number with its noun.
 # {person} stays as it is: see `AuditEntry`.
 SENTENCES: dict[str, str] = {
     _Action.CREATE: "Created the experiment.",

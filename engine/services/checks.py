@@ -381,8 +381,8 @@ def take_back_check(*, check_id: int) -> Check:
     reservation = _reservation()
     answered_at = cast(datetime, check.judged_at)
     if _fate_among_others(check, since=answered_at, own=1) == _Fate.TAKEN:
-        # A comparison would come again as the pair that it was, and would have been ready since the answer;
-        # to this annotator too, who does not hold it.
+        # A comparison would come again as the pair that it was, and would have been ready since the answer.
+        # It would come to this annotator too, who does not hold it.
         over = clock.now() - allowances.hold()
         reservation |= {
             "reserved": False,

@@ -328,8 +328,8 @@ def rebuild_counts(
         empty where the counts were right.
     """
     experiment = locked_experiment(experiment_id)
-    # A click writes its judgment and then waits for its pair's row: with all of them held, what is
-    # committed is exactly what both tallies show.
+    # A click writes its judgment and then waits for its pair's row. With all of these rows held, both tallies
+    # show exactly the committed judgments.
     rows = {
         (row.policy_i.index, row.policy_j.index): row
         for row in PairCount.objects.filter(experiment=experiment)

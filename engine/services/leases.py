@@ -468,8 +468,8 @@ def _shown_under_token() -> QuerySet[Any]:
         .annotate(
             annotator_watches=has_or_had(OuterRef("comparison__experiment"), ANNOTATOR, Membership.WATCHING)
         )
-        # The comparison first, as the sweep does. The lease too: only a row that is locked is read
-        # as it is after the wait, and while the comparison was waited for, the lease may have ended.
+        # The comparison first, as the sweep does. The lease too: only a row that is locked is read as it is
+        # after the wait. While this waited for the comparison, the lease may have ended.
         .select_for_update(no_key=True, of=("comparison", "self"))
         # Every click runs this query, and an experiment has many columns, some of them long texts.
         .only(

@@ -318,8 +318,8 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
     first, next_number = experiment.planned_count, counts.next_number(experiment)
     evidence = design.evidence
     indices = {policy.pk: policy.index for policy in chooser.policies}
-    # All else that is random about a comparison follows from the experiment's secret and its own number:
-    # anybody who could draw it too would know a response by its seed.
+    # All else that is random about a comparison follows from the experiment's secret and its own number.
+    # Anybody who could draw it too would know a response by its seed.
     rngs = [
         np.random.default_rng(blinding.draw_seed(experiment.secret, number))
         for number in range(first, first + room)

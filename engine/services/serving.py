@@ -127,7 +127,7 @@ def _due(
             return checks.resume(handed_back) if first else None
         if comparison.had_since is not None:
             return None
-        # Also where a check is held already: if one never followed another, an annotator who knew one for a
+        # Also where a check is held already. If one never followed another, an annotator who recognised a
         # check would know the next pair for a comparison.
         return checks.check_due(experiment=experiment, annotator=annotator, seen=seen, instead_of=comparison)
 

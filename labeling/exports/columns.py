@@ -496,8 +496,8 @@ def _text(path: str) -> Cast:
     return Cast(path, TextField())
 
 
-# The fields that are read of each judgment, by name, with the path of each: columns that are a field, and
-# fields from which other columns are computed.
+# The fields that are read of each judgment, by name, with the path of each. Some are columns; from others,
+# columns are computed.
 FIELDS: dict[str, str | Cast] = {
     **{column.name: column.path for column in _TABLE if column.path},
     "annotator_id": "annotator_id",

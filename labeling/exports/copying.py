@@ -28,7 +28,7 @@ _PIECE_BYTES = 1 << 17
 _FIRST_CODES = ", ".join(str(ord(start)) for start in sorted(FIRST))
 # A percent sign would be a parameter.
 _DANGEROUS = f"^''*{STARTS_CLASS}".replace("%", "%%")
-# With at least so many judgments, PostgreSQL is told to follow the indexes row by row: a sort or a hash of
+# With at least so many judgments, PostgreSQL is told to follow the indexes row by row. A sort or a hash of
 # all rows would delay the first one. Its parallel workers look rows up while the leading process makes the
 # columns, which is a quarter faster on two cores.
 _MANY = 50_000

@@ -26,7 +26,7 @@ def csv_pieces(rows: Iterable[Row], *, raw: bool = False) -> Iterator[bytes]:
     """CSV with a heading. Cells that a spreadsheet would run as formulas are defused unless ``raw``."""
     lines = _Lines()
     # `csv` quotes the characters that end a line. With this ending, a lone carriage return is quoted too, in
-    # every release of Python, as PostgreSQL does it; `_Lines` ends the lines with a line feed nevertheless.
+    # every release of Python, as PostgreSQL does it. `_Lines` ends the lines with a line feed nevertheless.
     write = csv.writer(lines, lineterminator="\r\n").writerow
     texts = itemgetter(
         *(n for n, column in enumerate(COLUMNS.values()) if column.kind == Kind.TEXT and not column.ours)

@@ -23,8 +23,8 @@ from engine.services.estimates import Question
 from engine.tasks import analyse, wake
 from labeling.forms.draft import USUAL_SPREAD, DraftEditor
 
-# Standard deviation of the log-odds between two policies, as the planner takes it; its name, and how many of
-# 100 comparisons the better of two policies wins.
+# Standard deviation of the log-odds between two policies, as the planner takes it. Then its name, and how
+# many of 100 comparisons the better of two policies wins.
 SPREADS = {"0.2": ("A little", 54), "0.4": ("Somewhat", 58), "0.8": ("A lot", 65)}
 _HALF = 0.5
 
