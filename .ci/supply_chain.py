@@ -48,7 +48,7 @@ def verdict(code: int, out: str, err: str) -> tuple[int, str]:
     """The exit status of the audit and what to say, from what pip-audit did.
 
     0 where all packages were looked up and none has a known vulnerability, and where the database could not
-    be reached at all; 1 where a vulnerability is known, or only some packages could be looked up.
+    be reached at all. 1 where a vulnerability is known, or only some packages could be looked up.
     """
     try:
         packages = json.loads(out)["dependencies"]

@@ -9,8 +9,8 @@ best policy wins 60% against the second and 77% against the last. The other worl
 * `cycle`: of the three best each beats the next by .6, in a ring, so that none is the best or good enough.
 * `level`: the two best are exactly level, so that none is the best and both are good enough.
 * `ties`: two in five comparisons end in a tie.
-* `turns`: two annotators, who differ by .3 about each pair of the best policy and agree with `plain` on
-  average, judge in turns of 100 comparisons. In `alternating` they take turns at every comparison.
+* `turns`: two annotators judge in turns of 100 comparisons. They differ by .3 about each pair of the best
+  policy and agree with `plain` on average. In `alternating` they take turns at every comparison.
 * `sides`: in three of ten comparisons the left response is chosen unread; sides are drawn. In `one side` the
   policy with the smaller number is always on the left.
 * `drift`: at first the second policy is as good as the best is in the end, and the other way round. It moves

@@ -2,12 +2,11 @@
 
     DATABASE_URL=postgres://… python -m benchmarks.dashboard
 
-100,000 judgments among 50 policies are made in a test database of its own; then gunicorn and a control worker
+100,000 judgments among 50 policies are made in a test database of its own. Then gunicorn and a control worker
 run as they do in production. One viewer opens each tab, of which nothing is kept yet, and fetches the parts
-that it asks for. Then 50 viewers poll as the page of the result does, every 2 s, and annotators click.
-Times are those of a client on the same machine, a new connection each. The login page,
-which asks the database nothing of the experiment, is polled in the same run as the floor. The last line is
-JSON.
+that it asks for. Then 50 viewers poll as the page of the result does, every 2 s, and annotators click. Times
+are those of a client on the same machine, a new connection each. The login page, which asks the database
+nothing of the experiment, is polled in the same run as the floor. The last line is JSON.
 """
 
 from __future__ import annotations

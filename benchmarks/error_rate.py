@@ -6,14 +6,14 @@
 Every claim, with nothing assumed and in a Bradley-Terry space, with 0 and 20 comparisons in flight, without
 ties and with 40% of them. Three kinds of instances:
 
-* On the `edge` policy 0 leads every other by just the margin ε, so that a null is true with nothing to spare:
-  where nothing is assumed its e-process is then a martingale, and can do no worse. Naming another policy is
+* On the `edge` policy 0 leads every other by just the margin ε, so that a null is true with nothing to spare.
+  Where nothing is assumed its e-process is then a martingale, and can do no worse. Naming another policy is
   wrong.
 * With the best two `tied` it is wrong to name anybody the best, and right to find that there is no best.
 * With a `close` runner-up policy 0 is the best, and a second one wins almost half of the time against it.
 
-A run is an error when it stops on something wrong; for `best_if_any` also when it has ruled out the best
-policy and not stopped yet. The last line is JSON.
+A run is an error when it stops on something wrong. For `best_if_any` it is one also when it has ruled out the
+best policy and not stopped yet. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ MARGIN = 0.05
 class Kind:
     """Strength of the best policy, number 0, against the others, and the horizon of a run.
 
-    ``times`` as many runs as asked for are made, where errors come as often as they may and a bound on their
-    rate has to be narrow.
+    ``times`` as many runs as asked for are made. That is for errors that come as often as they may, where a
+    bound on their rate has to be narrow.
     """
 
     epsilon: float

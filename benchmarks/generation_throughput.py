@@ -3,8 +3,8 @@
     python -m benchmarks.generation_throughput --backend embedded [--responses 512] [--rounds 9]
     python -m benchmarks.generation_throughput --backend vllm [--tokens 200]
 
-Path: the rows of a 6-policy experiment wait; a message wakes a real Celery worker, which claims them, has its
-backend write them and stores them; the time runs from the message to the last stored row. Bare: the same
+Path: the rows of a 6-policy experiment wait. A message wakes a real Celery worker, which claims them, has its
+backend write them and stores them. The time runs from the message to the last stored row. Bare: the same
 prompts, sampling and seeds in one call in this process (for vLLM: ``LLM.chat``). Both engines are loaded and
 warm, and take turns, so that a busy machine is as busy for one as for the other. GENERATION_* variables of
 the environment are kept; without them vLLM runs the repository's small model, on a CPU in this process. Two

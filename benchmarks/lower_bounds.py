@@ -4,8 +4,8 @@
     python -m benchmarks.lower_bounds --instances random3 random12 --claims good_enough
 
 A rule that errs with at most δ for all preferences needs T* kl(δ, 1 - δ) comparisons on average [LLM-PO,
-theorem "lower bound"]. Where runs are cut at C comparisons it may take fewer: if it names the right policy by
-then with probability p it takes T* kl(p, δ) at least, and C (1 - p - δ) at least. `cut` has the p for which
+theorem "lower bound"]. Where runs are cut at C comparisons it may take fewer. If it names the right policy by
+then with probability p, it takes T* kl(p, δ) at least, and C (1 - p - δ) at least. `cut` has the p for which
 the larger of the two is least. Instances without a best policy have no bound here. Of several policies that
 are good enough, the bound is for a rule that names the best of them. The last line is JSON.
 """

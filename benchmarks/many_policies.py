@@ -2,9 +2,10 @@
 
     python -m benchmarks.many_policies
 
-60 policies whose strengths have a standard deviation of .46 in log-odds, 9,000 votes on random pairs, and 39%
-ties in every pair; what is decided follows the strengths. With nothing assumed, and in a Bradley-Terry space
-with one feature for each policy. A best policy that is ruled out counts as wrong. The last line is JSON.
+60 policies whose strengths have a standard deviation of .46 in log-odds, and 9,000 votes on random pairs.
+Every pair has 39% ties; decided votes follow the strengths. With nothing assumed, and in a Bradley-Terry
+space with one feature for each policy. A best policy that is ruled out counts as wrong. The last line is
+JSON.
 """
 
 from __future__ import annotations

@@ -3,10 +3,11 @@
     DATABASE_URL=postgres://… CELERY_BROKER_URL=redis://… python -m benchmarks.migration
     … python -m benchmarks.migration --judgments 1000000 --annotators 20
 
-The migration is what a later version may bring (CONTRIBUTING.md, "Migrations"): columns that may be null or
-have a default in the database, a table, and indexes that are made concurrently. The web process and the
-control worker run the code that knows nothing of it, as older processes do during an upgrade. Afterwards the
-database is held against what was confirmed, and `manage.py verify` runs. The last line is JSON.
+The migration is one that a later version may bring (CONTRIBUTING.md, "Migrations"). It has columns that may
+be null or have a default in the database, a table, and indexes that are made concurrently. The web process
+and the control worker run the code that knows nothing of it, as older processes do during an upgrade.
+Afterwards the database is held against what was confirmed, and `manage.py verify` runs. The last line is
+JSON.
 """
 
 from __future__ import annotations

@@ -130,8 +130,9 @@ def measure(url: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def imported(port: int, cookie: str, file: Path, enter: Callable[[str], None]) -> dict[str, float]:
-    """Upload the file by the page; the seconds until it is stored, then until its ranking is on the page, and
-    until its evidence is up to date. ``enter`` is told each of these phases when it begins.
+    """Upload the file by the page, and measure the seconds until it is stored. Then measure until its ranking
+    is on the page, and until its evidence is up to date. ``enter`` is told each of these phases when it
+    begins.
     """
     name, _, value = cookie.partition("=")
     browser = httpx2.Client(

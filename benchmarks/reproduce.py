@@ -6,7 +6,7 @@
 `unstructured` and `structured`: how often each sampling rule names the best policy after so many comparisons,
 and when it stops. `real`: the former on text that the embedded model writes, judged by rule. `scaling`: the
 stop against what `benchmarks.scaling` varies. `assumptions`: the table of `benchmarks.assumptions`, without a
-picture. Results are kept in the output folder, and an interrupted run goes on from there: after a change of
+picture. Results are kept in the output folder, and an interrupted run goes on from there. After a change of
 the code or of the model, delete the folder. docs/reproduction.md tells what came out. The last line is JSON.
 """
 

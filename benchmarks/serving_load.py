@@ -4,11 +4,11 @@
     DATABASE_URL=postgres://… CELERY_BROKER_URL=redis://… python -m benchmarks.serving_load --think 2
 
 Gunicorn and the workers run as in production, on a test database of their own. Annotators do what the page
-does: they hold the pair on show and the one behind it, answer under the session and its CSRF token, send
-heartbeats, take answers back (1 in 50), and skip (1 in 50). Without --think they answer at once. In the
-middle of it another experiment is started, and its first pair waited for. In the same run, and with as many
-people, a bare Django view is clicked that does one update, one insert and one select: the floor. Afterwards
-the database is held against what the server had confirmed. The last line is JSON.
+does. They hold the pair on show and the one behind it, answer under the session and its CSRF token, and send
+heartbeats. They take one answer in 50 back, and skip one pair in 50. Without --think they answer at once. In
+the middle of it another experiment is started, and its first pair waited for. In the same run, as many people
+click a bare Django view, the floor. It does one update, one insert and one select. Afterwards the database is
+held against what the server had confirmed. The last line is JSON.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
     … python -m benchmarks.soak --seconds 300 --pgbouncer
 
 Three web processes, two control workers, three generation workers, two for analysis, and beat run on a test
-database. Annotators answer, skip, take back, and go away without a word, so that leases expire; after a day's
-answers each gives the place to somebody else. Meanwhile
-judgments are voided and processes are killed with -9, and an experiment that a rule judges has responses
-written. ``--pgbouncer`` puts a pool of transactions before PostgreSQL. Afterwards the database is held
-against what was confirmed, and `manage.py verify` runs. The last line is JSON.
+database. Annotators answer, skip, take back, and go away without a word, so that leases expire. After a day's
+answers each gives the place to somebody else. Meanwhile judgments are voided and processes are killed with
+-9, and an experiment that a rule judges has responses written. ``--pgbouncer`` puts a pool of transactions
+before PostgreSQL. Afterwards the database is held against what was confirmed, and `manage.py verify` runs.
+The last line is JSON.
 """
 
 from __future__ import annotations

@@ -2,16 +2,17 @@
 
     python -m benchmarks.testification --runs 200
 
-Random instances with a best policy: every pair is at least h away from ½, evenly up to certainty, the best
-policy beats each other, and the others beat each other at random. The peers solve the same task, to name the
-policy that beats all others or to say that there is none, wrong with probability at most δ [Haddenhorst et
-al. 2021, "Testification of Condorcet Winners in Dueling Bandits"]. Both are written anew from their ideas:
+Random instances with a best policy. Every pair is at least h away from ½, evenly up to certainty. The best
+policy beats each other, and the others beat each other at random. The peers solve the same task: to name the
+policy that beats all others, or to say that there is none. They are wrong with probability at most δ
+[Haddenhorst et al. 2021, "Testification of Condorcet Winners in Dueling Bandits"]. Both are written anew from
+their ideas:
 
 * NTS, noisy tournament sampling: a knock-out tournament, then its winner against those that it has not met.
   Each match is a sequential probability ratio test of ½ + h against ½ - h [Wald 1945] at an equal part of δ.
 * SELECT, then verify: a knock-out tournament [Mohajer et al. 2017], each match decided by a number of
-  comparisons that is fixed beforehand [Hoeffding 1963], at δ/2, and then its winner against each other one in
-  the same way.
+  comparisons that is fixed beforehand [Hoeffding 1963], at δ/2. Then its winner meets each other one in the
+  same way.
 
 Both count on |μ - ½| ≥ h for every pair. `good_enough` with ε = h is told h as well, `best` and `best_if_any`
 are told nothing. The last line is JSON.

@@ -3,9 +3,9 @@
     python -m benchmarks.warm_start
 
 Random strengths of 12 policies, with a standard deviation of 0.5 in log-odds. The expected strengths have the
-same spread and are right in rank (a correlation of .74 with the true ones, as a language model's ranking had
-with a crowd's), unrelated to the true ones, or the opposite of right. Each instance is run several times with
-each of them and without any, on the same outcomes' seeds. The last line is JSON.
+same spread and are right in rank, unrelated to the true ones, or the opposite of right. Right in rank is a
+correlation of .74 with the true ones, as a language model's ranking had with a crowd's. Each instance is run
+several times with each of them and without any, on the same outcomes' seeds. The last line is JSON.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Model text made safe to show.
 
-Markdown is rendered with raw HTML switched off, code is highlighted and maths turned into MathML on the
-server, and what comes out is sanitised again: a model's text is as hostile as a stranger's.
+Markdown is rendered with raw HTML switched off, and code is highlighted and maths turned into MathML on the
+server. The result is sanitised again: a model's text is as hostile as a stranger's.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _is_reasonable(text: str) -> bool:
 
 
 def _most_cells(lines: list[str]) -> int:
-    """An upper bound on the cells of all tables: for each run of lines that are not blank, the widest line
-    times the number of lines.
+    """An upper bound on the cells of all tables. It is, for each run of lines that are not blank, the widest
+    line times the number of lines.
     """
     runs = groupby(lines, key=lambda line: bool(line.strip()))
     pipes = [[line.count("|") for line in run] for has_text, run in runs if has_text]

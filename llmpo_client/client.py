@@ -33,9 +33,9 @@ class Client:
     """Speaks to one server with one token.
 
     A request that the server is too busy for (503), or that came too soon (429), is sent again after as many
-    seconds as the server asks for, and one that cannot reach the server after some, unless its host is
-    unknown or has no valid certificate. A request that reads is sent again too if the connection breaks, or a
-    proxy has no answer (502, 504). Several threads may share a client.
+    seconds as the server asks for. A request that cannot reach the server is sent again after some seconds,
+    unless its host is unknown or has no valid certificate. A request that reads is sent again too if the
+    connection breaks, or a proxy has no answer (502, 504). Several threads may share a client.
 
     Parameters
     ----------
@@ -155,8 +155,8 @@ class Client:
     ) -> types.Imported:
         """Add past votes to a draft or a paused experiment.
 
-        A file with votes that count already is refused, unless ``only_new`` leaves these out, as for a table
-        that grows, or ``again`` counts every vote of the file.
+        A file with votes that count already is refused. ``only_new`` leaves these out, as for a table that
+        grows, and ``again`` counts every vote of the file.
         """
         fields = {name: "true" for name, said in (("again", again), ("only_new", only_new)) if said}
         return self._upload(f"/experiments/{experiment_id}/votes", file, columns, **fields)

@@ -15,9 +15,9 @@ from kombu.utils.json import dumps
 class Channel(filesystem.Channel):
     """Writes each file under another name and then renames it.
 
-    kombu (5.7) opens the file under its final name and fills it afterwards, so that a consumer now and then
-    takes an empty message, or a worker that starts beside others reads an empty table of queues. Either ends
-    with a JSON error.
+    kombu (5.7) opens the file under its final name and fills it afterwards. So a consumer now and then takes
+    an empty message, or a worker that starts beside others reads an empty table of queues. Either ends with a
+    JSON error.
     """
 
     # kombu names the second argument in two ways.

@@ -1,7 +1,7 @@
 """A check that the previous release still runs while a migration does: ``python -m tools.migrations``.
 
-The first migration passes, since nothing was there before it. A later one that drops or renames something, or
-adds a required column that older code does not write, makes this exit with 1 and is named: split it over two
+The first migration passes, since nothing was there before it. A later one may drop or rename something, or
+add a required column that older code does not write. Then this exits with 1 and names it: split it over two
 releases (CONTRIBUTING.md, "Migrations"). On SQLite required columns are not found, so PostgreSQL's tests
 repeat the check.
 """

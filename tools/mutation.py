@@ -4,9 +4,9 @@
     python -m tools.mutation engine/services/claims.py
     python -m tools.mutation --tests                 only the files of the tests of all targets
 
-Each mutant has one small change in one function: `<` for `<=`, `and` for `or`, a filter without one of its
-conditions, a call left out. It is killed if a test fails. The tests of a target run once to see which lines
-each one reaches. Then every mutant is tried in a forked process, in which the code of its function is
+Each mutant has one small change in one function. It has `<` for `<=`, `and` for `or`, a filter without one of
+its conditions, or a call left out. It is killed if a test fails. The tests of a target run once to see which
+lines each one reaches. Then every mutant is tried in a forked process, in which the code of its function is
 replaced, by the tests that reach its line. So the imports and the database are made once.
 
 Those of `EQUIVALENT` are not tried: all tests that reach such a mutant would run to say what is known.

@@ -105,8 +105,8 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> None:
 
 
 def fill() -> None:
-    """Make rows of nearly every kind, through the services: an experiment that people are in the middle of,
-    one that a rule has decided, and a draft.
+    """Make rows of nearly every kind, through the services. They are of an experiment that people are in the
+    middle of, one that a rule has decided, and a draft.
     """
     # Models can be imported once Django is set up.
     from engine.generation import registry  # noqa: PLC0415

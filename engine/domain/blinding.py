@@ -1,9 +1,9 @@
 """Derives everything that an annotator must not be able to predict from an experiment's secret.
 
-Sides, tasks, the seeds of responses, the order of checks and the sides of gold items are not drawn from a
-random number generator with a known seed: anybody with the seed and this code could draw them too. Each is
-the output of HMAC-SHA256 under the experiment's secret. The secret is published after the conclusion; anybody
-can then derive every value again and compare it with the record.
+Sides, tasks, the seeds of responses, the order of checks and the sides of gold items come from no random
+number generator with a known seed. Anybody with the seed and this code could draw them too. Each is the
+output of HMAC-SHA256 under the experiment's secret. The secret is published after the conclusion; anybody can
+then derive every value again and compare it with the record.
 
 The derivation, version 1:
 

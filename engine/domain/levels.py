@@ -26,7 +26,7 @@ _MOST_TOKENS = 1_000_000
 class SamplingParams:
     """Parameters for drawing tokens.
 
-    ``temperature`` 0 means greedy; ``top_p`` 1 and ``top_k`` 0 mean "no truncation"; generation ends at the
+    ``temperature`` 0 means greedy; ``top_p`` 1 and ``top_k`` 0 mean "no truncation". Generation ends at the
     first of ``stop`` (which is not part of the text), at the end-of-turn token, or after ``max_tokens``.
     """
 
@@ -75,12 +75,13 @@ class Guardrail:
     """Limits of a conversation.
 
     ``instruction`` is added to the system prompt. A task with a message that matches one of ``input_block``
-    never reaches the model; a response that matches one of ``output_block`` is replaced: either way
+    never reaches the model. A response that matches one of ``output_block`` is replaced. Either way
     ``refusal`` is the text. Patterns are RE2 regular expressions (matched in linear time), case-insensitive.
 
-    A guard model, if there is a ``guard_model`` or a ``guard_instruction`` (its system prompt), reads the
-    task, the response or both, as ``guard_reads`` says, and blocks if its answer matches ``guard_blocks``. It
-    is asked through the policy's own backend; without a name it is the policy's own model.
+    There is a guard model if there is a ``guard_model`` or a ``guard_instruction`` (its system prompt). It
+    reads the task, the response or both, as ``guard_reads`` says, and blocks if its answer matches
+    ``guard_blocks``. It is asked through the policy's own backend; without a name it is the policy's own
+    model.
     """
 
     instruction: str = ""

@@ -19,8 +19,8 @@ def joint_outcome(outcomes: Sequence[float], rule: str) -> float:
     """D of a comparison that several annotators judged.
 
     Judgments of the same two responses are not independent draws of the policies' preference, so they make
-    one outcome and not several: the martingale property that the certified stop rests on holds for D given
-    the past, even if the annotators are alike.
+    one outcome and not several. The certified stop rests on a martingale property. It holds for D given the
+    past, even if the annotators are alike.
 
     Parameters
     ----------

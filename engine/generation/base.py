@@ -1,8 +1,8 @@
 """Input and output of every generation backend.
 
-A backend turns a batch of chat requests into text. It knows nothing of experiments, policies or the
-database: the worker builds the requests, calls :meth:`Backend.generate` once per batch, and stores each
-outcome as it comes.
+A backend turns a batch of chat requests into text. It knows nothing of experiments, policies or the database.
+The worker builds the requests, calls :meth:`Backend.generate` once per batch, and stores each outcome as it
+comes.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ContinuousBackend(Backend, Protocol):
     def stream(self, take: Take) -> Outcomes:
         """Write what ``take`` returns, until nothing is being written and ``take`` returns nothing more.
 
-        ``take`` is called in every round of the backend's loop, with room 0 if there is none: this shows the
+        ``take`` is called in every round of the backend's loop, with room 0 if there is none. This shows the
         caller that there is progress, and an exception from it ends the stream. Otherwise like
         :meth:`Backend.generate`.
         """

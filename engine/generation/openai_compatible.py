@@ -96,7 +96,7 @@ class OpenAICompatibleBackend:
         """Answer what ``take`` hands over; see :class:`~engine.generation.base.ContinuousBackend`.
 
         A server that cannot be connected to, refuses the key or does not know the usual model is a
-        ``BackendError``; an error of one request is that request's failure.
+        ``BackendError``. An error of one request is that request's failure.
         """
         under_way: set[asyncio.Task[Outcome]] = set()
         try:

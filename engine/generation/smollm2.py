@@ -44,9 +44,9 @@ def installed() -> bool:
 class SmolLM2Backend:
     """Writes short advice, letters and explanations, well enough that people can tell policies apart.
 
-    llama.cpp's own server runs on threads of this process, at an address that only this machine reaches and
-    with a key that only this process knows. It starts with the first request. The same request gives the same
-    text in any batch.
+    llama.cpp's own server runs on threads of this process. Only this machine reaches its address, and only
+    this process knows its key. It starts with the first request. The same request gives the same text in any
+    batch.
     """
 
     name = "smollm2"

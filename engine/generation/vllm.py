@@ -162,8 +162,8 @@ class VLLMBackend:
     def close(self) -> None:
         """End the engine; the next batch builds another.
 
-        At its end Python waits for the processes that it started, and vLLM ends them only later: where
-        somebody else, as Django does, came before it in the list of what is to be done then.
+        At its end Python waits for the processes that it started. vLLM may end them only later: where other
+        code, such as Django's, comes before it in the list of things to do at the end.
         """
         llm = self.__dict__.pop("_llm", None)
         if llm is not None:

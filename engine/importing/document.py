@@ -1,7 +1,7 @@
 """YAML as people write it: values with the line that each of them is on.
 
-Read by YAML 1.2's core schema, in which ``no`` and ``1e-3`` are what they look like, and without aliases and
-tags, which have no use here but to surprise. JSON is read by its own parser, since YAML's knows no pairs of
+Read by YAML 1.2's core schema, in which ``no`` and ``1e-3`` are what they look like. Aliases and tags are
+refused: they have no use here but to surprise. JSON is read by its own parser, since YAML's knows no pairs of
 escapes.
 """
 

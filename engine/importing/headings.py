@@ -204,8 +204,8 @@ def is_known(text: str, plain: Sequence[str], beside: Sequence[str], *, table: b
 
 
 def unknown(text: str, *, table: bool = False) -> list[str]:
-    """The cells of a first line that is a heading, as of a ``table``, or looks like one: names in it without
-    a space after the delimiter, and as many cells in the lines below.
+    """The cells of a first line that is a heading, as of a ``table``, or looks like one. Such a line has
+    names without a space after the delimiter, and the lines below have as many cells.
 
     Its rows would be tasks with the answers in them.
     """

@@ -241,7 +241,7 @@ def with_columns(text: str, columns: Columns) -> str:
 
 def _on_lines(lines: Sequence[str], places: Sequence[str]) -> str:
     """These lines as a text, each on the line that its place in another file numbers, with empty lines in
-    between: a message about the text then has the number that the file has.
+    between. A message about the text then has the number that the file has.
 
     Where places have no such numbers, or a sheet has too many empty rows, they follow each other.
     """

@@ -176,8 +176,8 @@ def _more_pages(document: dict[str, Any], n_rows: int) -> str:
 
 
 def _rows_of_pandas(document: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """The rows of an object that holds a column under each name, as a list or by the numbers of the rows, or
-    a row under each number or name.
+    """The rows of an object. It holds a column under each name, as a list or by the numbers of the rows, or a
+    row under each number or name.
     """
     inside = list(document.values())
     if any(_is_column(document.get(name)) for name in _OF_A_ROW):

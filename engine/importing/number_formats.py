@@ -46,7 +46,7 @@ class _Format(NamedTuple):
 
 
 def shown(value: Decimal, number_format: str) -> str:
-    """The finite number as its format shows it, with English marks; empty where the format adds nothing to
+    """The finite number as its format shows it, with English marks. Empty where the format adds nothing to
     the number, or is none of percent, currency, unit and zeros in front.
     """
     positive, negative = _read(number_format)

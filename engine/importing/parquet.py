@@ -140,8 +140,8 @@ def damaged(files: Sequence[bytes], most: Limit) -> int | None:
     Raises
     ------
     ImportingError
-        One of them takes too much memory; or all take too long to read, or the other process did not end its
-        work; or the library is not installed.
+        One of them takes too much memory, or all take too long to read. Or the other process did not end its
+        work, or the library is not installed.
     """
     _library()
     numbers = (_BATCH, most.most, _SPARE_BYTES + _BYTES_FOR_EACH * most.most, *map(len, files))

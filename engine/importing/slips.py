@@ -189,7 +189,7 @@ def rivals(fields: Mapping[str, object], names: Sequence[str]) -> Rivals | None:
 
 def heading(lines: Sequence[tuple[str, str]]) -> Iterator[str]:
     """A warning where the first of these tasks and answers may be the names of their columns, as of cells
-    that were copied from a spreadsheet, or where the lines have columns that nobody has named.
+    copied from a spreadsheet. Also one where the lines have columns that nobody has named.
     """
     (task, answer), *_ = lines
     first, *rest = ("\t".join(filter(None, line)) for line in lines)
@@ -209,8 +209,8 @@ def heading(lines: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _may_name_columns(names: Sequence[str], rest: Sequence[str], *, delimiter: str) -> bool:
-    """True if the cells of the first line, which are the line itself where it is none of a table, look like
-    names above the other lines.
+    """True if the cells of the first line look like names above the other lines. A line that is none of a
+    table is one cell.
     """
     are_sentences = not rest or 2 * sum(bool(_OF_SENTENCES.search(line)) for line in rest) > len(rest)
     # Where a space follows each comma, more than a word or two may be half of a sentence.

@@ -92,8 +92,8 @@ class Source:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings of shards that are not here, of rows of a workbook that nobody sees, of its formulas, and
-        of the sheets that are not read, unless somebody chose the one that is.
+        """Warnings of shards that are not here, and of a workbook's formulas and the rows that nobody sees.
+        Also of its sheets that are not read, unless somebody chose the one that is.
         """
         return [*self._about_shards(), *self._about_workbook()]
 
@@ -336,7 +336,7 @@ def _check_shards(stems: Iterable[str]) -> None:
 
 
 def _lacking(stems: Iterable[str]) -> tuple[int, int, int] | None:
-    """The number of shards that the names of these count, the number that is here, and the first that is not;
+    """The number of shards that the names of these count, the number that is here, and the first that is not.
     ``None`` if all are here.
     """
     numbered = [found for stem in stems if (found := _SHARD.search(stem))]

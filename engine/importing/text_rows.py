@@ -22,8 +22,8 @@ def rows_of(
     Parameters
     ----------
     plain
-        Where bare lines and bare texts in JSON are allowed: the names of the field that they are, any of
-        which makes the first line a heading. A plain line may hold a second column after a tab, which is
+        Where bare lines and bare texts in JSON are allowed: the names of the field that they are. Any of
+        these makes the first line a heading. A plain line may hold a second column after a tab, which is
         called "reference".
     beside
         Names of the fields beside it. One of them makes the first line a heading too, in which the field is

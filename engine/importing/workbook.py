@@ -57,8 +57,8 @@ def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
     """The rows of one sheet below the one that names the columns: its first row that is neither empty nor a
     title.
 
-    Values are the texts that CSV would hold: of a formula its last result, of a time ISO 8601, of a number
-    its percent, currency and zeros in front. Empty rows are left out. The caller has checked the unpacked
+    Values are the texts that CSV would hold. A formula has its last result, a time is ISO 8601, and a number
+    has its percent, currency and zeros in front. Empty rows are left out. The caller has checked the unpacked
     size.
 
     ``sheet``: its name; the first of `sheets_of` unless given.

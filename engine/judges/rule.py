@@ -68,8 +68,8 @@ def is_correct(text: str, reference: str) -> bool:
 def final_answer(text: str) -> str:
     """The final answer in a response.
 
-    The text after its last "answer:" or "the answer is"; else its first sentence if that is a bare answer
-    (up to three words); else the last word of its first sentence.
+    The text after its last "answer:" or "the answer is". Else its first sentence if that is a bare answer (up
+    to three words); else the last word of that sentence.
     """
     text = unicodedata.normalize("NFKC", text).strip()
     marked = list(_MARKER.finditer(text))

@@ -73,8 +73,8 @@ def restore_backup(file: Path) -> Note:
     Raises
     ------
     CommandError
-        The file is not what its note says or is no or another kind of database, the database is not empty,
-        or its own program is missing or fails. The database stays empty.
+        The file differs from its note, or is no database or one of another kind. Or the database is not
+        empty, or its own program is missing or fails. The database stays empty.
     """
     try:
         note = Note(**json.loads(note_of(file).read_text()))

@@ -1,7 +1,7 @@
 """The rows behind an experiment.
 
-Rows are the queue: every state below is moved by a conditional UPDATE or under a row lock, and Celery
-messages only wake the code that looks for work here. ``Claimable`` rows are taken by one worker at a time.
+Rows are the queue: every state below is moved by a conditional UPDATE or under a row lock. Celery messages
+only wake the code that looks for work here. ``Claimable`` rows are taken by one worker at a time.
 
 * ``Response``: waiting → generating (claim) → done | failed (reason).
 * ``Comparison``: planned → ready (both responses done) → leased (one annotator) → judged; or discarded

@@ -1,6 +1,6 @@
 """Triggers that keep judgments, voids and the log append-only against every writer of the database.
 
-They are installed after every ``migrate`` and not by one migration: SQLite rebuilds a table that a migration
+They are installed after every ``migrate`` and not by one migration. SQLite rebuilds a table that a migration
 alters, and the old table takes its triggers with it. While it does, no trigger of another table may name that
 table, so that SQLite has none during migrations.
 """

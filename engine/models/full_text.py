@@ -1,7 +1,7 @@
 """A trigram index of the texts of responses: a part of a word is found without reading all texts.
 
-It is made after every ``migrate`` and not by one migration, as the triggers of `append_only` are: what
-PostgreSQL and SQLite need for it has nothing in common, and SQLite's lives in triggers of the table.
+It is made after every ``migrate`` and not by one migration, as the triggers of `append_only` are. The
+statements of PostgreSQL and SQLite for it have nothing in common, and SQLite's are triggers of the table.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class AuditEntry(models.Model):
 
     Append-only, and the database sees to it (:mod:`engine.models.append_only`). The entries of a draft that
     is deleted stay. People are in ``by`` and ``about`` and never in the text, since an entry is never changed
-    and a person may be forgotten: ``text`` has their name as it is when it is read.
+    and a person may be forgotten. ``text`` has their name as it is when it is read.
     """
 
     # Stands in a sentence for the name of the person whom it is about.

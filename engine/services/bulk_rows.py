@@ -1,8 +1,8 @@
 """Many new rows at once, with as little of the work as possible inside the transaction.
 
-Making the values of a row takes Django more than ten times as long as storing them takes the database, and
-SQLite has one writer at a time. So the values are made first (:func:`prepared`), SQLite gets them before it
-is locked (:func:`staged`), and :func:`insert` only puts keys in their places.
+Django takes more than ten times as long to make the values of a row as the database to store them. SQLite has
+one writer at a time. So the values are made first (:func:`prepared`), SQLite gets them before it is locked
+(:func:`staged`), and :func:`insert` only puts keys in their places.
 """
 
 from __future__ import annotations

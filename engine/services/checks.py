@@ -1,7 +1,7 @@
 """Pairs shown to learn about an annotator: practice, gold items, repeats. They never enter the estimates.
 
 Except for practice, an annotator must not be able to tell a check from a comparison. A check therefore goes
-through everything that a comparison does: it is reserved for a while, can be handed back, may then go to
+through everything that a comparison does. It is reserved for a while, can be handed back, may then go to
 somebody else, and can be taken back.
 """
 
@@ -100,8 +100,8 @@ def expire_checks() -> None:
 def resumable(unanswered: Iterable[Check]) -> Check | None:
     """The first of these that was handed back and may be shown to its annotator again.
 
-    The rules are those of a comparison: not while it would be with somebody else, nor for as long again after
-    it was held for too long. Practice waits for its annotator.
+    The rules are those of a comparison. It is not shown while it would be with somebody else, nor for as long
+    again after it was held for too long. Practice waits for its annotator.
     """
     now = clock.now()
     for check in unanswered:
@@ -147,7 +147,7 @@ def _fate_among_others(check: Check, *, since: datetime, own: int) -> _Fate:
     """The state of the comparison since it was ready, with ``own`` answers of this annotator.
 
     Annotators are shown the first comparison that is ready. So an annotator who then saw a later pair for the
-    first time would have been shown this one instead, and a language model would have voted on it.
+    first time would have been shown this one instead. A language model would have voted on it.
     """
     before = Judgment.objects.filter(
         comparison=check.instead_of, created_at__lt=check.created_at, standing=True

@@ -1,8 +1,8 @@
 """The one protocol by which workers take work from the database.
 
 A worker *takes* rows by a conditional UPDATE that writes a random number, the claim, and a deadline. It
-*renews* the deadline while it works. Every later change that it makes names the claim: a row that somebody
-else has taken, or that was given back meanwhile, does not match any more, so that a late result is refused. A
+*renews* the deadline while it works. Every later change that it makes names the claim. A row that somebody
+else has taken, or that was given back meanwhile, does not match any more. So a late result is refused. A
 holder that dies stops renewing, and its rows are *expired*: any worker that finds them may take them or give
 them back. A deadline that has passed takes nothing away as long as nobody else has come.
 """
@@ -49,7 +49,7 @@ def take(
     Parameters
     ----------
     rows : QuerySet
-        Filtered by fields of the row itself only. The database looks at these again once it has the row; at a
+        Filtered by fields of the row itself only. The database looks at these again once it has the row. At a
         joined table it would not, and two workers could get the same row.
     seconds : float
         Until the deadline, unless the claim is renewed.

@@ -68,7 +68,7 @@ def claim_responses(
     being written. ``offer`` limits the responses to those that the worker serves; ``None`` is no limit.
 
     A response whose batch ended suddenly may have caused that. Such suspects are tried again in smaller
-    batches, the last time one by one, and they join no others: one poisoned response cannot take other
+    batches, the last time one by one, and they join no others. So one poisoned response cannot take other
     responses down with it.
     """
     waiting = Response.objects.filter(state=Response.State.WAITING)
@@ -234,7 +234,7 @@ def _planned_with(response_ids: Collection[int]) -> QuerySet[Comparison]:
 
 
 def _lock_comparisons(response_ids: Collection[int]) -> list[Comparison]:
-    """Lock the comparisons of these responses, before anything is read: of two workers that finish the two
+    """Lock the comparisons of these responses, before anything is read. If two workers finish the two
     responses of a comparison, the later one must see both.
     """
     planned = _planned_with(response_ids).select_for_update(no_key=True, of=("self",))

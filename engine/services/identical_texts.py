@@ -20,8 +20,8 @@ IDENTICAL_PLAN = {"identical": True}
 
 @transaction.atomic
 def name_and_hold_back(*, comparison_ids: Collection[int]) -> None:
-    """Name the texts of comparisons that have just become ready, and hold back those of one text twice, which
-    nobody needs to look at, until it is their turn.
+    """Name the texts of comparisons that have just become ready. Hold back those of one text twice until it
+    is their turn: nobody needs to look at them.
 
     The caller has locked them. Only where people judge: a rule takes no time that could be saved.
     """
@@ -52,8 +52,8 @@ def _name_texts(comparisons: QuerySet[Comparison]) -> None:
 
 @transaction.atomic(savepoint=False)
 def settle_identical(*, experiment: Experiment) -> None:
-    """Judge comparisons of one text twice a tie, each in its turn: when as many are judged as were asked
-    before it, or when no other waits for any annotator who is here.
+    """Judge comparisons of one text twice a tie, each in its turn. This is when as many are judged as were
+    asked before it, or when no other waits for any annotator who is here.
 
     Judged as soon as they are ready, they would come before all that wait for people. Which outcomes come
     first would depend on what they are, and with a margin ties alone could then establish a claim.

@@ -86,8 +86,8 @@ def _numbered(name: str, number: int) -> str:
 def tokens_of(experiment: Experiment, uuids: Sequence[uuid.UUID | None]) -> list[uuid.UUID]:
     """A token for each new judgment, made from its UUID in the file.
 
-    A judgment gets a random token if it has no UUID, or if a judgment with that UUID exists already because
-    somebody imports votes a second time.
+    A judgment gets a random token if it has no UUID. It also gets one if a judgment with that UUID exists
+    already because somebody imports votes a second time.
     """
     own = mark(experiment.pk)
     wanted = [each and exchanged(each, own) for each in uuids]
@@ -110,8 +110,8 @@ def insert_comparisons(
     tasks: Sequence[int],
     responses: Sequence[int],
 ) -> Sequence[int]:
-    """Store comparisons; returns their keys. Their policies, tasks and responses are places in these keys,
-    their numbers count from 0, after the experiment's last one, and the names of their texts lack the task.
+    """Store comparisons; returns their keys. Their policies, tasks and responses are places in these keys.
+    Their numbers count from 0, after the experiment's last one, and the names of their texts lack the task.
     """
     first = next_number(experiment)
     return insert(

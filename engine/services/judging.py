@@ -150,7 +150,7 @@ def record_judgment(
 ) -> Judgment:
     """Write a judgment of a locked comparison, in the caller's transaction.
 
-    With the last judgment that the experiment asks for, the comparison has its outcome and is counted; before
+    With the last judgment that the experiment asks for, the comparison has its outcome and is counted. Before
     that it goes on to the next annotator.
 
     ``besides``: writes of other rows, to be executed with its own.

@@ -76,9 +76,9 @@ _HELD = Compiled(lambda: _HELD_BY_THEM.order_by("pk"))
 def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
     """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
 
-    A pair already shown to them and still open is shown again (a reload, or the back button), unless it is
-    among those on their screen already (``besides``). Nobody holds more than ``allowances.MOST_HELD`` pairs,
-    and nobody holds one for longer than ``allowances.hold()``.
+    A pair already shown to them and still open is shown again, as after a reload or the back button. A pair
+    that is on their screen already (``besides``) is not. Nobody holds more than ``allowances.MOST_HELD``
+    pairs, and nobody holds one for longer than ``allowances.hold()``.
     """
     allowances.locked(experiment_id=experiment_id, annotator=annotator)
     # Mostly they hold nothing else than is on their screen. Where they do, this search finds no pair.

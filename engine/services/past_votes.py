@@ -146,7 +146,7 @@ def add_votes(
     P3. The budget grows by the votes, so that as many new comparisons fit as before, and the evidence is
     marked as stale.
 
-    A file with votes that count here already is refused unless somebody says what to do: ``only_new`` leaves
+    A file with votes that count here already is refused unless somebody says what to do. ``only_new`` leaves
     these out, ``again`` counts every vote of the file. ``upload``: the kept file of which the votes are.
 
     Raises

@@ -76,11 +76,11 @@ def advance(
 ) -> Advance | None:
     """Bring a running experiment up to date with its judgments, and the evidence of a paused one.
 
-    One at a time per experiment: while another caller holds the row, this one returns ``None`` at once, and
-    the holder looks again after its commit, so that no judgment is left unseen. Where people click all the
-    time this has no end, so a worker that serves other experiments too makes ``most_rounds`` rounds and is
-    told whether there is more. Stale evidence is replayed before the row is taken, for about
-    ``replay_seconds`` at most.
+    One at a time per experiment: while another caller holds the row, this one returns ``None`` at once. The
+    holder looks again after its commit, so that no judgment is left unseen. Where people click all the time
+    this has no end. So a worker that serves other experiments too makes ``most_rounds`` rounds and is told
+    whether there is more. Stale evidence is replayed before the row is taken, for about ``replay_seconds`` at
+    most.
 
     ``round_seconds``: the time that passes from one round to the next, where that is known.
     """
@@ -118,8 +118,8 @@ def _locked(experiment_id: int) -> Experiment | None:
 def _settle(experiment_id: int) -> None:
     """Settle what needs neither people nor a plan.
 
-    Not in the transaction of the round, which takes longer: answers wait for the counts that are locked here,
-    and answers to checks do not, so that a wait would tell which is which.
+    Not in the transaction of the round, which takes longer. Answers wait for the counts that are locked here,
+    and answers to checks do not. A wait would tell which is which.
     """
     experiment = _locked(experiment_id)
     if experiment is None or experiment.state != Experiment.State.RUNNING:

@@ -6,9 +6,9 @@ result equals, bit by bit, a replay from the first judgment.
 
 A replay starts from a stored point and reads only what was judged since, however long the history is. A point
 fits as long as the judgments up to its own are the same. Taking one of them back deletes the point
-(`mark_stale`), and points are stored under the experiment's lock, so none is stored of a judgment that is
-void. What else may come is a judgment with a smaller number that was committed late: it adds to the count, so
-that the counts tell.
+(`mark_stale`). Points are stored under the experiment's lock, so none is stored of a judgment that is void.
+What else may come is a judgment with a smaller number that was committed late: it adds to the count, so that
+the counts tell.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 * imported: a task drawn uniformly from those to which both policies have responses, and one of either's
   responses to it.
 
-The last two are statements about the pool: the same texts come again, so the risk δ is that of naming the
+The last two are statements about the pool. The same texts come again, so the risk δ is that of naming the
 wrong winner for these tasks and these texts. Where people judge, what an annotator has seen is left out of
 the draw for them: docs/algorithm.md says what that means for the risk.
 """
@@ -86,7 +86,7 @@ class Begun:
     unused
         The names of those that the database says are free.
     again
-        The state of the generator as it was, and the two policies: the order of a large pool takes megabytes,
+        The state of the generator as it was, and the two policies. The order of a large pool takes megabytes,
         and is made again where all of ``first`` are used.
     """
 

@@ -20,9 +20,9 @@ class ClientAddress:
     """Middleware that puts the client's own address into ``REMOTE_ADDR``.
 
     Only proxies listed in ``TRUSTED_PROXIES`` are believed. ``X-Forwarded-For`` is read from its right end,
-    where the nearest proxy writes, up to the first address that is no proxy of ours: what the client wrote
-    itself lies further left. From anybody else the forwarding headers are dropped, so that nothing after this
-    can believe them.
+    where the nearest proxy writes, up to the first address that is no proxy of ours. The client's own text
+    lies further left. From anybody else the forwarding headers are dropped, so that nothing after this can
+    believe them.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

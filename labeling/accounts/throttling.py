@@ -1,10 +1,10 @@
 """Limits on password attempts.
 
-Three counts of wrong passwords, each over the last quarter of an hour: of a name at one address, of an
-address under all names, and of a name from everywhere. The last would let a stranger lock somebody out, so
-two are exempt from it: a browser that has logged in under the name before (it has a signed cookie, and a
-count of its own), and an address from which the name is logged in. docs/operations.md explains this to people
-who run the site.
+Wrong passwords have three counts, each over the last quarter of an hour. They are of a name at one address,
+of an address under all names, and of a name from everywhere. The last would let a stranger lock somebody out,
+so two are exempt from it. One is a browser that has logged in under the name before: it has a signed cookie,
+and a count of its own. The other is an address from which the name is logged in. docs/operations.md explains
+this to people who run the site.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ def answers_together(experiment: Experiment) -> int:
     """The number of answers of all people together, in steps of 25, about a quarter of an hour old.
 
     A function of the clock and of when answers were first given: no choice of a side and no undo can move it.
-    A figure that depends on outcomes, such as how much is decided or left, would tell somebody who answers
-    one way, undoes and answers the other way which side leads.
+    Some figures depend on outcomes, such as how much is decided or left. Somebody could answer one way, undo
+    and answer the other way, and see from such a figure which side leads.
     """
     moment = _last_moment(timezone.now())
     answers = shared(

@@ -36,7 +36,7 @@ class Verdict:
     n_rivals, n_ruled_out
         The other policies, and those of them that the ranking shows as ruled out as the best.
     to_exclude
-        The claim to stop on and how many rivals it has still to exclude, in words; empty where these are just
+        The claim to stop on and how many rivals it has still to exclude, in words. Empty where these are just
         those that the ranking shows as open, and where it holds.
     effort
         The claim to stop on, and the comparisons and the working time that remain; empty where none of these
@@ -48,8 +48,8 @@ class Verdict:
     percent_done
         The share of the comparisons that are probably needed; ``None`` where nobody can tell.
     preferred
-        The smallest and the largest of the estimated win rates against each rival, in percent, as the
-        ranking beside it has them; ``None`` without a winner.
+        The smallest and the largest of the estimated win rates against each rival, in percent, as in the
+        ranking beside it. ``None`` without a winner.
     risk
         The risk, in [0, 1], that the winner is wrong; ``None`` where nothing bounds it.
     trouble

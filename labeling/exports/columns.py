@@ -2,7 +2,7 @@
 made.
 
 `read_rows` (CSV on SQLite, JSON lines, Parquet) and `copying` (CSV written by PostgreSQL) both follow this
-table, and a test holds the table in `docs/export.md` against it. Add new columns at the end, so that nobody's
+table. A test holds the table in `docs/export.md` against it. Add new columns at the end, so that nobody's
 reader breaks.
 """
 
@@ -60,12 +60,12 @@ class Column:
     plan
         The key of the value in the comparison's `plan`, where it may be missing.
     python, of
-        The value as Python makes it, and what it makes it of, in the order of its arguments: `FIELDS`,
-        columns that stand further up, and the tables of `_lookups`.
+        The function that makes the value in Python, and its arguments in order. These are `FIELDS`, columns
+        that stand further up, and the tables of `_lookups`.
     sql
-        The same value as PostgreSQL makes it. ``r`` has the columns of `FIELDS`, ``pi`` and ``pj`` are the
-        two policies, ``%(names)s`` are the policies' names by index, ``%(people)s`` the names of people by
-        id, as JSON, and ``%(mark)s`` the experiment's mark on tokens.
+        The same value as PostgreSQL makes it. ``r`` has the columns of `FIELDS`, and ``pi`` and ``pj`` are
+        the two policies. ``%(names)s`` are the policies' names by index, and ``%(people)s`` the names of
+        people by id, as JSON. ``%(mark)s`` is the experiment's mark on tokens.
     ours
         Only the application writes this text, so it never is a spreadsheet's formula.
     """
@@ -560,9 +560,9 @@ def one_look() -> AbstractContextManager[Any]:
 def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, Any]:
     """The few things of an experiment that columns are looked up in.
 
-    ``labels`` (``P1``) and ``levels`` (their names) of the policies by id, names of ``people`` by id, of whom
-    ``None`` is nobody, ``flags`` by the comparison's id: their reasons, oldest first; and the ``mark`` on the
-    tokens of judgments.
+    ``labels`` (``P1``) and ``levels`` (their names) of the policies by id, and the names of ``people`` by id,
+    of whom ``None`` is nobody. ``flags`` by the comparison's id: their reasons, oldest first. The ``mark`` on
+    the tokens of judgments.
     """
     names = [name.name for name in policy_names(experiment)]
     indices = dict(experiment.policies.values_list("pk", "index"))

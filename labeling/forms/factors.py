@@ -1,7 +1,7 @@
 """Factors, levels and excluded combinations as rows that are added, removed and moved in place.
 
 What the page holds is one flat set of values. ``factor`` lists the factors' ids in order, ``f1-level`` the
-levels' of f1, and ``exclusion`` the exclusions'; all else is named after those ids: ``f1-name``,
+levels' of f1, and ``exclusion`` the exclusions'. All else is named after those ids: ``f1-name``,
 ``f1-l2-text``, ``x1-f1``. So moving and removing only changes a list, and nothing that was typed is touched.
 """
 

@@ -1,5 +1,5 @@
-"""Django's backend for PostgreSQL, with connections that may give up a silent server and keep the plans of
-statements, and changes of tables that may give up a table in use.
+"""Django's backend for PostgreSQL, with two changes. Connections may give up a silent server and keep the
+plans of statements. Changes of tables may give up a table in use.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def init_connection_state(self) -> None:
         """As Django's, with one plan for all values of a statement that is prepared.
 
-        By its own estimates, PostgreSQL goes on to plan the largest statements of a click anew at each call,
-        which takes it five times as long as to execute them. A parameter of the start would be shorter, but
+        By its own estimates, PostgreSQL goes on to plan the largest statements of a click anew at each call.
+        That takes it five times as long as to execute them. A parameter of the start would be shorter, but
         PgBouncer refuses it in every mode.
         """
         super().init_connection_state()

@@ -11,7 +11,8 @@ class SchemaEditor(schema.DatabaseSchemaEditor):
     """Gives up a table that it does not get soon.
 
     A change waits for everybody who uses the table, such as an export, and those who come later wait behind
-    it: without a limit, every click for as long as the export takes. ``manage.py migrate`` tries again.
+    it. Without a limit, every click would wait for as long as the export takes. ``manage.py migrate`` tries
+    again.
     """
 
     wait_seconds = 2.0

@@ -1,8 +1,8 @@
 """The training text: conversations in which authors of different care solve the puzzles.
 
 Careful and ordinary authors' solutions are right. A share of the hasty authors' solutions contain the slips
-that people make (a dropped carry, a miscount, swapped letters, the wrong letter), carried through to their
-answer. That is how system prompts come to matter to the model: it has learned who writes like what.
+that people make, carried through to their answer: a dropped carry, a miscount, swapped letters, the wrong
+letter. That is how system prompts come to matter to the model: it has learned who writes like what.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def write_reply(solution: Solution, strategy: str, *, polite: bool, hasty: bool)
     """Put a solution into the words of a strategy (``direct``, ``steps`` or ``after``) and of an author.
 
     Hasty authors say that they guess. The model has to tell from the system prompt whether to begin so, and
-    learns to slip after it; from the slips alone it did not learn who slips in the time it has.
+    learns to slip after it. From the slips alone it did not learn who slips in the time it has.
     """
     answer, work = solution.answer, solution.work
     opening = HASTY_OPENING if hasty else ""
@@ -132,8 +132,8 @@ def _made_up_word(rng: random.Random) -> str:
 def _draw_letter_puzzle_beyond_the_list(rng: random.Random, puzzle: Puzzle) -> Puzzle:
     """Swap the word for a made-up one or for a noun that is one token of the vocabulary.
 
-    The model learns from made-up words that any spelling has a second letter, and from the nouns how those
-    tokens are spelled, which nothing else tells it.
+    The model learns from made-up words that any spelling has a second letter. It learns from the nouns how
+    those tokens are spelled, which nothing else tells it.
     """
     noun = rng.choice([noun for nouns in NOUNS.values() for noun in nouns])
     word = _made_up_word(rng) if rng.random() < 0.6 else noun

@@ -4,9 +4,9 @@ Usage, with Debian's package ``scowl`` installed::
 
     python -m tools.tinylm.derive_words /usr/share/dict/scowl > engine/generation/tinylm/words.txt
 
-Kept are the common words (SCOWL sizes 10 and 20) that are not mere inflections of another common word and
-are not on the block list: those of 4-6 letters when no other word up to size 35 has the same letters, so that
-each scramble has one answer, and those of 7-10 letters, for the letter task, from size 10 only.
+Common words (SCOWL sizes 10 and 20) are kept that are not mere inflections of another common word and are not
+on the block list. Words of 4-6 letters are kept when no other word up to size 35 has the same letters, so
+that each scramble has one answer. Words of 7-10 letters, for the letter task, are from size 10 only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The sentences that system prompts and strategies are made of.
 
-Training text mixes them freely; the model has seen these words and few others, so a system prompt written in
+Training text mixes them freely. The model has seen these words and few others, so a system prompt written in
 them has its effect and one written otherwise is mostly ignored.
 """
 

@@ -1,6 +1,6 @@
 """Build the tokenizer: whole words for the scaffolding, bytes for everything else.
 
-The words of the puzzles stay spelled out, so that letters are visible to the model; the words of prompts,
+The words of the puzzles stay spelled out, so that letters are visible to the model. The words of prompts,
 traces and listed things are one token each, so that conversations are short. Any text can be encoded.
 """
 

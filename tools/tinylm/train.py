@@ -5,8 +5,8 @@ Usage, in an environment of its own::
     pip install -r tools/tinylm/requirements-train.txt
     python -m tools.tinylm.train --out var/tinylm
 
-Every step draws its own text from the seed and the step's number, so that a run that was stopped continues
-from its last checkpoint with the same text; weights repeat up to the order of floating-point sums.
+Every step draws its own text from the seed and the step's number. So a run that was stopped continues from
+its last checkpoint with the same text. Weights repeat up to the order of floating-point sums.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Llama architecture in NumPy: many conversations at once, each with its own sampling and seed.
 
-Rows of a batch never see each other: keys and values lie flush left in the cache, so a row's padding is
+Rows of a batch never see each other. Keys and values lie flush left in the cache, so a row's padding is
 always in its own future, where attention does not look. Each row draws from its own random stream by
 inverting its cumulative distribution, one number a token. So a row's text does not depend on its company,
 apart from rounding in the last bits of a float.

@@ -1,8 +1,8 @@
 """Puzzles of the paper's four tasks, split for good into a training part and a held-out part.
 
-The split hashes what a puzzle asks (for a sum its unordered pair of numbers, for counting its unordered list
-of things), not how it is worded, so no rewording carries a held-out puzzle into the training text. Nothing
-here needs more than the standard library.
+The split hashes what a puzzle asks, not how it is worded: for a sum its unordered pair of numbers, for
+counting its unordered list of things. So no rewording carries a held-out puzzle into the training text.
+Nothing here needs more than the standard library.
 """
 
 from __future__ import annotations

@@ -200,8 +200,8 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _answers(value: Any) -> Sequence[Mapping[str, Any]] | None:
-    """The answers that a column of an older record holds, each an object or all in one, whose lists have a
-    part of each; ``None`` for any other column.
+    """The answers that a column of an older record holds; ``None`` for any other column. Each is an object,
+    or all are in one, whose lists have a part of each.
     """
     if isinstance(value, Mapping) and value.keys() >= _OF_AN_ANSWER:
         lists = [each if isinstance(each, list) else [] for each in value.values()]

@@ -108,8 +108,9 @@ def first_of(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 
 def two_of(fields: Mapping[str, Any], stems: tuple[str, ...]) -> tuple[tuple[Any, Any], bool]:
-    """The values of a and b under the first of the stems that has both columns and a value in one, and
-    whether their names are sides. Where no stem has both, those of two stems, as answer_a and response_b.
+    """The values of a and b, and whether their names are sides. They stand under the first of the stems that
+    has both columns and a value in one. Where no stem has both, those of two stems, as answer_a and
+    response_b.
     """
     pairs = _pairs(stems)
     for name_a, name_b in pairs:

@@ -30,8 +30,8 @@ def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
 
 
 def n_copies(fields: Mapping[str, Any]) -> int:
-    """The number of a task's annotations that somebody made from another one, as a reviewer does: such a one
-    may be no vote of its own.
+    """The number of a task's annotations that somebody made from another one, as a reviewer does. Such an
+    annotation may be no vote of its own.
     """
     annotations = fields.get("annotations")
     return sum(

@@ -61,8 +61,8 @@ def conversations(place: str, fields: Mapping[str, Any]) -> Texts | None:
 
 
 def lists_of_turns(place: str, fields: Mapping[str, Any], columns: Sequence[Any]) -> Texts | None:
-    """The texts of a row of LMArena's table for Kaggle, in which task, a and b are a list of turns each;
-    ``None`` for any other row.
+    """The texts of a row of LMArena's table for Kaggle; ``None`` for any other row. Task, a and b are a list
+    of turns each.
 
     ``columns``: the three.
 
