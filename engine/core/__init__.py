@@ -3,11 +3,11 @@
 Pure numpy and scipy: nothing here knows of the web application, of queues or of language models. The same
 files are the package ``llmpo_core`` of the distribution llmpo-core, so modules import each other relatively.
 
-Throughout, K is the number of policies, P = K (K - 1) / 2 that of unordered pairs, d that of features, and R
-that of runs side by side: a live experiment is one run, a simulation has many. Arguments `i`, `j` are two
-policies, or, as arrays of shape (R,), two policies in every run; `runs` in `keep` is a mask of shape (R,),
-true for the runs to go on with. Outcomes lie in [0, 1], strengths are log-odds, and evidence is the natural
-logarithm of an e-value, in nats. [LLM-PO] is the paper; docs/algorithm.md of the application has its
+Throughout, K is the number of policies, P = K (K - 1) / 2 that of unordered pairs, and d that of features. R
+is the number of runs side by side: a live experiment is one run, a simulation has many. Arguments `i`, `j`
+are two policies, or, as arrays of shape (R,), two policies in every run. `runs` in `keep` is a mask of shape
+(R,), true for the runs to go on with. Outcomes lie in [0, 1], strengths are log-odds, and evidence is the
+natural logarithm of an e-value, in nats. [LLM-PO] is the paper; docs/algorithm.md of the application has its
 equations, and the proofs of what goes beyond it.
 """
 

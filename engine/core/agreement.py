@@ -92,7 +92,7 @@ def agreement(table: FloatArray, confidence: float = 0.95) -> Agreement:
     Parameters
     ----------
     table
-        Shape (3, 3), rows and columns in the order left, right, tie: entry (a, b) counts the comparisons to
+        Shape (3, 3), rows and columns in the order left, right, tie. Entry (a, b) counts the comparisons to
         which the one answered a and the other b.
     confidence
         Of each interval by itself, at a number of comparisons that was not chosen by looking.
@@ -139,15 +139,15 @@ class Alpha:
     units, answers
         The things that at least two people answered about, and all answers about them.
     value
-        1 where all agree, 0 where they agree as chance would have it; ``None`` where nothing can be said:
+        1 where all agree, 0 where they agree as chance would have it. ``None`` where nothing can be said:
         there are no such units, or every answer is the same.
     interval
         By resampling the units, or from their number where all agree; ``None`` below `FEWEST_UNITS`, where
         it would mean little.
     same, chance
-        How often two answers about one unit are the same, and how often two of all these answers would be,
-        in [0, 1]: the value is the part of the way from ``chance`` to 1 that ``same`` has gone. 1 and 1
-        without a value.
+        How often two answers about one unit are the same, and how often two of all these answers would be, in
+        [0, 1]. The value is the part of the way from ``chance`` to 1 that ``same`` has gone. 1 and 1 without
+        a value.
     """
 
     units: int

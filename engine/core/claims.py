@@ -2,11 +2,11 @@
 
 For policies k and b let E_kb be an e-process against "μ(k, b) ≥ ½ + ε", that is "k beats b by ε or more".
 Policy b is named once E_kb / K has reached 1/δ for every other k. If the claim about b is false, the null of
-some j(b) is true. The mean of E_{j(b) b} over these b is then an e-process, and naming any of them makes it
-1/δ or more, which has probability at most δ [Ville 1939]. A reserve (`reserve.Reserve`) moves shares of that
-mean from all policies alike to the leaders of later moments. Without a reserve, strengths expected beforehand
-make it a weighted mean, and stakes (`stakes.Stakes`) have its weights move. Of two policies with a margin
-there is no mean to take: see `names_at_risk`.
+some j(b) is true. The mean of E_{j(b) b} over these b is then an e-process. Naming any of them makes it 1/δ
+or more, which has probability at most δ [Ville 1939]. A reserve (`reserve.Reserve`) moves shares of that mean
+from all policies alike to the leaders of later moments. Without a reserve, strengths expected beforehand make
+it a weighted mean, and stakes (`stakes.Stakes`) have its weights move. Of two policies with a margin there is
+no mean to take: see `names_at_risk`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _Placed: TypeAlias = list[tuple[int, BoolArray | Literal[True]]]
 def log_weights(prior: FloatArray | None, n_policies: int) -> FloatArray:
     """Shape (K,): log of what each policy's proof begins with over an equal share; zeros without a prior.
 
-    The weights are fixed before the first outcome and their mean is 1, so that a false claim is as rare as
-    with equal ones [Genovese, Roeder & Wasserman 2006]. They follow the chance to be the strongest, with
-    Gumbel errors in the strengths [McFadden 1974].
+    The weights are fixed before the first outcome and their mean is 1. So a false claim is as rare as with
+    equal weights [Genovese, Roeder & Wasserman 2006]. They follow the chance to be the strongest, with Gumbel
+    errors in the strengths [McFadden 1974].
 
     Parameters
     ----------

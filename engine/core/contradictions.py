@@ -69,8 +69,8 @@ class Misfit:
 def is_qualified(tested: Misfit | None, *, assumes_model: bool) -> bool:
     """True if a claim has to be stated with "if strengths add up as the model says".
 
-    Not where it is proved head to head, and not where the test of the model would have found a departure that
-    matters and has not.
+    Not where it is proved head to head. Nor where the test of the model would have found a departure that
+    matters, and has not.
 
     Parameters
     ----------

@@ -65,13 +65,13 @@ class Design:
         Stopping rule: "certified"; "heuristic", the threshold of the paper's experiments, or "theory", its
         proven one.
     streams
-        Average the evidence against being the best with streams that pool opponents, and steer by beliefs; in
-        a Bradley-Terry space also restart the averaged likelihood once much is known, which saves
-        comparisons. They depend on the order of the outcomes, so that `progress` must be stored beside the
-        counts. Without them the evidence is a function of the counts.
+        Average the evidence against being the best with streams that pool opponents, and steer by beliefs. In
+        a Bradley-Terry space also restart the averaged likelihood once much is known. This saves comparisons.
+        They depend on the order of the outcomes, so that `progress` must be stored beside the counts. Without
+        them the evidence is a function of the counts.
     reserve
         With the streams and nothing assumed, have the proofs of "best" and "good_enough" hold capital back
-        for the leaders of later moments, or move it to them, which saves comparisons. Leave it out where
+        for the leaders of later moments, or move it to them. This saves comparisons. Leave it out where
         outcomes are drawn without replacement, as from a pool of responses.
     exact_ties
         With the streams, bet on a tie as on a half. Leave it out, and a tie counts as half of a win and half
@@ -83,9 +83,9 @@ class Design:
         `reserve`.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
-        opinions. With the streams they steer sampling, bets and leaders; where nothing is held back, a policy
-        that is expected to be strong needs less evidence to be named, and the others a little more, unless
-        `exclusive_proofs` leaves nothing to weigh. No claim rests on their being right.
+        opinions. With the streams they steer sampling, bets and leaders. Where nothing is held back, a policy
+        that is expected to be strong needs less evidence to be named, and the others a little more. This is
+        not so where `exclusive_proofs` leaves nothing to weigh. No claim rests on their being right.
     labels
         Names of the K policies, for messages and tables; by default "policy 0" and so on, and the levels in a
         `Factorial` space.
@@ -156,8 +156,8 @@ class Design:
     ) -> Self:
         """Rebuild a design from stored counts.
 
-        Without streams its evidence equals, bit by bit, that of a design told the same outcomes in any order,
-        as long as outcomes are 0, ½ and 1. With them it does so given `progress`.
+        Without streams its evidence equals, bit by bit, that of a design told the same outcomes in any order.
+        Outcomes must be 0, ½ and 1 for that. With them it does so given `progress`.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class Design:
             earlier, and whose evidence has fallen back since, counts as open again.
         progress
             `Design.progress` as it was stored: peaks, streams, and what claims have named. In place of
-            `peak_evidence`. Without it the streams, the reserve and capital that has moved begin anew, and a
+            `peak_evidence`. Without it the streams, the reserve and capital that has moved begin anew. A
             claim that held earlier, and does not by the present counts, counts as open again. Each such
             beginning errs with at most δ by itself: an experiment with n of them, for whatever reason, errs
             with at most (n + 1) δ.
@@ -360,8 +360,8 @@ class Design:
             How many pairs to choose; None for one that is not in a list.
         among
             Shape (K, K), symmetric: the pairs that can be compared; None means all. Where the sampler picks
-            another one, the least compared pair with one of its two policies takes its place, or of any two
-            where these have none.
+            another one, the least compared pair with one of its two policies takes its place. Where these
+            have none, it is the least compared pair of any two.
 
         Raises
         ------

@@ -1,8 +1,8 @@
 """Evidence against each policy being the best, from head-to-head counts alone.
 
-Only one policy can be the Condorcet winner, so only one of the nulls "policy k is the best" is true, and
-the chance that an e-process against it ever reaches 1/δ is at most δ [Ville 1939]. No union bound over
-policies is needed.
+Only one policy can be the Condorcet winner, so only one of the nulls "policy k is the best" is true. The
+chance that an e-process against it ever reaches 1/δ is at most δ [Ville 1939]. No union bound over policies
+is needed.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class EliminationCost:
     """The price, in nats of likelihood, of turning each policy into a Condorcet winner.
 
     The infimum over Alt of the paper's Z(t) is the smallest of these over the policies other than the best
-    [LLM-PO, eq. unstructed_stop]: for policy i it sums N_ij d(μ̂(i, j), ½) over the opponents that lead i.
+    [LLM-PO, eq. unstructed_stop]. For policy i it sums N_ij d(μ̂(i, j), ½) over the opponents that lead i.
 
     Parameters
     ----------

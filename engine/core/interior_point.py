@@ -77,7 +77,7 @@ def project_to_simplex(point: FloatArray) -> FloatArray:
 def linear_bound(gains: FloatArray, gamma: float) -> float:
     """Largest gainsᵀω - γ/2 ‖ω‖² over the simplex.
 
-    Each f_i is concave and of degree one, hence at most its gradient's dot product with ω: with `gains` a
+    Each f_i is concave and of degree one, hence at most its gradient's dot product with ω. With `gains` a
     convex combination of gradients this bounds the program from above.
 
     Parameters
@@ -221,8 +221,8 @@ def _start(curvature: _Curvature, omega: FloatArray) -> _Point:
 class _NewtonSystem:
     """The linearised optimality conditions at a point, for several right-hand sides.
 
-    Eliminating everything but ω, u and the price leaves (D + Φ E Φᵀ) Δω - k Δu + 1 Δprice = right, with D
-    diagonal and Φ the packed a aᵀ, and two bordering rows.
+    Eliminating everything but ω, u and the price leaves (D + Φ E Φᵀ) Δω - k Δu + 1 Δprice = right, and two
+    bordering rows. D is diagonal and Φ the packed a aᵀ.
     """
 
     def __init__(self, point: _Point, curvature: _Curvature, packed: FloatArray, gamma: float) -> None:
@@ -275,7 +275,7 @@ class _NewtonSystem:
 class _DiagonalPlusLowRank:
     """Solves (diag(D) + Φ E Φᵀ) X = columns for positive D of very different sizes.
 
-    Woodbury's formula is only stable for large entries of D: it is used for those, if there are many, and the
+    Woodbury's formula is only stable for large entries of D. It is used for those, if there are many. The
     pairs with the smallest entries, those in use, are solved for directly.
     """
 

@@ -1,8 +1,8 @@
 """Intervals that hold at all times at once, whatever rule chose the comparisons.
 
 Adaptive sampling biases win rates, and ordinary intervals looked at while data arrive miss more often than
-they say. These come from likelihood-ratio martingales, so looking at them at any time is allowed
-[Robbins 1970, "Statistical Methods Related to the Law of the Iterated Logarithm"].
+they say. The intervals here come from likelihood-ratio martingales, so one may look at any time [Robbins
+1970, "Statistical Methods Related to the Law of the Iterated Logarithm"].
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Ledger:
     Attributes
     ----------
     evidence
-        E-processes of the pairs, at the margin of the claim "best if any"; they steer the sampler and the
+        E-processes of the pairs, at the margin of the claim "best if any". They steer the sampler and the
         choice of the leader under every claim.
     streams
         The same averaged with the streams; None without them.
@@ -279,8 +279,8 @@ class Ledger:
         """Shape (R,): the leader, among the policies not refuted if there are any.
 
         With the streams it is the policy that the beliefs favour, which weigh strengths against head-to-head
-        results. Without, it is the policy with the least evidence against it; where that does not tell, the
-        one that the estimate or else the e-processes favour.
+        results. Without, it is the policy with the least evidence against it. Where that does not tell, it is
+        the one that the estimate or else the e-processes favour.
         """
         if self._leader is None:
             self._leader = self._computed_leader()
@@ -338,8 +338,8 @@ class Ledger:
     def none_peak(self) -> FloatArray:
         """Shape (R, K): the largest evidence that counts for there being no single best policy.
 
-        Under the claim "best" it owes nothing to the streams, and counts as little as it does in the proofs:
-        a wrong "none" and a wrong name have one e-process together.
+        Under the claim "best" it owes nothing to the streams, and counts as little as it does in the proofs.
+        A wrong "none" and a wrong name have one e-process together.
         """
         if self._stopping_proof() is None:
             return self.rule.peak_evidence

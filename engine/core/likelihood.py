@@ -143,9 +143,9 @@ def log_e_value(
         Whether to leave out the wide part, because other evidence is quick where means are far below.
     ties
         Of the wins' shape: how many of the comparisons were ties that are bet on as such. For a mean q of the
-        mixture an outcome D has the factor D q / p₀ + (1 - D) (1 - q) / (1 - p₀), which is linear in D: that
-        of a tie is the average of a win's and of a loss's. Other ties have half of a win and half of a loss,
-        the geometric mean of the two, which is less. The e-value with ties is a lower bound.
+        mixture an outcome D has the factor D q / p₀ + (1 - D) (1 - q) / (1 - p₀). It is linear in D: that of
+        a tie is the average of a win's and of a loss's. Other ties have half of a win and half of a loss, the
+        geometric mean of the two, which is less. The e-value with ties is a lower bound.
 
     Returns
     -------

@@ -4,7 +4,7 @@
     f_i(ω) = (θᵀz_i)² / (2 z_iᵀ H(ω)⁻¹ z_i),   H(ω) = Σ_p ω_p σ'(θᵀz_p) z_p z_pᵀ
 
 [LLM-PO, eq. empirical opt]. An optimal ω needs at most about d² pairs. So the program is solved on a working
-set, to which the pairs that would gain most are added until a bound over all pairs proves the answer.
+set. The pairs that would gain most are added to it until a bound over all pairs proves the answer.
 
 Where our own solver cannot prove it, CVXPY solves the working sets, and the same bound has to prove its
 answer too.

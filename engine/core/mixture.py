@@ -275,7 +275,7 @@ class BradleyTerryEvidence:
 
     The null for policy k is "θᵀ(x_k - x_j) ≥ logit(½ + ε) for all j". The e-value against it is a mixture of
     likelihoods over a Gaussian prior, over the largest likelihood under the null. Both are replaced by bounds
-    on the safe side: the mixture by its variational lower bound at the Laplace approximation, the null by its
+    on the safe side. The mixture has its variational lower bound at the Laplace approximation, the null its
     one constraint against the estimated best policy. It is averaged over the restarts, and with the e-process
     that assumes nothing about μ, which is faster where features are as many as policies.
 
@@ -290,17 +290,17 @@ class BradleyTerryEvidence:
     pairwise
         The e-processes from head-to-head counts, with the indifference margin; updated by its owner.
     exact_from
-        Evidence (nats) below which a second-order approximation of the null's likelihood will do. Below 0
-        it takes no part in any claim; a simulation that only asks when a threshold is crossed can save most
-        of its time by a larger value.
+        Evidence (nats) below which a second-order approximation of the null's likelihood will do. Below 0 it
+        takes no part in any claim. A simulation that only asks when a threshold is crossed can save most of
+        its time by a larger value.
     streams
         Evidence to average with in place of `pairwise`, which it contains; updated by its owner.
 
     Attributes
     ----------
     structured
-        Shape (R, K): log evidence (nats) of the model alone, as of the last update: against θᵀ(x_k - x_b)
-        being at least the margin, b being the leader, and for the leader itself the runner-up.
+        Shape (R, K): log evidence (nats) of the model alone, as of the last update. It is against θᵀ(x_k -
+        x_b) being at least the margin, b being the leader, and for the leader itself the runner-up.
     plain
         Shape (R, K): log evidence (nats) without the streams.
     leader

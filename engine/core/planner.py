@@ -318,7 +318,7 @@ def _streams_count(plan: Plan) -> bool:
     """True if the streams have a part in when a run stops.
 
     Where one policy is proved head to head from the beginning, and nothing is held back or moves, all pairs
-    are the same without them, and a simulation takes half the time.
+    are the same without them. A simulation then takes half the time.
     """
     claim, n_policies = Claim(plan.claim), plan.space.n_policies
     if claim is not Claim.GOOD_ENOUGH or n_policies > MANY or isinstance(plan.space, BradleyTerry):

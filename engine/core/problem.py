@@ -57,7 +57,7 @@ class BradleyTerry:
     ------
     ValueError
         If a feature is not finite, or the differences of the rows do not span all d dimensions: then θ
-        cannot be told from the data. The message names the columns. Also if two rows are the same: the model
+        cannot be told from the data. The message names the columns. Also if two rows are the same. The model
         gives such policies the same strength whatever the data say, so that neither can be the best. The
         message names the rows.
     """
@@ -112,8 +112,8 @@ class BradleyTerry:
 class Factorial(BradleyTerry):
     """Policies that are tuples of levels, one per factor, sharing strength between them.
 
-    Levels are dummy coded: every level but a factor's first has a column, so that its entry in θ reads as
-    what that level is worth over the first, and d is the sum over factors of (levels - 1).
+    Levels are dummy coded: every level but a factor's first has a column. Its entry in θ is then the worth of
+    that level over the first, and d is the sum over factors of (levels - 1).
 
     Parameters
     ----------
@@ -122,8 +122,8 @@ class Factorial(BradleyTerry):
     feasible
         Which combinations to keep, as a predicate on the tuple of levels; all of them by default.
     numeric
-        Factors whose levels are numbers with a linear effect: one column each, scaled to run from 0 at the
-        smallest level to 1 at the largest.
+        Factors whose levels are numbers with a linear effect. Each has one column, scaled to run from 0 at
+        the smallest level to 1 at the largest.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class Factorial(BradleyTerry):
     Raises
     ------
     ValueError
-        If a factor has no levels or repeats one, a numeric level is not a number, or the feasible
+        If a factor has no levels or repeats one, or a numeric level is not a number. Also if the feasible
         combinations do not tell the levels apart.
     """
 

@@ -2,7 +2,7 @@
 
 A proof head to head divides its risk δ among all K policies, as it is not known beforehand which of them will
 be named. Later that is nearly known. So most of a proof's capital is kept as cash, and at a few moments a
-share of it goes to the leader then: an e-process against each rival's beating this policy that
+share of it goes to the leader then. The share is an e-process against each rival's beating this policy. It
 begins anew, with the outcomes told from there on. The proof is in docs/algorithm.md, "Claims of a stop".
 """
 

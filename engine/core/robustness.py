@@ -43,10 +43,10 @@ def fewest_flips(wins: FloatArray, *, epsilon: float = 0.0, most: int = 512) -> 
     """Fewest flipped judgments after which another policy has the least evidence against it.
 
     Evidence is the e-process that assumes nothing about μ, from the counts as they stand: peaks that it had
-    earlier are not looked at. Exact where every outcome is 0 or 1; with ties, which count half a win each, no
+    earlier are not looked at. Exact where every outcome is 0 or 1. With ties, which count half a win each, no
     more than the whole wins of a pair are turned, so that fewer could do.
 
-    Against the leader the gain from m flips is a sum of convex functions, one per opponent, and dynamic
+    Against the leader the gain from m flips is a sum of convex functions, one per opponent. Dynamic
     programming over the opponents finds its largest value. For the rival the loss is convex as well, and
     there taking the best next flip each time is optimal.
 

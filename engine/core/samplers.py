@@ -1,7 +1,7 @@
 """Sampling rules by name: our own, and those that other packages register.
 
-A package adds one by an entry point in the group "llm_po.samplers", whose name is the rule's and whose object
-is called without arguments and returns a `Sampler`:
+A package adds one by an entry point in the group "llm_po.samplers". Its name is the rule's, and its object is
+called without arguments and returns a `Sampler`:
 
     [project.entry-points."llm_po.samplers"]
     mine = "my_package:MySampler"

@@ -170,19 +170,19 @@ class Balanced(Stateless):
 
     In a Bradley-Terry space, compare the pair that tells most about that policy's distance from the best.
 
-    At the optimal allocation every suboptimal policy is refuted at the same speed [LLM-PO, corollary
-    "optimal ratio"]; this rule balances the evidence itself instead of tracking a plug-in estimate of that
-    allocation. Pending comparisons count at the evidence they are expected to bring. It keeps no state.
+    At the optimal allocation every suboptimal policy is refuted at the same speed [LLM-PO, corollary "optimal
+    ratio"]. This rule balances the evidence itself instead of tracking a plug-in estimate of that allocation.
+    Pending comparisons count at the evidence they are expected to bring. It keeps no state.
 
     Parameters
     ----------
     optimism
         Scale of the lower confidence bound on the tested policy's win rates: larger explores more opponents.
     prior_weight, prior_lead
-        Before its own comparisons say more, the opponent with the least evidence against it is taken to win
-        against the tested policy with probability ½ + `prior_lead`, and one with an e-value x times as large
-        with ½ + `prior_lead` / x. That counts as much as `prior_weight` comparisons. Most of a policy's
-        comparisons so go to those that may well be the best, which beats every other.
+        Before its own comparisons say more, an opponent is taken to win against the tested policy with a
+        probability. For the one with the least evidence against it this is ½ + `prior_lead`, for one with an
+        e-value x times as large ½ + `prior_lead` / x. That counts as much as `prior_weight` comparisons. Most
+        of a policy's comparisons so go to those that may well be the best, which beats every other.
     """
 
     optimism: float = 0.05
@@ -360,7 +360,7 @@ def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.r
     """The pair that tells most about θᵀ(x_k - x_best), k being least separated from its null.
 
     That is θᵀ(x_k - x_best) at or above the margin. Without the margin, two policies that are level would get
-    all comparisons, and a claim that allows them to be level would never be proved against the others.
+    all comparisons. A claim that allows them to be level would never be proved against the others.
 
     One comparison of contrast z takes σ'(θᵀz) (zᵀH⁻¹z_k)² / (1 + σ'(θᵀz) zᵀH⁻¹z) off that variance
     [Sherman & Morrison 1950]. Pending comparisons count in H.

@@ -84,8 +84,8 @@ def simulate(
     streams
         Whether the evidence pools opponents, and beliefs steer.
     reserve, exact_ties, exclusive_proofs
-        Whether proofs hold capital back or move it, whether ties are bet on as such, and whether proofs use
-        that two policies cannot both beat each other by a margin, as for `Design`.
+        As for `Design`: whether proofs hold capital back or move it, and whether ties are bet on as such.
+        Also whether proofs use that two policies cannot both beat each other by a margin.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds.
     budget

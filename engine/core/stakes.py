@@ -1,6 +1,6 @@
 """Capital of the proofs of three to six policies, which moves to the two of the best standing.
 
-With a margin two policies cannot both beat each other by it, so that one at most of the proofs that hold them
+With a margin two policies cannot both beat each other by it. So one at most of the proofs that hold them
 against each other can be of a false name. Both may hold the same capital against each other, and nobody pays
 for it twice. The proof is in docs/algorithm.md, "Claims of a stop".
 """

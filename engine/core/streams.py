@@ -1,11 +1,11 @@
 """Evidence against each policy being the best that pools its comparisons with different opponents.
 
 If policy k beats every other by ε, each of its comparisons has a conditional mean of at least ½ + ε,
-whichever the opponent is. So any bet against k that is fixed before the outcome is fair or worse, and wealth
-from such bets is an e-process against k's being the best. Averaging head-to-head evidence over K - 1
-opponents costs log(K - 1) nats; these streams do not pay that.
+whichever the opponent is. So any bet against k that is fixed before the outcome is fair or worse. Wealth from
+such bets is an e-process against k's being the best. Averaging head-to-head evidence over K - 1 opponents
+costs log(K - 1) nats; these streams do not pay that.
 
-* Favourite: a Beta mixture over the comparisons of k with its favourite opponent, the one that is expected to
+* Favourite: a Beta mixture over the comparisons of k with its favourite opponent. That is the one expected to
   beat it most as the outcome is about to be told.
 * Bets: every comparison of k is bet on as it is expected to end, never in k's favour.
 

@@ -163,8 +163,8 @@ class BradleyTerryModel:
 def prior_precision(space: BradleyTerry, log_odds: float) -> FloatArray:
     """Precision of the prior under which the log-odds θᵀz of a random pair has standard deviation `log_odds`.
 
-    It is a multiple of the mean of z zᵀ over all pairs, so that it does not depend on how the features are
-    scaled or combined.
+    It is a multiple of the mean of z zᵀ over all pairs. So it does not depend on how the features are scaled
+    or combined.
 
     Parameters
     ----------
@@ -245,8 +245,9 @@ def marginal_bound_at(
 ) -> FloatArray:
     """Lower bound on the log of the likelihood averaged over θ ~ N(centre, precision⁻¹), from its mode.
 
-    The variational bound E_q[log-likelihood] - KL(q, prior) with q the Laplace approximation: below the true
-    value for any q, and within a fraction of a nat of it once every direction has a few dozen comparisons.
+    The variational bound E_q[log-likelihood] - KL(q, prior) with q the Laplace approximation. It is below the
+    true value for any q. Once every direction has a few dozen comparisons, it is within a fraction of a nat
+    of it.
 
     Parameters
     ----------

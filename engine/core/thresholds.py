@@ -75,8 +75,8 @@ class ProvenPairwiseThreshold:
 class ProvenLinearThreshold:
     """β(δ, t) of the linear Bradley-Terry space, with its gate on exploration. [LLM-PO, eq. stop]
 
-    β = (2 (1 + 2LB) (√(Ψ_t(δ)/m_0) + √λ_t B))², with L the longest contrast, B the radius of the parameter
-    ball, m_0 the smallest σ' within it, and λ_t the ridge of the estimate. It is infinite until
+    β = (2 (1 + 2LB) (√(Ψ_t(δ)/m_0) + √λ_t B))², where L is the longest contrast and B the radius of the
+    parameter ball. m_0 is the smallest σ' within it, and λ_t the ridge of the estimate. It is infinite until
     Λ_min(V_t) ≥ c √t and t ≥ t_0.
 
     Ψ_t has another λ: λ(t), which its lemma introduces as a lower bound on Λ_min(V_t), here the gate c √t.
@@ -178,8 +178,8 @@ def pairwise_threshold(
 def pairwise_log_constant(delta: float, n_pairs: int) -> float:
     """The smallest log C for which ρ(δ, t) is proven [LLM-PO, eq. beta-condition-unstructured].
 
-    The condition bounds a sum over all t ≥ 1 by δ. The first ten thousand terms are summed one by one,
-    the others in blocks on a grid of log t, each at the larger of its ends.
+    The condition bounds a sum over all t ≥ 1 by δ. The first ten thousand terms are summed one by one. The
+    others are summed in blocks on a grid of log t, each at the larger of its ends.
 
     Parameters
     ----------

@@ -173,7 +173,7 @@ class Tally:
     counts
         Shape (R, K, K): comparisons judged, per pair.
     ties
-        Shape (R, K, K), symmetric: how many of these ended in a tie, as far as ties are told apart; None
+        Shape (R, K, K), symmetric: how many of these ended in a tie, as far as ties are told apart. None
         where all count as half of a win and half of a loss.
     n_comparisons
         Shape (R,): comparisons judged.
@@ -388,8 +388,8 @@ def check_tally(wins: ArrayLike, in_flight: ArrayLike | None, n_policies: int) -
     Raises
     ------
     ValueError
-        If an array has the wrong shape, a negative or non-finite entry, or a non-zero diagonal, if the
-        counts are not whole, or if `in_flight` is not symmetric.
+        If an array has the wrong shape, a negative or non-finite entry, or a non-zero diagonal. Also if the
+        counts are not whole, or `in_flight` is not symmetric.
     """
     checked = _check_square("wins", wins, n_policies)
     counts = checked + checked.T
@@ -414,7 +414,7 @@ def checked_in_flight(in_flight: ArrayLike, n_policies: int) -> IntArray:
     Raises
     ------
     ValueError
-        If it has the wrong shape, a negative or non-finite entry, or a non-zero diagonal, or if it is not a
+        If it has the wrong shape, a negative or non-finite entry, or a non-zero diagonal. Also if it is not a
         symmetric matrix of whole numbers.
     """
     pending = _check_square("in_flight", in_flight, n_policies)
