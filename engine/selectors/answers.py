@@ -51,8 +51,8 @@ def with_own_answers(experiments: QuerySet[Experiment], user: User) -> QuerySet[
 def _answered_checks(user: User | Given) -> QuerySet[Check]:
     """This user's answers to checks that stand, practice aside.
 
-    Where somebody has voided all judgments of the user, the answers to checks from before are left out too:
-    alone they would show which pairs were checks. They still say how well the user judges.
+    Where somebody has voided all judgments of the user, the answers to checks from before are left out too.
+    Alone they would show which pairs were checks. They still say how well the user judges.
     """
     answered = Check.objects.filter(annotator=user, passed__isnull=False, voided_at__isnull=True)
     all_voided = AuditEntry.objects.filter(

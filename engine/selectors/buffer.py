@@ -43,8 +43,8 @@ _PROBE_INTERVAL = timedelta(seconds=30)
 
 
 def annotators_present(experiment: Experiment) -> set[int]:
-    """The numbers of annotators who look at a pair now, or judged one or asked for one within the last minute
-    and may wait for another.
+    """The numbers of annotators who are here. They look at a pair now, or judged one or asked for one within
+    the last minute and may wait for another.
     """
     return {person for (person,) in _PRESENT(experiment=experiment.pk, since=clock.now() - PRESENCE)}
 
@@ -140,7 +140,7 @@ def buffer_target(
     """The number of planned and ready comparisons to keep ahead.
 
     Where people judge, Little's law gives it: as many as they ask for while one comparison is written, or at
-    least planned, times a safety factor; and at least one for each annotator who is here. The time in the
+    least planned, times a safety factor. It is at least one for each annotator who is here. The time in the
     queue does not count. It grows with what is planned, so a slow backend would get ever more work and become
     no faster. Near the decision, no more are kept ahead than are expected to be needed.
 

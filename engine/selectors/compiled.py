@@ -85,7 +85,7 @@ EXPERIMENTS = GivenList("experiments", BigAutoField())
 def found_one(rows: QuerySet[Any]) -> IsNull:
     """True of each row for which there is one of ``rows``, a subquery: as ``Exists``, but looked up by row.
 
-    For EXISTS, PostgreSQL plans two ways, and may prefer to read all that somebody ever answered into a table
+    For EXISTS, PostgreSQL plans two ways. It may prefer to read all that somebody ever answered into a table
     of hashes, even where the first few rows will do.
     """
     return IsNull(Subquery(rows.order_by().values("pk")[:1]), False)
@@ -228,8 +228,8 @@ class _Read:
 def _with_constants(sql: str, parameters: Iterable[Any]) -> tuple[str, list[Any]]:
     """A statement into which its texts and numbers are written, and the parameters that remain.
 
-    An index of some rows alone, as of comparisons that are ready, serves a plan that is kept only where the
-    statement itself says that it asks for no others.
+    Some indexes have some rows alone, such as the comparisons that are ready. They serve a plan that is kept
+    only where the statement itself says that it asks for no others.
     """
     first, *others = sql.split("%s")
     written, remaining = [first], []

@@ -52,9 +52,9 @@ def claim_consequence(experiment: Experiment, claim: str) -> str:
 def joint_risk(experiment: Experiment, *, changed: bool) -> float:
     """The risk, in [0, 1], that any of several claims is ever made wrongly: the sum of their risks.
 
-    ``changed``: over all claims that could be watched as the claim to stop on was changed, and not only over
-    those that are watched beside one. "Best, if there is a best" is watched without a margin, and with it
-    where it stops.
+    ``changed``: over all claims that could be watched, as the claim to stop on was changed. Else over those
+    that are watched beside one. "Best, if there is a best" is watched without a margin, and with it where it
+    stops.
     """
     margins = 0 if experiment.epsilon == 0 else 2 if changed else 1
     return min(1.0, experiment.delta * (_WITHOUT_MARGIN + margins))

@@ -225,8 +225,8 @@ _OF_COUNTS = 0
 
 
 def _with_counts(judgments: QuerySet[Judgment]) -> QuerySet[Any, Any]:
-    """The fields of these judgments in any order, and in their places those of each pair's counts; with the
-    keys of policies in place of their indices.
+    """The fields of these judgments in any order, and in their places those of each pair's counts. They have
+    the keys of policies in place of their indices.
 
     Each round of planning asks this, and with four joins more it takes PostgreSQL nearly twice as long.
     """

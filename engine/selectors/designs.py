@@ -132,9 +132,10 @@ class Observed:
     """A design with all evidence of an experiment, and the number of the last judgment in it, 0 where there
     is none.
 
-    There is one definition of the moments at which evidence is observed: after each comparison, in the order
-    of the judgments that completed them, up to the one with which the experiment stops. The planner, a replay
-    after an undo, an audit and a re-import all call `observe`, so that they agree bit by bit.
+    There is one definition of the moments at which evidence is observed. They are after each comparison, in
+    the order of the judgments that completed them, up to the one with which the experiment stops. The
+    planner, a replay after an undo, an audit and a re-import all call `observe`, so that they agree bit by
+    bit.
     """
 
     design: Design
@@ -190,8 +191,9 @@ def observed(experiment: Experiment) -> Observed:
 def continued(experiment: Experiment, latest: Snapshot | None = None) -> Observed | None:
     """The evidence of the latest snapshot, told what was judged since.
 
-    ``None`` where a replay is needed: there is no snapshot, it is stale, or a judgment with a smaller number
-    than its last one was committed after it. What is judged after the conclusion has no part in the finding.
+    ``None`` where a replay is needed: there is no snapshot, or it is stale. Also where a judgment with a
+    smaller number than its last one was committed after it. What is judged after the conclusion has no part
+    in the finding.
 
     ``latest``: the latest snapshot, where the caller has it already.
     """
@@ -215,8 +217,8 @@ def _found(experiment: Experiment, latest: Snapshot | None) -> tuple[Observed, l
 def since(experiment: Experiment, stored: Snapshot | ReplayPoint) -> tuple[Observed, list[Completion]] | None:
     """The evidence as it was stored, and what was judged since.
 
-    ``None`` where the counts do not fit: a judgment with a smaller number than the last one in the evidence
-    was committed after it, or voided.
+    ``None`` where the counts do not fit. Then a judgment with a smaller number than the last one in the
+    evidence was committed after it, or voided.
     """
     every, newer = wins_and_newer(experiment, stored.last_judgment)
     wins = every - summed_wins(len(every), [(each.i, each.j, each.outcome) for each in newer])
@@ -262,8 +264,8 @@ def told_design(
 def model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
     """The test of the assumption that levels add up, on the comparisons of this evidence.
 
-    ``None`` where a claim that holds, or the finding that none is best, does not rest on that assumption, or
-    where there is nothing to test. It takes up to a few tenths of a second.
+    ``None`` where there is nothing to test. Also where a claim that holds, or the finding that none is best,
+    does not rest on that assumption. It takes up to a few tenths of a second.
     """
     design = observed.design
     of, decision = design.space, design.decision

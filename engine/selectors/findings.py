@@ -39,9 +39,9 @@ class Rung:
     qualified
         True if the text says that it holds only if the levels' effects add up.
     remaining
-        About how many more comparisons it takes if win rates stay as they are; ``None`` while nobody can
-        tell, where the claim holds, and for the claim that stops the experiment, whose forecast is
-        `remaining_of`'s.
+        About how many more comparisons it takes if win rates stay as they are. ``None`` while nobody can
+        tell, and where the claim holds. Also for the claim that stops the experiment: `remaining_of` has its
+        forecast.
     """
 
     claim: Claim

@@ -99,7 +99,7 @@ def opinion_report(experiment: Experiment) -> OpinionReport | None:
 def agreement_table(experiment: Experiment) -> list[list[int]]:
     """3×3: people's answer by the language model's, over the comparisons of which both are known.
 
-    Several people's judgments of one comparison are combined as for D; a result between the sides (they are
+    Several people's judgments of one comparison are combined as for D. A result between the sides (they are
     divided, or it was a tie) is a tie. Judgments that were taken back do not count.
     """
     known = standing(Judgment.objects.filter(judge=Judgment.Judge.HUMAN)).filter(

@@ -11,8 +11,8 @@ def time_taken(
 ) -> timedelta | None:
     """The time for one answer; ``None`` where it is not known when its pair was handed out.
 
-    A page holds the next pairs already. The time for one of them begins with the answer to the one before
-    it: else somebody who holds six pairs seems six times as slow as they are.
+    A page holds the next pairs already. The time for one of them begins with the answer to the one before it.
+    Else somebody who holds six pairs seems six times as slow as they are.
 
     ``answered_before``: when the same person gave the answer before this one.
     """

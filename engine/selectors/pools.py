@@ -300,7 +300,7 @@ def pairs_left(
     """K×K, symmetric: the pairs of policies of which the annotator may have texts left to see.
 
     ``sizes``: K×K, the number of different pairs of texts of each two policies. A pair of texts that two
-    pairs of policies share counts for one of them only, so that too many pairs may be said to have some left.
+    pairs of policies share counts for one of them only. So too many pairs may be said to have some left.
     """
     left = sizes.copy()
     rows = (

@@ -20,8 +20,8 @@ _DIGITS = 1e-6
 def faults_of(experiment: Experiment) -> Iterator[str]:
     """Derive everything again that is stored and can be derived; yield a sentence for each difference.
 
-    Counts and outcomes follow from the judgments that stand, the evidence from the outcomes in their order,
-    the digests from the texts, and sides and checks from the secrets.
+    Counts and outcomes follow from the judgments that stand, and the evidence from the outcomes in their
+    order. The digests follow from the texts, and sides and checks from the secrets.
     """
     yield from _counts(experiment)
     yield from _comparisons(experiment)
