@@ -3,16 +3,16 @@
     python -m benchmarks.claims --runs 200
     python -m benchmarks.claims --instances cycle0.6 tie2 --claims best good_enough --runs 2000 --cap 2000
 
-Instances: the paper's (`paper16`; any number of policies), random strengths (`random6`, log-odds with a
-standard deviation of 0.6, 0.5 from nine on), arbitrary preferences with a best policy (`arbitrary9`), a ring
-of losers who beat each other by .8 while the best beats each by .55 (`ring9`), cycles of the three best of
-six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie6`). All claims face the same instances. A name
-is false where the claim about that policy is. That of `best_if_any` cannot be false where no policy is best;
-such names are counted as `crowned`. `_plain` behind a claim leaves the streams out. `_halves` counts ties as
-halves of a win and a loss (`--ties`: their share). `_divided` divides the risk among all policies alike.
-`--bound` leaves out instances that need more comparisons. There any rule that errs with at most δ takes more
-than the bound on average to name the best policy, `best_if_any` [LLM-PO, theorem "lower bound"]. The last
-line is JSON.
+Instances: the paper's (`paper16`; any number of policies), and random strengths (`random6`, log-odds with a
+standard deviation of 0.6, 0.5 from nine on). `arbitrary9` has arbitrary preferences with a best policy.
+`ring9` has a ring of losers who beat each other by .8 while the best beats each by .55. There are cycles of
+the three best of six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie6`). All claims face the same
+instances. A name is false where the claim about that policy is. That of `best_if_any` cannot be false where
+no policy is best; such names are counted as `crowned`. `_plain` behind a claim leaves the streams out.
+`_halves` counts ties as halves of a win and a loss (`--ties`: their share). `_divided` divides the risk among
+all policies alike. `--bound` leaves out instances that need more comparisons. There any rule that errs with
+at most δ takes more than the bound on average to name the best policy, `best_if_any` [LLM-PO, theorem "lower
+bound"]. The last line is JSON.
 """
 
 from __future__ import annotations

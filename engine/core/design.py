@@ -70,9 +70,9 @@ class Design:
         They depend on the order of the outcomes, so that `progress` must be stored beside the counts. Without
         them the evidence is a function of the counts.
     reserve
-        With the streams and nothing assumed, have the proofs of "best" and "good_enough" hold capital back
-        for the leaders of later moments, or move it to them. This saves comparisons. Leave it out where
-        outcomes are drawn without replacement, as from a pool of responses.
+        With the streams and nothing assumed, let the proofs of "best" and "good_enough" hold capital back for
+        later leaders, or move it to them. This saves comparisons. Leave it out where outcomes are drawn
+        without replacement, as from a pool of responses.
     exact_ties
         With the streams, bet on a tie as on a half. Leave it out, and a tie counts as half of a win and half
         of a loss, which takes more comparisons where there are ties.
