@@ -32,10 +32,10 @@ Query = str | int | bool
 class Client:
     """Speaks to one server with one token.
 
-    A request that the server is too busy for (503), or that came too soon (429), is sent again when the
-    server asks for it. A request that cannot reach the server is sent again after some seconds, unless its
-    host is unknown or has no valid certificate. A request that reads is sent again too if the connection
-    breaks, or a proxy has no answer (502, 504). Several threads may share a client.
+    A request that the server is too busy for (503), or that came too soon (429), is sent again. The server
+    says after how many seconds. A request that cannot reach the server is sent again after some seconds,
+    unless its host is unknown or has no valid certificate. A request that reads is sent again too if the
+    connection breaks, or a proxy has no answer (502, 504). Several threads may share a client.
 
     Parameters
     ----------
