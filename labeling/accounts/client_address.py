@@ -85,7 +85,7 @@ def _is_trusted(address: str) -> bool:
 def _warn_of(peer: str) -> None:
     if cache.add(_UNTRUSTED_PROXY, peer, _REMEMBERED_SECONDS):
         logger.warning(
-            "A request from %s has X-Forwarded-For, and TRUSTED_PROXIES is not set: behind a proxy "
+            "A request from %s has X-Forwarded-For, and TRUSTED_PROXIES is not set. Behind a proxy "
             "all clients share one address, and wrong passwords of one close the login to all. "
             "Set TRUSTED_PROXIES=%s if that is your proxy, or TRUSTED_PROXIES=none if you have none.",
             peer,

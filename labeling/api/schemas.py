@@ -194,7 +194,7 @@ class ClaimOut(Schema):
     text: str = Field(description="What is claimed and what that assumes, or what is missing.")
     qualified: bool = Field(
         description=(
-            "True if it holds only if the levels' effects add up: neither a test of this assumption nor "
+            "True if it holds only if the levels' effects add up. Neither a test of this assumption nor "
             "comparisons with each rival alone make up for it."
         )
     )

@@ -77,7 +77,7 @@ def _in_the_race(snapshot: Snapshot | None, n_policies: int) -> npt.NDArray[np.i
 
 def _misfit_warning(experiment: Experiment, test: Misfit) -> str:
     sentence = (
-        "The effects of the levels do not add up: a model with one effect for each "
+        "The effects of the levels do not add up. A model with one effect for each "
         f"level fits the data worse than chance explains (p = {test.p_value:.3f}). "
     )
     if experiment.space == Experiment.Space.FACTORIAL:
