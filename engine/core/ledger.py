@@ -326,13 +326,20 @@ class Ledger:
         against = self._pairs[self._proof_margins[claim]].log_e[0, others, policy]
         return bool(np.all(against >= self._log_inverse_delta + np.log(self.tally.n_policies)))
 
-    def none_without_model(self) -> bool:
+    def none_without_model(self, claim: Claim | None) -> bool:
         """True if it is established without a Bradley-Terry model that the first run has no single best
         policy.
+
+        Only the present evidence counts.
+
+        Parameters
+        ----------
+        claim
+            The claim that finds so: a finding under "best" owes nothing to the streams.
         """
         if self.model is None:
             return True
-        evidence = self._without_model() if self._stopping_proof() is None else self._for_none.per_policy
+        evidence = self._for_none.per_policy if claim is Claim.BEST else self._without_model()
         return bool(np.all(evidence[0] >= self._log_inverse_delta))
 
     def none_peak(self) -> FloatArray:

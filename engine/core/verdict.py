@@ -110,12 +110,9 @@ class Verdict:
         return self._state(Claim.BEST_IF_ANY, policy, rivals, risk)
 
     def _state(self, claim: Claim, policy: int | None, rivals: tuple[int, ...], risk: float) -> ClaimState:
-        margin = self.ledger.margin_of(claim)
         if policy is None:
             none = self._n_comparisons > 0
-            text = (
-                "No policy is left that could beat every other." if none else "Nothing has been compared yet."
-            )
+            text = self._no_best(claim) if none else "Nothing has been compared yet."
             return ClaimState(claim, holds=False, policy=None, open=(), risk=1.0, text=text)
         assumes_model = not self.ledger.holds_without_model(claim, policy)
         qualified = is_qualified(self.tested, assumes_model=assumes_model)
@@ -125,7 +122,7 @@ class Verdict:
             [self._name(rival) for rival in rivals[:_RIVALS_SHOWN]],
             len(rivals),
             delta=self.delta,
-            margin=margin,
+            margin=self.ledger.margin_of(claim),
             model=qualified,
             note=on_the_test(self.tested, assumes_model=assumes_model),
         )
@@ -143,15 +140,17 @@ class Verdict:
     def _claim_text(self, claims: tuple[ClaimState, ...], *, none_best: bool) -> str:
         if not claims:
             return f"The stopping rule {self.stopping!r} makes no claim that holds at any time."
-        if none_best:
-            assumes_model = not self.ledger.none_without_model()
-            return describe_no_best(
-                delta=self.delta,
-                margin=self.ledger.margin,
-                model=is_qualified(self.tested, assumes_model=assumes_model),
-                note=on_the_test(self.tested, assumes_model=assumes_model),
-            )
-        return claims[0].text
+        return self._no_best(self.ledger.claim) if none_best else claims[0].text
+
+    def _no_best(self, claim: Claim | None) -> str:
+        """The finding of a claim that no policy is the single best."""
+        assumes_model = not self.ledger.none_without_model(claim)
+        return describe_no_best(
+            delta=self.delta,
+            margin=self.ledger.margin,
+            model=is_qualified(self.tested, assumes_model=assumes_model),
+            note=on_the_test(self.tested, assumes_model=assumes_model),
+        )
 
     def _name(self, policy: int) -> str:
         return self.labels[policy]

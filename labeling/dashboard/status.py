@@ -13,7 +13,7 @@ from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, counts, designs
 from engine.selectors.health import Pulse, pulses
 from engine.selectors.remaining import Remaining, forecasts, remaining_by
-from labeling.formatting import about, points
+from labeling.formatting import about, over_half, points
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,10 @@ def _conclusion(experiment: Experiment, snapshot: Snapshot | None, names: Sequen
         case StopReason.CERTIFIED:
             return f"After {comparisons}: {experiment.finding}"
         case StopReason.NO_SINGLE_BEST:
-            return (
-                f"After {comparisons}: {experiment.finding} Either the best policies form a "
-                "cycle, or they tie."
-            )
+            reasons = "Either the best policies form a cycle, or they tie"
+            if _finds_none_by_a_margin(experiment):
+                reasons += f", or none leads every other by {points(experiment.epsilon)}"
+            return f"After {comparisons}: {experiment.finding} {reasons}."
         case StopReason.BUDGET:
             standing = _standing(experiment, snapshot, names)
             return f"{comparisons} {'was' if n_comparisons == 1 else 'were'} not enough to decide. {standing}"
@@ -208,7 +208,10 @@ def _conclusion_in_brief(experiment: Experiment, known: _Known) -> str:
     n_comparisons = known.snapshot.comparisons if known.snapshot else 0
     comparisons = number(n_comparisons, "comparison")
     if experiment.conclusion == StopReason.NO_SINGLE_BEST:
-        return f"No policy beats every other one, after {comparisons}."
+        by = ""
+        if _finds_none_by_a_margin(experiment):
+            by = f" with a win rate of at least {over_half(experiment.epsilon)}"
+        return f"No policy beats every other one{by}, after {comparisons}."
     if experiment.winner is None:
         # The badge says how it ended.
         standing = _standing(experiment, known.snapshot, known.names)
@@ -220,6 +223,14 @@ def _conclusion_in_brief(experiment: Experiment, known: _Known) -> str:
     }
     claim = claims[Claim(experiment.certified_claim)] if experiment.certified_claim else ""
     return f"Use {known.names[experiment.winner.index].name}{claim}, after {comparisons}."
+
+
+def _finds_none_by_a_margin(experiment: Experiment) -> bool:
+    """True if the finding of no single best leaves open that one beats every other by less than the margin.
+
+    Under the claim "best" the margin is that of "good enough" beside it.
+    """
+    return experiment.claim == Claim.BEST_IF_ANY and experiment.epsilon > 0
 
 
 def _standing(experiment: Experiment, snapshot: Snapshot | None, names: Sequence[PolicyName]) -> str:

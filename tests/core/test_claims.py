@@ -510,9 +510,10 @@ class TestWithoutTheModel:
             self.SPACE, wins, claim="best_if_any", progress={"peak_evidence": [9.0] * 3}, streams=False
         )
         tested = Misfit(deviance=1.0, freedom=1, p_value=0.4, power=power, level=0.01)
-        text = design.decision_given(tested).claim_text
-        assert ("if strengths add up" in text) is (power < 0.5)
-        assert text.endswith(said)
+        decision = design.decision_given(tested)
+        for text in (decision.claim_text, decision.claims[0].text):
+            assert ("if strengths add up" in text) is (power < 0.5)
+            assert text.endswith(said)
 
     def test_a_cycle_needs_no_model_to_have_no_best(self) -> None:
         wins = 60.0 * np.array([[0, 4, 1], [1, 0, 4], [4, 1, 0]])
@@ -605,6 +606,17 @@ class TestDecision:
         assert decision.claim_text.startswith("No policy beats every other;")
         good_enough = Design.from_counts(Unstructured(3), wins, claim="good_enough", epsilon=0.05).decision
         assert not good_enough.stopped
+
+    def test_the_finding_of_no_best_has_margin_and_risk_wherever_it_stands(self) -> None:
+        """Policy 0 beats both others with 70%, which is no lead of 40 points."""
+        wins = 60.0 * np.array([[0, 0.7, 0.7], [0.3, 0, 0.5], [0.3, 0.5, 0]])
+        decision = Design.from_counts(Unstructured(3), wins, claim="best_if_any", epsilon=0.4).decision
+        assert decision.reason is StopReason.NO_SINGLE_BEST
+        assert decision.claim_text == (
+            "No policy beats every other with a win rate of at least 90%; the risk of ever saying so wrongly "
+            "is at most 5%, if each judgment is a fresh draw with the win rate of its pair."
+        )
+        assert decision.claims[0].text == decision.claim_text
 
     def test_a_name_once_given_stays_and_can_be_stored(self) -> None:
         design = self.decide(claim="good_enough", epsilon=0.1)

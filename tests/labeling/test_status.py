@@ -230,6 +230,18 @@ class TestConcluded:
         status = status_of(experiment)
         assert (status.badge, status.sentence) == (badge, sentence)
 
+    def test_no_single_best_by_a_margin_leaves_room_for_a_smaller_lead(self):
+        """A policy that beats each other with 70% is no best one by a margin of 40 points."""
+        experiment = running(claim="best_if_any", epsilon=0.4)
+        known(experiment, best=None)
+        conclude(experiment, "no_single_best")
+        assert status_of(experiment).sentence.endswith(
+            " Either the best policies form a cycle, or they tie, or none leads every other by 40 points."
+        )
+        assert statuses_of([experiment], in_brief=True)[0].sentence == (
+            "No policy beats every other one with a win rate of at least 90%, after 40 comparisons."
+        )
+
     @pytest.mark.parametrize("conclusion", ["budget", "stopped"])
     def test_a_list_says_first_who_leads_as_the_badge_says_how_it_ended(self, conclusion):
         experiment = running()
