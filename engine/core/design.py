@@ -21,6 +21,7 @@ from .settings import (
     checked_claim,
     checked_labels,
     checked_names,
+    checked_policy_name,
     checked_prior,
     checked_settings,
 )
@@ -315,7 +316,8 @@ class Design:
         Raises
         ------
         ValueError
-            If a column is missing, a policy has no label, or an outcome is out of range; the row is named.
+            If a column is missing, a policy has no name or no label, or an outcome is out of range; the row
+            is named, counted from 0.
         """
         columns = []
         for name in (first, second, outcome):
@@ -325,14 +327,21 @@ class Design:
                 raise ValueError(
                     f"the table has no column {name!r}; name the columns by first=…, second=… and outcome=…"
                 ) from error
+        names = [
+            [
+                checked_policy_name(value, f"row {row}: the column {name!r}")
+                for row, value in enumerate(column)
+            ]
+            for name, column in zip((first, second), columns[:2], strict=True)
+        ]
         labels = settings.pop("labels", None)
         if labels is None and space is None:
-            labels = sorted({str(name) for column in columns[:2] for name in column})
+            labels = sorted({*names[0], *names[1]})
         design = cls(space or Unstructured(len(labels or ())), labels=labels, **settings)
         index = {label: policy for policy, label in enumerate(design.labels)}
-        for row, (a, b, preferred) in enumerate(zip(*columns, strict=True)):
+        for row, (a, b, preferred) in enumerate(zip(*names, columns[2], strict=True)):
             try:
-                design.tell(index[str(a)], index[str(b)], preferred)
+                design.tell(index[a], index[b], preferred)
             except KeyError as error:
                 raise ValueError(
                     f"row {row}: there is no policy {error}; labels are {design.labels}"

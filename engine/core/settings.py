@@ -36,6 +36,32 @@ def checked_labels(labels: Sequence[str] | None, space: Space) -> tuple[str, ...
     return checked
 
 
+def checked_policy_name(value: object, where: str) -> str:
+    """Name of a policy in a table.
+
+    Parameters
+    ----------
+    value
+        The table's cell. Names may be numbers.
+    where
+        Its row and column, for the message.
+
+    Raises
+    ------
+    ValueError
+        If it is empty: None, NaN, or text without a character.
+    """
+    try:
+        # NaN is not equal to itself.
+        missing = value is None or bool(value != value)  # noqa: PLR0124
+    except TypeError:
+        # pandas' NA is neither equal to itself nor unequal.
+        missing = True
+    if missing or not str(value).strip():
+        raise ValueError(f"{where} names no policy (it holds {value!r}); fill it in, or leave out the row")
+    return str(value)
+
+
 def check_memory(n_policies: int) -> None:
     """Refuse what would not fit into half of the machine's memory.
 

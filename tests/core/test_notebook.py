@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from engine.core import BradleyTerry, Design, Factorial, Place, Stateless, Unstructured
@@ -52,6 +53,22 @@ class TestTables:
             Design.from_dataframe(table)
         with pytest.raises(ValueError, match="there is no policy 'formal'"):
             Design.from_dataframe(TABLE, Unstructured(2), labels=["warm", "terse"])
+
+    @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, pd.NaT, "", " "])
+    @pytest.mark.parametrize("build", [dict, lambda columns: pd.DataFrame(columns, dtype=object)])
+    def test_a_row_that_names_no_policy_is_refused(
+        self, build: Callable[[dict[str, list[object]]], object], missing: object
+    ) -> None:
+        """It became a policy of the name "None" or "nan", which could win."""
+        for column in ("policy_a", "policy_b"):
+            table = {"policy_a": ["x", "y"], "policy_b": ["y", "z"], "outcome": [1, 0]}
+            table[column][1] = missing
+            with pytest.raises(ValueError, match=f"row 1: the column '{column}' names no policy.*leave out"):
+                Design.from_dataframe(build(table))
+
+    def test_names_may_be_numbers(self) -> None:
+        table = pd.DataFrame({"policy_a": [1, 0], "policy_b": [0, 1], "outcome": [1, 0]})
+        assert Design.from_dataframe(table).labels == ("0", "1")
 
 
 class TestBatches:
