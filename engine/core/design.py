@@ -21,6 +21,7 @@ from .settings import (
     checked_claim,
     checked_labels,
     checked_names,
+    checked_number,
     checked_policy_name,
     checked_prior,
     checked_settings,
@@ -366,7 +367,7 @@ class Design:
         Parameters
         ----------
         n
-            How many pairs to choose; None for one that is not in a list.
+            How many pairs to choose, 0 or more; None for one that is not in a list.
         among
             Shape (K, K), symmetric: the pairs that can be compared; None means all. Where the sampler picks
             another one, the least compared pair with one of its two policies takes its place. Where these
@@ -375,10 +376,10 @@ class Design:
         Raises
         ------
         ValueError
-            If n is not a whole number, or no pair can be compared.
+            If n is not a whole number or is below 0, or no pair can be compared.
         """
         if n is not None:
-            return [self.ask(among=among) for _ in range(check_whole("the number of pairs", n))]
+            return [self.ask(among=among) for _ in range(checked_number("the number of pairs", n))]
         i, j = self._sampler.pick(self._ledger.situation(), self._rng)
         if among is not None and not among[i[0], j[0]]:
             i, j = self._pick_among(among, int(i[0]), int(j[0]))
@@ -462,7 +463,7 @@ class Design:
             Called with the two policies; returns the outcome as for `tell`. If it raises, the pair is
             cancelled.
         n
-            Largest number of comparisons; None for no limit.
+            Largest number of comparisons, 0 or more; None for no limit.
 
         Returns
         -------
@@ -471,9 +472,9 @@ class Design:
         Raises
         ------
         ValueError
-            If n is not a whole number, or an outcome is out of range.
+            If n is not a whole number or is below 0, or an outcome is out of range.
         """
-        left = None if n is None else check_whole("the number of comparisons", n)
+        left = None if n is None else checked_number("the number of comparisons", n)
         while not (decision := self.decision).stopped and left != 0:
             i, j = self.ask()
             try:

@@ -94,6 +94,18 @@ class TestBatches:
         assert decision.best == 0
         assert decision.claim_text.startswith("Terse beats every other policy")
 
+    def test_a_number_below_0_is_refused(self) -> None:
+        def ask_human(i: int, j: int) -> float:
+            raise AssertionError("nothing is to be asked")
+
+        design = Design(Unstructured(3))
+        with pytest.raises(ValueError, match="the number of comparisons must be 0 or more, got -1"):
+            design.optimize(ask_human, -1)
+        with pytest.raises(ValueError, match="the number of pairs must be 0 or more, got -1"):
+            design.ask(-1)
+        assert design.ask(0) == []
+        assert not design.optimize(ask_human, 0).stopped
+
     def test_a_comparison_that_fails_is_not_left_under_way(self) -> None:
         def ask_human(i: int, j: int) -> float:
             raise KeyboardInterrupt
