@@ -17,6 +17,7 @@ from .ranking import Place, Rate, Standing, field, order_of, rates
 from .samplers import build_sampler
 from .sampling import Picks, argmax_random
 from .settings import (
+    centred,
     check_memory,
     checked_claim,
     checked_labels,
@@ -140,7 +141,9 @@ class Design:
         self.exact_ties = exact_ties
         self.exclusive_proofs = exclusive_proofs
         self.labels = checked_labels(labels, space)
-        self._prior = checked_prior(prior_strengths, space.n_policies)
+        # As given: to centre twice would round twice, and a state would come back with other bits.
+        self._prior_strengths = checked_prior(prior_strengths, space.n_policies)
+        self._prior = None if self._prior_strengths is None else centred(self._prior_strengths)
         self._sampler = build_sampler(sampler)
         self._rng = np.random.default_rng(seed)
         self._load(Tally.empty(space.n_policies), {})
@@ -256,7 +259,7 @@ class Design:
             "reserve": self.reserve,
             "exact_ties": self.exact_ties,
             "exclusive_proofs": self.exclusive_proofs,
-            "prior_strengths": None if self._prior is None else self._prior.tolist(),
+            "prior_strengths": None if self._prior_strengths is None else self._prior_strengths.tolist(),
             "labels": list(self.labels),
             "budget": self.budget,
             "rng": self._rng.bit_generator.state,

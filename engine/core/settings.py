@@ -105,7 +105,7 @@ def check_memory(n_policies: int) -> None:
 
 
 def checked_prior(strengths: ArrayLike | None, n_policies: int) -> FloatArray | None:
-    """Shape (K,): strengths expected beforehand, in log-odds, with mean 0; None where none are given.
+    """Shape (K,): strengths expected beforehand, in log-odds, a copy; None where none are given.
 
     Raises
     ------
@@ -114,11 +114,16 @@ def checked_prior(strengths: ArrayLike | None, n_policies: int) -> FloatArray | 
     """
     if strengths is None:
         return None
-    prior = np.asarray(strengths, dtype=np.float64)
+    prior: FloatArray = np.array(strengths, dtype=np.float64)
     if prior.shape != (n_policies,) or not np.isfinite(prior).all():
         raise ValueError(f"prior_strengths must hold one finite number for each of the {n_policies} policies")
-    centred: FloatArray = prior - prior.mean()
-    return centred
+    return prior
+
+
+def centred(strengths: FloatArray) -> FloatArray:
+    """Shape (K,): the strengths, in log-odds, shifted to the mean 0."""
+    shifted: FloatArray = strengths - strengths.mean()
+    return shifted
 
 
 def checked_claim(claim: Claim | str, epsilon: float) -> Claim:

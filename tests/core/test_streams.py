@@ -105,6 +105,26 @@ class TestState:
         assert stored.evidence == pytest.approx(live.evidence, abs=1e-9)
         assert stored.decision.best == live.decision.best
 
+    def test_a_state_with_strengths_expected_beforehand_comes_back_bit_by_bit(self) -> None:
+        rng = np.random.default_rng(0)
+        for seed in range(10):
+            K = int(rng.integers(2, 8))
+            live = Design(
+                Unstructured(K),
+                claim="good_enough",
+                epsilon=0.05,
+                prior_strengths=rng.normal(0.3, 0.5, K),
+                seed=seed,
+            )
+            stored = Design.from_state(Unstructured(K), json.loads(json.dumps(live.state())))
+            assert stored.state() == live.state()
+            for _ in range(40):
+                pair, outcome = live.ask(), float(rng.integers(2))
+                assert stored.ask() == pair
+                for design in (live, stored):
+                    design.tell(*pair, outcome)
+                assert stored.progress == live.progress
+
     def test_undo_is_a_replay_of_the_others(self) -> None:
         rng = np.random.default_rng(5)
         told = [
