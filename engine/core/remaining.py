@@ -45,9 +45,8 @@ def _expected(ledger: Ledger, best: int | None) -> float | None:
         k = proof.rivals(0, b)
         missing = proof.threshold - proof.log_capital(np.array(0), k, np.array(b))
         speed = _speeds(tally.wins[0, k, b], tally.counts[0, k, b], proof.evidence.null_mean)
-        if tally.ties is not None:
-            # Outcomes that are ties vary less, so that bets on them are larger.
-            speed /= 1.0 - tally.ties[0].sum() / (tally.counts[0].sum() + _SHRINKAGE)
+        # Outcomes that are ties vary less, so that bets on them are larger.
+        speed /= 1.0 - 2.0 * tally.n_ties[0] / (2.0 * tally.n_comparisons[0] + _SHRINKAGE)
         return _summed(missing, speed)
     needed = ~rule.refuted[0]
     needed[best] = False

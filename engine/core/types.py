@@ -175,8 +175,8 @@ class Tally:
     ties
         Shape (R, K, K), symmetric: how many of these ended in a tie, as far as ties are told apart. None
         where all count as half of a win and half of a loss.
-    n_comparisons
-        Shape (R,): comparisons judged.
+    n_comparisons, n_ties
+        Shape (R,): comparisons judged, and how many of these ended in a tie that is told apart.
     n_in_flight
         Shape (R,): comparisons not yet judged.
     judged, pending
@@ -190,6 +190,7 @@ class Tally:
         self.ties: FloatArray | None = None
         self.in_flight = np.zeros(wins.shape, dtype=np.int64) if in_flight is None else in_flight.copy()
         self.n_comparisons: IntArray = np.rint(self.counts.sum(axis=(1, 2)) / 2).astype(np.int64)
+        self.n_ties: FloatArray = np.zeros(self.n_comparisons.size)
         self.judged: FloatArray = self.counts.sum(axis=2)
         self.pending: IntArray = self.in_flight.sum(axis=2)
         self.n_in_flight: IntArray = self.pending.sum(axis=1) // 2
@@ -234,6 +235,7 @@ class Tally:
             raise ValueError(
                 "the stored streams need, as 'ties', entries [i, j, number], none above what the wins allow"
             )
+        self.n_ties = self.ties.sum(axis=(1, 2)) / 2.0
 
     def known_ties(self, run: int = 0) -> list[list[int]]:
         """The pairs [i, j, number] of one run with ties that are told apart, i < j, as JSON can hold them."""
@@ -274,6 +276,7 @@ class Tally:
         if self.ties is not None:
             self.ties[runs, i, j] += outcome == 0.5
             self.ties[runs, j, i] += outcome == 0.5
+            self.n_ties += outcome == 0.5
         self.judged[runs, i] += 1.0
         self.judged[runs, j] += 1.0
         self.n_comparisons += 1
@@ -286,7 +289,8 @@ class Tally:
             self.ties = self.ties[runs]
         self.in_flight = self.in_flight[runs]
         self.judged, self.pending = self.judged[runs], self.pending[runs]
-        self.n_comparisons, self.n_in_flight = self.n_comparisons[runs], self.n_in_flight[runs]
+        self.n_comparisons, self.n_ties = self.n_comparisons[runs], self.n_ties[runs]
+        self.n_in_flight = self.n_in_flight[runs]
 
     def _shift(self, i: IntArray, j: IntArray, change: int) -> None:
         runs, i, j = located(i, j)
