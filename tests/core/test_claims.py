@@ -291,6 +291,19 @@ class TestExactTies:
         """Were nothing divided, the error would be above δ in a cycle: the search is no empty test."""
         assert self.worst_chance(preferences(0.6, 0.6, 0.6), 0.1, factor=1 / 3) > self.DELTA
 
+    @pytest.mark.parametrize(
+        ("lead", "margin"), [((0.5, 0.5), 0.0), ((0.51, 0.7), 0.0), ((0.6, 0.6), 0.1), ((0.6, 0.8), 0.1)]
+    )
+    def test_a_best_policy_is_ruled_out_as_rarely_as_promised(
+        self, lead: tuple[float, float], margin: float
+    ) -> None:
+        mu = preferences(lead[0], 0.6, 1.0 - lead[1])
+        states = np.array(all_counts(9, self.HORIZON))
+        evidence = PairwiseEvidence(self.tally(states), margin, FLAT)
+        is_bad = Certified(evidence, self.DELTA).refuted[:, 0]
+        laws = [laws_of_mean(mu[i, j]) for i, j in PAIRS]
+        assert 0.0 < largest_chances(laws, states, is_bad)[0] <= self.DELTA
+
 
 class TestExpectedBeforehand:
     """Strengths expected beforehand weigh what the proofs begin with, whether they are right or not."""

@@ -92,7 +92,9 @@ def test_evidence_against_the_best_is_a_supermartingale(
         mu[best, other] = max(edge, 0.5 + epsilon)
         mu[other, best] = 1 - mu[best, other]
     mean_e_value = np.zeros(6)
-    start = Design(Unstructured(3), claim="best_if_any", sampler=sampler, epsilon=epsilon, seed=3)
+    start = Design(
+        Unstructured(3), claim="best_if_any", streams=streams, sampler=sampler, epsilon=epsilon, seed=3
+    )
     for t, probability, design in every_path(start, mu, mean_e_value.size):
         mean_e_value[t] += probability * np.exp(design.evidence[best])
     assert np.all(mean_e_value <= 1 + 1e-9)
