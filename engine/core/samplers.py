@@ -9,12 +9,16 @@ called without arguments and returns a `Sampler`:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
 
 from .baselines import RUCB, EpsGreedy, RandomPair, RoundRobin, ThompsonSampling
-from .sampling import Balanced, Sampler
+from .sampling import Balanced, Picks, Sampler, Situation
 from .tracking import Tracking
+from .types import BoolArray, FloatArray
 
 SAMPLERS: dict[str, Callable[[], Sampler]] = {
     "balanced": Balanced,
@@ -55,4 +59,58 @@ def build_sampler(name: str) -> Sampler:
         raise ValueError(
             f"the sampler {name!r} of {others[name].value} lacks a method of the protocol `Sampler`"
         )
-    return sampler
+    return _Checked(sampler, f"the sampler {name!r} of {others[name].value}")
+
+
+class _Checked:
+    """A sampling rule of another package, whose pairs are checked: one of a policy with itself would count.
+
+    Parameters
+    ----------
+    sampler
+        The rule.
+    name
+        Its name in messages.
+    """
+
+    def __init__(self, sampler: Sampler, name: str) -> None:
+        self._sampler = sampler
+        self._name = name
+
+    def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
+        """The rule's pairs.
+
+        Raises
+        ------
+        ValueError
+            If they are not two policies, different from each other, for each run.
+        """
+        picks = self._sampler.pick(situation, rng)
+        try:
+            i, j = (np.asarray(each) for each in picks)
+        except (TypeError, ValueError):
+            i = j = np.empty(0)
+        tally = situation.tally
+        whole = i.shape == j.shape == (tally.n_runs,) and i.dtype.kind == j.dtype.kind == "i"
+        if not (whole and np.all((i != j) & (np.minimum(i, j) >= 0) & (np.maximum(i, j) < tally.n_policies))):
+            raise ValueError(
+                f"{self._name} picked {picks!r}; it has to return i and j, whole numbers of shape "
+                f"({tally.n_runs},), two different policies from 0 to {tally.n_policies - 1} at each place"
+            )
+        return i, j
+
+    def propensities(self, situation: Situation) -> FloatArray | None:
+        """As the rule has them."""
+        return self._sampler.propensities(situation)
+
+    def keep(self, runs: BoolArray) -> None:
+        """Keep the runs that are True in `runs`, of shape (R,), and forget the others."""
+        self._sampler.keep(runs)
+
+    def memory(self) -> dict[str, Any]:
+        """As the rule has it."""
+        return self._sampler.memory()
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Have the rule go on from what `memory` gave."""
+        self._sampler.recall(memory)

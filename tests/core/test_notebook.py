@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import pytest
 
 from engine.core import BradleyTerry, Design, Factorial, Place, Stateless, Unstructured
 from engine.core.sampling import Picks, Situation
+from engine.core.simulate import simulate
 
 from .conftest import bradley_terry
 
@@ -221,6 +223,33 @@ class TestSamplersOfOthers:
         assert design.ask(3) == [(0, 1)] * 3
         with pytest.raises(ValueError, match="rucb, first; got 'second'"):
             Design(Unstructured(3), sampler="second")
+
+    def test_the_one_in_the_readme_picks_pairs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        readme = Path(__file__).resolve().parents[2] / "packaging/llmpo-core/README.md"
+        [program] = re.findall(r"```py\n(.*?)```", readme.read_text(encoding="utf-8"), flags=re.DOTALL)
+        names: dict[str, object] = {}
+        exec(program.replace("llmpo_core", "engine.core"), names)  # noqa: S102 - our own documentation
+        registered(monkeypatch, names["Mine"])
+        pairs = Design(Unstructured(3), sampler="first").ask(60)
+        assert set(pairs) == {(i, j) for i in range(3) for j in range(3) if i != j}
+
+    @pytest.mark.parametrize("pair", [(1, 1), (0, 3), (-1, 0), (0.0, 1.0), ([0, 1], [1, 2]), None], ids=str)
+    def test_one_that_picks_no_pair_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch, pair: tuple[object, object] | None
+    ) -> None:
+        """A comparison of a policy with itself was counted."""
+
+        class NoPair(FirstPair):
+            def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
+                return None if pair is None else tuple(np.atleast_1d(each) for each in pair)
+
+        registered(monkeypatch, NoPair)
+        design = Design(Unstructured(3), sampler="first")
+        with pytest.raises(ValueError, match=r"the sampler 'first' of .*FirstPair picked .* has to return"):
+            design.ask()
+        assert design.in_flight.sum() == 0
+        with pytest.raises(ValueError, match="the sampler 'first' of"):
+            simulate(np.full((4, 3, 3), 0.5), sampler="first", budget=5)
 
     def test_one_that_lacks_a_method_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         registered(monkeypatch, object)
