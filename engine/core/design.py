@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .beliefs import Beliefs
+from .capacity import check_memory
 from .claims import NOBODY
 from .contradictions import Misfit
 from .ledger import Ledger
@@ -18,7 +19,6 @@ from .samplers import build_sampler
 from .sampling import Picks, argmax_random
 from .settings import (
     centred,
-    check_memory,
     checked_claim,
     checked_labels,
     checked_names,

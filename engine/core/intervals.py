@@ -7,6 +7,10 @@ they say. The intervals here come from likelihood-ratio martingales, so one may 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
 import numpy as np
 from scipy import special
 
@@ -17,6 +21,10 @@ from .structured import log_marginal_bound, prior_precision
 from .types import FloatArray, Tally
 
 _BISECTIONS = 50
+# More at once would only take more memory; fewer, and most of the time would go to calls.
+_ENTRIES_AT_ONCE = 2**18
+# Arrays that the search for ends holds at once.
+_ARRAYS_OF_A_SEARCH = 16
 
 
 def win_rate_intervals(wins: FloatArray, counts: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
@@ -35,10 +43,28 @@ def win_rate_intervals(wins: FloatArray, counts: FloatArray, delta: float) -> tu
     -------
     Lower and upper ends, shape (K, K) each; 0 and 1 where there are no comparisons.
     """
-    n_pairs = wins.shape[0] * (wins.shape[0] - 1) / 2
+    n_policies = wins.shape[0]
+    allowed = np.log(n_policies * (n_policies - 1) / 2 / delta)
+    low, high = np.empty_like(wins), np.empty_like(wins)
+    for rows in _blocks(n_policies, _ARRAYS_OF_A_SEARCH * n_policies):
+        low[rows], high[rows] = _ends(wins[rows], counts[rows], allowed)
+    return low, high
+
+
+def _blocks(n_rows: int, entries: int) -> Iterator[slice]:
+    """Rows that are worked on at once, so that whole matrices of all pairs are held as seldom as can be.
+
+    ``entries``: how many each row has.
+    """
+    size = max(1, _ENTRIES_AT_ONCE // entries)
+    for start in range(0, n_rows, size):
+        yield slice(start, start + size)
+
+
+def _ends(wins: FloatArray, counts: FloatArray, allowed: float) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper ends, shaped as the wins: where the log-ratio of the likelihoods becomes `allowed`."""
     losses = counts - wins
     mixture = special.betaln(wins + 0.5, losses + 0.5) - special.betaln(0.5, 0.5)
-    allowed = np.log(n_pairs / delta)
 
     def excluded(mean: FloatArray) -> FloatArray:
         likelihood = special.xlogy(wins, mean) + special.xlog1py(losses, -mean)
@@ -83,17 +109,47 @@ def effect_intervals(
     Estimates, lower and upper ends, shape (m,) each, in log-odds.
     """
     combinations = np.eye(space.n_features) if contrasts is None else contrasts
-    precision, ridge = prior_precision(space, 1.0), null_precision(space)
-    data = PairData.of(space.features, tally)
-    theta = fit(data, precision, np.zeros((1, space.n_features)))
-    likeliest = fit(data, ridge, theta)
-    hessian = data.hessian(likeliest)[0] + ridge
-    largest = data.log_likelihood(likeliest) - 0.5 * (likeliest @ ridge * likeliest).sum(axis=1)
-    regret = largest + ridge_allowance(space) - log_marginal_bound(data, precision, theta)
-    radius = np.sqrt(2.0 * (np.log(1.0 / delta) + max(float(regret[0]), 0.0)))
-    reach = radius * np.sqrt(np.sum(combinations * np.linalg.solve(hessian, combinations.T).T, axis=1))
-    centre = combinations @ likeliest[0]
-    return combinations @ theta[0], centre - reach, centre + reach
+    ellipsoid = _Ellipsoid.of(space, tally, delta)
+    return combinations @ ellipsoid.estimate, *ellipsoid.ends(combinations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ellipsoid:
+    """The confidence set of `effect_intervals`.
+
+    Attributes
+    ----------
+    estimate, centre
+        Shape (d,): θ, and where its likelihood is largest.
+    radius
+        How far the set reaches, in the norm of the Hessian.
+    hessian
+        Shape (d, d): curvature of minus the log-likelihood at the centre.
+    """
+
+    estimate: FloatArray
+    centre: FloatArray
+    radius: float
+    hessian: FloatArray
+
+    @classmethod
+    def of(cls, space: BradleyTerry, tally: Tally, delta: float) -> Self:
+        """That of one run; the parameters are those of `effect_intervals`."""
+        precision, ridge = prior_precision(space, 1.0), null_precision(space)
+        data = PairData.of(space.features, tally)
+        theta = fit(data, precision, np.zeros((1, space.n_features)))
+        likeliest = fit(data, ridge, theta)
+        largest = data.log_likelihood(likeliest) - 0.5 * (likeliest @ ridge * likeliest).sum(axis=1)
+        regret = largest + ridge_allowance(space) - log_marginal_bound(data, precision, theta)
+        radius = float(np.sqrt(2.0 * (np.log(1.0 / delta) + max(float(regret[0]), 0.0))))
+        return cls(theta[0], likeliest[0], radius, data.hessian(likeliest)[0] + ridge)
+
+    def ends(self, combinations: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends of linear combinations of θ, shape (m, d): shape (m,) each."""
+        solved = np.linalg.solve(self.hessian, combinations.T).T
+        reach = self.radius * np.sqrt(np.sum(combinations * solved, axis=1))
+        centre = combinations @ self.centre
+        return centre - reach, centre + reach
 
 
 def contrast_intervals(space: BradleyTerry, tally: Tally, delta: float) -> tuple[FloatArray, FloatArray]:
@@ -112,7 +168,10 @@ def contrast_intervals(space: BradleyTerry, tally: Tally, delta: float) -> tuple
     -------
     Lower and upper ends, shape (K, K) each, in log-odds; see `effect_intervals`.
     """
-    K = space.n_policies
-    contrasts = (space.features[:, None] - space.features[None]).reshape(K * K, -1)
-    _, low, high = effect_intervals(space, tally, delta, contrasts)
-    return low.reshape(K, K), high.reshape(K, K)
+    K, features = space.n_policies, space.features
+    ellipsoid = _Ellipsoid.of(space, tally, delta)
+    low, high = np.empty((K, K)), np.empty((K, K))
+    for rows in _blocks(K, features.size):
+        contrasts = (features[rows, None] - features[None]).reshape(-1, space.n_features)
+        low[rows], high[rows] = (ends.reshape(-1, K) for ends in ellipsoid.ends(contrasts))
+    return low, high

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 from scipy.spatial import cKDTree
 
+from .capacity import check_memory
 from .types import FloatArray, check_whole
 
 Level: TypeAlias = str | int | float
@@ -93,7 +94,14 @@ class BradleyTerry:
         """One strength per policy, measured from policy 0: the classical Bradley-Terry model.
 
         It has d = K - 1 features. [Bradley and Terry 1952]
+
+        Raises
+        ------
+        ValueError
+            If a design of so many policies would not fit into memory.
         """
+        # The features alone are a matrix of K × (K - 1).
+        check_memory(check_whole("the number of policies", n_policies))
         space = cls.__new__(cls)
         BradleyTerry.__init__(space, np.eye(n_policies)[:, 1:], [f"policy {k}" for k in range(1, n_policies)])
         return space

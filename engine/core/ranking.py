@@ -94,13 +94,17 @@ def rates(
     Expected rates, lower and upper ends, shape (K, K) each.
     """
     K = tally.n_policies
-    expected = np.array([special.expit(beliefs.row(0, np.array(k))) for k in range(K)])
+    expected = np.empty((K, K))
+    for k in range(K):
+        special.expit(beliefs.row(0, np.array(k)), out=expected[k])
     if isinstance(space, BradleyTerry):
-        low, high = (special.expit(end) for end in contrast_intervals(space, tally, delta))
+        low, high = contrast_intervals(space, tally, delta)
+        for end in (low, high):
+            special.expit(end, out=end)
     else:
         low, high = win_rate_intervals(tally.wins[0], tally.counts[0], delta)
     np.fill_diagonal(expected, 0.5)
-    return np.clip(expected, low, high), low, high
+    return np.clip(expected, low, high, out=expected), low, high
 
 
 def field(values: FloatArray) -> FloatArray:

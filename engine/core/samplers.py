@@ -89,7 +89,7 @@ class _Checked:
         try:
             i, j = (np.asarray(each) for each in picks)
         except (TypeError, ValueError):
-            i = j = np.empty(0)
+            i = j = np.empty(0, dtype=np.int64)
         tally = situation.tally
         whole = i.shape == j.shape == (tally.n_runs,) and i.dtype.kind == j.dtype.kind == "i"
         if not (whole and np.all((i != j) & (np.minimum(i, j) >= 0) & (np.maximum(i, j) < tally.n_policies))):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,9 +9,6 @@ from numpy.typing import ArrayLike
 
 from .problem import Factorial, Space
 from .types import Claim, FloatArray, IntArray, check_real, check_whole
-
-# K × K arrays of eight bytes that a design holds.
-_MATRICES = 9
 
 
 def checked_labels(labels: Sequence[str] | None, space: Space) -> tuple[str, ...]:
@@ -81,27 +77,6 @@ def checked_policy_name(value: object, where: str) -> str:
     if missing or not str(value).strip():
         raise ValueError(f"{where} names no policy (it holds {value!r}); fill it in, or leave out the row")
     return str(value)
-
-
-def check_memory(n_policies: int) -> None:
-    """Refuse what would not fit into half of the machine's memory.
-
-    Raises
-    ------
-    ValueError
-        Says how many policies would fit.
-    """
-    needed = _MATRICES * 8 * n_policies**2
-    try:
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return
-    if needed > there / 2:
-        most = int(np.sqrt(there / 2 / (_MATRICES * 8)))
-        raise ValueError(
-            f"{n_policies} policies need about {needed / 2**30:.1f} GiB of memory, a matrix entry for each "
-            f"two of them; here there is room for about {most}"
-        )
 
 
 def checked_prior(strengths: ArrayLike | None, n_policies: int) -> FloatArray | None:

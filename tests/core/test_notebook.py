@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine.core import BradleyTerry, Design, Factorial, Place, Stateless, Unstructured
+from engine.core import BradleyTerry, Design, Factorial, Place, Stateless, Unstructured, capacity
 from engine.core.sampling import Picks, Situation
 from engine.core.simulate import simulate
 
@@ -257,9 +258,47 @@ class TestSamplersOfOthers:
             Design(Unstructured(3), sampler="first")
 
 
-def test_more_policies_than_memory_holds_are_refused() -> None:
+@pytest.mark.parametrize(
+    "build", [lambda n: Design(Unstructured(n)), BradleyTerry.one_hot], ids=["unstructured", "one_hot"]
+)
+def test_more_policies_than_memory_holds_are_refused(build: Callable[[int], object]) -> None:
     with pytest.raises(ValueError, match=r"GiB of memory.*room for about"):
-        Design(Unstructured(10_000_000))
+        build(10_000_000)
+
+
+@pytest.mark.parametrize(
+    ("groups", "files"),
+    [
+        ("0::/own", {"memory.max": "max", "own/memory.max": "1000000"}),
+        ("0::/own/part", {"own/memory.max": "1000000", "own/part/memory.max": "9000000"}),
+        ("0::/of/the/host", {"memory.max": "1000000"}),
+        ("3:cpu:/\n2:memory:/own\n0::/", {"memory/own/memory.limit_in_bytes": "1000000"}),
+    ],
+)
+def test_the_limit_of_a_container_counts_as_its_memory(
+    groups: str, files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "groups").write_text(groups + "\n")
+    for name, limit in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(limit + "\n")
+    monkeypatch.setattr("engine.core.capacity._OWN_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr("engine.core.capacity._GROUPS", tmp_path)
+    assert Design(Unstructured(60)).n_policies == 60
+    with pytest.raises(ValueError, match="here there is room for about 69"):
+        Design(Unstructured(70))
+
+
+def test_a_design_and_its_ranking_take_no_more_memory_than_is_reckoned() -> None:
+    n_policies = 500
+    tracemalloc.start()
+    try:
+        design = Design(Unstructured(n_policies), claim="good_enough", epsilon=0.05, seed=1)
+        design.tell(*design.ask(), 1.0)
+        design.ranking()
+        assert tracemalloc.get_traced_memory()[1] <= capacity._MATRICES * 8 * n_policies**2
+    finally:
+        tracemalloc.stop()
 
 
 def test_many_policies_work() -> None:
