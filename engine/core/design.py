@@ -491,8 +491,9 @@ class Design:
     def ranking(self) -> list[Standing]:
         """Every policy's strength, win rates with intervals, and place, the leader first.
 
-        All intervals together hold at any time with probability at least 1 - δ; in a Bradley-Terry space, if
-        the model holds. A place is no estimate: a policy is ruled out by the evidence, at risk δ.
+        All intervals together hold at any time with probability at least 1 - δ. In a Bradley-Terry space they
+        do so only to second order, and only if the model holds. A place is no estimate: a policy is ruled out
+        by the evidence, at risk δ.
         """
         streams = self._ledger.streams
         beliefs = Beliefs(self._tally, self._prior) if streams is None else streams.beliefs

@@ -29,6 +29,8 @@ class Place(StrEnum):
 class Rate:
     """A win rate, in [0, 1], with an interval that holds at any time, at once with all others of a ranking.
 
+    In a Bradley-Terry space it holds only to second order, and only if the model holds.
+
     Attributes
     ----------
     estimate
@@ -76,7 +78,8 @@ def rates(
     """Win rates of all pairs of the first run, with intervals.
 
     The intervals miss no μ(i, j) at any time with probability at least 1 - δ. Where nothing is assumed they
-    rest on each pair's own comparisons; in a Bradley-Terry space on all, if the model holds.
+    rest on each pair's own comparisons. In a Bradley-Terry space they rest on all, hold only to second order,
+    and only if the model holds.
 
     Parameters
     ----------
