@@ -35,7 +35,7 @@ class Rung:
     n_open
         Number of policies that it has still to exclude.
     text
-        What is claimed and what that assumes, or what is missing.
+        What is claimed, what that assumes, and whether it rests on one person alone; or what is missing.
     qualified
         True if the text says that it holds only if the levels' effects add up.
     remaining
@@ -103,14 +103,15 @@ def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:
     design = observed.design
     decision = design.decision_given(designs.model_test(experiment, observed))
     states = {state.claim: state for state in decision.claims}
+    whose = _whose(experiment, observed) if any(state.holds for state in states.values()) else []
     return Ladder(
-        rungs=[_rung(states[claim], design) for claim in LADDER if claim in states],
+        rungs=[_rung(states[claim], design, whose) for claim in LADDER if claim in states],
         joint_risk=decision.joint_risk,
         unproven=unproven(experiment),
     )
 
 
-def _rung(state: ClaimState, design: Design) -> Rung:
+def _rung(state: ClaimState, design: Design, whose: list[str]) -> Rung:
     stops = state.claim == design.claim
     return Rung(
         claim=state.claim,
@@ -119,7 +120,7 @@ def _rung(state: ClaimState, design: Design) -> Rung:
         holds=state.holds,
         policy=state.policy,
         n_open=len(state.open),
-        text=state.text,
+        text=" ".join([state.text, *whose]) if state.holds else state.text,
         qualified=state.holds and state.qualified,
         remaining=None if state.holds or stops else _remaining(state.claim, design),
     )
@@ -152,7 +153,7 @@ def finding_of(experiment: Experiment, observed: Observed) -> str:
     decision = design.decision_given(designs.model_test(experiment, observed))
     if decision.reason not in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
         return ""
-    said = [decision.claim_text, *of_pool(experiment), *_whose(experiment)]
+    said = [decision.claim_text, *_whose(experiment, observed), *of_pool(experiment)]
     if decision.claim is None:
         # Another stop than the certified one makes no claim, and names its winner all the same.
         said.insert(
@@ -161,14 +162,14 @@ def finding_of(experiment: Experiment, observed: Observed) -> str:
     return " ".join(said)
 
 
-def finding_on(experiment: Experiment, state: ClaimState, decision: Decision) -> str:
+def finding_on(experiment: Experiment, observed: Observed, state: ClaimState, decision: Decision) -> str:
     """The claim of an experiment that somebody stops on it after looking at several, in words."""
     picked = f"Somebody stopped on it after looking at {len(decision.claims)} claims"
     if not unproven(experiment):
         risk = f"{100 * decision.joint_risk:.4g}%"
         picked += f"; the risk that any of them is ever made wrongly is at most {risk}"
     picked += "."
-    return " ".join([state.text, picked, *of_pool(experiment), *_whose(experiment)])
+    return " ".join([state.text, *_whose(experiment, observed), picked, *of_pool(experiment)])
 
 
 def of_pool(experiment: Experiment) -> list[str]:
@@ -280,10 +281,23 @@ def _n_left_out(experiment: Experiment) -> int:
     return experiment.tasks.filter(Exists(responses), ~Exists(judged)).count()
 
 
-def _whose(experiment: Experiment) -> list[str]:
-    """A sentence if all judgments are by one person."""
+def by_one_person(experiment: Experiment, *, last_judgment: int | None = None) -> bool:
+    """True if one person gave all judgments that stand, of those up to this one if it is given.
+
+    Ties of identical texts are nobody's.
+    """
     if experiment.judge != Experiment.Judge.HUMAN:
-        return []
+        return False
     judgments = counts.standing_judgments(experiment.pk).exclude(via=Judgment.Via.IDENTICAL)
-    people = judgments.values("judge", "annotator").distinct()[:2]
-    return ["It rests on the judgments of one person alone."] if len(people) == 1 else []
+    if last_judgment is not None:
+        judgments = judgments.filter(pk__lte=last_judgment)
+    # Without an annotator it is a language model's, or a past vote, of which nobody said whose it is.
+    if judgments.filter(annotator=None).exists():
+        return False
+    return len(people_behind(judgments)[:2]) == 1
+
+
+def _whose(experiment: Experiment, observed: Observed) -> list[str]:
+    """A sentence if this evidence is one person's."""
+    alone = by_one_person(experiment, last_judgment=observed.last_judgment)
+    return ["It rests on the judgments of one person alone."] if alone else []

@@ -119,7 +119,7 @@ def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
         conclusion=StopReason.CERTIFIED,
         winner=experiment.policies.get(index=state.policy),
         claim=claim,
-        finding=finding_on(experiment, state, decision),
+        finding=finding_on(experiment, observed, state, decision),
         by=by,
     )
     return experiment

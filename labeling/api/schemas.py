@@ -191,7 +191,10 @@ class ClaimOut(Schema):
     holds: bool = Field(description="True if it is established at the accepted risk δ.")
     stops: bool = Field(description="True for the claim that the experiment stops on.")
     policy: str | None = Field(description="The policy that it names, or comes closest to naming.")
-    text: str = Field(description="What is claimed and what that assumes, or what is missing.")
+    text: str = Field(
+        description="What is claimed, what that assumes, and whether it rests on one person alone; or what "
+        "is missing."
+    )
     qualified: bool = Field(
         description=(
             "True if it holds only if the levels' effects add up. Neither a test of this assumption nor "

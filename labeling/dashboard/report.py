@@ -111,7 +111,7 @@ def _caveats(
         snapshot, names = designs.latest_snapshot(experiment), designs.policy_names(experiment)
         said.append(status.concluded(experiment, snapshot, names, comparisons))
     said += status.notes(experiment)
-    if n_people == 1:
+    if findings.by_one_person(experiment):
         said.append("One person judged everything: this is what that person prefers.")
     if n_doubtful:
         said.append(

@@ -10,14 +10,17 @@ from django.template.loader import render_to_string
 from engine.core import Claim
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.rules import Rules, completed
+from engine.importing import Vote, Winner
 from engine.models import Experiment, Notification, User
 from engine.selectors import consequences, designs, specs
 from engine.selectors.findings import ladder
 from engine.services.controls import change_settings, reopen
 from engine.services.drafts import clone, create_experiment
 from engine.services.experiments import stop_on
+from engine.services.judging import judge_leased
+from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
-from tests.factories import click_for, make_experiment, make_spec, subscribed, write_responses
+from tests.factories import click_for, lease, make_experiment, make_spec, subscribed, write_responses
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -181,15 +184,46 @@ class TestStopOn:
         assert ladder_of(good_enough)["good_enough"], "a name once given stays"
 
 
+ALONE = "It rests on the judgments of one person alone."
+
+
 class TestWhose:
     def test_the_sentence_says_when_it_rests_on_one_person(self, annotator):
-        alone = "It rests on the judgments of one person alone."
         for people in ((annotator,), (annotator, User.objects.create_user("ben"))):
             experiment = make_experiment(
                 n_policies=2, ready=True, annotators=people, epsilon=0.3, claim="good_enough", delta=0.3
             )
             judge_until_held(experiment, people, "good_enough")
-            assert (alone in experiment.finding) == (len(people) == 1)
+            assert (ALONE in experiment.finding) == (len(people) == 1)
+
+    def test_so_does_each_claim_that_holds_before_the_end(self, good_enough):
+        """Only the conclusion said so, and who asked to stop read it too late."""
+        assert [ALONE in rung.text for rung in ladder(good_enough).rungs] == [True, False, False]
+
+    def test_who_judges_after_the_decision_has_no_part_in_it(self, annotator):
+        ben = User.objects.create_user("ben")
+        experiment = make_experiment(
+            n_policies=2, ready=True, annotators=(annotator, ben), epsilon=0.3, claim="good_enough", delta=0.3
+        )
+        held = lease(experiment, ben)
+        judge_until_held(experiment, (annotator,), "good_enough")
+        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=ben, choice="left")
+        [said] = [rung.text for rung in ladder(experiment).rungs if rung.stops]
+        assert ALONE in said
+
+    @pytest.mark.parametrize(("names", "alone"), [([""], False), (["ann"], True), (["ann", ""], False)])
+    def test_of_votes_without_a_name_nobody_knows_whose_they_are(self, names, alone):
+        """120 votes of unknown people were said to be one person's."""
+        votes = [
+            Vote(f"line {n}", f"T{n % 7}", "P", "Q", Winner.A, annotator=names[n % len(names)])
+            for n in range(120)
+        ]
+        experiment = start_from_votes(name="Past", votes=votes)
+        advance(experiment_id=experiment.pk)
+        experiment.refresh_from_db()
+        said = [rung.text for rung in ladder(experiment).rungs if rung.holds]
+        assert said
+        assert [ALONE in text for text in said] == [alone] * len(said)
 
 
 class TestChange:

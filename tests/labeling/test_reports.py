@@ -338,6 +338,7 @@ def test_of_past_votes_it_tells_no_pairs_or_sides_that_were_chosen_here(annotato
     assert (
         "12 of 13 judgments are past votes, brought from files: LLM-PO chose neither pairs nor sides." in told
     )
+    assert "One person judged everything" not in told, "nobody said whose the votes are"
     assert "The others were given like this. People saw two responses" in told
     assert "A fair coin decided the sides." in told
 

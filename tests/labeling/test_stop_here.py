@@ -114,6 +114,7 @@ def test_it_asks_first_and_says_the_joint_risk(experiment, admin, client_for):
     asked = words(stop_here(client, experiment, claim="good_enough"))
     assert "Stop on the claim “good enough”?" in asked
     assert "at most 30%, instead of 10% for the claim chosen beforehand" in asked
+    assert "It rests on the judgments of one person alone." in asked
     experiment.refresh_from_db()
     assert experiment.state == "running"
     response = stop_here(client, experiment, claim="good_enough", confirmed="1")
