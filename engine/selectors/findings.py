@@ -163,7 +163,12 @@ def finding_of(experiment: Experiment, observed: Observed) -> str:
 
 
 def finding_on(experiment: Experiment, observed: Observed, state: ClaimState, decision: Decision) -> str:
-    """The claim of an experiment that somebody stops on it after looking at several, in words."""
+    """The claim of an experiment that somebody stops on it, in words.
+
+    The claim of the setup was not picked after looking: it errs as rarely if somebody stops on it.
+    """
+    if state.claim == decision.claim:
+        return finding_of(experiment, observed)
     picked = f"Somebody stopped on it after looking at {len(decision.claims)} claims"
     if not unproven(experiment):
         risk = f"{100 * decision.joint_risk:.4g}%"

@@ -116,8 +116,8 @@ def act(request: AuthenticatedRequest, experiment_id: Id, action: Action) -> dic
 
 @router.post("/{experiment_id}/stop-on", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def stop_on_claim(request: AuthenticatedRequest, experiment_id: Id, payload: ClaimIn) -> dict[str, Any]:
-    """Stop on a claim that holds, as `claims` says; the risk is then `joint_risk`. 409 where it does not
-    hold.
+    """Stop on a claim that holds, as `claims` says; 409 where it does not hold. The risk is then
+    `joint_risk`, or δ where it `stops` the experiment anyway.
     """
     experiment = access.to_run(request, experiment_id)
     stopped = stop_on(experiment_id=experiment.pk, claim=payload.claim, by=request.user)

@@ -8,8 +8,9 @@ import pytest
 from django.urls import reverse
 
 from engine.models import Experiment, Judgment, WorkerPulse
-from engine.selectors import designs
+from engine.selectors import consequences, designs
 from engine.selectors.findings import ladder
+from engine.services.controls import change_settings
 from engine.services.experiments import pause
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
@@ -103,6 +104,29 @@ def test_where_the_claim_of_the_setup_holds_nothing_is_left_but_to_stop(experime
     assert "Already good enough: Prompt 0 Leading: Prompt 0. 0 of 1 rival ruled out." in shown
     assert "Stop here…" in shown
     assert "Nobody can judge yet" not in shown
+
+
+def test_the_claim_of_the_setup_is_not_picked_after_looking(experiment, admin, client_for):
+    """The question and the conclusion had the risk of three claims, the card that of one."""
+    pause(experiment_id=experiment.pk)
+    Experiment.objects.filter(pk=experiment.pk).update(claim="good_enough")
+    client = client_for(admin)
+    asked = words(stop_here(client, experiment, claim="good_enough"))
+    assert "after looking" not in asked
+    assert "30%" not in asked
+    stop_here(client, experiment, claim="good_enough", confirmed="1")
+    experiment.refresh_from_db()
+    held = next(rung for rung in ladder(experiment).rungs if rung.stops)
+    assert experiment.finding == held.text
+    assert "risk of a wrong pick at most 10%" in dashboard(client, experiment)
+
+
+def test_a_doubt_about_the_risk_of_the_setups_claim_stands_in_the_question(experiment, admin, client_for):
+    pause(experiment_id=experiment.pk)
+    change_settings(experiment_id=experiment.pk, by=admin, claim="good_enough")
+    advance(experiment_id=experiment.pk)
+    [doubt] = consequences.caveats(Experiment.objects.get())
+    assert doubt in words(stop_here(client_for(admin), experiment, claim="good_enough"))
 
 
 def test_only_who_may_run_it_gets_the_button(experiment, viewer, client_for):
