@@ -257,7 +257,8 @@ def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material
     last = so_far.get("last_judgment") or (standing.order_by("pk").values_list("pk", flat=True).last() or 0)
     judgments = standing.filter(pk__lte=last)
     n_judgments = judgments.count()
-    if so_far.get("n_judgments") != n_judgments:
+    # Before 0.2.0, replays went on beyond their decision.
+    if so_far.get("n_judgments") != n_judgments or "told" not in so_far:
         so_far = {}
     annotators = so_far.get("annotators") or _annotators(judgments)
     without = sequences.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
@@ -284,6 +285,7 @@ def _stored(material: _Material, reached: Replays) -> dict[str, Any]:
         "annotators": material.annotators,
         "n_asked": material.n_asked,
         "step": reached.step,
+        "told": reached.told.tolist(),
         "total": material.total,
         "peak_evidence": reached.peak_evidence.tolist(),
         "named": None if reached.named is None else reached.named.tolist(),
@@ -298,6 +300,7 @@ def _reached(so_far: dict[str, Any]) -> Replays | None:
     named = so_far["named"]
     return Replays(
         so_far["step"],
+        np.array(so_far["told"]),
         np.array(so_far["peak_evidence"]),
         None if named is None else np.array(named),
         so_far["streams"],
@@ -307,7 +310,7 @@ def _reached(so_far: dict[str, Any]) -> Replays | None:
 def _findings(experiment: Experiment, material: _Material, reached: Replays, claim: Claim) -> dict[str, Any]:
     """The decision without each annotator and that in the order of asking, for a page."""
     *without, as_asked = [
-        _finding(experiment, sequence, _progress(reached, run, claim))
+        _finding(experiment, sequence[: reached.told[run]], _progress(reached, run, claim))
         for run, sequence in enumerate(material.sequences)
     ]
     return {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core import BradleyTerry, Design, Factorial, Unstructured
+from engine.core import BradleyTerry, Claim, Design, Factorial, Unstructured
 from engine.core.contradictions import misfit, strongest_cycle, summed_ties
 from engine.core.evidence import PairwiseEvidence
 from engine.core.robustness import fewest_flips, replay, summed_wins
@@ -96,7 +96,10 @@ def test_replays_side_by_side_are_those_one_by_one(space, stopping, streams) -> 
     assert half_way.step == 30
     together = replay(space, sequences, start=half_way, **rules)
     for run, sequence in enumerate(sequences):
-        alone = Design.replay(space, sequence, claim="best_if_any", **rules)
+        alone = Design(space, claim="best_if_any", **rules)
+        while not alone.stopped and alone.n_comparisons < len(sequence):
+            alone.tell(*sequence[alone.n_comparisons])
+        assert together.told[run] == alone.n_comparisons
         # The evidence in a Bradley-Terry space is the end of an iteration that runs side by side.
         np.testing.assert_allclose(together.peak_evidence[run], alone.peak_evidence, rtol=1e-5, atol=1e-6)
         if isinstance(space, Unstructured):
@@ -105,6 +108,27 @@ def test_replays_side_by_side_are_those_one_by_one(space, stopping, streams) -> 
             # Side by side, no claim is watched but the one that the experiment is to stop on.
             known = alone.progress["streams"] or {}
             assert (streamed or {}) == {name: known[name] for name in known if name != "stakes"}
+
+
+@pytest.mark.parametrize("claim", list(Claim))
+@pytest.mark.parametrize("length", [30, 35, 200], ids=["undecided", "just decided", "much later"])
+def test_a_replay_stops_where_a_live_run_does(claim, length) -> None:
+    """It went on, so that 390 outcomes after the decision could turn a name into "no single best"."""
+    told = [(0, 1, 1.0), (0, 2, 1.0), (1, 2, 1.0)] * 40 + [(0, 1, 0.0), (2, 0, 1.0)] * 150
+    rules = {"delta": 0.05, "claim": claim, "epsilon": 0.05 if claim is Claim.GOOD_ENOUGH else 0.0}
+    live = Design(Unstructured(3), **rules)
+    while not live.stopped:
+        live.tell(*told[live.n_comparisons])
+    decided = live.n_comparisons
+    assert decided < 120
+    sequences = [told, told[: decided - 5], told[:decided], told[: decided + 1], told[::-1]]
+    together = replay(Unstructured(3), sequences, go_on=lambda step: step < length, **rules)
+    together = replay(Unstructured(3), sequences, start=together, **rules)
+    assert together.told[:4].tolist() == [decided, decided - 5, decided, decided]
+    assert together.step == len(told)
+    for run in (0, 2, 3):
+        assert together.peak_evidence[run].tolist() == live.peak_evidence.tolist()
+        assert together.named is None or together.named[run] == 0
 
 
 def simulated_outcomes(mu: np.ndarray, n: int, tie_rate: float, seed: int) -> list[tuple[int, int, float]]:

@@ -227,6 +227,33 @@ class TestReplays:
         decision = Design.replay(Unstructured(3), prefix, claim="best_if_any").decision
         assert found["best"] == decision.best
 
+    def test_they_stop_where_the_experiment_would(self, monkeypatch):
+        """Judgments after the decision could turn it into another one."""
+        experiment = judged(2)
+        told = [(0, 1, 1.0), (0, 2, 1.0), (1, 2, 1.0)] * 20 + [(0, 1, 0.0), (2, 0, 1.0)] * 60
+        monkeypatch.setattr(sequences, "outcomes_as_asked", lambda *_: sequences.Asked(told, len(told)))
+        live = designs.observe(
+            designs.Observed(Design(Unstructured(3), **designs.design_settings(experiment))),
+            [counts.Completion(n, n, *each) for n, each in enumerate(told)],
+        ).design
+        one_step_a_turn(monkeypatch)
+        request_replays(experiment_id=experiment.pk)
+        found = finish(experiment).findings["as_asked"]
+        assert (found["comparisons"], found["best"]) == (live.n_comparisons, 0)
+        assert found["reason"] == "certified"
+
+    def test_progress_that_an_older_version_stored_is_not_gone_on_from(self, monkeypatch):
+        experiment = judged(6)
+        one_step_a_turn(monkeypatch)
+        request_replays(experiment_id=experiment.pk)
+        examine(experiment_id=experiment.pk)
+        examine(experiment_id=experiment.pk)
+        examination = Examination.objects.get(experiment=experiment)
+        assert examination.replays.pop("told")
+        examination.save(update_fields=["replays"])
+        examine(experiment_id=experiment.pk)
+        assert Examination.objects.get(experiment=experiment).replays["step"] == 1
+
     def test_where_a_judgment_is_taken_back_meanwhile_they_begin_anew(self, monkeypatch):
         experiment = judged(6)
         one_step_a_turn(monkeypatch)

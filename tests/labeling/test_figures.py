@@ -559,7 +559,7 @@ class TestWithout:
         ]
         assert (found.percent_done, found.n_differing) == (None, 3)
         html = render_to_string("dashboard/_without.html", {"experiment": experiment, "without": found})
-        assert "5 of 6 judged comparisons come before the first open one." in html
+        assert "5 of 6 judged comparisons count in it." in html
         assert '<strong class="warn">Prompt 2 leads; the claim does not hold.</strong></p>' in html
 
 
