@@ -96,6 +96,7 @@ class Experiment(TypedDict):
 class ClaimState(TypedDict):
     claim: Claim
     holds: bool
+    follows_from: Claim | None
     stops: bool
     policy: str | None
     text: str

@@ -483,6 +483,24 @@ def describe(
     return f"{statement[0].upper()}{statement[1:]}; {_small_print(delta, model=model)} {note}".rstrip()
 
 
+def describe_following(claim: Claim, policy: str, *, margin: float) -> str:
+    """A claim about a policy that follows from "best" about it: a sentence.
+
+    Parameters
+    ----------
+    claim
+        Which claim.
+    policy
+        Its name.
+    margin
+        ε of the claim.
+    """
+    statement = _statement(claim, policy, margin)
+    source = _statement(Claim.BEST, policy, 0.0)
+    said = f"{statement[0].upper()}{statement[1:]}; this follows from “{source}”"
+    return f"{said}, and is wrong only where that is."
+
+
 def describe_no_best(*, delta: float, margin: float, model: bool = False, note: str = "") -> str:
     """The claim that there is no single best policy, and its assumption: a sentence and a note.
 

@@ -53,21 +53,25 @@ class ClaimState:
     claim
         Which one.
     holds
-        Whether it has been established at risk δ.
+        Whether its own evidence has established it at risk δ.
     policy
         The policy that it names; while it does not hold, the one it comes closest to naming. None before the
         first comparison.
     open
-        The rivals that are still to be excluded; empty where it holds.
+        The rivals that are still to be excluded; empty where it holds or follows.
     risk
-        The risk, in [0, 1], at which it would just hold by the present evidence.
+        The risk, in [0, 1], at which it would just hold by the present evidence; that of the other claim,
+        where it follows.
     text
-        The claim and its assumptions, in one sentence; what is missing, where it does not hold.
+        The claim and its assumptions, in one sentence; what is missing, where it does not hold or follow.
     assumes_model
         Whether it rests on a Bradley-Terry model: the space has one, and head-to-head evidence alone would
         not do.
     qualified
         Whether its text says "if strengths add up as the model says". See `contradictions.is_qualified`.
+    follows_from
+        The claim that holds and implies it, where its own evidence does not suffice. It is wrong only where
+        that one is, and adds no risk of its own.
     """
 
     claim: Claim
@@ -78,6 +82,7 @@ class ClaimState:
     text: str
     assumes_model: bool = False
     qualified: bool = False
+    follows_from: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .claims import NOBODY, describe, describe_no_best
+from .claims import NOBODY, describe, describe_following, describe_no_best
 from .contradictions import Misfit, is_qualified, on_the_test
 from .ledger import Ledger
 from .remaining import expected_remaining
@@ -51,13 +51,14 @@ class Verdict:
         best = None if none_best or self._n_comparisons == 0 else int(self.ledger.best()[0])
         others = np.arange(self.ledger.tally.n_policies) != (-1 if best is None else best)
         peak = self.ledger.rule.peak_evidence[0]
-        claims = self._claim_states()
-        if not claims:
+        own = self._claim_states()
+        claims = self._with_what_follows(own)
+        if not own:
             risk = float(self.ledger.rule.risk[0, others].max())
         elif none_best:
             risk = math.exp(-max(0.0, float(self.ledger.none_peak()[0].min())))
         else:
-            risk = claims[0].risk
+            risk = own[0].risk
         return Decision(
             stopped=reason is not None,
             reason=reason,
@@ -72,8 +73,8 @@ class Verdict:
             claims=claims,
             joint_risk=min(1.0, self.delta * max(len(claims), 1)),
             claim_text=self._claim_text(claims, none_best=none_best),
-            open=claims[0].open
-            if claims
+            open=own[0].open
+            if own
             else tuple(np.flatnonzero(others & ~self.ledger.rule.refuted[0]).tolist()),
         )
 
@@ -135,6 +136,28 @@ class Verdict:
             text=text,
             assumes_model=assumes_model,
             qualified=qualified,
+        )
+
+    def _with_what_follows(self, states: tuple[ClaimState, ...]) -> tuple[ClaimState, ...]:
+        """The same, where a claim that follows from another one that holds says so.
+
+        The policy that beats every other is the best if there is one, and loses to none by any margin. So
+        the weaker claim is wrong only where the stronger one is.
+        """
+        best = next((each for each in states if each.claim is Claim.BEST and each.holds), None)
+        if best is None or best.policy is None:
+            return states
+        text = {
+            each.claim: describe_following(
+                each.claim, self._name(best.policy), margin=self.ledger.margin_of(each.claim)
+            )
+            for each in states
+        }
+        return tuple(
+            each
+            if each.holds or each.policy is None
+            else replace(best, claim=each.claim, holds=False, text=text[each.claim], follows_from=best.claim)
+            for each in states
         )
 
     def _claim_text(self, claims: tuple[ClaimState, ...], *, none_best: bool) -> str:

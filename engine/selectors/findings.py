@@ -29,7 +29,9 @@ class Rung:
     stops
         True for the claim that the experiment is to stop on.
     holds
-        True if it is established at the accepted risk.
+        True if its own evidence establishes it at the accepted risk.
+    follows_from
+        The claim that holds and implies it, where its own evidence does not suffice; ``None`` elsewhere.
     policy
         Index of the policy that it names, or comes closest to naming.
     n_open
@@ -40,14 +42,15 @@ class Rung:
         True if the text says that it holds only if the levels' effects add up.
     remaining
         About how many more comparisons it takes if win rates stay as they are. ``None`` while nobody can
-        tell, and where the claim holds. Also for the claim that stops the experiment: `remaining_of` has its
-        forecast.
+        tell, and where the claim holds or follows. Also for the claim that stops the experiment:
+        `remaining_of` has its forecast.
     """
 
     claim: Claim
     name: str
     stops: bool
     holds: bool
+    follows_from: Claim | None
     policy: int | None
     n_open: int
     text: str
@@ -113,16 +116,18 @@ def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:
 
 def _rung(state: ClaimState, design: Design, whose: list[str]) -> Rung:
     stops = state.claim == design.claim
+    shown = state.holds or state.follows_from is not None
     return Rung(
         claim=state.claim,
         name=_NAMES[state.claim.value],
         stops=stops,
         holds=state.holds,
+        follows_from=state.follows_from,
         policy=state.policy,
         n_open=len(state.open),
-        text=" ".join([state.text, *whose]) if state.holds else state.text,
-        qualified=state.holds and state.qualified,
-        remaining=None if state.holds or stops else _remaining(state.claim, design),
+        text=" ".join([state.text, *whose]) if shown else state.text,
+        qualified=shown and state.qualified,
+        remaining=None if shown or stops else _remaining(state.claim, design),
     )
 
 

@@ -112,7 +112,7 @@ def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
     if state is None or not state.holds or state.policy is None:
         missing = "This experiment does not watch that claim." if state is None else state.text
         raise WrongStateError(
-            f"The experiment cannot stop on this claim, because it does not hold. {missing}"
+            f"The experiment cannot stop on this claim, because it does not hold by itself. {missing}"
         )
     conclude(
         experiment=experiment,

@@ -240,6 +240,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
             {
                 "claim": rung.claim,
                 "holds": rung.holds,
+                "follows_from": rung.follows_from,
                 "stops": rung.stops,
                 "policy": None if rung.policy is None else names[rung.policy].short,
                 "text": rung.text,

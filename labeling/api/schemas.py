@@ -188,7 +188,11 @@ class PairOut(Schema):
 
 class ClaimOut(Schema):
     claim: Claim
-    holds: bool = Field(description="True if it is established at the accepted risk δ.")
+    holds: bool = Field(description="True if its own evidence establishes it at the accepted risk δ.")
+    follows_from: Claim | None = Field(
+        description="The claim that holds and implies it, where its own evidence does not suffice; null "
+        "elsewhere. It adds no risk of its own, and the experiment stops on the other one only."
+    )
     stops: bool = Field(description="True for the claim that the experiment stops on.")
     policy: str | None = Field(description="The policy that it names, or comes closest to naming.")
     text: str = Field(

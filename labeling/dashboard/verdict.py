@@ -147,7 +147,7 @@ def _headline(ranked: Sequence[Ranked], ladder: Ladder | None, comparisons: int)
 def _to_exclude(ladder: Ladder | None, n_open: int) -> str:
     """The rivals that the claim has still to exclude, where the ranking shows another number as open."""
     goal = ladder.goal if ladder else None
-    if goal is None or goal.holds or goal.n_open == n_open:
+    if goal is None or goal.holds or goal.follows_from or goal.n_open == n_open:
         return ""
     return f"“{goal.name}” has still to exclude {goal.n_open:,}"
 
@@ -164,15 +164,17 @@ def _effort(
     n_able: int,
 ) -> str:
     goal = f"one is {_GOALS[experiment.claim]}" if experiment.stopping == CERTIFIED else ""
+    rung = ladder.goal if ladder else None
+    follows = rung is not None and rung.follows_from is not None
     if remaining is None:
-        reached = ladder is not None and ladder.goal is not None and ladder.goal.holds
+        reached = rung is not None and (rung.holds or follows)
         return f"it stops when {goal}" if goal and not reached else ""
     people = experiment.judge == Experiment.Judge.HUMAN
     number = rough(remaining.expected * (experiment.overlap if people else 1))
     how = "at least" if remaining.at_least else "about"
     said = f"{how} {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
     if goal:
-        said += f" until {goal}"
+        said += " until it stops by itself" if follows else f" until {goal}"
     return f"{said}, {hours_for(hours, n_able)}" if hours and n_able else said
 
 

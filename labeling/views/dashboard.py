@@ -230,7 +230,7 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
     claims = ladder(experiment)
     rung = next((rung for rung in claims.rungs if rung.claim == claim and rung.holds), None)
     if rung is None:
-        raise WrongStateError("The experiment cannot stop on this claim, because it does not hold.")
+        raise WrongStateError("The experiment cannot stop on this claim, because it does not hold by itself.")
     context = {"experiment": experiment, "rung": rung, "ladder": claims, "doubts": doubts(experiment)}
     return render(request, "dashboard/stop_here.html", context)
 

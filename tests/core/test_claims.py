@@ -588,6 +588,36 @@ class TestDecision:
             "wrongly is at most 5%, if each judgment is a fresh draw with the win rate of its pair."
         )
 
+    def test_a_claim_that_follows_from_another_one_says_so(self) -> None:
+        """It was said to be open, beside the one that implies it."""
+        design = Design(Unstructured(2), claim="best", epsilon=0.001, delta=0.1)
+        while not design.stopped:
+            design.tell(0, 1, 1.0)
+        best, *others = design.decision.claims
+        assert (best.claim, best.holds, best.follows_from) == ("best", True, None)
+        for state in others:
+            assert (state.holds, state.follows_from, state.policy, state.open) == (False, "best", 0, ())
+            assert state.risk == best.risk
+        source = "this follows from “policy 0 beats every other policy”, and is wrong only where that is."
+        assert [state.text for state in others] == [
+            f"If some policy beats every other, it is policy 0; {source}",
+            f"Policy 0 loses to no other policy by more than 0.1 points; {source}",
+        ]
+
+    def test_what_is_to_stop_the_run_does_not_stop_it_by_following(self) -> None:
+        design = Design(Unstructured(2), claim="best_if_any", delta=0.1)
+        while not design.decision.holds("best"):
+            design.tell(0, 1, 1.0)
+        decision = design.decision
+        assert decision.claims[0].follows_from == "best"
+        assert not decision.stopped
+        assert not decision.holds("best_if_any")
+        assert decision.open == (1,)
+        assert decision.confidence < 0.9
+        while not design.stopped:
+            design.tell(0, 1, 1.0)
+        assert [state.follows_from for state in design.decision.claims] == [None, None]
+
     def test_the_rivals_still_open_are_named(self) -> None:
         wins = self.WINS.copy()
         wins[0, 1] = wins[1, 0] = 20

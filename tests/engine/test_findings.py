@@ -133,6 +133,23 @@ class TestLadder:
         ]
         assert found.joint_risk == pytest.approx(0.3)
 
+    def test_a_claim_that_follows_from_best_is_not_open_and_nobody_stops_on_it(self, annotator, admin):
+        experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,), delta=0.1)
+        judge_until_held(experiment, (annotator,), "best")
+        assert experiment.state == "running"
+        follows, best = ladder(experiment).rungs
+        assert (follows.claim, follows.holds, follows.follows_from) == ("best_if_any", False, "best")
+        assert (best.holds, best.follows_from) == (True, None)
+        assert (follows.policy, follows.n_open, follows.remaining) == (0, 0, None)
+        assert "it is Prompt 0; this follows from “Prompt 0 beats every other policy”" in follows.text
+        page = {"ladder": ladder(experiment), "experiment": experiment, "may_stop": True, "may_run": True}
+        said = text_of(render_to_string("dashboard/_ladder.html", page))
+        assert "Best, if there is a best stops here follows from “best” ✓ Best" in said
+        assert "Not established" not in said
+        assert said.count("Stop here…") == 1
+        with pytest.raises(WrongStateError, match=r"hold by itself\. If some policy .* this follows from"):
+            stop_on(experiment_id=experiment.pk, claim="best_if_any", by=admin)
+
     def test_each_claim_is_defined_whether_it_holds_or_not(self, good_enough):
         """A claim that did not hold had a number of comparisons, which the sentence above it says, and no
         meaning.

@@ -69,7 +69,7 @@ def test_the_command_makes_the_experiment_and_shows_what_follows(tmp_path):
     rungs = ladder(experiment).rungs
     assert len(rungs) == 3
     for rung in rungs:
-        assert f"{'holds' if rung.holds else 'open '}  {rung.text}" in said
+        assert f"{'holds' if rung.holds or rung.follows_from else 'open '}  {rung.text}" in said
     assert not experiment.evidence_stale
     again = run("import_votes", file_of(tmp_path), "--experiment", "Past", "--again")
     assert "120 votes imported." in again

@@ -95,7 +95,8 @@ class Command(BaseCommand):
             self.stdout.write(f"The other {len(ranked) - _SHOWN}: manage.py ranking {made.pk}")
         self.stdout.write("\nClaims, if the past votes meet the conditions of docs/votes.md:")
         for rung in ladder(made).rungs:
-            self.stdout.write(f"{'holds' if rung.holds else 'open '}  {rung.text}")
+            held = rung.holds or rung.follows_from
+            self.stdout.write(f"{'holds' if held else 'open '}  {rung.text}")
         said = [agreement(agreement_of_people(made)), *facts(made)]
         self.stdout.write("\n" + "\n".join(said))
 
