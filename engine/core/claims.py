@@ -533,7 +533,7 @@ def _small_print(delta: float, *, model: bool) -> str:
     assumed = "strengths add up as the model says and " if model else ""
     return (
         f"the risk of ever saying so wrongly is at most {_percent(delta)}, if {assumed}each judgment is a "
-        "fresh draw with the win rate of its pair."
+        "fresh draw with the win rate of its pair, whether it comes soon, late or never."
     )
 
 

@@ -50,7 +50,8 @@ TERMS = {
     "claims": (
         "The experiment stops on the claim that was chosen at setup. Each claim is made wrongly with a "
         "probability of at most the accepted risk, however often you look. Where people judge and the same "
-        "texts come again, that is proven for some cases only: Details says which."
+        "texts come again, that is proven for some cases only: Details says which. It assumes that no "
+        "answer comes, is late or stays away because of what it says."
     ),
     "race": (
         "The evidence that each policy is not the best, over the comparisons. A line that reaches the dashed "

@@ -504,11 +504,11 @@ class TestWithoutTheModel:
         passed = Misfit(deviance=1.0, freedom=1, p_value=0.4, power=0.8, level=0.01)
         for n, tested, qualified, said in (
             (50, passed, False, "found none."),
-            (50, None, True, "of its pair."),
+            (50, None, True, "late or never."),
             (50, replace(passed, power=0.4), True, "too few comparisons to test the model."),
             (50, replace(passed, p_value=0.01), True, "The data contradict the model."),
-            (150, None, False, "of its pair."),
-            (150, replace(passed, p_value=0.01), False, "of its pair."),
+            (150, None, False, "late or never."),
+            (150, replace(passed, p_value=0.01), False, "late or never."),
         ):
             state = self.design(n).decision_given(tested).claims[0]
             assert state.holds
@@ -585,7 +585,8 @@ class TestDecision:
         assert (decision.best, decision.open) == (0, ())
         assert decision.claim_text == (
             "Policy 0 loses to no other policy by more than 10 points; the risk of ever saying so "
-            "wrongly is at most 5%, if each judgment is a fresh draw with the win rate of its pair."
+            "wrongly is at most 5%, if each judgment is a fresh draw with the win rate of its pair, "
+            "whether it comes soon, late or never."
         )
 
     def test_a_claim_that_follows_from_another_one_says_so(self) -> None:
