@@ -34,13 +34,18 @@ SAMPLERS: dict[str, Callable[[], Sampler]] = {
 ENTRY_POINTS = "llm_po.samplers"
 
 
+def sampler_names() -> list[str]:
+    """Our own names, and then those that other packages registered."""
+    return [*SAMPLERS, *sorted(entry_points(group=ENTRY_POINTS).names - SAMPLERS.keys())]
+
+
 def build_sampler(name: str) -> Sampler:
     """Sampling rule of that name, with its default settings. Our own names come first.
 
     Parameters
     ----------
     name
-        One of `SAMPLERS`, or of the entry points that other packages registered.
+        One of `sampler_names`.
 
     Raises
     ------
@@ -51,9 +56,7 @@ def build_sampler(name: str) -> Sampler:
         return SAMPLERS[name]()
     others = entry_points(group=ENTRY_POINTS)
     if name not in others.names:
-        raise ValueError(
-            f"sampler must be one of {', '.join([*SAMPLERS, *sorted(others.names)])}; got {name!r}"
-        )
+        raise ValueError(f"sampler must be one of {', '.join(sampler_names())}; got {name!r}")
     sampler = others[name].load()()
     if not isinstance(sampler, Sampler):
         raise ValueError(

@@ -10,7 +10,7 @@ from django.http import QueryDict
 
 from engine.core import Claim
 from engine.core.ledger import STOPPING_RULES
-from engine.core.samplers import SAMPLERS
+from engine.core.samplers import sampler_names
 from engine.domain.blinding import new_seed
 from engine.domain.rules import usual_margin
 from engine.domain.tags import normal_tags
@@ -221,7 +221,8 @@ class SettingsForm(_ModelForm):
         stored = copy(experiment) if experiment else None
         super().__init__(data, instance=stored, use_required_attribute=False)
         self.fields["sampler"] = _choice(
-            self.fields["sampler"], {name: _SAMPLERS.get(name, name) for name in SAMPLERS}
+            self.fields["sampler"],
+            {name: _SAMPLERS.get(name, f"{name}, of another package") for name in sampler_names()},
         )
         self.fields["stopping"] = _choice(
             self.fields["stopping"], {name: _STOPPING.get(name, name) for name in STOPPING_RULES}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from django.urls import reverse
 from engine import tasks
 from engine.core import closed_form
 from engine.core.ledger import STOPPING_RULES
-from engine.core.samplers import SAMPLERS
+from engine.core.samplers import ENTRY_POINTS, SAMPLERS
 from engine.domain.errors import WrongStateError
 from engine.domain.specs import SETTINGS, FactorSpec, TaskSpec
 from engine.models import Estimate, Experiment, User, WorkerPulse
@@ -132,6 +133,15 @@ def test_every_setting_and_each_choice_of_one_has_its_place_and_its_name_on_the_
     for choice in (*SAMPLERS, *STOPPING_RULES):
         [shown] = re.findall(rf'<option value="{choice}"[^>]*>([^<]+)</option>', html)
         assert shown != choice
+
+
+def test_a_sampler_that_another_package_registered_is_offered_and_kept(page, monkeypatch):
+    """A file and the API take it, but the page refused a draft that has it."""
+    point = EntryPoint("first", "tests.core.test_notebook:FirstPair", ENTRY_POINTS)
+    monkeypatch.setattr("engine.core.samplers.entry_points", lambda group: EntryPoints([point]))
+    assert '<option value="first">first, of another package</option>' in page.get(NEW).content.decode()
+    page.post(NEW, sent(filled(sampler="first")))
+    assert Experiment.objects.get().sampler == "first"
 
 
 class TestSave:
