@@ -303,9 +303,14 @@ def could_see_policies(experiment: Experiment) -> int:
 
 
 def long_solo_runs(experiment: Experiment, longer_than: int = LONG_RUN) -> list[SoloRun]:
-    """Long runs of one annotator with nobody else's judgments in between, the longest first."""
-    judged = standing_judgments(experiment.pk).filter(annotator__isnull=False).order_by("pk")
+    """Long runs of one annotator with nobody else's judgments in between, the longest first.
+
+    A language model's votes and past votes without a name are somebody else's. Ties of identical texts are
+    nobody's.
+    """
+    judged = standing_judgments(experiment.pk).exclude(via=Judgment.Via.IDENTICAL).order_by("pk")
     # By number: with the names, the same rows take twice as long to read.
-    runs = solo_runs(list(judged.values_list("annotator_id", flat=True)), longer_than)
+    every = solo_runs(list(judged.values_list("annotator_id", flat=True)), longer_than)
+    runs = [run for run in every if run.annotator is not None]
     people = User.objects.in_bulk([run.annotator for run in runs])
     return [replace(run, annotator=people[run.annotator].get_username()) for run in runs]

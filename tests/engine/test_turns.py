@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.models import Comparison, Experiment, PairCount
+from engine.importing import Vote, Winner
+from engine.models import Comparison, Experiment, Judgment, PairCount
+from engine.models.append_only import lifted
 from engine.selectors.judges import long_solo_runs
+from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from tests.factories import click, lease, make_experiment, make_user, write_responses
 
@@ -57,6 +60,20 @@ class TestSoloRuns:
         [run] = long_solo_runs(experiment, longer_than=3)
         assert (run.annotator, run.start, run.length) == ("ben", 2, 4)
         assert long_solo_runs(experiment) == [], "four are no long run"
+
+    def test_a_vote_of_somebody_unknown_ends_a_run_and_a_tie_of_identical_texts_does_not(self):
+        """Those without an annotator were passed over, so "nobody else's in between" was untrue."""
+        who = ["ann"] * 3 + [""] + ["ann"] * 2 + [""] * 4 + ["ben"]
+        votes = [
+            Vote(f"line {n}", f"T{n}", "P", "Q", Winner.TIE, annotator=name) for n, name in enumerate(who)
+        ]
+        experiment = start_from_votes(name="Past", votes=votes)
+        [run] = long_solo_runs(experiment, longer_than=2)
+        assert (run.annotator, run.start, run.length) == ("ann@import-1", 0, 3)
+        with lifted():
+            Judgment.objects.filter(annotator=None).update(via="identical", judge="rule")
+        [run] = long_solo_runs(experiment, longer_than=2)
+        assert (run.annotator, run.length) == ("ann@import-1", 5)
 
     def test_one_person_alone_has_nobody_to_take_turns_with(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), delta=1e-6)
