@@ -28,6 +28,7 @@ TERMS = {
         "intervals are correct together, however often you look. "
         "“Ruled out” comes from the evidence: it excludes that this policy beats every other one. "
         "“Open”, or “may be as good” beside a winner: it does not exclude that yet. "
+        "“Beaten”: the claim “best” says that the winner beats it. "
         "The open policies come first, and within each group those that are stronger against all others. "
         "An interval may reach beyond what the claim says of the winner. The claim is proved on its own, and "
         "sooner than all intervals together are that narrow."

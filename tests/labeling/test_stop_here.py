@@ -133,6 +133,19 @@ def test_only_who_may_run_it_gets_the_button(experiment, viewer, client_for):
     assert "Stop here…" not in dashboard(client_for(viewer), experiment)
 
 
+def test_whom_the_best_policy_beats_is_not_said_to_be_as_good(annotator, admin, client_for):
+    experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,), claim="best", delta=0.1)
+    while experiment.state == "running":
+        click_for(experiment, annotator, lambda i, j: i < j)
+        advance(experiment_id=experiment.pk)
+        write_responses()
+        experiment.refresh_from_db()
+    client = client_for(admin)
+    for page in ("dashboard", "report"):
+        shown = words(client.get(reverse(page, args=[experiment.pk])))
+        assert re.search(r"Prompt 1 .{,40} beaten", shown)
+
+
 def test_it_asks_first_and_says_the_joint_risk(experiment, admin, client_for):
     client = client_for(admin)
     asked = words(stop_here(client, experiment, claim="good_enough"))
