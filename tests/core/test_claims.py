@@ -658,7 +658,8 @@ class TestDecision:
         assert decision.reason is StopReason.NO_SINGLE_BEST
         assert decision.claim_text == (
             "No policy beats every other with a win rate of at least 90%; the risk of ever saying so wrongly "
-            "is at most 5%, if each judgment is a fresh draw with the win rate of its pair."
+            "is at most 5%, if each judgment is a fresh draw with the win rate of its pair, whether it comes "
+            "soon, late or never."
         )
         assert decision.claims[0].text == decision.claim_text
 
