@@ -69,11 +69,11 @@ class TestSoloRuns:
         ]
         experiment = start_from_votes(name="Past", votes=votes)
         [run] = long_solo_runs(experiment, longer_than=2)
-        assert (run.annotator, run.start, run.length) == ("ann@import-1", 0, 3)
+        assert (run.annotator, run.start, run.length) == (f"ann@import-{experiment.pk}", 0, 3)
         with lifted():
             Judgment.objects.filter(annotator=None).update(via="identical", judge="rule")
         [run] = long_solo_runs(experiment, longer_than=2)
-        assert (run.annotator, run.length) == ("ann@import-1", 5)
+        assert (run.annotator, run.length) == (f"ann@import-{experiment.pk}", 5)
 
     def test_one_person_alone_has_nobody_to_take_turns_with(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), delta=1e-6)
