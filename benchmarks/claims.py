@@ -10,8 +10,8 @@ the three best of six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie
 instances. A name is false where the claim about that policy is. That of `best_if_any` cannot be false where
 no policy is best; such names are counted as `crowned`. `_plain` behind a claim leaves the streams out.
 `_halves` counts ties as halves of a win and a loss (`--ties`: their share). `_divided` divides the risk among
-all policies alike. `--bound` leaves out instances that need more comparisons. There any rule that errs with
-at most δ takes more than the bound on average to name the best policy, `best_if_any` [LLM-PO, theorem "lower
+all policies alike. `--bound` leaves out instances that need more comparisons than it says. There any rule
+that errs with at most δ takes more on average to name the best policy, `best_if_any` [LLM-PO, theorem "lower
 bound"]. The last line is JSON.
 """
 

@@ -155,8 +155,8 @@ class Client:
     ) -> types.Imported:
         """Add past votes to a draft or a paused experiment.
 
-        A file with votes that count already is refused. ``only_new`` leaves these out, as for a table that
-        grows, and ``again`` counts every vote of the file.
+        A file with votes that count already is refused, unless one of two options is given. ``only_new``
+        leaves these votes out, as for a table that grows; ``again`` counts every vote of the file.
         """
         fields = {name: "true" for name, said in (("again", again), ("only_new", only_new)) if said}
         return self._upload(f"/experiments/{experiment_id}/votes", file, columns, **fields)

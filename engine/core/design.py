@@ -162,7 +162,7 @@ class Design:
         """Rebuild a design from stored counts.
 
         Without streams its evidence equals, bit by bit, that of a design told the same outcomes in any order.
-        Outcomes must be 0, ½ and 1 for that. With them it does so given `progress`.
+        Outcomes must be 0, ½ and 1 for that. With streams it does so given `progress`.
 
         Parameters
         ----------

@@ -2,8 +2,8 @@
 
 A proof head to head divides its risk δ among all K policies, as it is not known beforehand which of them will
 be named. Later that is nearly known. So most of a proof's capital is kept as cash, and at a few moments a
-share of it goes to the leader then. The share is an e-process against each rival's beating this policy. It
-begins anew, with the outcomes told from there on. The proof is in docs/algorithm.md, "Claims of a stop".
+share of it goes to the leader then. It is bet against each rival's beating this policy, by an e-process that
+begins anew with the outcomes told from there on. The proof is in docs/algorithm.md, "Claims of a stop".
 """
 
 from __future__ import annotations

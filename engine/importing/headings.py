@@ -25,7 +25,7 @@ _MOST_WORDS = 8
 _IN_SENTENCES = re.compile(r"(?<=\w{4})[.?!](?=\s)|:(?=\s+\D)|(?<=\w{5})\.$|(?:\S+\s+){2}.*\.$")
 _NUMBERED = re.compile(r"^\w{1,2}[.)] ?(?=\w)")
 _PAIRS = (("(", ")"), ("[", "]"), ("{", "}"))
-# A name after a comma and a space has no more words.
+# A name after a comma and a space has no more words than this.
 _FEW_WORDS = 3
 _OF_A_NUMBER = re.compile(r"(?<=\d),(?=\d)")
 # After a tab stands the answer of a line, so two cells there are no sign of a table.

@@ -26,7 +26,7 @@ from labeling.api.auth import TokenAuth, TokenThrottle
 from labeling.api.reference import sections
 from labeling.middleware.failures import TOO_LARGE, UNAVAILABLE
 
-# The names that lead to a value are cut here; a caller may have made them up.
+# The names that lead to a value are cut to this length; a caller may have made them up.
 _LONGEST_PLACE = 200
 # In the words of the fields of an upload.
 _REMEDIES = {

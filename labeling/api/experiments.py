@@ -46,7 +46,7 @@ router = Router()
 
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
 PROBLEMS = dict.fromkeys((401, 403, 404, 422, 429, 503), Problem)
-# An export answers, in words of its own, also to a filter that cannot be used.
+# An export answers 400 too, in words of its own, where a filter cannot be used.
 EXPORT_PROBLEMS = PROBLEMS | dict.fromkeys((400,), Problem)
 WRITE_PROBLEMS = PROBLEMS | dict.fromkeys((400, 409, 413), Problem)
 

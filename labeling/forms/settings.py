@@ -105,8 +105,8 @@ _HELP = {
         "there are many combinations. It can name a wrong winner if some levels only work together."
     ),
     "epsilon": (
-        "Good enough: no other policy is better by more than this. At 5 points it beats the winner in "
-        "at most 55 of 100 comparisons. Best: this claim has no margin; the dashboard "
+        "Good enough: no other policy is better by more than this. At 5 points no other beats the winner in "
+        "more than 55 of 100 comparisons. Best: this claim has no margin; the dashboard "
         "also says which policies are good enough. Best, if there is a best: at 5 points the winner must "
         "win in more than 55 of 100. Near ties end without a winner; the usual value is 0."
     ),
