@@ -1,4 +1,4 @@
-"""Services write and selectors query: no other module asks a table, or changes a row."""
+"""Services write, and selectors search: other modules only narrow, list and count what they are given."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ _NO_WRITES = {
 }
 
 _ALWAYS_WRITE = {
+    "abulk_create",
+    "acreate",
+    "adelete",
+    "asave",
+    "aupdate",
     "bulk_create",
     "bulk_update",
     "create_superuser",
@@ -33,8 +38,19 @@ _ALWAYS_WRITE = {
     "update_or_create",
 }
 _BY_KEYWORDS = {"create", "update"}
-_MANAGERS = {"objects", "_base_manager", "_default_manager"}
-_SEARCHES = {"aggregate", "alias", "annotate", "exclude", "filter", "in_bulk"}
+_MANAGERS = {"objects", "_base_manager", "_default_manager", "base_manager", "default_manager"}
+_SEARCHES = {
+    "aggregate",
+    "aget",
+    "alias",
+    "annotate",
+    "earliest",
+    "exclude",
+    "filter",
+    "in_bulk",
+    "latest",
+    "raw",
+}
 
 
 def writes(tree: ast.AST) -> Iterator[ast.Call]:
@@ -44,15 +60,17 @@ def writes(tree: ast.AST) -> Iterator[ast.Call]:
     """
     for call, name in _methods(tree):
         keywords_alone = bool(call.keywords) and not call.args
-        deletes = name == "delete" and not call.args and not call.keywords
+        deletes = name == "delete" and not call.args
         if name in _ALWAYS_WRITE or (name in _BY_KEYWORDS and keywords_alone) or deletes:
             yield call
 
 
 def reads(tree: ast.AST) -> Iterator[ast.expr]:
     """The managers of models that are asked, and the searches in rows that belong to a row."""
+    # A method may have a manager's name; a manager is not called.
+    called = {id(call.func) for call, _ in _methods(tree)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in _MANAGERS and _is_class(node.value):
+        if isinstance(node, ast.Attribute) and node.attr in _MANAGERS and id(node) not in called:
             yield node
     related = _related()
     for call, name in _methods(tree):
@@ -76,11 +94,6 @@ def _chain(node: ast.expr) -> Iterator[str]:
         else:
             yield node.attr
             node = node.value
-
-
-def _is_class(node: ast.expr) -> bool:
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    return name[:1].isupper() or name == "model"
 
 
 def _related() -> set[str]:
@@ -125,6 +138,8 @@ def test_only_selectors_ask_tables():
         "experiment.tasks.filter(pk=1).update(prompt='')",
         "Authenticator.objects.filter(user=user).delete()",
         "form.save()",
+        "experiment.delete(keep_parents=True)",
+        "await row.asave()",
     ],
 )
 def test_a_line_that_writes_is_found(line):
@@ -153,6 +168,10 @@ def test_a_line_that_writes_no_row_is_not(line):
         "experiment.tasks.get(pk=1)",
         "experiment.memberships.filter(user=person).exists()",
         "experiment.policies.select_related('experiment').exclude(index=0)",
+        "type(row).objects.first()",
+        "get_user_model().objects.first()",
+        "Task._meta.default_manager.first()",
+        "experiment.invitations.latest('pk')",
     ],
 )
 def test_a_line_that_asks_a_table_is_found(line):
