@@ -60,8 +60,8 @@ branches: export COVERAGE_RCFILE := .ci/branches.ini
 branches: $(VENV)/.installed-dev
 	@mkdir -p var/coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal \
-		$$($(BIN)/python -m tools.mutation --tests)
+	tests=$$($(BIN)/python -m tools.mutation --tests) && \
+		$(BIN)/coverage run -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal $$tests $(PYTEST_ARGS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import html
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from engine.core import StopReason
 from engine.models import Experiment
+from tools import mutation
 
 ROOT = Path(__file__).resolve().parents[1]
 ROW = re.compile(r"^\| ([^|]+) \| `([^`|]+)` \| `([^`|]+)` \|$", flags=re.MULTILINE)
@@ -92,6 +94,14 @@ def test_a_document_explains_just_the_figures_that_are_on_the_dashboard(heading:
     assert explained
     names = {name for cell in explained for name in ([cell] if cell in shown else cell.split(", "))}
     assert names == shown
+
+
+def test_branches_are_checked_of_the_targets_of_mutation():
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / ".ci" / "branches.ini")
+    files = settings["run"]["include"].split()
+    assert set(files) == {*mutation.TARGETS, "engine/models/claims.py"}
+    assert all((ROOT / file).is_file() for file in files)
 
 
 def test_a_document_explains_each_headline_of_the_dashboard():

@@ -119,7 +119,7 @@ _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
     ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
 }  # fmt: skip
-_CONDITIONS = {"filter", "exclude", "get", "update"}
+_CONDITIONS = {"filter", "exclude", "get", "get_object_or_404", "update"}
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _changes(node: Any) -> Iterator[Callable[[], Callable[[], None]]]:
             yield put(node, "value", not value)
         case ast.Constant(value=int() | float() as value):
             yield put(node, "value", value + 1)
-        case ast.Call(func=ast.Attribute(attr=name)) if name in _CONDITIONS:
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in _CONDITIONS:
             for index in range(len(node.keywords)):
                 yield put(node, "keywords", node.keywords[:index] + node.keywords[index + 1 :])
         case ast.Expr(value=ast.Call()):
