@@ -252,8 +252,8 @@ class Export:
         """As it stands in the manifest, which goes with the file: no user name where the file has none."""
         if self.usernames or "annotator" not in self.filter:
             return self.filter
+        # Nobody, if this person was forgotten meanwhile: then the user name is another one.
         person = account(self.filter["annotator"])
-        # Somebody who was forgotten meanwhile has another user name.
         return self.filter | {"annotator": pseudonym(self.experiment, person.pk) if person else ""}
 
     def manifest(self, tally: Tally) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Command(BaseCommand):
         user = find_user(name)
         if not user.is_active:
             raise CommandError(f"The account “{name}” is closed. Open it at /admin/ first.")
-        allow_reset(user=user, without_second_step=without_second_step)
         key = {"uidb36": user_pk_to_url_str(user), "key": default_token_generator.make_token(user)}
-        path = reverse("account_reset_password_from_key", kwargs=key)
-        self.stdout.write(settings.SITE_URL.rstrip("/") + path)
+        link = settings.SITE_URL.rstrip("/") + reverse("account_reset_password_from_key", kwargs=key)
+        allow_reset(user=user, without_second_step=without_second_step)
+        self.stdout.write(link)
