@@ -483,8 +483,10 @@ def describe(
     return f"{statement[0].upper()}{statement[1:]}; {_small_print(delta, model=model)} {note}".rstrip()
 
 
-def describe_following(claim: Claim, policy: str, *, margin: float) -> str:
-    """A claim about a policy that follows from "best" about it: a sentence.
+def describe_following(
+    claim: Claim, policy: str, *, delta: float, margin: float, model: bool = False, note: str = ""
+) -> str:
+    """A claim about a policy that follows from "best" about it, and its assumption: a sentence and a note.
 
     Parameters
     ----------
@@ -492,13 +494,19 @@ def describe_following(claim: Claim, policy: str, *, margin: float) -> str:
         Which claim.
     policy
         Its name.
+    delta
+        Risk level δ of "best".
     margin
         ε of the claim.
+    model
+        Whether "best" holds only if a Bradley-Terry model does.
+    note
+        A sentence about that model.
     """
     statement = _statement(claim, policy, margin)
     source = _statement(Claim.BEST, policy, 0.0)
     said = f"{statement[0].upper()}{statement[1:]}; this follows from “{source}”"
-    return f"{said}, and is wrong only where that is."
+    return f"{said}, and so {_small_print(delta, model=model)} {note}".rstrip()
 
 
 def describe_no_best(*, delta: float, margin: float, model: bool = False, note: str = "") -> str:

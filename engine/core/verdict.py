@@ -149,7 +149,12 @@ class Verdict:
             return states
         text = {
             each.claim: describe_following(
-                each.claim, self._name(best.policy), margin=self.ledger.margin_of(each.claim)
+                each.claim,
+                self._name(best.policy),
+                delta=self.delta,
+                margin=self.ledger.margin_of(each.claim),
+                model=best.qualified,
+                note=on_the_test(self.tested, assumes_model=best.assumes_model),
             )
             for each in states
         }

@@ -91,7 +91,7 @@ def _without(experiment: Experiment, annotator: User, deadline: float) -> Standi
 
 def _standing(design: Design, comparisons: int, evidence_known: bool) -> Standing:
     decision = design.decision
-    held = {state.claim for state in decision.claims if state.holds}
+    held = {state.claim for state in decision.claims if state.holds or state.follows_from}
     return Standing(
         comparisons=comparisons,
         leader="" if decision.best is None or not comparisons else design.labels[decision.best],

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from engine.core import BradleyTerry, Claim, Design, StopReason, Unstructured, claims, reserve
+from engine.core import BradleyTerry, Claim, Design, Factorial, StopReason, Unstructured, claims, reserve
 from engine.core.claims import HeadToHead
 from engine.core.contradictions import Misfit
 from engine.core.evidence import PairwiseEvidence
@@ -599,11 +599,28 @@ class TestDecision:
         for state in others:
             assert (state.holds, state.follows_from, state.policy, state.open) == (False, "best", 0, ())
             assert state.risk == best.risk
-        source = "this follows from “policy 0 beats every other policy”, and is wrong only where that is."
+        source = (
+            "this follows from “policy 0 beats every other policy”, and so the risk of ever saying so "
+            "wrongly is at most 10%, if each judgment is a fresh draw with the win rate of its pair, "
+            "whether it comes soon, late or never."
+        )
         assert [state.text for state in others] == [
             f"If some policy beats every other, it is policy 0; {source}",
             f"Policy 0 loses to no other policy by more than 0.1 points; {source}",
         ]
+
+    def test_a_claim_that_follows_says_that_strengths_must_add_up_where_the_other_one_does(self) -> None:
+        space = Factorial({"a": ["x", "y"], "b": ["p", "q"]})
+        rng = np.random.default_rng(0)
+        design = Design(space, claim="best_if_any", epsilon=0.2, delta=0.2)
+        while not (state := design.decision.claims[0]).follows_from:
+            assert not design.stopped
+            assert design.n_comparisons < 400
+            i, j = design.ask()
+            better = 0.9 * (sum(space.features[i]) - sum(space.features[j]))
+            design.tell(i, j, float(rng.random() < 1.0 / (1.0 + np.exp(better))))
+        assert state.qualified
+        assert "if strengths add up as the model says" in state.text
 
     def test_what_is_to_stop_the_run_does_not_stop_it_by_following(self) -> None:
         design = Design(Unstructured(2), claim="best_if_any", delta=0.1)
