@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-
-import numpy as np
 
 # K × K arrays of eight bytes that a design and its ranking hold at most.
 _MATRICES = 13
@@ -25,10 +24,10 @@ def check_memory(n_policies: int) -> None:
     """
     needed = _MATRICES * 8 * n_policies**2
     there = min([*_of_the_machine(), *_of_its_groups()], default=None)
-    if there is not None and needed > there / 2:
-        most = int(np.sqrt(there / 2 / (_MATRICES * 8)))
+    if there is not None and needed > there // 2:
+        most = math.isqrt(there // 2 // (_MATRICES * 8))
         raise ValueError(
-            f"{n_policies} policies need about {needed / 2**30:.1f} GiB of memory, a matrix entry for each "
+            f"{n_policies} policies need about {-(-needed // 2**30)} GiB of memory, a matrix entry for each "
             f"two of them; here there is room for about {most}"
         )
 
@@ -44,11 +43,14 @@ def _of_the_machine() -> Iterator[int]:
 def _of_its_groups() -> Iterator[int]:
     """Bytes that each control group around this process may use, if limited: a container is such a group."""
     try:
-        lines = _OWN_GROUPS.read_text(encoding="utf-8").splitlines()
+        lines = _OWN_GROUPS.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError):
         return
     for line in lines:
-        _, controllers, own = line.split(":", 2)
+        _, colon, rest = line.partition(":")
+        controllers, _, own = rest.partition(":")
+        if not colon:
+            continue
         if not controllers:
             root, name = _GROUPS, "memory.max"
         elif "memory" in controllers.split(","):
@@ -60,7 +62,9 @@ def _of_its_groups() -> Iterator[int]:
         for folder in (group, *group.parents):
             if folder.is_relative_to(root):
                 try:
-                    yield int((folder / name).read_text(encoding="utf-8"))
+                    limit = int((folder / name).read_text(encoding="utf-8"))
                 except (OSError, ValueError):
                     # No such file, or no limit: "max".
                     continue
+                if limit > 0:
+                    yield limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,7 +143,7 @@ class Factorial(BradleyTerry):
     ------
     ValueError
         If a factor has no levels or repeats one, or a numeric level is not a number. Also if the feasible
-        combinations do not tell the levels apart.
+        combinations do not tell the levels apart, or memory would not do for all combinations.
     """
 
     def __init__(
@@ -161,6 +162,8 @@ class Factorial(BradleyTerry):
                     f"factor {factor!r} needs levels that differ from each other, got {list(values)}"
                 )
         self.levels = {factor: tuple(values) for factor, values in levels.items()}
+        if feasible is None:
+            check_memory(math.prod(len(values) for values in self.levels.values()))
         combinations = product(*self.levels.values())
         self.policies = tuple(c for c in combinations if feasible is None or feasible(c))
         if len(self.policies) < 2:
