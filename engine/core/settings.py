@@ -76,7 +76,8 @@ def checked_policy_name(value: object, where: str) -> str:
         missing = True
     if missing or not str(value).strip():
         raise ValueError(f"{where} names no policy (it holds {value!r}); fill it in, or leave out the row")
-    return str(value)
+    # pandas makes floats of whole numbers in a column that has, or had, an empty cell.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def checked_prior(strengths: ArrayLike | None, n_policies: int) -> FloatArray | None:
