@@ -217,9 +217,9 @@ def replay(
 ) -> Replays:
     """Tell R designs each its own outcomes, side by side, until each has come to its decision.
 
-    That is where a live run stops, so what comes later has no part in it. In a Bradley-Terry space, where the
-    iterations of all end together, evidence differs from that of a run alone by a few 10⁻⁶ nats: a replay
-    settles otherwise only where it comes that close to the threshold, and no claim rests on a replay.
+    That is where a live run stops too, if its budget does not end it before. In a Bradley-Terry space the
+    iterations of all end together. There evidence differs from that of a run alone by a few 10⁻⁶ nats: a
+    replay settles otherwise only where it comes that close to the threshold, and no claim rests on a replay.
 
     Parameters
     ----------

@@ -94,13 +94,13 @@ class _Checked:
         except (TypeError, ValueError):
             i = j = np.empty(0, dtype=np.int64)
         tally = situation.tally
-        whole = i.shape == j.shape == (tally.n_runs,) and i.dtype.kind == j.dtype.kind == "i"
+        whole = i.shape == j.shape == (tally.n_runs,) and {i.dtype.kind, j.dtype.kind} <= {"i", "u"}
         if not (whole and np.all((i != j) & (np.minimum(i, j) >= 0) & (np.maximum(i, j) < tally.n_policies))):
             raise ValueError(
                 f"{self._name} picked {picks!r}; it has to return i and j, whole numbers of shape "
                 f"({tally.n_runs},), two different policies from 0 to {tally.n_policies - 1} at each place"
             )
-        return i, j
+        return i.astype(np.int64), j.astype(np.int64)
 
     def propensities(self, situation: Situation) -> FloatArray | None:
         """As the rule has them."""

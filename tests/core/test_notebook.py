@@ -57,6 +57,14 @@ class TestTables:
         with pytest.raises(ValueError, match="there is no policy 'formal'"):
             Design.from_dataframe(TABLE, Unstructured(2), labels=["warm", "terse"])
 
+    def test_numbers_are_the_same_policies_whatever_a_left_out_row_made_of_their_type(self) -> None:
+        """The advice to leave out a row split each policy in two: "1" and "1.0"."""
+        frame = pd.DataFrame({"policy_a": [1, None, 2], "policy_b": [2, 1, 1], "outcome": [1, 0, 0]})
+        assert frame.dropna()["policy_a"].dtype == np.float64
+        design = Design.from_dataframe(frame.dropna())
+        assert design.labels == ("1", "2")
+        assert design.n_comparisons == 2
+
     @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, pd.NaT, "", " "])
     @pytest.mark.parametrize("build", [dict, lambda columns: pd.DataFrame(columns, dtype=object)])
     def test_a_row_that_names_no_policy_is_refused(
@@ -234,6 +242,14 @@ class TestSamplersOfOthers:
         pairs = Design(Unstructured(3), sampler="first").ask(60)
         assert set(pairs) == {(i, j) for i in range(3) for j in range(3) if i != j}
 
+    def test_one_may_pick_unsigned_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Unsigned(FirstPair):
+            def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
+                return np.array([2], dtype=np.uint8), np.array([1], dtype=np.uint8)
+
+        registered(monkeypatch, Unsigned)
+        assert Design(Unstructured(3), sampler="first").ask() == (2, 1)
+
     @pytest.mark.parametrize("pair", [(1, 1), (0, 3), (-1, 0), (0.0, 1.0), ([0, 1], [1, 2]), None], ids=str)
     def test_one_that_picks_no_pair_is_refused(
         self, monkeypatch: pytest.MonkeyPatch, pair: tuple[object, object] | None
@@ -259,7 +275,13 @@ class TestSamplersOfOthers:
 
 
 @pytest.mark.parametrize(
-    "build", [lambda n: Design(Unstructured(n)), BradleyTerry.one_hot], ids=["unstructured", "one_hot"]
+    "build",
+    [
+        lambda n: Design(Unstructured(n)),
+        BradleyTerry.one_hot,
+        lambda n: Factorial({"a": range(n // 1000), "b": range(1000)}),
+    ],
+    ids=["unstructured", "one_hot", "factorial"],
 )
 def test_more_policies_than_memory_holds_are_refused(build: Callable[[int], object]) -> None:
     with pytest.raises(ValueError, match=r"GiB of memory.*room for about"):
@@ -272,6 +294,7 @@ def test_more_policies_than_memory_holds_are_refused(build: Callable[[int], obje
         ("0::/own", {"memory.max": "max", "own/memory.max": "1000000"}),
         ("0::/own/part", {"own/memory.max": "1000000", "own/part/memory.max": "9000000"}),
         ("0::/of/the/host", {"memory.max": "1000000"}),
+        ("odd\n\n0::/own", {"own/memory.max": "1000000"}),
         ("3:cpu:/\n2:memory:/own\n0::/", {"memory/own/memory.limit_in_bytes": "1000000"}),
     ],
 )
