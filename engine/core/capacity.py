@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 # K × K arrays of eight bytes that a design and its ranking hold at most.
@@ -23,13 +24,19 @@ def check_memory(n_policies: int) -> None:
         Says how many policies would fit.
     """
     needed = _MATRICES * 8 * n_policies**2
-    there = min([*_of_the_machine(), *_of_its_groups()], default=None)
+    there = _memory()
     if there is not None and needed > there // 2:
         most = math.isqrt(there // 2 // (_MATRICES * 8))
         raise ValueError(
             f"{n_policies} policies need about {-(-needed // 2**30)} GiB of memory, a matrix entry for each "
             f"two of them; here there is room for about {most}"
         )
+
+
+@cache
+def _memory() -> int | None:
+    """Bytes that this process may use, as they were when it first asked: each design asks."""
+    return min([*_of_the_machine(), *_of_its_groups()], default=None)
 
 
 def _of_the_machine() -> Iterator[int]:

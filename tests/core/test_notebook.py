@@ -307,6 +307,7 @@ def test_the_limit_of_a_container_counts_as_its_memory(
         (tmp_path / name).write_text(limit + "\n")
     monkeypatch.setattr("engine.core.capacity._OWN_GROUPS", tmp_path / "groups")
     monkeypatch.setattr("engine.core.capacity._GROUPS", tmp_path)
+    monkeypatch.setattr("engine.core.capacity._memory", capacity._memory.__wrapped__)
     assert Design(Unstructured(60)).n_policies == 60
     with pytest.raises(ValueError, match="here there is room for about 69"):
         Design(Unstructured(70))
