@@ -302,9 +302,8 @@ def by_one_person(experiment: Experiment, *, last_judgment: int | None = None) -
     if last_judgment is not None:
         judgments = judgments.filter(pk__lte=last_judgment)
     # Without an annotator it is a language model's, or a past vote, of which nobody said whose it is.
-    if judgments.filter(annotator=None).exists():
-        return False
-    return len(people_behind(judgments)[:2]) == 1
+    people = list(judgments.values_list("annotator", flat=True).distinct()[:2])
+    return len(people) == 1 and people[0] is not None
 
 
 def _whose(experiment: Experiment, observed: Observed) -> list[str]:
