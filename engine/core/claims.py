@@ -453,6 +453,7 @@ def describe(
     margin: float,
     model: bool = False,
     note: str = "",
+    follows_from: Claim | None = None,
 ) -> str:
     """The claim about a policy and its assumption, or what is still missing: a sentence and a note.
 
@@ -474,39 +475,19 @@ def describe(
         Whether it holds only if a Bradley-Terry model does.
     note
         A sentence about that model, said where the claim holds.
+    follows_from
+        The claim about the policy that implies it, where that is why it holds.
     """
     statement = _statement(claim, policy, margin)
     if n_open:
         shown = ", ".join(open_rivals) + (", …" if n_open > len(open_rivals) else "")
         rivals = "1 rival" if n_open == 1 else f"{n_open} rivals"
         return f"Not established yet: {statement}; {rivals} still open ({shown})."
-    return f"{statement[0].upper()}{statement[1:]}; {_small_print(delta, model=model)} {note}".rstrip()
-
-
-def describe_following(
-    claim: Claim, policy: str, *, delta: float, margin: float, model: bool = False, note: str = ""
-) -> str:
-    """A claim about a policy that follows from "best" about it, and its assumption: a sentence and a note.
-
-    Parameters
-    ----------
-    claim
-        Which claim.
-    policy
-        Its name.
-    delta
-        Risk level δ of "best".
-    margin
-        ε of the claim.
-    model
-        Whether "best" holds only if a Bradley-Terry model does.
-    note
-        A sentence about that model.
-    """
-    statement = _statement(claim, policy, margin)
-    source = _statement(Claim.BEST, policy, 0.0)
-    said = f"{statement[0].upper()}{statement[1:]}; this follows from “{source}”"
-    return f"{said}, and so {_small_print(delta, model=model)} {note}".rstrip()
+    if follows_from is not None:
+        statement += f"; this follows from “{_statement(follows_from, policy, 0.0)}”, and so"
+    else:
+        statement += ";"
+    return f"{statement[0].upper()}{statement[1:]} {_small_print(delta, model=model)} {note}".rstrip()
 
 
 def describe_no_best(*, delta: float, margin: float, model: bool = False, note: str = "") -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .claims import NOBODY, describe, describe_following, describe_no_best
+from .claims import NOBODY, describe, describe_no_best
 from .contradictions import Misfit, is_qualified, on_the_test
 from .ledger import Ledger
 from .remaining import expected_remaining
@@ -148,13 +148,16 @@ class Verdict:
         if best is None or best.policy is None:
             return states
         text = {
-            each.claim: describe_following(
+            each.claim: describe(
                 each.claim,
                 self._name(best.policy),
+                (),
+                0,
                 delta=self.delta,
                 margin=self.ledger.margin_of(each.claim),
                 model=best.qualified,
                 note=on_the_test(self.tested, assumes_model=best.assumes_model),
+                follows_from=best.claim,
             )
             for each in states
         }
