@@ -22,7 +22,6 @@ from .settings import (
     checked_claim,
     checked_labels,
     checked_names,
-    checked_number,
     checked_policy_name,
     checked_prior,
     checked_settings,
@@ -382,7 +381,7 @@ class Design:
             If n is not a whole number or is below 0, or no pair can be compared.
         """
         if n is not None:
-            return [self.ask(among=among) for _ in range(checked_number("the number of pairs", n))]
+            return [self.ask(among=among) for _ in range(check_whole("the number of pairs", n, least=0))]
         i, j = self._sampler.pick(self._ledger.situation(), self._rng)
         if among is not None and not among[i[0], j[0]]:
             i, j = self._pick_among(among, int(i[0]), int(j[0]))
@@ -477,7 +476,7 @@ class Design:
         ValueError
             If n is not a whole number or is below 0, or an outcome is out of range.
         """
-        left = None if n is None else checked_number("the number of comparisons", n)
+        left = None if n is None else check_whole("the number of comparisons", n, least=0)
         while not (decision := self.decision).stopped and left != 0:
             i, j = self.ask()
             try:

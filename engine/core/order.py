@@ -80,8 +80,7 @@ def solo_runs(annotators: Sequence[Hashable], longer_than: int = LONG_RUN) -> li
     ValueError
         If `longer_than` is no whole number of 0 or more.
     """
-    if check_whole("longer_than", longer_than) < 0:
-        raise ValueError(f"longer_than must be at least 0, got {longer_than}")
+    check_whole("longer_than", longer_than, least=0)
     long: list[SoloRun] = []
     start = 0
     for end in range(1, len(annotators) + 1):

@@ -32,27 +32,6 @@ def checked_labels(labels: Sequence[str] | None, space: Space) -> tuple[str, ...
     return checked
 
 
-def checked_number(name: str, value: object) -> int:
-    """A number of things, 0 or more.
-
-    Parameters
-    ----------
-    name
-        The number's name in the message.
-    value
-        A caller's value.
-
-    Raises
-    ------
-    ValueError
-        If it is not a whole number by type, or is below 0.
-    """
-    checked = check_whole(name, value)
-    if checked < 0:
-        raise ValueError(f"{name} must be 0 or more, got {checked}")
-    return checked
-
-
 def checked_policy_name(value: object, where: str) -> str:
     """Name of a policy in a table.
 

@@ -342,7 +342,7 @@ def from_both_sides(*values: tuple[Any, Any]) -> tuple[Any, list[tuple[Any, ...]
     return np.arange(n_runs), [tuple(np.array(value) for value in values)]
 
 
-def check_whole(name: str, value: object) -> int:
+def check_whole(name: str, value: object, *, least: int | None = None) -> int:
     """The value as an int.
 
     Parameters
@@ -351,15 +351,19 @@ def check_whole(name: str, value: object) -> int:
         The value's name in the message.
     value
         A caller's value.
+    least
+        The smallest that is allowed; None for no limit.
 
     Raises
     ------
     ValueError
-        If it is not a whole number by type: 3.0 and "3" are not.
+        If it is not a whole number by type, as 3.0 and "3" are not, or is too small.
     """
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
-    raise ValueError(f"{name} must be a whole number such as 3, got {value!r}; convert it with int(...)")
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number such as 3, got {value!r}; convert it with int(...)")
+    if least is not None and value < least:
+        raise ValueError(f"{name} must be {least} or more, got {value}")
+    return int(value)
 
 
 def check_real(name: str, value: object) -> float:
