@@ -65,6 +65,15 @@ def one_step_a_turn(monkeypatch) -> None:
     monkeypatch.setattr(analysis, "_TURN_SECONDS", 0.0)
 
 
+def replayed_for_two_turns(monkeypatch) -> Experiment:
+    experiment = judged(6)
+    one_step_a_turn(monkeypatch)
+    request_replays(experiment_id=experiment.pk)
+    examine(experiment_id=experiment.pk)
+    examine(experiment_id=experiment.pk)
+    return experiment
+
+
 def finish(experiment: Experiment) -> Examination:
     while examine(experiment_id=experiment.pk):
         pass
@@ -243,11 +252,7 @@ class TestReplays:
         assert found["reason"] == "certified"
 
     def test_progress_that_an_older_version_stored_is_not_gone_on_from(self, monkeypatch):
-        experiment = judged(6)
-        one_step_a_turn(monkeypatch)
-        request_replays(experiment_id=experiment.pk)
-        examine(experiment_id=experiment.pk)
-        examine(experiment_id=experiment.pk)
+        experiment = replayed_for_two_turns(monkeypatch)
         examination = Examination.objects.get(experiment=experiment)
         assert examination.replays.pop("told")
         examination.save(update_fields=["replays"])
@@ -255,11 +260,7 @@ class TestReplays:
         assert Examination.objects.get(experiment=experiment).replays["step"] == 1
 
     def test_where_a_judgment_is_taken_back_meanwhile_they_begin_anew(self, monkeypatch):
-        experiment = judged(6)
-        one_step_a_turn(monkeypatch)
-        request_replays(experiment_id=experiment.pk)
-        examine(experiment_id=experiment.pk)
-        examine(experiment_id=experiment.pk)
+        experiment = replayed_for_two_turns(monkeypatch)
         first = counts.standing_judgments(experiment.pk).order_by("pk").first()
         void_judgment(judgment_id=first.pk, by=first.annotator, reason="a slip")
         examine(experiment_id=experiment.pk)
