@@ -217,9 +217,10 @@ def replay(
 ) -> Replays:
     """Tell R designs each its own outcomes, side by side, until each has come to its decision.
 
-    That is where a live run stops too, if its budget does not end it before. In a Bradley-Terry space the
-    iterations of all end together. There evidence differs from that of a run alone by a few 10⁻⁶ nats: a
-    replay settles otherwise only where it comes that close to the threshold, and no claim rests on a replay.
+    A live run stops there too, or at its budget: give no sequence more outcomes than that. In a Bradley-Terry
+    space the iterations of all end together. There evidence differs from that of a run alone by a few 10⁻⁶
+    nats: a replay settles otherwise only where it comes that close to the threshold, and no claim rests on a
+    replay.
 
     Parameters
     ----------

@@ -32,7 +32,8 @@ def budget_consequence(experiment: Experiment, budget: int) -> str:
     """The meaning of another budget, in comparisons, for an experiment, as a sentence."""
     judged = comparison_count(experiment.pk)
     if experiment.state != Experiment.State.DRAFT and budget <= judged:
-        return f"{judged} comparisons are already judged, so the experiment concludes as soon as it runs."
+        said = f"{judged} comparisons are already judged, so the experiment concludes as soon as it runs."
+        return said if budget == judged else f"{said} Its evidence is that of the first {budget}."
     return "The budget only limits the number of comparisons. The guarantee does not change."
 
 

@@ -56,13 +56,10 @@ def request_replays(*, experiment_id: int) -> Examination:
     return examination
 
 
-def outdate(*, experiment: Experiment, replays: bool = True) -> None:
-    """Drop results for other settings or judgments; work that is under way loses its claim, and stops.
-
-    ``replays``: drop those too. They do not depend on the budget.
-    """
-    gone: dict[str, Any] = {"replays": {}, "findings": {}} if replays else {}
-    claims.release(Examination.objects.filter(experiment=experiment), forecast={}, simulations={}, **gone)
+def outdate(*, experiment: Experiment) -> None:
+    """Drop results for other settings or judgments; work that is under way loses its claim, and stops."""
+    examination = Examination.objects.filter(experiment=experiment)
+    claims.release(examination, forecast={}, simulations={}, replays={}, findings={})
 
 
 def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
@@ -199,6 +196,7 @@ class _Material:
         How many comparisons the last sequence tells, and how many have an outcome.
     sequences
         Outcomes ``(i, j, D)``: without each annotator, and last those of everybody in the order of asking.
+        None is longer than the budget, where a live run ends too.
     """
 
     judgments: QuerySet[Judgment]
@@ -264,7 +262,7 @@ def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material
     without = sequences.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
     asked = sequences.outcomes_as_asked(experiment, last)
     # A comparison that is discarded between two turns makes the list longer: it stays what it was.
-    in_order = asked.outcomes[: so_far.get("n_asked")]
+    in_order = asked.outcomes[: so_far.get("n_asked", experiment.budget)]
     material = _Material(
         judgments,
         last,
@@ -272,7 +270,7 @@ def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material
         annotators,
         n_asked=len(in_order),
         n_judged=asked.n_judged,
-        sequences=[*without.values(), in_order],
+        sequences=[*(each[: experiment.budget] for each in without.values()), in_order],
     )
     return material, so_far
 
@@ -350,7 +348,7 @@ def _finding(
         summed_wins(space.n_policies, sequence),
         progress=progress,
         labels=labels,
-        **Rules.of(experiment).design(),
+        **designs.design_settings(experiment),
     ).decision
     return {
         "comparisons": decision.n_comparisons,

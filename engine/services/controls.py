@@ -144,9 +144,10 @@ def _change(experiment: Experiment, by: User | None, given: GivenSettings) -> No
         update_fields=["claim", "budget", "delta", "epsilon", "first_claim", "first_delta", "first_epsilon"]
     )
     if changes:
-        outdate(experiment=experiment, replays=changes.keys() != {"budget"})
-    if seen and changes.keys() & {"claim", "delta", "epsilon"}:
-        # Peaks reached under other settings do not count for these.
+        outdate(experiment=experiment)
+    spent = experiment.budget < counts.comparison_count(experiment.pk)
+    if seen and (changes.keys() & {"claim", "delta", "epsilon"} or ("budget" in changes and spent)):
+        # Peaks reached under other settings, or beyond the budget, do not count for these.
         mark_stale(experiment=experiment)
 
 

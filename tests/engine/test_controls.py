@@ -163,10 +163,14 @@ class TestChange:
 
     def test_a_budget_that_is_spent_already_concludes_it_at_the_next_look(self, judged, admin):
         change_settings(experiment_id=judged.pk, by=admin, budget=3)
-        assert "concludes as soon as it runs" in last_entry(judged).sentence
+        said = last_entry(judged).sentence
+        assert "concludes as soon as it runs. Its evidence is that of the first 3." in said
         advance(experiment_id=judged.pk)
         judged.refresh_from_db()
         assert (judged.state, judged.conclusion) == ("concluded", "budget")
+        latest, again = designs.latest_snapshot(judged), designs.replayed(judged)
+        assert (latest.comparisons, latest.last_judgment) == (3, again.last_judgment)
+        assert latest.progress == again.design.progress
 
     def test_a_concluded_one_has_to_be_reopened(self, judged, admin):
         stop(experiment_id=judged.pk)

@@ -251,6 +251,25 @@ class TestReplays:
         assert (found["comparisons"], found["best"]) == (live.n_comparisons, 0)
         assert found["reason"] == "certified"
 
+    def test_they_stop_at_the_budget_as_the_experiment_does(self, monkeypatch):
+        """Judgments after that could even come to a decision."""
+        experiment = judged(2, budget=30)
+        told = [(0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0)] * 10 + [(0, 1, 1.0), (0, 2, 1.0)] * 40
+        somebody = User.objects.get(username="person0")
+        monkeypatch.setattr(sequences, "outcomes_as_asked", lambda *_: sequences.Asked(told, len(told)))
+        monkeypatch.setattr(sequences, "outcomes_without", lambda *_: {somebody.pk: told})
+        live = designs.observe(
+            designs.Observed(Design(Unstructured(3), **designs.design_settings(experiment))),
+            [counts.Completion(n, n, *each) for n, each in enumerate(told)],
+        ).design.decision
+        one_step_a_turn(monkeypatch)
+        monkeypatch.setattr(analysis, "_annotators", lambda _: [(somebody.pk, "person0", 2)])
+        request_replays(experiment_id=experiment.pk)
+        findings = finish(experiment).findings
+        assert (live.n_comparisons, live.reason) == (30, "budget")
+        for found in (findings["as_asked"], *findings["rows"]):
+            assert (found["comparisons"], found["best"], found["reason"]) == (30, live.best, "budget")
+
     def test_progress_that_an_older_version_stored_is_not_gone_on_from(self, monkeypatch):
         experiment = replayed_for_two_turns(monkeypatch)
         examination = Examination.objects.get(experiment=experiment)
@@ -298,16 +317,16 @@ class TestReplays:
 
 
 class TestOtherSettings:
-    def test_a_forecast_for_another_budget_is_made_again_and_findings_stay(self):
+    def test_a_forecast_for_another_budget_is_made_again_and_findings_go(self):
+        """A replay ends at the budget, so that it is another one with another budget."""
         experiment = judged(3)
         request_replays(experiment_id=experiment.pk)
-        findings = finish(experiment).findings
-        assert findings["rows"]
+        assert finish(experiment).findings["rows"]
         change_settings(experiment_id=experiment.pk, by=None, budget=150)
         assert remaining_of(experiment).between is None, "nothing is simulated with this budget yet"
         assert to_examine() == [experiment.pk]
-        assert finish(experiment).findings == findings
-        assert Examination.objects.get().forecast["horizon"] == 150
+        examination = finish(experiment)
+        assert (examination.findings, examination.forecast["horizon"]) == ({}, 150)
 
     def test_findings_under_another_risk_are_forgotten(self):
         experiment = judged(3)
