@@ -154,7 +154,7 @@ class Ranked(TypedDict):
     field: Rate
     leader: Rate
     comparisons: int
-    standing: Literal["leads", "open", "ruled out"]
+    standing: Literal["winner", "leads", "may be as good", "beaten", "open", "ruled out"]
 
 
 class Won(TypedDict):

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from engine.core import Design, Standing
+from engine.core import Claim, Design, Place, Standing
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment
 from engine.selectors import designs
 
+Word = Literal["winner", "leads", "may be as good", "beaten", "open", "ruled out"]
+
 
 @dataclass(frozen=True)
 class Ranked:
-    """One policy: its names, its standing as `engine.core` has it, and the number of its judged
-    comparisons.
+    """One policy: its names, its standing as `engine.core` has it, the number of its judged comparisons, and
+    the word for its standing on pages, in files and in the API.
     """
 
     name: PolicyName
     standing: Standing
     comparisons: int
+    word: Word
 
 
 def ranking(experiment: Experiment, design: Design | None = None) -> list[Ranked]:
@@ -31,4 +35,27 @@ def ranking(experiment: Experiment, design: Design | None = None) -> list[Ranked
     names = designs.policy_names(experiment)
     design = designs.with_late(experiment, design or designs.known_design(experiment))
     comparisons = design.counts.sum(axis=1)
-    return [Ranked(names[each.policy], each, round(comparisons[each.policy])) for each in design.ranking()]
+    judged = bool(comparisons.any())
+    return [
+        Ranked(
+            names[each.policy],
+            each,
+            round(comparisons[each.policy]),
+            _word(experiment, each, judged=judged),
+        )
+        for each in design.ranking()
+    ]
+
+
+def _word(experiment: Experiment, standing: Standing, *, judged: bool) -> Word:
+    """The word for the standing of a policy. Before anything was ``judged`` nobody leads."""
+    winner = experiment.winner
+    if winner is not None and standing.policy == winner.index:
+        return "winner"
+    if standing.place is Place.RULED_OUT:
+        return "ruled out"
+    if standing.place is Place.LEADS and judged:
+        return "leads"
+    if winner is None:
+        return "open"
+    return "beaten" if experiment.certified_claim == Claim.BEST else "may be as good"

@@ -16,7 +16,6 @@ from labeling import access
 from labeling.api.auth import READ
 from labeling.api.experiments import PROBLEMS, Id, check_tag
 from labeling.api.schemas import QualityOut, RankedOut, TagResultOut, TaskResultOut
-from labeling.exports.rankings import WORDS
 from labeling.formatting import agreement_figures
 from labeling.requests import AuthenticatedRequest
 
@@ -34,7 +33,7 @@ def show_ranking(request: AuthenticatedRequest, experiment_id: Id) -> list[dict[
             "field": each.standing.field,
             "leader": each.standing.leader,
             "comparisons": each.comparisons,
-            "standing": WORDS[each.standing.place],
+            "standing": each.word,
         }
         for each in ranking(access.to_watch(request, experiment_id))
     ]

@@ -16,6 +16,7 @@ from engine.domain.limits import MAILED
 from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK, USUAL_MARGIN
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment, Membership
+from engine.selectors.rankings import Word
 from engine.services.allowances import MOST_HELD
 
 
@@ -265,7 +266,7 @@ class RankedOut(Schema):
         description="Its win rate against the policy that leads; of that policy against the second."
     )
     comparisons: int
-    standing: Literal["leads", "open", "ruled out"]
+    standing: Word
 
 
 class WonOut(Schema):

@@ -14,8 +14,8 @@ from engine.core.outlook import level_effects, optimal_shares, realised_shares
 from engine.core.problem import Factorial, Space
 from engine.core.ranking import Place
 from engine.domain.policy_space import PolicyName
-from engine.models import Experiment, Snapshot
-from engine.selectors.rankings import Ranked
+from engine.models import Snapshot
+from engine.selectors.rankings import Ranked, Word
 from engine.selectors.spending import PolicySpending
 from labeling.formatting import percents
 
@@ -147,10 +147,8 @@ class PolicyRow:
     bar
         Its win rate against the leader with its interval; ``None`` for the leader, and before the first
         comparison.
-    place
-        Whether it leads, is open, or is ruled out.
-    wins
-        True for the winner.
+    word
+        The word for its standing.
     tokens, cost
         Written tokens of a response, and the price of a thousand responses; ``None`` without a response.
     """
@@ -158,22 +156,16 @@ class PolicyRow:
     name: PolicyName
     number: int
     bar: Bar | None
-    place: Place
-    wins: bool
+    word: Word
     comparisons: int
     tokens: float | None
     cost: float | None
 
 
 def policy_rows(
-    experiment: Experiment,
-    ranked: Sequence[Ranked],
-    spending: Sequence[PolicySpending],
-    *,
-    judged: bool,
+    ranked: Sequence[Ranked], spending: Sequence[PolicySpending], *, judged: bool
 ) -> list[PolicyRow]:
     """Every policy in the order of the ranking. Before anything was ``judged`` nobody leads."""
-    winner = None if experiment.winner is None else experiment.winner.index
     rows = []
     for each in ranked:
         standing, spent = each.standing, spending[each.standing.policy]
@@ -184,8 +176,7 @@ def policy_rows(
                 name=each.name,
                 number=standing.policy + 1,
                 bar=Bar(against, settled=against[2] < 50) if judged and not leads else None,
-                place=standing.place if judged else Place.OPEN,
-                wins=standing.policy == winner,
+                word=each.word,
                 comparisons=each.comparisons,
                 tokens=spent.tokens_each,
                 cost=1000 * spent.cost / spent.responses if spent.responses else None,

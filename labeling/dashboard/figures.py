@@ -120,7 +120,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
     n_annotators = people.annotators(experiment.pk).count() if by_people else 0
     running = experiment.state == Experiment.State.RUNNING
     spending = spending_of(experiment, (experiment.state, comparisons))
-    policies = charts.policy_rows(experiment, ranked, spending, judged=comparisons > 0)
+    policies = charts.policy_rows(ranked, spending, judged=comparisons > 0)
     concluded = experiment.state == Experiment.State.CONCLUDED
     doubtful = []
     if by_people and 0 < comparisons <= LARGE:

@@ -14,7 +14,6 @@ COLUMNS = (
     "policy", "strength", "low", "high", "against_leader", "against_leader_low", "against_leader_high",
     "comparisons", "standing",
 )  # fmt: skip
-WORDS = {Place.LEADS: "leads", Place.OPEN: "open", Place.RULED_OUT: "ruled out"}
 _DIGITS = 4
 
 
@@ -31,7 +30,7 @@ def ranking_csv(ranked: Sequence[Ranked]) -> str:
                 *_rounded(each.standing.field),
                 *(("", "", "") if leads else _rounded(each.standing.leader)),
                 each.comparisons,
-                WORDS[each.standing.place],
+                each.word,
             ]
         )
     return lines.getvalue()
@@ -50,6 +49,6 @@ def ranking_table(ranked: Sequence[Ranked]) -> str:
         interval = f"({rate.low:.0%} to {rate.high:.0%})"
         rows.append(
             f"{each.name.name:<{width}}  {rate.estimate:>4.0%} {interval:<15}  {each.comparisons:>11,}  "
-            f"{WORDS[each.standing.place]}"
+            f"{each.word}"
         )
     return "\n".join(rows)

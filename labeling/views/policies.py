@@ -56,10 +56,7 @@ def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
         "name": names[shown.index],
         "asked": how,
         "first_message": how and task and messages_for(shown, task)[-1][1],
-        "row": {
-            "place": standing.standing.place if standing.comparisons else "",
-            "wins": experiment.winner_id == shown.pk,
-        },
+        "row": standing,
         "rivals": rivals(wins_matrix(experiment), names, shown.index),
         "tag_form": tags,
         "page": page,

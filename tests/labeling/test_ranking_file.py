@@ -57,6 +57,13 @@ def test_a_policy_named_like_a_formula_is_defused():
     assert run("ranking", "Past", "--format", "csv").splitlines()[1].startswith("'=1+1,")
 
 
+def test_before_the_first_judgment_nobody_leads():
+    experiment = make_experiment()
+    rows = csv.DictReader(run("ranking", experiment.pk, "--format", "csv").splitlines())
+    assert {row["standing"] for row in rows} == {"open"}
+    assert {row.word for row in result_figures(experiment).policies} == {"open"}
+
+
 def test_the_file_is_what_the_command_prints(client):
     experiment = make_experiment(name="Which is best?")
     viewer = make_user("vic")

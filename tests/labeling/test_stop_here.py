@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 
 import pytest
@@ -14,6 +15,7 @@ from engine.services.controls import change_settings
 from engine.services.experiments import pause
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
+from engine.services.tokens import make_token
 from tests.factories import add_member, click_for, make_experiment, make_user, write_responses
 from tests.markup import text_of, words
 
@@ -144,6 +146,13 @@ def test_whom_the_best_policy_beats_is_not_said_to_be_as_good(annotator, admin, 
     for page in ("dashboard", "report"):
         shown = words(client.get(reverse(page, args=[experiment.pk])))
         assert re.search(r"Prompt 1 .{,40} beaten", shown)
+    file = client.get(reverse("ranking_file", args=[experiment.pk])).content.decode()
+    assert [row["standing"] for row in csv.DictReader(file.splitlines())] == ["winner", "beaten"]
+    _, secret = make_token(user=admin, name="test", valid_days=1, scopes=["read"])
+    told = client.get(
+        f"/api/experiments/{experiment.pk}/ranking", headers={"Authorization": f"Bearer {secret}"}
+    ).json()
+    assert [row["standing"] for row in told] == ["winner", "beaten"]
 
 
 def test_it_asks_first_and_says_the_joint_risk(experiment, admin, client_for):
