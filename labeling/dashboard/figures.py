@@ -74,7 +74,7 @@ class ResultFigures:
     judged_by
         ``None`` before the conclusion.
     late
-        Judged comparisons that came after the decision.
+        Judged comparisons that came after the end.
     n_doubtful
         Annotators whose answers the tab Quality doubts; 0 where telling it would take longer than somebody
         waits for a page.

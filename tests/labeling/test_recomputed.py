@@ -209,4 +209,4 @@ def test_clicks_that_come_after_the_conclusion_are_told_apart(admin, client_for)
     )
     html = client_for(admin).get(reverse("method", args=[experiment.pk])).content.decode()
     words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
-    assert f"Comparisons {before + 1} 1 of them after the decision" in words
+    assert f"Comparisons {before + 1} 1 of them after the end" in words
