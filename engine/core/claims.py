@@ -508,6 +508,25 @@ def describe_no_best(*, delta: float, margin: float, model: bool = False, note: 
     return f"No policy beats every other{by}; {_small_print(delta, model=model)} {note}".rstrip()
 
 
+def describe_contradiction(policy: str | None, *, sure: bool = False) -> str:
+    """A sentence beside a claim where the evidence establishes the opposite, too.
+
+    Parameters
+    ----------
+    policy
+        The policy that the other claim names; None where it says that none beats every other.
+    sure
+        Whether the other claim is "best", and not "best if any".
+    """
+    other = "no policy beats every other"
+    if policy is not None:
+        other = _statement(Claim.BEST if sure else Claim.BEST_IF_ANY, policy, 0.0)
+    return (
+        f"The evidence also establishes that {other}. One of the two is wrong: the accepted risk allows for "
+        "that, or an assumption does not hold."
+    )
+
+
 def _statement(claim: Claim, policy: str, margin: float) -> str:
     if claim is Claim.GOOD_ENOUGH:
         points = _percent(margin).removesuffix("%")

@@ -72,6 +72,9 @@ class ClaimState:
     follows_from
         The claim that holds and implies it, where its own evidence does not suffice. It is wrong only where
         that one is, and adds no risk of its own.
+    contradicted
+        Whether the evidence for another claim establishes the opposite; the text says so. Then one of the two
+        errs, which has a probability of at most the sum of their risks, or an assumption does not hold.
     """
 
     claim: Claim
@@ -83,6 +86,7 @@ class ClaimState:
     assumes_model: bool = False
     qualified: bool = False
     follows_from: Claim | None = None
+    contradicted: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .claims import NOBODY, describe, describe_no_best
+from .claims import NOBODY, describe, describe_contradiction, describe_no_best
 from .contradictions import Misfit, is_qualified, on_the_test
 from .ledger import Ledger
 from .remaining import expected_remaining
@@ -52,7 +52,7 @@ class Verdict:
         others = np.arange(self.ledger.tally.n_policies) != (-1 if best is None else best)
         peak = self.ledger.rule.peak_evidence[0]
         own = self._claim_states()
-        claims = self._with_what_follows(own)
+        claims = self._with_contradiction(self._with_what_follows(own))
         if not own:
             risk = float(self.ledger.rule.risk[0, others].max())
         elif none_best:
@@ -168,10 +168,36 @@ class Verdict:
             for each in states
         )
 
+    def _with_contradiction(self, states: tuple[ClaimState, ...]) -> tuple[ClaimState, ...]:
+        """The same, where "best" and "best, if there is a best" exclude each other, and say so.
+
+        Their evidence differs: only the latter's has the streams.
+        """
+        best = next((each for each in states if each.claim is Claim.BEST and each.holds), None)
+        if best is None or best.policy is None or self.ledger.margin > 0.0:
+            # With a margin, a policy may beat every other, but none by as much.
+            return states
+        [other] = [each for each in states if each.claim is Claim.BEST_IF_ANY]
+        named = other.policy if other.holds else None
+        if other.policy is not None and named in {None, best.policy}:
+            return states
+        opposites = {
+            best.claim: describe_contradiction(None if named is None else self._name(named)),
+            other.claim: describe_contradiction(self._name(best.policy), sure=True),
+        }
+        return tuple(
+            replace(each, text=f"{each.text} {opposites[each.claim]}", contradicted=True)
+            if each.claim in opposites
+            else each
+            for each in states
+        )
+
     def _claim_text(self, claims: tuple[ClaimState, ...], *, none_best: bool) -> str:
         if not claims:
             return f"The stopping rule {self.stopping!r} makes no claim that holds at any time."
-        return self._no_best(self.ledger.claim) if none_best else claims[0].text
+        # Under "best" the claim that stops the run has a rival still open, and says nothing of the finding.
+        opposite = none_best and claims[0].policy is not None
+        return self._no_best(self.ledger.claim) if opposite else claims[0].text
 
     def _no_best(self, claim: Claim | None) -> str:
         """The finding of a claim that no policy is the single best."""

@@ -40,6 +40,8 @@ class Rung:
         What is claimed, what that assumes, and whether it rests on one person alone; or what is missing.
     qualified
         True if the text says that it holds only if the levels' effects add up.
+    contradicted
+        True if the text says that the evidence establishes the opposite, too.
     remaining
         About how many more comparisons it takes if win rates stay as they are. ``None`` while nobody can
         tell, and where the claim holds or follows. Also for the claim that stops the experiment:
@@ -55,6 +57,7 @@ class Rung:
     n_open: int
     text: str
     qualified: bool
+    contradicted: bool
     remaining: float | None
 
 
@@ -127,6 +130,7 @@ def _rung(state: ClaimState, design: Design, whose: list[str]) -> Rung:
         n_open=len(state.open),
         text=" ".join([state.text, *whose]) if shown else state.text,
         qualified=shown and state.qualified,
+        contradicted=state.contradicted,
         remaining=None if shown or stops else _remaining(state.claim, design),
     )
 

@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 from scipy import special
 
-from engine.core import BradleyTerry, Claim, Design, Factorial, StopReason, Unstructured, claims, reserve
+from engine.core import (
+    BradleyTerry,
+    Claim,
+    Decision,
+    Design,
+    Factorial,
+    StopReason,
+    Unstructured,
+    claims,
+    reserve,
+)
 from engine.core.claims import HeadToHead
 from engine.core.contradictions import Misfit
 from engine.core.evidence import PairwiseEvidence
@@ -679,6 +689,42 @@ class TestDecision:
             "soon, late or never."
         )
         assert decision.claims[0].text == decision.claim_text
+
+    @staticmethod
+    def established(claim: str, peaks: list[float], epsilon: float = 0.0) -> Decision:
+        """A design in which "best" has named policy 0, and policies with a peak of 9 nats are ruled out."""
+        progress = {"peak_evidence": peaks, "named": {"best": 0}}
+        wins = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+        return Design.from_counts(
+            Unstructured(3), wins, progress=progress, claim=claim, epsilon=epsilon
+        ).decision
+
+    @pytest.mark.parametrize("claim", ["best", "best_if_any"])
+    def test_two_claims_that_exclude_each_other_say_so(self, claim: str) -> None:
+        """Every policy was ruled out by the streams, which the claim "best" leaves out."""
+        decision = self.established(claim, [9.0, 9.0, 9.0])
+        said = {state.claim: state for state in decision.claims}
+        assert all(state.contradicted for state in said.values())
+        wrong = " One of the two is wrong: the accepted risk allows for that, or an assumption does not hold."
+        assert said[Claim.BEST].text.startswith("Policy 0 beats every other policy; ")
+        assert said[Claim.BEST].text.endswith(
+            f"The evidence also establishes that no policy beats every other.{wrong}"
+        )
+        assert said[Claim.BEST_IF_ANY].text.startswith("No policy beats every other; ")
+        assert said[Claim.BEST_IF_ANY].text.endswith(
+            f"The evidence also establishes that policy 0 beats every other policy.{wrong}"
+        )
+        assert decision.claim_text == decision.claims[0].text
+
+    def test_what_does_not_exclude_it_does_not_contradict_it(self) -> None:
+        agreeing = [
+            self.established("best", [0.0, 9.0, 9.0]),
+            self.established("best", [9.0, 0.0, 9.0]),
+            self.established("best_if_any", [9.0, 9.0, 9.0], epsilon=0.05),
+        ]
+        for decision in agreeing:
+            assert decision.holds("best")
+            assert not any(state.contradicted for state in decision.claims)
 
     def test_a_name_once_given_stays_and_can_be_stored(self) -> None:
         design = self.decide(claim="good_enough", epsilon=0.1)

@@ -150,6 +150,20 @@ class TestLadder:
         with pytest.raises(WrongStateError, match=r"hold by itself\. If some policy .* this follows from"):
             stop_on(experiment_id=experiment.pk, claim="best_if_any", by=admin)
 
+    def test_two_claims_that_exclude_each_other_say_so_on_the_card(self, annotator):
+        experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,), delta=0.1)
+        judge_until_held(experiment, (annotator,), "best")
+        # The streams may rule out every policy where the proof of "best" has none of them.
+        experiment.snapshots.filter(streams__isnull=False).update(peak_evidence=[9.0, 9.0])
+        page = {"ladder": ladder(experiment), "experiment": experiment, "may_stop": True}
+        said = text_of(render_to_string("dashboard/_ladder.html", page))
+        assert "✓ Best it beats every other; the evidence also says the opposite, see Details" in said
+        assert "Prompt 0 beats every other policy; the risk" in said
+        assert (
+            "The evidence also establishes that no policy beats every other. One of the two is wrong" in said
+        )
+        assert "The evidence also establishes that Prompt 0 beats every other policy. One of the two" in said
+
     def test_each_claim_is_defined_whether_it_holds_or_not(self, good_enough):
         """A claim that did not hold had a number of comparisons, which the sentence above it says, and no
         meaning.
