@@ -119,6 +119,11 @@ def test_comments_open_with_their_subject():
     )
 
 
+def test_headings_name_their_subject():
+    opening = re.compile(r"^#+ What\b|<h[1-6][^>]*>What\b", flags=re.MULTILINE)
+    assert _hits(opening, [name for name in TEXTS if name.endswith((".md", ".html"))]) == []
+
+
 def test_policies_are_ruled_out_and_not_refuted():
     names = [
         name for name in TEXTS if name.endswith((".py", ".md", ".html")) and not name.startswith(MATHEMATICS)

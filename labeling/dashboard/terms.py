@@ -5,7 +5,7 @@ from __future__ import annotations
 # The heading of the documentation's page “dashboard” that says more of each term.
 HEADINGS = {
     "ranking": "ranking",
-    "levels": "what-each-level-is-worth",
+    "levels": "effects-of-the-levels",
     "tasks": "by-task-and-by-tag-and-what-to-read",
     "tags": "by-task-and-by-tag-and-what-to-read",
     "claims": "claims",
@@ -18,7 +18,7 @@ HEADINGS = {
     "agreement": "agreement",
     "length": "length",
     "without": "without-each-annotator",
-    "flips": "what-would-change-the-result",
+    "flips": "reversals-that-would-change-the-result",
 }
 
 TERMS = {

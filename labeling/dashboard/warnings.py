@@ -85,7 +85,7 @@ def _misfit_warning(experiment: Experiment, test: Misfit) -> str:
             "This experiment assumes that they add up, and its risk depends on it. Repeat it without "
             "the assumption."
         )
-    return sentence + "The winner does not depend on this. The table “What each level is worth” does."
+    return sentence + "The winner does not depend on this. The table “Effects of the levels” does."
 
 
 def _flips(

@@ -247,7 +247,7 @@ class TestQuality:
     ):
         click_on(experiment, annotator, 5)
         words = text_of(page(client_for(viewer), experiment, "quality"))
-        assert "What would change the result" in words
+        assert "Reversals that would change the result" in words
         assert f"{annotator} 5" in words
 
     def test_it_says_how_often_the_longer_response_was_preferred(
@@ -273,7 +273,7 @@ class TestQuality:
 
     def test_a_card_without_content_does_not_show(self, experiment, viewer, client_for):
         words = text_of(page(client_for(viewer), experiment, "quality"))
-        for absent in ("Past votes", "What would change", "Length", "cut off"):
+        for absent in ("Past votes", "Reversals that", "Length", "cut off"):
             assert absent not in words
 
 
