@@ -35,27 +35,34 @@ for _filter in (
     register.filter(_filter.__name__, _filter)
 
 
+_STARTED = {
+    "dashboard": "Result",
+    "quality": "Quality",
+    "method": "Method",
+    "setup": "Setup",
+    "comparisons": "Comparisons",
+    "export": "Export",
+}
+
+
 @register.inclusion_tag("dashboard/_tabs.html", takes_context=True)
 def tabs(context: template.Context, here: str) -> dict[str, Any]:
     """Links among the pages of the context's experiment, those that its reader may see; ``here`` is the
     page's URL name.
     """
     experiment: Experiment = context["experiment"]
-    # A draft has no result yet, and its setup comes first.
     draft = experiment.state == Experiment.State.DRAFT
-    pages = {"setup": "Setup"} if draft else {"dashboard": "Result"}
-    pages |= {
-        "quality": "Quality",
-        "method": "Method",
-        "setup": "Setup",
-        "comparisons": "Comparisons",
-        "export": "Export",
-    }
-    if access.may_run(context["request"], experiment):
-        pages |= {"people": "People", "experiment_settings": "Settings"}
+    may_run = access.may_run(context["request"], experiment)
+    # Until the start the pages of the result have nothing to show.
+    pages = {"setup": "Setup"} if draft else _STARTED
+    if draft and may_run and experiment.archived_at is None:
+        pages = pages | {"try": "Trial"}
+    if may_run:
+        pages = pages | {"people": "People", "experiment_settings": "Settings"}
     return {
         "experiment": experiment,
         "here": here,
+        "draft": draft,
         "tabs": [{"page": page, "label": label} for page, label in pages.items()],
     }
 

@@ -18,6 +18,7 @@ from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment, Response, WorkerPulse
 from engine.selectors.specs import experiment_spec, version_of
 from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from labeling.forms.draft import data_of
 from tests.backends import ScriptedBackend, system_of
 from tests.engine.test_drawing import imported_spec
@@ -107,6 +108,29 @@ def test_ready_made_responses_are_saved_and_not_tried(client_for, woken):
     shown = text_of(save_and_try(page, draft).content.decode())
     assert "The responses of this experiment are ready-made." in shown
     assert woken == []
+
+
+def test_a_draft_has_the_tabs_with_something_to_show(draft, page, client_for):
+    """Four others were empty, and its setup had no link to its trial."""
+
+    def tabs(client, name: str = "setup") -> list[str]:
+        html = client.get(reverse(name, args=[draft.pk])).content.decode()
+        nav = html.partition('<nav class="tabs no-print"')[2].partition("</nav>")[0]
+        assert ("appear after the start." in nav) is (draft.state == "draft")
+        return re.findall(r"<a href=[^>]*>(\w+)</a>", nav)
+
+    viewer = make_user()
+    add_member(draft, viewer, "viewer")
+    assert tabs(page) == tabs(page, "try") == ["Setup", "Trial", "People", "Settings"]
+    assert tabs(client_for(viewer)) == ["Setup"]
+    page.post(reverse("change_state", args=[draft.pk]), {"action": "archive"})
+    assert tabs(page) == ["Setup", "People", "Settings"]
+    page.post(reverse("change_state", args=[draft.pk]), {"action": "unarchive"})
+    start(experiment_id=draft.pk)
+    draft.refresh_from_db()
+    started = ["Result", "Quality", "Method", "Setup", "Comparisons", "Export"]
+    assert tabs(client_for(viewer)) == started
+    assert tabs(page) == [*started, "People", "Settings"]
 
 
 def test_a_draft_opens_where_its_next_step_is(draft, page, client_for):
