@@ -11,8 +11,9 @@ from django.db.models import BooleanField, Exists, F, Func, OuterRef, Prefetch, 
 from django.db.models.sql.compiler import SQLCompiler
 
 from engine.domain.conversations import Message, turns_of
-from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, Policy, Response, Task
+from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, Response, Task
 from engine.models.full_text import responses_with
+from engine.selectors.policies import policy_at
 
 STANDING, VOID = "standing", "void"
 
@@ -193,18 +194,14 @@ def _of_policies(experiment: Experiment, selection: Selection, at: str) -> Q:
     conditions = Q()
     for index in (selection.policy, selection.against):
         if index is not None:
-            policy = _policy(experiment, index)
+            policy = policy_at(experiment, index)
             conditions &= Q(**{f"{at}policy_i": policy}) | Q(**{f"{at}policy_j": policy})
     if selection.winner is not None:
-        policy = _policy(experiment, selection.winner)
+        policy = policy_at(experiment, selection.winner)
         conditions &= Q(**{f"{at}policy_i": policy, f"{at}outcome__gt": 0.5}) | Q(
             **{f"{at}policy_j": policy, f"{at}outcome__lt": 0.5}
         )
     return conditions
-
-
-def _policy(experiment: Experiment, index: int) -> Policy | None:
-    return experiment.policies.filter(index=index).first()
 
 
 @dataclass(frozen=True)

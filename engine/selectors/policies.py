@@ -19,9 +19,13 @@ def policies_of(experiment: Experiment) -> QuerySet[Policy]:
     return _with_levels(experiment.policies.order_by("index"))
 
 
-def policy_at(experiment: Experiment, index: int) -> Policy | None:
-    """The policy of this index with its levels; ``None`` where there is none."""
-    return _with_levels(experiment.policies.filter(index=index)).first()
+def policy_at(experiment: Experiment, index: int, *, composable: bool = False) -> Policy | None:
+    """The policy of this index; ``None`` where there is none.
+
+    ``composable``: with what :func:`composable` has at hand, in two more queries.
+    """
+    policies = experiment.policies.filter(index=index)
+    return (_with_levels(policies) if composable else policies).first()
 
 
 def prompt_levels(experiment: Experiment) -> QuerySet[Level]:

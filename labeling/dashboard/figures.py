@@ -168,7 +168,10 @@ def badge_of(experiment: Experiment) -> tuple[str, str]:
 
 def reading_matter(experiment: Experiment) -> dict[str, Any]:
     """The winner's prompt and examples, which a decision maker reads once. Polls leave them out."""
-    if experiment.winner is None or (policy := policy_at(experiment, experiment.winner.index)) is None:
+    if experiment.winner is None:
+        return {}
+    policy = policy_at(experiment, experiment.winner.index, composable=True)
+    if policy is None:
         return {}
     names = designs.policy_names(experiment)
     return {

@@ -60,7 +60,7 @@ def asked(policy: Policy) -> Asked | None:
 
 def winner_asked(experiment: Experiment) -> Asked | None:
     """The messages and settings of the winner; ``None`` without one, or where it wrote elsewhere."""
-    winner = experiment.winner and policy_at(experiment, experiment.winner.index)
+    winner = experiment.winner and policy_at(experiment, experiment.winner.index, composable=True)
     return asked(winner) if winner else None
 
 

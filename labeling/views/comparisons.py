@@ -99,7 +99,7 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
 
 
 def _messages(experiment: Experiment, index: int, row: Comparison) -> list[tuple[str, str]]:
-    policy = policy_at(experiment, index)
+    policy = policy_at(experiment, index, composable=True)
     return [] if policy is None else messages_for(policy, row.task)
 
 

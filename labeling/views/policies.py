@@ -115,6 +115,6 @@ def results_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
 
 def _policy(experiment: Experiment, number: int) -> Policy:
     """The policy with the code P``number``."""
-    if (found := policy_at(experiment, number - 1)) is None:
+    if (found := policy_at(experiment, number - 1, composable=True)) is None:
         raise Http404
     return found

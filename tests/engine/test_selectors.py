@@ -21,7 +21,7 @@ from engine.models import (
     WorkerPulse,
 )
 from engine.models.append_only import lifted
-from engine.selectors import answers, buffer, counts, designs, people
+from engine.selectors import answers, buffer, counts, designs, people, policies
 from engine.selectors.health import queue_health
 from engine.services import allowances
 from engine.services.experiments import pause, stop
@@ -39,6 +39,17 @@ from tests.factories import (
 )
 
 pytestmark = pytest.mark.django_db
+
+
+def test_a_policy_comes_with_its_levels_only_for_those_who_compose_it(django_assert_num_queries):
+    """The result and the search of comparisons need its number alone."""
+    experiment = make_experiment()
+    with django_assert_num_queries(1):
+        assert policies.policy_at(experiment, 1).experiment == experiment
+    with django_assert_num_queries(3):
+        policy = policies.policy_at(experiment, 1, composable=True)
+        assert [level.factor.name for level in policy.levels.all()] == ["System prompt"]
+    assert policies.policy_at(experiment, 9) is None
 
 
 class TestCounts:
