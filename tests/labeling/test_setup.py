@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
@@ -26,6 +27,7 @@ from engine.services.drafts import clone, create_experiment
 from engine.services.estimates import compute_next, plan_of
 from labeling.demo import everyday_spec, human_spec, rule_spec
 from labeling.exports.files import FORMATS
+from labeling.forms import settings as settings_form
 from labeling.forms.draft import data_of
 from labeling.setup.templates import STARTS, start_named
 from tests.accounts import let_create
@@ -135,13 +137,33 @@ def test_every_setting_and_each_choice_of_one_has_its_place_and_its_name_on_the_
         assert shown != choice
 
 
-def test_a_sampler_that_another_package_registered_is_offered_and_kept(page, monkeypatch):
-    """A file and the API take it, but the page refused a draft that has it."""
+@pytest.fixture
+def looked_up(monkeypatch) -> Iterator[list[str]]:
+    """Another package has registered the sampler "first", in a new process; a line for each look."""
     point = EntryPoint("first", "tests.core.test_notebook:FirstPair", ENTRY_POINTS)
-    monkeypatch.setattr("engine.core.samplers.entry_points", lambda group: EntryPoints([point]))
+    looks: list[str] = []
+
+    def registered(group: str) -> EntryPoints:
+        looks.append(group)
+        return EntryPoints([point])
+
+    monkeypatch.setattr("engine.core.samplers.entry_points", registered)
+    settings_form._samplers.cache_clear()
+    yield looks
+    settings_form._samplers.cache_clear()
+
+
+def test_a_sampler_that_another_package_registered_is_offered_and_kept(page, looked_up):
+    """A file and the API take it, but the page refused a draft that has it."""
     assert '<option value="first">first, of another package</option>' in page.get(NEW).content.decode()
     page.post(NEW, sent(filled(sampler="first")))
     assert Experiment.objects.get().sampler == "first"
+
+
+def test_samplers_of_other_packages_are_looked_up_once_a_process(page, looked_up):
+    for _ in range(2):
+        page.get(NEW)
+    assert looked_up == [ENTRY_POINTS]
 
 
 class TestSave:
