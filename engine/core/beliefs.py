@@ -8,6 +8,8 @@ policies the step is taken in the two strengths concerned, and τ is fixed, so t
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy import special
 
@@ -26,8 +28,12 @@ _DEVIATION_WEIGHT = 200.0
 _DEVIATION_RANGE = (1e-3, 1.0)
 # Where deviations are this large, a pair's share in the estimate of their variance is best proportioned.
 _TYPICAL_DEVIATION = 0.04
+# The chances to be the best are a mean over two models: strengths explain all pairs, or hardly any. Each
+# has a variance of the pairs' deviations, and a weight beforehand.
+_MODELS = ((0.0, 0.4), (0.5, 0.6))
 # Stands for no information in a denominator.
 _NO_WEIGHT = 1e-300
+_LEAST_VARIANCE = 1e-12
 _FIRST_STEPS = 20
 # With more policies, covariances are not kept together in one matrix.
 _MOST_TOGETHER = 64
@@ -139,6 +145,14 @@ class Beliefs:
             self._standing = np.asarray(chance.sum(axis=2), dtype=np.float64)
         return self._standing
 
+    def log_chances(self) -> FloatArray | None:
+        """Shape (R, K): log of each policy's chance to beat all others, or None with many policies.
+
+        The chances of a run add up to 1. They name the leader, and steer nothing: an experiment's evidence
+        does not depend on them.
+        """
+        return None if self._together is None else self._together.log_chances()
+
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally has."""
         self.theta, self.curvature = self.theta[runs], self.curvature[runs]
@@ -215,6 +229,15 @@ class _Together:
         self._look(self._theta + direction)
         return self._theta
 
+    def log_chances(self) -> FloatArray:
+        """Shape (R, K): log of each policy's chance to beat all others.
+
+        The mean over two models, each with the weight that the outcomes give it.
+        """
+        models = [self._log_chances(deviation) + math.log(weight) for deviation, weight in _MODELS]
+        averaged = np.logaddexp(*models)
+        return np.asarray(averaged - np.logaddexp.reduce(averaged, axis=1, keepdims=True))
+
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally has."""
         self._theta, self._chance = self._theta[runs], self._chance[runs]
@@ -224,30 +247,58 @@ class _Together:
 
     def _look(self, theta: FloatArray) -> None:
         """Compute everything that depends on the strengths."""
-        gap = theta[:, :, None] - theta[:, None, :]
+        gap = _gaps(theta)
         chance = special.expit(gap)
         expected = self._tally.counts * chance
         self._theta, self._chance = theta, chance
         self._residual = self._tally.wins - expected
         self._weight = expected * (1.0 - chance)
         info = self._weight.sum(axis=2)
-        hessian: FloatArray = -self._weight
-        _diagonal(hessian)[...] = info + _PRECISION
-        self._covariance = np.asarray(np.linalg.inv(hessian), dtype=np.float64)
-        spread = _diagonal(self._covariance)
-        variance = spread[:, :, None] + spread[:, None, :] - 2.0 * self._covariance
+        self._covariance = np.asarray(np.linalg.inv(_hessian(self._weight)), dtype=np.float64)
+        variance = _of_gaps(self._covariance)
         tau = self._deviation(self._residual, self._weight, info.sum(axis=1))[:, None, None]
         shrink = 1.0 / (1.0 + tau * self._weight)
         deviation = tau * shrink
         self.mean = gap + deviation * self._residual
         _diagonal(self.mean)[...] = np.inf
-        self.variance = np.maximum(variance * shrink**2 + deviation, 1e-12)
+        self.variance = np.maximum(variance * shrink**2 + deviation, _LEAST_VARIANCE)
+
+    def _log_chances(self, deviation: float) -> FloatArray:
+        """Shape (R, K): log of each policy's chance to beat all others times the likelihood of the outcomes.
+
+        Both by a Gaussian approximation at the strengths of the last look. The likelihood lacks factors that
+        are the same whatever the deviations are.
+
+        Parameters
+        ----------
+        deviation
+            Variance of the pairs' deviations.
+        """
+        shrink = 1.0 / (1.0 + deviation * self._weight)
+        residual = shrink * self._residual
+        covariance = np.asarray(np.linalg.inv(_hessian(shrink * self._weight)), dtype=np.float64)
+        gradient = self._gradient(residual)
+        direction = np.matmul(covariance, gradient[..., None])[..., 0]
+        # Each pair is in this sum twice.
+        likelihood = 0.25 * np.sum(np.log(shrink) + deviation * residual * self._residual, axis=(1, 2))
+        likelihood += 0.5 * (np.vecdot(gradient, direction) + np.linalg.slogdet(covariance)[1])
+        mean = _gaps(self._theta) + shrink * _gaps(direction) + deviation * residual
+        _diagonal(mean)[...] = np.inf
+        variance = _of_gaps(covariance) * shrink**2 + deviation * shrink
+        chances = special.log_ndtr(mean / np.sqrt(np.maximum(variance, _LEAST_VARIANCE))).sum(axis=2)
+        chances -= np.logaddexp.reduce(chances, axis=1, keepdims=True)
+        return np.asarray(chances + likelihood[:, None])
 
     def _direction(self) -> FloatArray:
         """Shape (R, K): the Newton step, by the weights of the last look."""
-        gradient = self._residual.sum(axis=2) - _PRECISION * (self._theta - self._prior)
+        gradient = self._gradient(self._residual)
         direction: FloatArray = np.matmul(self._covariance, gradient[..., None])[..., 0]
         return direction
+
+    def _gradient(self, residual: FloatArray) -> FloatArray:
+        """Shape (R, K): of the log posterior of the strengths, from the pairs' residuals, shape (R, K, K)."""
+        gradient: FloatArray = residual.sum(axis=2) - _PRECISION * (self._theta - self._prior)
+        return gradient
 
     def _deviation(self, residual: FloatArray, weight: FloatArray, info: FloatArray) -> FloatArray:
         """Shape (R,): variance of the pairs' deviations, by moments, drawn towards the expected one.
@@ -264,6 +315,26 @@ class _Together:
         found = (0.5 * excess + _DEVIATION * _DEVIATION_WEIGHT) / (0.5 * total + _DEVIATION_WEIGHT)
         lowest, highest = _DEVIATION_RANGE
         return np.asarray(np.minimum(np.maximum(found, lowest), highest), dtype=np.float64)
+
+
+def _gaps(values: FloatArray) -> FloatArray:
+    """Shape (R, K, K): each policy's value less each one's, from values of shape (R, K)."""
+    gaps: FloatArray = values[:, :, None] - values[:, None, :]
+    return gaps
+
+
+def _hessian(weight: FloatArray) -> FloatArray:
+    """Shape (R, K, K): the strengths' precision, from the pairs' weights, of the same shape."""
+    hessian: FloatArray = -weight
+    _diagonal(hessian)[...] = weight.sum(axis=2) + _PRECISION
+    return hessian
+
+
+def _of_gaps(covariance: FloatArray) -> FloatArray:
+    """Shape (R, K, K): variances of the gaps of strengths with this covariance, of the same shape."""
+    spread = _diagonal(covariance)
+    variance: FloatArray = spread[:, :, None] + spread[:, None, :] - 2.0 * covariance
+    return variance
 
 
 def _diagonal(matrices: FloatArray) -> FloatArray:

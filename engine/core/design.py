@@ -497,7 +497,7 @@ class Design:
         streams = self._ledger.streams
         beliefs = Beliefs(self._tally, self._prior) if streams is None else streams.beliefs
         expected, low, high = rates(self.space, self._tally, beliefs, self.delta)
-        standing = (beliefs.standing() if streams is None else streams.standing())[0]
+        standing = (beliefs.standing() if streams is None else streams.favour())[0]
         leader = int(self._ledger.best()[0]) if self.n_comparisons else int(standing.argmax())
         ruled_out = self._rule.refuted[0]
         order = order_of(standing, ruled_out.astype(np.float64), leader)

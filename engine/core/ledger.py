@@ -381,8 +381,8 @@ class Ledger:
     def _computed_leader(self) -> IntArray:
         out = self._out()
         if self.streams is not None and self.model is None:
-            standing = np.where(out, -np.inf, self.streams.standing())
-            return np.asarray(standing.argmax(axis=1), dtype=np.int64)
+            favour = np.where(out, -np.inf, self.streams.favour())
+            return np.asarray(favour.argmax(axis=1), dtype=np.int64)
         evidence = np.where(out, np.inf, self.rule.evidence)
         favour = self.evidence.per_policy if self.model is None else -self.model.scores
         order = np.lexsort((favour, evidence), axis=-1)

@@ -107,6 +107,15 @@ class StreamedEvidence:
             self._standing = self.beliefs.standing() - _EVIDENCE_WEIGHT * self._pairwise.per_policy
         return self._standing
 
+    def favour(self) -> FloatArray:
+        """Shape (R, K): the larger, the likelier is the policy to be the best.
+
+        It names the leader and ranks. It is a better guess than the standing, which steers and which the
+        evidence of experiments so far depends on.
+        """
+        chances = self.beliefs.log_chances()
+        return self.standing() if chances is None else chances
+
     def bet(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
         """Settle the bets on an outcome; to be called while the tally and the beliefs do not know it yet.
 
