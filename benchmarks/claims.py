@@ -4,15 +4,15 @@
     python -m benchmarks.claims --instances cycle0.6 tie2 --claims best good_enough --runs 2000 --cap 2000
 
 Instances: the paper's (`paper16`; any number of policies), and random strengths (`random6`, log-odds with a
-standard deviation of 0.6, 0.5 from nine on). `arbitrary9` has arbitrary preferences with a best policy.
-`ring9` has a ring of losers who beat each other by .8 while the best beats each by .55. There are cycles of
-the three best of six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie6`). All claims face the same
-instances. A name is false where the claim about that policy is. That of `best_if_any` cannot be false where
-no policy is best; such names are counted as `crowned`. `_plain` behind a claim leaves the streams out.
-`_halves` counts ties as halves of a win and a loss (`--ties`: their share). `_divided` divides the risk among
-all policies alike. `--bound` leaves out instances that need more comparisons than it says. There any rule
-that errs with at most δ takes more on average to name the best policy, `best_if_any` [LLM-PO, theorem "lower
-bound"]. The last line is JSON.
+standard deviation of 0.6, 0.5 from nine on, or that of `--spread`). `arbitrary9` has arbitrary preferences
+with a best policy. `ring9` has a ring of losers who beat each other by .8 while the best beats each by .55.
+There are cycles of the three best of six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie6`). All
+claims face the same instances. A name is false where the claim about that policy is. That of `best_if_any`
+cannot be false where no policy is best; such names are counted as `crowned`. `_plain` behind a claim leaves
+the streams out. `_halves` counts ties as halves of a win and a loss (`--ties`: their share). `_divided`
+divides the risk among all policies alike. `--bound` leaves out instances that need more comparisons than it
+says. There any rule that errs with at most δ takes more on average to name the best policy, `best_if_any`
+[LLM-PO, theorem "lower bound"]. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -47,14 +47,18 @@ INSTANCES = (
 )
 
 
-def instances(name: str, n_runs: int, seed: int) -> FloatArray:
-    """Preference probabilities, shape (R, K, K), with the policies in random order."""
+def instances(name: str, n_runs: int, seed: int, *, spread: float | None = None) -> FloatArray:
+    """Preference probabilities, shape (R, K, K), with the policies in random order.
+
+    ``spread`` is the standard deviation of random strengths in log-odds, if it is not the usual one.
+    """
     kind, size = re.fullmatch(r"([a-z]+)([\d.]+)", name).groups()
     rng = np.random.default_rng(seed)
     if kind == "paper":
         return unstructured_instances(n_runs, seed, int(size))
     if kind == "random":
-        spread = 0.6 if int(size) < 9 else 0.5
+        if spread is None:
+            spread = 0.6 if int(size) < 9 else 0.5
         return preference_matrix(spread * rng.standard_normal((n_runs, int(size))))
     if kind == "arbitrary":
         mu = np.stack([_arbitrary(int(size), rng) for _ in range(n_runs)])
@@ -146,13 +150,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--delta", type=float, default=0.05)
     parser.add_argument("--cap", type=int, default=30_000)
     parser.add_argument("--bound", type=float, help="comparisons")
+    parser.add_argument("--spread", type=float, help="log-odds")
     parser.add_argument("--pending", type=int, default=0)
     parser.add_argument("--ties", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=2026)
     options = parser.parse_args(arguments)
     rows = []
     for name in options.instances:
-        mu = instances(name, options.runs, options.seed)
+        mu = instances(name, options.runs, options.seed, spread=options.spread)
         if options.bound is not None:
             bounds = [lower_bound(pairwise_characteristic_time(each), options.delta) for each in mu]
             mu = mu[np.array(bounds) <= options.bound]

@@ -38,3 +38,14 @@ def test_near_ties_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
         main([*options, "--bound", bound])
         left.append(json.loads(capsys.readouterr().out.splitlines()[-1])["rows"][0]["runs"])
     assert 0 < left[0] < left[1] < 20
+
+
+def test_random_strengths_can_be_further_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    usual, wide = (instances("random6", 50, seed=1, spread=spread) for spread in (None, 1.2))
+    assert np.allclose(np.log(wide / (1.0 - wide)), 2.0 * np.log(usual / (1.0 - usual)))
+    options = ["--instances", "random3", "--runs", "40", "--cap", "300", "--claims", "good_enough"]
+    means = []
+    for spread in ("0.6", "1.8"):
+        main([*options, "--spread", spread])
+        means.append(json.loads(capsys.readouterr().out.splitlines()[-1])["rows"][0]["mean"])
+    assert means[1] < means[0]
