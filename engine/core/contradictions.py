@@ -19,7 +19,7 @@ from .types import FloatArray, IntArray, Tally
 
 # Log-odds between policies that a misfit is measured against are held back by no more than this.
 _LOOSE_LOG_ODDS = 10.0
-# A departure from the model that matters. With interactions this large among the log-odds of the pairs, the
+# A large departure from the model. With interactions this large among the log-odds of the pairs, the
 # Bradley-Terry model mostly names a wrong winner where the best are close.
 _RELEVANT_LOG_ODDS = 0.3
 # Comparisons by which the share of ties of a pair is drawn towards that of all pairs.
@@ -43,8 +43,8 @@ class Misfit:
     p_value
         Share of data sets simulated from the fit whose deviance is at least as large.
     power
-        Share of data sets with a departure that matters (log-odds off by 0.3 on average, at random) for
-        which p would be at most `level`. Where it is low, a large p-value says nothing.
+        Share of data sets with a large departure (log-odds off by 0.3 on average, at random) for which p
+        would be at most `level`. Where it is low, a large p-value says nothing.
     level
         The p-value from which on the model counts as contradicted.
     """
@@ -62,15 +62,16 @@ class Misfit:
 
     @property
     def has_power(self) -> bool:
-        """True if a departure that matters would more likely than not have been found."""
+        """True if a large departure would more likely than not have been found."""
         return self.power >= 0.5
 
 
 def is_qualified(tested: Misfit | None, *, assumes_model: bool) -> bool:
-    """True if a claim has to be stated with "if strengths add up as the model says".
+    """True if nothing but the assumption supports the model that a claim rests on.
 
-    Not where it is proved head to head. Nor where the test of the model would have found a departure that
-    matters, and has not.
+    Not where the claim is proved head to head. Nor where the test of the model would probably have found a
+    large departure, and has not. Then the claim is still one about policies whose strengths add up,
+    and says so: such a test misses small departures, which decide where policies are close.
 
     Parameters
     ----------
@@ -96,10 +97,7 @@ def on_the_test(tested: Misfit | None, *, assumes_model: bool) -> str:
         return "The data contradict the model."
     if not tested.has_power:
         return "There are too few comparisons to test the model."
-    return (
-        "It was proved with the model that strengths add up; a test that would probably have found a "
-        "departure that matters found none."
-    )
+    return "A test of the model that would probably have found a large departure found none."
 
 
 def misfit(

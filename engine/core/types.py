@@ -68,7 +68,7 @@ class ClaimState:
         Whether it rests on a Bradley-Terry model: the space has one, and head-to-head evidence alone would
         not do.
     qualified
-        Whether its text says "if strengths add up as the model says". See `contradictions.is_qualified`.
+        Whether nothing but the assumption supports that model. See `contradictions.is_qualified`.
     follows_from
         The claim that holds and implies it, where its own evidence does not suffice. It is wrong only where
         that one is, and adds no risk of its own.

@@ -116,7 +116,6 @@ class Verdict:
             text = self._no_best(claim) if none else "Nothing has been compared yet."
             return ClaimState(claim, holds=False, policy=None, open=(), risk=1.0, text=text)
         assumes_model = not self.ledger.holds_without_model(claim, policy)
-        qualified = is_qualified(self.tested, assumes_model=assumes_model)
         text = describe(
             claim,
             self._name(policy),
@@ -124,7 +123,7 @@ class Verdict:
             len(rivals),
             delta=self.delta,
             margin=self.ledger.margin_of(claim),
-            model=qualified,
+            model=assumes_model,
             note=on_the_test(self.tested, assumes_model=assumes_model),
         )
         return ClaimState(
@@ -135,7 +134,7 @@ class Verdict:
             risk=risk,
             text=text,
             assumes_model=assumes_model,
-            qualified=qualified,
+            qualified=is_qualified(self.tested, assumes_model=assumes_model),
         )
 
     def _with_what_follows(self, states: tuple[ClaimState, ...]) -> tuple[ClaimState, ...]:
@@ -155,7 +154,7 @@ class Verdict:
                 0,
                 delta=self.delta,
                 margin=self.ledger.margin_of(each.claim),
-                model=best.qualified,
+                model=best.assumes_model,
                 note=on_the_test(self.tested, assumes_model=best.assumes_model),
                 follows_from=best.claim,
             )
@@ -205,7 +204,7 @@ class Verdict:
         return describe_no_best(
             delta=self.delta,
             margin=self.ledger.margin,
-            model=is_qualified(self.tested, assumes_model=assumes_model),
+            model=assumes_model,
             note=on_the_test(self.tested, assumes_model=assumes_model),
         )
 

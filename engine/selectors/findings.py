@@ -39,7 +39,7 @@ class Rung:
     text
         What is claimed, what that assumes, and whether it rests on one person alone; or what is missing.
     qualified
-        True if the text says that it holds only if the levels' effects add up.
+        True if it holds only if the levels' effects add up, and no test with power supports that.
     contradicted
         True if the text says that the evidence establishes the opposite, too.
     remaining

@@ -202,8 +202,8 @@ class ClaimOut(Schema):
     )
     qualified: bool = Field(
         description=(
-            "True if it holds only if the levels' effects add up. Neither a test of this assumption nor "
-            "comparisons with each rival alone make up for it."
+            "True if it holds only if the levels' effects add up, and no test with the power to find a large "
+            "departure from that has passed."
         )
     )
 

@@ -523,7 +523,8 @@ class TestWithoutTheModel:
             state = self.design(n).decision_given(tested).claims[0]
             assert state.holds
             assert state.qualified is qualified
-            assert ("if strengths add up" in state.text) is qualified
+            # A test that passed does not prove the model: only proofs head to head do without it.
+            assert ("if strengths add up" in state.text) is (n == 50)
             assert state.text.endswith(said)
 
     @pytest.mark.parametrize(("power", "said"), [(0.8, "found none."), (0.4, "to test the model.")])
@@ -535,7 +536,7 @@ class TestWithoutTheModel:
         tested = Misfit(deviance=1.0, freedom=1, p_value=0.4, power=power, level=0.01)
         decision = design.decision_given(tested)
         for text in (decision.claim_text, decision.claims[0].text):
-            assert ("if strengths add up" in text) is (power < 0.5)
+            assert "if strengths add up" in text
             assert text.endswith(said)
 
     def test_a_cycle_needs_no_model_to_have_no_best(self) -> None:
