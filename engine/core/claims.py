@@ -487,7 +487,10 @@ def describe(
         statement += f"; this follows from “{_statement(follows_from, policy, 0.0)}”, and so"
     else:
         statement += ";"
-    return f"{statement[0].upper()}{statement[1:]} {_small_print(delta, model=model)} {note}".rstrip()
+    # Names that somebody gave stay as they are: "a" and "A" may be two policies.
+    if statement.startswith(("if some ", "policy ")):
+        statement = f"{statement[0].upper()}{statement[1:]}"
+    return f"{statement} {_small_print(delta, model=model)} {note}".rstrip()
 
 
 def describe_no_best(*, delta: float, margin: float, model: bool = False, note: str = "") -> str:

@@ -371,27 +371,40 @@ class Design:
         n
             How many pairs to choose, 0 or more; None for one that is not in a list.
         among
-            Shape (K, K), symmetric: the pairs that can be compared; None means all. Where the sampler picks
-            another one, the least compared pair with one of its two policies takes its place. Where these
-            have none, it is the least compared pair of any two.
+            Shape (K, K), of truth values, symmetric: the pairs that can be compared; None means all. The
+            diagonal does not count. Where the sampler picks another one, the least compared pair with one of
+            its two policies takes its place. Where these have none, it is the least compared pair of any two.
 
         Raises
         ------
         ValueError
-            If n is not a whole number or is below 0, or no pair can be compared.
+            If n is not a whole number or is below 0, `among` has another shape or is not symmetric, or no
+            pair can be compared.
         """
         if n is not None:
             return [self.ask(among=among) for _ in range(check_whole("the number of pairs", n, least=0))]
+        if among is not None:
+            among = self._checked_among(among)
         i, j = self._sampler.pick(self._ledger.situation(), self._rng)
         if among is not None and not among[i[0], j[0]]:
             i, j = self._pick_among(among, int(i[0]), int(j[0]))
         self._tally.begin(i, j)
         return int(i[0]), int(j[0])
 
+    def _checked_among(self, among: ArrayLike) -> BoolArray:
+        pairs: BoolArray = np.array(among, dtype=np.bool_)
+        if pairs.shape != (self.n_policies, self.n_policies) or np.any(pairs != pairs.T):
+            raise ValueError(
+                f"`among` must be symmetric and of shape {(self.n_policies, self.n_policies)}, true where "
+                f"two policies can be compared; got shape {pairs.shape}"
+            )
+        np.fill_diagonal(pairs, False)
+        if not pairs.any():
+            raise ValueError("no two policies can be compared: `among` is false everywhere")
+        return pairs
+
     def _pick_among(self, among: BoolArray, i: int, j: int) -> Picks:
         """The least compared pair that can be with policy i or j, else of any two: shapes (1,)."""
-        if not among.any():
-            raise ValueError("no two policies can be compared: `among` is false everywhere")
         near = np.zeros_like(among)
         near[[i, j]] = among[[i, j]]
         rows, columns = np.nonzero(near if near.any() else among)
@@ -567,7 +580,8 @@ class Design:
             return "nothing compared yet"
         n_open = len(decision.open)
         state = f"stopped ({decision.reason})" if decision.stopped else f"{number(n_open, 'rival')} open"
-        verb = "is named" if decision.reason is StopReason.CERTIFIED else "leads"
+        named = decision.reason is StopReason.CERTIFIED and decision.claim is not None
+        verb = "is named" if named else "leads"
         leader = "no leader" if decision.best is None else f"{self.labels[decision.best]!r} {verb}"
         return f"{number(self.n_comparisons, 'comparison')}, {leader}, {state}"
 
@@ -674,7 +688,11 @@ class Design:
 
     @property
     def stopped(self) -> bool:
-        """`decision.stopped`, without the rest of the decision, which takes longer."""
+        """`decision.stopped`, without the rest of the decision, which takes longer.
+
+        Outcomes that are told after the end can undo it under "best_if_any" and without a claim. The policy
+        that is left must lead each other one in the present data, and late losses may end that.
+        """
         return self._verdict(None).reason is not None
 
     @property

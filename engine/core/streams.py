@@ -33,6 +33,8 @@ LOG_SHARES = tuple(math.log(share) for share in SHARES)
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
 # Weight of a nat of evidence, relative to a nat of belief, in the choice of the leader.
 _EVIDENCE_WEIGHT = 1.0
+# Who bets everything on an outcome has nothing left where it does not come.
+_LEAST_EXPECTED = 1e-9
 _FOR_POLICIES = ("won", "lost", "log_bets", "theta", "curvature")
 _PER_RUN = ("n_told", "n_ties")
 
@@ -187,7 +189,7 @@ class StreamedEvidence:
         # The bet is multiplied by the square of the chance that the policy is behind. Without it, bets lost
         # evidence while that was in doubt and never won it back. One nat against the closest rival was gone
         # when that was ruled out.
-        expected = special.expit(null_logit + below * (behind * behind))
+        expected = np.maximum(special.expit(null_logit + below * (behind * behind)), _LEAST_EXPECTED)
         stake: FloatArray = (null - expected) / (null * (1.0 - null))
         return stake
 

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .wording import two_digits
+from .wording import number, two_digits
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
@@ -35,9 +35,13 @@ class StopReason(StrEnum):
     """The reasons why an experiment ends: one vocabulary for core, database, API and exports."""
 
     CERTIFIED = "certified"
-    """The claim that the experiment is to stop on holds, at risk δ."""
+    """The claim that the experiment is to stop on holds, at risk δ. Under another stopping rule its threshold
+    is reached, which claims nothing.
+    """
     NO_SINGLE_BEST = "no_single_best"
-    """Every policy is refuted: none beats all others (a cycle, or a tie within ε), at risk δ."""
+    """Every policy is refuted: none beats all others (a cycle, or a tie within ε), at risk δ. Under another
+    stopping rule than "certified" this claims nothing.
+    """
     BUDGET = "budget"
     """The budget is spent: `best` is the leader so far, and `confidence` what it has earned."""
     STOPPED = "stopped"
@@ -103,15 +107,16 @@ class Decision:
         The policy named by the claim that stops the experiment, or the leader while running. None without
         any comparison, and when there is no single best policy.
     confidence
-        One minus the risk at which the claim would just hold, in [0, 1]: a bound that is valid at any time.
-        When there is no single best policy it is that of this finding.
+        One minus the risk at which the claim would just hold, in [0, 1]: a bound that is valid at any time,
+        under the stopping rules "certified" and "theory". When there is no single best policy it is that of
+        this finding.
     claim
         The claim that stops the experiment; None under a stopping rule other than "certified".
     claims
         Every claim that is watched, the one that stops the experiment first. Each errs with probability at
         most δ; one that is picked after a look at several errs with at most `joint_risk`.
     joint_risk
-        δ times the number of claims watched, at most 1.
+        δ times the number of claims watched, at most 1; 1 under a stopping rule that makes no claim.
     claim_text
         The claim that may be made now, in one sentence, with its assumptions.
     open
@@ -152,14 +157,14 @@ class Decision:
         state = "running" if self.reason is None else f"stopped ({self.reason})"
         leader = "no leader" if self.best is None else f"policy {self.best} leads"
         if self.reason is StopReason.CERTIFIED:
-            leader = f"policy {self.best} is named"
+            leader = f"policy {self.best} {'leads' if self.claim is None else 'is named'}"
         remaining = (
             ""
             if self.stopped or self.expected_left is None
             else f", about {two_digits(self.expected_left):,} remain"
         )
         return (
-            f"<Decision after {self.n_comparisons} comparisons: {state}, {leader}{remaining}. "
+            f"<Decision after {number(self.n_comparisons, 'comparison')}: {state}, {leader}{remaining}. "
             f"{self.claim_text}>"
         )
 

@@ -71,7 +71,7 @@ class Verdict:
             expected_left=0.0 if reason is not None else expected_remaining(self.ledger, best),
             claim=self.ledger.claim,
             claims=claims,
-            joint_risk=min(1.0, self.delta * max(len(claims), 1)),
+            joint_risk=min(1.0, self.delta * len(claims)) if claims else 1.0,
             claim_text=self._claim_text(claims, none_best=none_best),
             open=own[0].open
             if own
@@ -209,7 +209,9 @@ class Verdict:
         )
 
     def _name(self, policy: int) -> str:
-        return self.labels[policy]
+        # Names with commas in a list could be any number of names.
+        label = self.labels[policy]
+        return f"“{label}”" if "," in label else label
 
     @property
     def reason(self) -> StopReason | None:

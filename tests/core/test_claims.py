@@ -744,3 +744,24 @@ class TestDecision:
         decision = Design(Unstructured(3), epsilon=0.05).decision
         assert all(not state.holds and state.policy is None for state in decision.claims)
         assert decision.claim_text == "Nothing has been compared yet."
+
+
+class TestNames:
+    """Sentences name policies as the user does."""
+
+    def test_a_name_keeps_its_case(self) -> None:
+        for claim, said in (
+            ("best", "a beats every other policy; "),
+            ("good_enough", "a loses to no other "),
+        ):
+            design = Design(Unstructured(2), labels=["a", "A"], claim=claim, epsilon=0.1)
+            while not design.stopped:
+                design.tell(0, 1, 1.0)
+            assert design.decision.claim_text.startswith(said)
+
+    def test_names_with_commas_are_told_apart(self) -> None:
+        design = Design(Unstructured(3), labels=["A, B", "A", "B"])
+        design.tell(0, 1, 1.0)
+        assert design.decision.claim_text == (
+            "Not established yet: “A, B” beats every other policy; 2 rivals still open (A, B)."
+        )

@@ -213,8 +213,10 @@ def test_a_refuted_policy_stays_refuted_when_the_peak_is_handed_back(run_to_the_
         streams=False,
         peak_evidence=design.peak_evidence,
     )
-    # The claims beside it have memories of their own.
-    assert replace(stored.decision, claims=()) == replace(design.decision, claims=())
+    # The claims beside it have memories of their own, and the text says which of them contradicts it.
+    now, handed_back = (replace(each.decision, claims=(), claim_text="") for each in (design, stored))
+    assert handed_back == now
+    assert stored.decision.claim_text.startswith("No policy beats every other; ")
     assert stored.decision.reason is StopReason.NO_SINGLE_BEST
 
 
@@ -321,3 +323,18 @@ def test_of_pairs_that_cannot_be_compared_another_one_takes_the_place(sampler: s
     with pytest.raises(ValueError, match="no two policies can be compared"):
         design.ask(among=np.zeros((4, 4), dtype=bool))
     assert len(design.ask(2, among=~np.eye(4, dtype=bool))) == 2
+
+
+def test_a_policy_never_meets_itself_whatever_the_diagonal_says() -> None:
+    among = np.ones((3, 3), dtype=bool)
+    among[0, 1] = among[1, 0] = False
+    for seed in range(9):
+        for i, j in Design(Unstructured(3), seed=seed).ask(6, among=among):
+            assert {i, j} in ({0, 2}, {1, 2})
+    assert Design(Unstructured(2)).ask(among=[[False, True], [True, False]]) in {(0, 1), (1, 0)}
+    for wrong in (np.eye(3, dtype=bool), np.zeros((3, 3), dtype=bool)):
+        with pytest.raises(ValueError, match="no two policies can be compared"):
+            Design(Unstructured(3)).ask(among=wrong)
+    for wrong in (np.ones((2, 2)), np.triu(np.ones((3, 3)))):
+        with pytest.raises(ValueError, match=r"must be symmetric and of shape \(3, 3\)"):
+            Design(Unstructured(3)).ask(among=wrong)

@@ -103,7 +103,7 @@ class TestBatches:
         decision = design.optimize(lambda i, j: float(i < j))
         assert decision.stopped
         assert decision.best == 0
-        assert decision.claim_text.startswith("Terse beats every other policy")
+        assert decision.claim_text.startswith("terse beats every other policy")
 
     def test_a_number_below_0_is_refused(self) -> None:
         def ask_human(i: int, j: int) -> float:
@@ -144,7 +144,16 @@ class TestLabels:
         assert repr(design).endswith(": 1 comparison, 'policy 0' leads, 1 rival open>")
         design.optimize(lambda i, j: float(i < j))
         assert repr(design).endswith(" comparisons, 'policy 0' is named, stopped (certified)>")
-        assert "3 policies, stop 'heuristic' at" in repr(Design(Unstructured(3), stopping="heuristic"))
+        heuristic = Design(Unstructured(3), stopping="heuristic")
+        assert "3 policies, stop 'heuristic' at" in repr(heuristic)
+        while not heuristic.stopped:
+            i, j = heuristic.ask()
+            heuristic.tell(i, j, float(i < j))
+        for said in (repr(heuristic), repr(heuristic.decision)):
+            assert "0" in said
+            assert "leads" in said
+            assert "is named" not in said
+        assert heuristic.decision.joint_risk == 1.0
 
     def test_the_representation_of_a_space_says_what_it_is_made_of(self) -> None:
         factorial = Factorial({"tone": ["terse", "warm"], "length": [1, 2, 3]}, numeric=["length"])
@@ -165,7 +174,7 @@ class TestLabels:
         )
         decision = design.optimize(lambda i, j: float(i < j))
         assert re.search(
-            r"stopped \(certified\), policy 0 is named\. Terse beats .* wrongly is at most 5%", repr(decision)
+            r"stopped \(certified\), policy 0 is named\. terse beats .* wrongly is at most 5%", repr(decision)
         )
 
 

@@ -178,3 +178,10 @@ class TestPower:
         assert np.sum(ledger.rule.refuted[0]) >= 5
         assert not ledger.rule.refuted[0, np.argmax(mu.sum(axis=1))]
         assert not (ledger.plain_peak >= np.log(20)).any()
+
+
+def test_the_worst_surprise_leaves_a_state_that_can_be_stored() -> None:
+    design = Design(Unstructured(3), prior_strengths=[60.0, 0.0, -60.0], seed=1)
+    design.tell(2, 0, 1.0)
+    state = json.loads(json.dumps(design.state(), allow_nan=False))
+    assert Design.from_state(Unstructured(3), state).state() == design.state()
