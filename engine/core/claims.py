@@ -533,7 +533,11 @@ def describe_contradiction(policy: str | None, *, sure: bool = False) -> str:
 def _statement(claim: Claim, policy: str, margin: float) -> str:
     if claim is Claim.GOOD_ENOUGH:
         points = _percent(margin).removesuffix("%")
-        return f"{policy} loses to no other policy by more than {points} points"
+        most = _percent(0.5 + margin)
+        return (
+            f"{policy} loses to no other policy by more than {points} points "
+            f"(none wins more than {most} against it)"
+        )
     if claim is Claim.BEST:
         return f"{policy} beats every other policy"
     by = f" with a win rate of at least {_percent(0.5 + margin)}" if margin > 0 else ""

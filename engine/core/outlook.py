@@ -111,7 +111,8 @@ class LevelEffect:
 def level_effects(space: Factorial, wins: FloatArray, delta: float) -> list[LevelEffect]:
     """The worth of each level over its factor's first, in win probabilities.
 
-    The intervals hold for all levels and at all times at once, if the levels act as the model says.
+    The intervals hold for all levels and at all times at once, if the levels act as the model says, and to
+    second order.
 
     Parameters
     ----------

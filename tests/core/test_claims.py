@@ -595,7 +595,8 @@ class TestDecision:
         assert decision.stopped
         assert (decision.best, decision.open) == (0, ())
         assert decision.claim_text == (
-            "Policy 0 loses to no other policy by more than 10 points; the risk of ever saying so "
+            "Policy 0 loses to no other policy by more than 10 points (none wins more than 60% against it); "
+            "the risk of ever saying so "
             "wrongly is at most 5%, if each judgment is a fresh draw with the win rate of its pair, "
             "whether it comes soon, late or never."
         )
@@ -617,7 +618,8 @@ class TestDecision:
         )
         assert [state.text for state in others] == [
             f"If some policy beats every other, it is policy 0; {source}",
-            f"Policy 0 loses to no other policy by more than 0.1 points; {source}",
+            "Policy 0 loses to no other policy by more than 0.1 points "
+            f"(none wins more than 50.1% against it); {source}",
         ]
 
     def test_a_claim_that_follows_says_that_strengths_must_add_up_where_the_other_one_does(self) -> None:

@@ -124,7 +124,7 @@ class TestLadder:
             ("best", False, True),
         ]
         assert found.rungs[0].text.startswith(
-            "Prompt 0 loses to no other policy by more than 20 points; the risk"
+            "Prompt 0 loses to no other policy by more than 20 points (none wins more than 70% against it); "
         )
         assert [rung.remaining is not None and rung.remaining > 0 for rung in found.rungs] == [
             False,
