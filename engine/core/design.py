@@ -12,6 +12,7 @@ from .beliefs import Beliefs
 from .capacity import check_memory
 from .claims import NOBODY
 from .contradictions import Misfit
+from .judgments import checked_columns, checked_policy_name, checked_triples
 from .ledger import Ledger
 from .problem import Space, Unstructured
 from .ranking import Place, Rate, Standing, field, order_of, rates
@@ -22,7 +23,6 @@ from .settings import (
     checked_claim,
     checked_labels,
     checked_names,
-    checked_policy_name,
     checked_prior,
     checked_settings,
 )
@@ -229,18 +229,17 @@ class Design:
         space
             The assumption about the preference probabilities.
         judgments
-            Each as for `tell`, the oldest first.
+            As for `tell_many`, the oldest first.
         settings
             As for the constructor.
 
         Raises
         ------
         ValueError
-            If a setting or a judgment is out of range.
+            If a setting is out of range, or `tell_many` refuses a judgment.
         """
         design = cls(space, **settings)
-        for i, j, outcome in judgments:
-            design.tell(i, j, outcome)
+        design.tell_many(judgments)
         return design
 
     def state(self) -> dict[str, Any]:
@@ -319,17 +318,10 @@ class Design:
         Raises
         ------
         ValueError
-            If a column is missing, a policy has no name or no label, or an outcome is out of range; the row
-            is named, counted from 0.
+            If a column is missing or shorter than another, a policy has no name or no label, or an outcome is
+            out of range or no number; the row is named, counted from 0.
         """
-        columns = []
-        for name in (first, second, outcome):
-            try:
-                columns.append(list(frame[name]))
-            except (KeyError, LookupError) as error:
-                raise ValueError(
-                    f"the table has no column {name!r}; name the columns by first=…, second=… and outcome=…"
-                ) from error
+        columns = checked_columns(frame, (first, second, outcome))
         names = [
             [
                 checked_policy_name(value, f"row {row}: the column {name!r}")
@@ -439,8 +431,9 @@ class Design:
         ValueError
             If the pair or the outcome is out of range or no number; nothing is recorded then.
         """
-        i, j = self._checked_pair(i, j)
-        outcome = self._checked_outcome(outcome)
+        self._record(*self._checked_pair(i, j), self._checked_outcome(outcome))
+
+    def _record(self, i: int, j: int, outcome: float) -> None:
         first, second = np.array([i]), np.array([j])
         if self._tally.in_flight[0, i, j] > 0:
             self._tally.release(first, second)
@@ -458,16 +451,17 @@ class Design:
         Raises
         ------
         ValueError
-            If a pair or an outcome is out of range or no number; the message counts from judgment 0.
+            If one is no triple, or its pair or its outcome is out of range or no number; the message counts
+            from judgment 0.
         """
         checked = []
-        for place, (i, j, outcome) in enumerate(judgments):
+        for place, (i, j, outcome) in enumerate(checked_triples(judgments)):
             try:
                 checked.append((*self._checked_pair(i, j), self._checked_outcome(outcome)))
             except ValueError as error:
                 raise ValueError(f"judgment {place}: {error}") from error
         for judgment in checked:
-            self.tell(*judgment)
+            self._record(*judgment)
 
     def optimize(self, ask_human: Callable[[int, int], float], n: int | None = None) -> Decision:
         """Ask and tell until the design stops, or for at most n comparisons.

@@ -32,33 +32,6 @@ def checked_labels(labels: Sequence[str] | None, space: Space) -> tuple[str, ...
     return checked
 
 
-def checked_policy_name(value: object, where: str) -> str:
-    """Name of a policy in a table.
-
-    Parameters
-    ----------
-    value
-        The table's cell. Names may be numbers.
-    where
-        Its row and column, for the message.
-
-    Raises
-    ------
-    ValueError
-        If it is empty: None, NaN, or text without a character.
-    """
-    try:
-        # NaN is not equal to itself.
-        missing = value is None or bool(value != value)  # noqa: PLR0124
-    except TypeError:
-        # pandas' NA is neither equal to itself nor unequal.
-        missing = True
-    if missing or not str(value).strip():
-        raise ValueError(f"{where} names no policy (it holds {value!r}); fill it in, or leave out the row")
-    # pandas makes floats of whole numbers in a column that has, or had, an empty cell.
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
 def checked_prior(strengths: ArrayLike | None, n_policies: int) -> FloatArray | None:
     """Shape (K,): strengths expected beforehand, in log-odds, a copy; None where none are given.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import reprlib
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -77,6 +78,30 @@ class TestTables:
             with pytest.raises(ValueError, match=f"row 1: the column '{column}' names no policy.*leave out"):
                 Design.from_dataframe(build(table))
 
+    @pytest.mark.parametrize(
+        ("table", "message"),
+        [
+            (
+                TABLE | {"policy_b": ["warm"], "outcome": [1.0] * 2},
+                "equally long: 'policy_a' has 120 rows, 'policy_b' has 1 row, 'outcome' has 2 rows",
+            ),
+            (TABLE | {"outcome": 1.0}, "column 'outcome' must be a list with a value for each row, got 1.0"),
+            (TABLE | {"policy_a": "warm"}, "column 'policy_a' must be a list .* got 'warm'"),
+            (TABLE | {"policy_a": [["warm"]] * 120}, r"row 0: the column 'policy_a' must .*, got \['warm'\]"),
+            (
+                TABLE | {"policy_a": [np.arange(2)] * 120},
+                "row 0: the column 'policy_a' must be the name of one",
+            ),
+            (TABLE | {"outcome": ["1"] * 120}, "row 0: outcome must be a number, got '1'"),
+            ([("warm", "terse", 1.0)], "table must be a data frame or a mapping of columns, got"),
+        ],
+        ids=["unequal", "no list", "text", "list as a name", "array as a name", "text as an outcome", "list"],
+    )
+    def test_columns_of_another_kind_are_refused(self, table: object, message: str) -> None:
+        """Python's own errors of `zip` and of arrays named neither a column nor a row."""
+        with pytest.raises(ValueError, match=message):
+            Design.from_dataframe(table)
+
     def test_names_may_be_numbers(self) -> None:
         table = pd.DataFrame({"policy_a": [1, 0], "policy_b": [0, 1], "outcome": [1, 0]})
         assert Design.from_dataframe(table).labels == ("0", "1")
@@ -96,6 +121,54 @@ class TestBatches:
         with pytest.raises(ValueError, match="judgment 1: outcome"):
             design.tell_many([(0, 1, 1.0), (0, 2, 3.0)])
         assert design.n_comparisons == 0
+
+    @pytest.mark.parametrize(
+        "judgment",
+        [(0, 1), (0, 1, 1.0, 5), 3, None, "abc", b"abc", {0, 1, 0.5}, {0: 1, 1: 2, 2: 0}, [[0, 1, 1.0]]],
+        ids=str,
+    )
+    @pytest.mark.parametrize("build", [Design.replay, lambda space, given: Design(space).tell_many(given)])
+    def test_one_that_is_no_triple_is_named(
+        self, build: Callable[[Unstructured, list[object]], object], judgment: object
+    ) -> None:
+        """Python's errors of unpacking did not say which one. A set was told in whatever order it had."""
+        message = (
+            rf"judgment 1 is {re.escape(reprlib.repr(judgment))}; each must be \(i, j, outcome\), such as"
+        )
+        with pytest.raises(ValueError, match=message):
+            build(Unstructured(3), [(0, 1, 1.0), judgment])
+
+    @pytest.mark.parametrize("judgment", [(0, 1), (0.0, 1, 1.0), (0, 1, "1"), (0, 1, None)], ids=str)
+    def test_nothing_is_told_beside_one_of_another_type(self, judgment: tuple[object, ...]) -> None:
+        design = Design(Unstructured(3))
+        [pair] = design.ask(1)
+        before = design.state()
+        with pytest.raises(ValueError, match=r"^judgment 2"):
+            design.tell_many(iter([(*pair, 1.0), (0, 2, 0.5), judgment]))
+        assert design.state() == before
+
+    @pytest.mark.parametrize(
+        ("judgments", "message"),
+        [
+            (None, "judgments must be a list, got None; each must be"),
+            ((0, 1, 1.0), "judgment 0 is 0; each must be"),
+            (
+                [range(50), range(50), [1.0] * 50],
+                r"judgment 0 is .{,60}; each must .*; join three columns with",
+            ),
+        ],
+        ids=["nothing", "one", "columns"],
+    )
+    def test_judgments_in_another_form_are_refused(self, judgments: object, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            Design(Unstructured(3)).tell_many(judgments)
+
+    def test_rows_of_arrays_are_judgments(self) -> None:
+        first, second, outcomes = np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1.0, 0.5, 0.0])
+        design = Design(Unstructured(3))
+        design.tell_many(zip(first, second, outcomes, strict=True))
+        design.tell_many(np.array([[0, 1, 1], [0, 2, 0]]))
+        assert design.wins[0].tolist() == [0.0, 2.0, 0.5]
 
     def test_optimize_asks_until_it_stops_or_n_are_told(self) -> None:
         design = Design(Unstructured(3), labels=NAMES, seed=1)
