@@ -60,9 +60,10 @@ class ClaimState:
         Whether its own evidence has established it at risk δ.
     policy
         The policy that it names; while it does not hold, the one it comes closest to naming. None before the
-        first comparison.
+        first comparison, and of "best_if_any" where every policy is refuted.
     open
-        The rivals that are still to be excluded; empty where it holds or follows.
+        The rivals that are still to be excluded. Empty where it holds, where it follows from another claim,
+        and where `policy` is None. `Decision.open` differs where it follows.
     risk
         The risk, in [0, 1], at which it would just hold by the present evidence; that of the other claim,
         where it follows.
@@ -120,7 +121,10 @@ class Decision:
     claim_text
         The claim that may be made now, in one sentence, with its assumptions.
     open
-        The rivals that the claim which stops the experiment has still to exclude.
+        The rivals that the claim which stops the experiment has still to exclude by its own evidence. That is
+        `claims[0].open`, except where this claim follows from another one: the experiment goes on, and these
+        rivals keep it from stopping. Empty before the first comparison. Under a stopping rule other than
+        "certified", the policies other than `best` that are not refuted.
     evidence
         Per policy, the largest log-evidence so far (nats) against its being the best.
     threshold

@@ -35,7 +35,7 @@ class Rung:
     policy
         Index of the policy that it names, or comes closest to naming.
     n_open
-        Number of policies that it has still to exclude.
+        Number of policies that it has still to exclude; 0 where it holds or follows.
     text
         What is claimed, what that assumes, and whether it rests on one person alone; or what is missing.
     qualified

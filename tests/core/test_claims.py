@@ -643,11 +643,27 @@ class TestDecision:
         assert decision.claims[0].follows_from == "best"
         assert not decision.stopped
         assert not decision.holds("best_if_any")
-        assert decision.open == (1,)
+        assert (decision.open, decision.claims[0].open) == ((1,), ())
         assert decision.confidence < 0.9
         while not design.stopped:
             design.tell(0, 1, 1.0)
         assert [state.follows_from for state in design.decision.claims] == [None, None]
+        assert (design.decision.open, design.decision.claims[0].open) == ((), ())
+
+    @pytest.mark.parametrize("claim", ["best", "best_if_any"])
+    def test_elsewhere_the_rivals_of_the_decision_are_those_of_its_claim(self, claim: str) -> None:
+        design = Design(Unstructured(3), claim=claim)
+        assert (design.decision.open, design.decision.claims[0].open) == ((), ())
+        while not (decision := design.decision).stopped:
+            assert decision.open == decision.claims[0].open
+            assert decision.open or design.n_comparisons == 0
+            for pair in ((0, 1), (1, 2), (2, 0)):
+                design.tell(*pair, 1.0)
+        assert decision.reason == "no_single_best"
+        assert decision.open == decision.claims[0].open
+        assert [(state.policy, state.open) for state in decision.claims if state.claim == claim] == (
+            [(None, ())] if claim == "best_if_any" else [(2, (0, 1))]
+        )
 
     def test_the_rivals_still_open_are_named(self) -> None:
         wins = self.WINS.copy()
@@ -671,6 +687,7 @@ class TestDecision:
     def test_other_stopping_rules_claim_nothing(self) -> None:
         decision = self.decide(stopping="heuristic").decision
         assert (decision.claim, decision.claims) == (None, ())
+        assert decision.open == (1,)
         assert "makes no claim" in decision.claim_text
 
     def test_a_cycle_is_said_to_have_no_single_best(self) -> None:
