@@ -820,6 +820,10 @@ def test_a_formula_that_nobody_computed_is_no_empty_cell():
     assert faults == [f"cell C2: {said}", f"cell B3: {said}"]
     with zipfile.ZipFile(io.BytesIO(workbook(table))) as packed:
         files = {name: packed.read(name) for name in packed.namelist()}
+    for cell in (b'<c r="C2"><f>1+1</f></c>', b'<c r="C2"><f t="shared" si="0"/></c>'):
+        sheet = re.sub(rb'<c r="C2".*?</c>', cell, files["xl/worksheets/sheet1.xml"])
+        fault = next(iter(source(archive(files | {"xl/worksheets/sheet1.xml": sheet})).rows()))
+        assert str(fault) == f"cell C2: {said}"
     for computed, text in (
         (b'<c r="C2" t="str"><f>1+1</f><v></v></c>', ""),
         (b'<c r="C2"><f>1+1</f><v>2</v></c>', "2"),
