@@ -23,6 +23,8 @@ from engine.importing.rows import Fault, Heading, ImportingError, Row
 _MOST_ROWS = 1_048_576
 # Rows, to see whether a sheet is empty.
 _LOOKED_AT = 1000
+# Fewer empty rows than this, one after the other, are read like any other rows.
+_LONG_GAP = 1000
 # Lines above the names of the columns, such as a title and a date.
 _MOST_TITLES = 5
 # The number of a row, and its cells.
@@ -43,6 +45,14 @@ _PLACE = re.compile(rb"\br=[\"']([A-Z]+)([0-9]+)[\"']")
 _OF_TEXT = re.compile(rb"\bt=[\"']str[\"']")
 # The beginning of a row or of a value: its name and its attributes.
 _BEGINNING = re.compile(rb"<(?:\w+:)?(row|v|t)\b([^<>]*)>")
+# A row without a value: its attributes. Then its number among them. The pattern remembers each cell of a row,
+# so that it leaves out rows of very many.
+_EMPTY_ROW = re.compile(
+    rb"<(?:\w+:)?row\b([^<>]*)(?:/>|>(?:\s*<(?:\w+:)?c\b[^<>]*(?:/>|>\s*"
+    rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?\s*</(?:\w+:)?c>)){0,%d}\s*</(?:\w+:)?row>)\s*"
+    % limits.COLUMNS.most
+)
+_NUMBER = re.compile(rb"\sr=[\"']([0-9]{1,7})[\"']")
 # A row that a filter or a person hid has this attribute.
 _HIDDEN = re.compile(rb"\shidden=[\"'](?:1|true)[\"']")
 # A character that XML cannot hold or would change, such as the carriage return of a line of Windows.
@@ -80,7 +90,8 @@ def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
                 else "The workbook has no sheet of cells.",
             )
         page = book[sheet or names[0]]
-        yield from _rows(page, _without_result(data, page.title), _merged(data, page.title))
+        lines = _filled(page, _without_result(data, page.title), _long_gaps(data, page.title))
+        yield from _rows(lines, _merged(data, page.title))
     except ImportingError:
         raise
     except _DAMAGED as error:
@@ -139,6 +150,28 @@ def _merged(data: bytes, sheet: str) -> dict[int, list[tuple[int, str]]]:
     return found
 
 
+def _long_gaps(data: bytes, sheet: str) -> dict[int, float]:
+    """The first and the last of many empty rows that a sheet states one after the other.
+
+    Programs write them where somebody formatted whole columns, and openpyxl makes all possible cells of each.
+    The last is infinite where no other row follows.
+    """
+    part = _part(data, sheet)
+    found: dict[int, float] = {}
+    first, following, end = 0, 0, -1
+    for row in _EMPTY_ROW.finditer(part):
+        stated = _NUMBER.search(row[1])
+        number = int(stated[1]) if stated else 0
+        if row.start() != end or number != following:
+            first = number
+        following, end = number + 1, row.end()
+        if first and following - first >= _LONG_GAP:
+            found[first] = number
+    if first in found and part.startswith(b"</", end):
+        found[first] = math.inf
+    return found
+
+
 def n_formulas(data: bytes, sheet: str = "") -> int:
     """The number of cells with a formula, which are read by its last result.
 
@@ -177,10 +210,10 @@ def _part(data: bytes, sheet: str) -> bytes:
 
 
 def _rows(
-    sheet: Any, without_result: Mapping[int, str], merged: Mapping[int, Sequence[tuple[int, str]]]
+    lines: Iterator[_Numbered | Fault], merged: Mapping[int, Sequence[tuple[int, str]]]
 ) -> Iterator[Row | Fault]:
     heading: Heading | None = None
-    for each in _below_titles(_filled(sheet, without_result), merged):
+    for each in _below_titles(lines, merged):
         if isinstance(each, Fault):
             yield each
             continue
@@ -203,15 +236,20 @@ def _rows(
             yield heading.row(place, cells)
 
 
-def _filled(sheet: Any, without_result: Mapping[int, str]) -> Iterator[_Numbered | Fault]:
+def _filled(
+    sheet: Any, without_result: Mapping[int, str], long_gaps: Mapping[int, float]
+) -> Iterator[_Numbered | Fault]:
     """The rows that are not empty."""
     # The size that a sheet states of itself is often wrong.
     sheet.reset_dimensions()
     missing: Any = None
+    end_of_gap = 0.0
     for number, given in enumerate(sheet.iter_rows(max_col=limits.COLUMNS.most + 1), 1):
         if number > _MOST_ROWS:
             yield Fault(f"row {number}", "A sheet has no row of this number. Save the workbook again.")
             return
+        if number <= end_of_gap:
+            continue
         if cell := without_result.get(number):
             yield Fault(
                 f"cell {cell}",
@@ -224,6 +262,8 @@ def _filled(sheet: Any, without_result: Mapping[int, str]) -> Iterator[_Numbered
             continue
         if all(cell.value is None for cell in given):
             missing = given
+            if (end_of_gap := long_gaps.get(number, 0.0)) == math.inf:
+                return
             continue
         cells = [_text(cell) for cell in given]
         if any(map(str.strip, cells)):

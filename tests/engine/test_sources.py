@@ -29,6 +29,7 @@ import pyarrow.parquet
 import pytest
 from django.core.management import CommandError, call_command
 from openpyxl.cell.read_only import EmptyCell
+from openpyxl.worksheet._reader import WorkSheetParser
 
 from engine.domain import limits
 from engine.domain.conversations import Message
@@ -807,6 +808,100 @@ def test_rows_that_are_missing_before_a_large_number_are_looked_at_once(monkeypa
     [row] = source(archive(parts)).rows()
     assert (row.place, row.fields) == ("row 900", {"task": "One?"})
     assert len(asked) < 4 * limits.COLUMNS.most
+
+
+def with_rows(*more: str) -> bytes:
+    """A workbook with two tasks, and these rows below them."""
+    with zipfile.ZipFile(io.BytesIO(workbook([["task"], ["One?"], ["Two?"]]))) as book:
+        parts = {each: book.read(each) for each in book.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    parts[sheet] = parts[sheet].replace(b"</sheetData>", "".join((*more, "</sheetData>")).encode())
+    return archive(parts)
+
+
+EMPTY_ROWS = {
+    "no cells": '<row r="{0}" spans="1:1" ht="15"/>',
+    "formatted": '<row ht="15" r="{0}"><c r="A{0}" s="0"/>\n<c r="B{0}" s="0"></c></row>\n',
+    "no value": '<row r="{0}"><c r="A{0}"><v/></c><c r="B{0}"><v></v></c></row>',
+}
+LAST = '<row r="{0}"><c r="A{0}" t="str"><v>Last?</v></c></row>'
+
+
+def gap(row: str, first: int, length: int) -> str:
+    return "".join(map(row.format, range(first, first + length)))
+
+
+@pytest.mark.parametrize("row", EMPTY_ROWS.values(), ids=EMPTY_ROWS)
+@pytest.mark.parametrize("last", ["", LAST.format(1504)], ids=["at the end", "above a task"])
+def test_the_cells_of_many_empty_rows_are_not_looked_at(row, last, monkeypatch):
+    """A sheet that was formatted down to its last row took 21 seconds."""
+    asked = []
+
+    class Watched(EmptyCell):
+        @property
+        def value(self) -> None:
+            asked.append(self)
+
+    monkeypatch.setattr("openpyxl.worksheet._read_only.EMPTY_CELL", Watched())
+    rows = list(source(with_rows(gap(row, 4, 1500), last)).rows())
+    assert [each.place for each in rows] == ["row 2", "row 3", *(["row 1504"] if last else [])]
+    assert len(asked) < 8 * limits.COLUMNS.most
+
+
+@pytest.mark.parametrize("row", EMPTY_ROWS.values(), ids=EMPTY_ROWS)
+def test_reading_ends_where_only_empty_rows_follow(row, monkeypatch):
+    read = []
+    parse_row = WorkSheetParser.parse_row
+
+    def noted(self, given):
+        read.append(given)
+        return parse_row(self, given)
+
+    monkeypatch.setattr(WorkSheetParser, "parse_row", noted)
+    assert len(list(source(with_rows(gap(row, 4, 1500))).rows())) == 2
+    # Whether a sheet has cells is asked of its first rows.
+    assert len(read) < 50
+
+
+@pytest.mark.parametrize("row", [*EMPTY_ROWS.values(), "<row/>", '<row><c s="0"/></row>'])
+@pytest.mark.parametrize("length", [1, 3, 999, 1000, 1001, 1500])
+def test_a_row_after_empty_ones_is_read_however_many_they_are(row, length):
+    [*_, last] = source(with_rows(gap(row, 4, length), LAST.format(4 + length))).rows()
+    assert (last.place, last.fields) == (f"row {4 + length}", {"task": "Last?"})
+
+
+@pytest.mark.parametrize(
+    ("cells", "read"),
+    [
+        ('<c r="A1504"><v>7</v></c>', "7"),
+        ('<c r="A1504" t="inlineStr"><is><t>7</t></is></c>', "7"),
+        ('<c/><c/><c/><c r="D1504"><v>7</v></c>', "A cell stands right of the last column"),
+        ('<c r="A1504"><f>1+1</f></c>', "This formula has no stored result"),
+    ],
+    ids=["number", "text", "another column", "formula"],
+)
+def test_no_value_and_no_formula_is_lost_between_empty_rows(cells, read):
+    empty = EMPTY_ROWS["no cells"]
+    between = f'<row r="1504">{cells}</row>'
+    rows = source(with_rows(gap(empty, 4, 1500), between, gap(empty, 1505, 1500))).rows()
+    [found] = [row for row in rows if row.place in ("row 1504", "cell A1504")]
+    assert (found.message if isinstance(found, Fault) else found.fields["task"]).startswith(read)
+
+
+def test_empty_rows_with_the_numbers_of_others_hide_none():
+    rows = source(with_rows(gap(EMPTY_ROWS["formatted"], 2, 1500))).rows()
+    assert [row.fields["task"] for row in rows] == ["One?", "Two?"]
+
+
+def test_a_sheet_whose_rows_are_all_empty_has_no_row():
+    empty = EMPTY_ROWS["formatted"]
+    with zipfile.ZipFile(io.BytesIO(workbook([[]]))) as book:
+        parts = {each: book.read(each) for each in book.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    rows = f"<sheetData>{gap(empty, 1, 1500)}</sheetData>".encode()
+    parts[sheet] = re.sub(rb"<sheetData ?/>|<sheetData></sheetData>", rows, parts[sheet])
+    assert gap(empty, 1, 1).encode() in parts[sheet]
+    assert list(source(archive(parts)).rows()) == []
 
 
 def test_a_formula_that_nobody_computed_is_no_empty_cell():
