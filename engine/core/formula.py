@@ -13,18 +13,22 @@ from scipy import special
 from .allocation import NEAR_TIE_RATE
 from .claims import names_at_risk
 from .evidence import CONCENTRATION, MIN_HEAD_TO_HEAD
-from .likelihood import bernoulli_kl
+from .likelihood import bernoulli_kl, log_e_value
 from .planner import Forecast, Plan
 from .problem import BradleyTerry
-from .reserve import PLACED_IN_TIME, START_SHARE, holds_back
+from .reserve import FIRST_MOMENT, PLACED_IN_TIME, START_SHARE, holds_back
 from .stakes import LEADERS_GAIN, capital_moves
 from .streams import SHARES
 from .thresholds import heuristic_threshold, pairwise_log_constant, pairwise_threshold
-from .types import Claim, FloatArray
+from .types import BoolArray, Claim, FloatArray
 
 _DRAWS = 512
 # The threshold grows with the logarithm of the time, so that the fixed point is reached in a few steps.
 _STEPS = 8
+# Gaps between two policies for which the needed comparisons are computed; those between follow.
+_GRID = 64
+# Halvings of the logarithm of the comparisons: to a thousandth.
+_HALVINGS = 14
 # Samplers that go where the evidence is missing; the others spread their comparisons over all pairs.
 _ADAPTIVE = {"balanced", "tracking"}
 
@@ -51,17 +55,16 @@ def closed_form(plan: Plan, *, log_odds: float = 0.4) -> Forecast:
     best = scores.argmax(axis=1)
     rivals = np.arange(K) != best[:, None]
     gap = (scores.max(axis=1, keepdims=True) - scores)[rivals].reshape(-1, K - 1)
-    # Nats that one comparison of a rival with the best policy brings against the rival.
-    rate = np.maximum(bernoulli_kl(special.expit(-gap), 0.5 + plan.epsilon), NEAR_TIE_RATE)
+    sorted_gap = np.sort(gap, axis=1)
     if not isinstance(plan.space, BradleyTerry):
-        needed = _pairwise(plan, rate)
+        needed = _pairwise(plan, sorted_gap)
     elif plan.stopping == "theory":
         # Its proof asks for more than any budget has.
         needed = np.full(best.size, np.inf)
     else:
         resistance = _resistance(plan.space)[best][rivals].reshape(-1, K - 1)
-        shared = _shared(plan, resistance / rate, plan.space.n_features, log_odds)
-        needed = np.minimum(_pairwise(plan, rate), shared)
+        shared = _shared(plan, resistance / _rate(plan, gap), plan.space.n_features, log_odds)
+        needed = np.minimum(_pairwise(plan, sorted_gap), shared)
     needed = np.minimum(needed, plan.budget)
     low, high = np.quantile(needed, [0.1, 0.9])
     return Forecast(
@@ -74,43 +77,114 @@ def closed_form(plan: Plan, *, log_odds: float = 0.4) -> Forecast:
     )
 
 
-def _pairwise(plan: Plan, rate: FloatArray) -> FloatArray:
-    """Shape (M,): comparisons where each rival is ruled out by its own with the best policy."""
+def _pairwise(plan: Plan, gap: FloatArray) -> FloatArray:
+    """Shape (M,): comparisons where each rival is ruled out by its own with the best policy.
+
+    Parameters
+    ----------
+    gap
+        Shape (M, K - 1): strength of the best policy less that of each rival, the smallest first.
+    """
     K = plan.space.n_policies
     if plan.stopping == "certified":
-        against = _averaged(plan)
-        each = np.full_like(rate, MIN_HEAD_TO_HEAD)
-        for _ in range(_STEPS):
-            # The mixture costs half a logarithm of how far the data outweigh its prior.
-            threshold = np.log(against / plan.delta) + 0.5 * np.log1p(each / (2.0 * CONCENTRATION))
-            each = np.maximum(threshold / rate, MIN_HEAD_TO_HEAD)
-    else:
-        total = np.full(rate.shape[0], float(K))
-        for _ in range(_STEPS):
-            each = _threshold(plan, total)[:, None] / rate
-            total = each.sum(axis=1)
-    adaptive = plan.sampler in _ADAPTIVE
-    needed: FloatArray = each.sum(axis=1) if adaptive else each.max(axis=1) * (K * (K - 1) / 2.0)
+        ways = [begins * K + _proven(plan, gap, divided_by) for divided_by, begins in _capital(plan)]
+        return np.asarray(np.min(ways, axis=0), dtype=np.float64)
+    rate = _rate(plan, gap)
+    total = np.full(gap.shape[0], float(K))
+    for _ in range(_STEPS):
+        each = _threshold(plan, total)[:, None] / rate
+        total = each.sum(axis=1)
+    return total if plan.sampler in _ADAPTIVE else _spread(each)
+
+
+def _spread(each: FloatArray) -> FloatArray:
+    """Shape (M,): comparisons where all pairs are compared alike, from those that each rival needs."""
+    K = each.shape[1] + 1
+    spread: FloatArray = each.max(axis=1) * (K * (K - 1) / 2.0)
+    return spread
+
+
+def _proven(plan: Plan, gap: FloatArray, divided_by: float) -> FloatArray:
+    """Shape (M,): comparisons until the evidence against each rival is `divided_by` / δ."""
+    # Needs are a smooth function of a gap's root: they change most where policies are close.
+    grid = np.linspace(0.0, np.sqrt(gap.max()), _GRID) ** 2
+    alone, either = _needs(plan, special.expit(-grid), np.log(divided_by / plan.delta))
+    each = np.interp(gap, grid, alone)
+    # Luck may name either of the two best policies.
+    each[:, 0] = np.interp(gap[:, 0], grid, either)
+    if Claim(plan.claim) is Claim.BEST_IF_ANY:
+        each = np.maximum(each, MIN_HEAD_TO_HEAD)
+    if plan.sampler not in _ADAPTIVE:
+        return _spread(each)
+    # While the second best is ahead, the others are compared with it. The chance of that is taken halfway.
+    lead = 2.0 * special.expit(gap[:, 0]) - 1.0
+    behind = special.ndtr(-lead * np.sqrt(0.5 * each[:, 0]))
+    needed: FloatArray = each[:, 0] + (1.0 + behind) * each[:, 1:].sum(axis=1)
     return needed
 
 
-def _averaged(plan: Plan) -> float:
-    """The factor by which the evidence that does the work must exceed 1/δ."""
+def _needs(plan: Plan, mean: FloatArray, threshold: float) -> tuple[FloatArray, FloatArray]:
+    """Comparisons, of two policies, after which the evidence is at the threshold (nats) on average.
+
+    The average is over luck: a standard deviation more wins than expected, and one less.
+
+    Parameters
+    ----------
+    mean
+        Shape (G,): win rates of the weaker policy, at most ½.
+
+    Returns
+    -------
+    Shape (G,) each: of evidence against the weaker policy, and of that against the one with fewer wins.
+    """
+    null = 0.5 + plan.epsilon
+
+    def reached(n: FloatArray, *, either: bool) -> BoolArray:
+        luck = np.sqrt(n * mean * (1.0 - mean))
+        wins = np.clip([n * mean - luck, n * mean + luck], 0.0, n)
+        fewer = np.minimum(wins, n - wins) if either else wins
+        evidence = log_e_value(fewer, n - fewer, null, CONCENTRATION).mean(axis=0)
+        return np.asarray(evidence >= threshold)
+
+    def least(*, either: bool) -> FloatArray:
+        # No more than the budget is asked for, and the evidence of far more takes long.
+        low, high = np.zeros(mean.shape), np.full(mean.shape, np.log(plan.budget + 1.0))
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            enough = reached(np.exp(middle), either=either)
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        n: FloatArray = np.exp(high)
+        return n
+
+    return least(either=False), least(either=True)
+
+
+def _capital(plan: Plan) -> list[tuple[float, float]]:
+    """Ways to the evidence that does the work, of which the shorter counts.
+
+    Each is the factor by which this evidence must exceed 1/δ, and when it begins to count, in comparisons a
+    policy.
+    """
     K = plan.space.n_policies
     if (claim := Claim(plan.claim)) is not Claim.BEST_IF_ANY:
         # In a Bradley-Terry space nothing is held back, and nothing moves.
         divided = plan.streams and plan.reserve and not isinstance(plan.space, BradleyTerry)
         if divided and holds_back(claim, K):
-            return 1.0 / (START_SHARE / K + PLACED_IN_TIME)
+            return [(K / START_SHARE, 0.0), (1.0 / PLACED_IN_TIME, FIRST_MOMENT)]
         margin = plan.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
         at_risk = names_at_risk(K, margin, exclusive_proofs=plan.exclusive_proofs)
         moves = divided and capital_moves(claim, K, exclusive_proofs=plan.exclusive_proofs)
-        return at_risk / LEADERS_GAIN if moves else at_risk
+        return [(at_risk / LEADERS_GAIN if moves else at_risk, 0.0)]
     if not plan.streams:
-        return K - 1
+        return [(K - 1, 0.0)]
     # The opponent that does the work is the favourite: its comparisons count in both parts.
     head_to_head, favourite, _ = SHARES
-    return 1.0 / (favourite + head_to_head / (K - 1))
+    return [(1.0 / (favourite + head_to_head / (K - 1)), 0.0)]
+
+
+def _rate(plan: Plan, gap: FloatArray) -> FloatArray:
+    """Nats that one comparison with the best policy brings against a rival; shaped like the gaps."""
+    return np.maximum(bernoulli_kl(special.expit(-gap), 0.5 + plan.epsilon), NEAR_TIE_RATE)
 
 
 def _threshold(plan: Plan, total: FloatArray) -> FloatArray:

@@ -22,8 +22,8 @@ from .types import Claim, FloatArray, IntArray, Tally
 START_SHARE = 0.3
 _MOMENTS = (10, 20, 40)
 _SHARES = (0.3, 0.2, 0.2)
-# The share that is given out while most of the work is still to be done.
-PLACED_IN_TIME = _SHARES[0]
+# The share that is given out while most of the work is still to be done, and its moment.
+PLACED_IN_TIME, FIRST_MOMENT = _SHARES[0], _MOMENTS[0]
 # Fewest policies with which the reserve saves comparisons. Proofs with a margin are short, so that a share
 # that begins late finds little left to do.
 _FROM_POLICIES = {Claim.BEST: 3, Claim.GOOD_ENOUGH: 7}
