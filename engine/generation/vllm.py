@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from engine.generation.base import (
     Take,
     take_from,
 )
-from engine.generation.lifeline import Lifeline
+from engine.generation.lifeline import NewChildren
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +83,7 @@ class VLLMBackend:
     def __init__(self, settings: EngineSettings) -> None:
         self.model = settings.model
         self._settings = settings
-        self._lifeline: Lifeline | None = None
+        self._children = NewChildren()
         atexit.register(self.close)
 
     @cached_property
@@ -94,40 +93,32 @@ class VLLMBackend:
         started = time.monotonic()
         if settings.chat_template and not Path(settings.chat_template).is_file():
             raise BackendError(f"The chat template {settings.chat_template} is not a file.")
-        others = {child.pid for child in active_children()}
+        options = {
+            "model": settings.model,
+            "dtype": settings.dtype,
+            "max_model_len": settings.max_length,
+            "tensor_parallel_size": settings.tensor_parallel,
+            "quantization": settings.quantization,
+            "chat_template": settings.chat_template,
+            "enable_prefix_caching": True,
+            "enable_lora": bool(settings.adapters),
+            # The author's suggested settings must not mix with those of a policy.
+            "generation_config": "vllm",
+            **settings.options,
+        }
         try:
-            llm = LLM(
-                **{
-                    "model": settings.model,
-                    "dtype": settings.dtype,
-                    "max_model_len": settings.max_length,
-                    "tensor_parallel_size": settings.tensor_parallel,
-                    "quantization": settings.quantization,
-                    "chat_template": settings.chat_template,
-                    "enable_prefix_caching": True,
-                    "enable_lora": bool(settings.adapters),
-                    # The author's suggested settings must not mix with those of a policy.
-                    "generation_config": "vllm",
-                    **settings.options,
-                }
-            )
+            # They would keep the GPU's memory, which the next worker needs.
+            with NewChildren() as children:
+                llm = LLM(**options)
         except Exception as error:
             # vLLM's process writes the cause into the log, and only "See root cause above" into its error.
             raise BackendError(
                 f"vLLM cannot load {settings.model} (the worker's log says more): {error}"
             ) from error
         logger.info("The vLLM engine is ready after %.0f s", time.monotonic() - started)
-        self._hold([child.pid for child in active_children() if child.pid and child.pid not in others])
+        self._children.let_go()
+        self._children = children
         return llm
-
-    def _hold(self, pids: Sequence[int]) -> None:
-        """Let these processes of the engine, and no earlier ones, end with this one even after kill -9.
-
-        They would keep the GPU's memory, which the next worker needs.
-        """
-        if self._lifeline is not None:
-            self._lifeline.let_go()
-        self._lifeline = Lifeline(pids) if pids else None
 
     @cached_property
     def _adapters(self) -> dict[str, LoRARequest]:
@@ -168,7 +159,7 @@ class VLLMBackend:
         llm = self.__dict__.pop("_llm", None)
         if llm is not None:
             llm.llm_engine.engine_core.shutdown()
-            self._hold([])
+            self._children.let_go()
 
     @property
     def loaded(self) -> bool:
