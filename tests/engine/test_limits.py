@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from engine.domain import limits
+from engine.domain import levels, limits
 from engine.domain.errors import SpecError
 from engine.domain.levels import parse_level
 from engine.domain.specs import FactorSpec, GoldSpec, ReadyMade, TaskSpec
@@ -20,6 +20,7 @@ from engine.importing.items import read_responses, read_tasks
 from engine.importing.rows import ImportingError
 from engine.importing.strict_json import JSONLimitError, loads
 from engine.models import Experiment
+from engine.services import trials
 from engine.services.descriptions import check_description
 from engine.services.drafts import create_experiment
 from tests.factories import make_experiment, make_spec
@@ -55,6 +56,29 @@ def test_the_document_lists_every_limit_with_its_number_and_reason():
         each.thing: [f"{each.default:,}", f"`{each.setting}`" if each.setting else "", each.reason]
         for each in limits.LIMITS.values()
     }
+
+
+def test_guides_and_pages_say_the_same_numbers():
+    def text(name: str) -> str:
+        return " ".join((Path(settings.BASE_DIR) / name).read_text().split())
+
+    def megabytes(limit: limits.Limit) -> str:
+        return f"{limit.default // 10**6} MB"
+
+    guide = text("docs/setting-up.md")
+    assert trials.MOST_TASKS == 3
+    assert "Each policy answers up to three tasks once" in guide
+    assert f"With more than {trials.MOST_POLICIES} policies, {trials.MOST_POLICIES} are tried" in guide
+    assert f"may have {limits.TRIED.default} responses written in 24 hours" in guide
+    assert f"At most {settings.DATA_UPLOAD_MAX_NUMBER_FILES} files" in text("docs/experiment-files.md")
+    for name in ("operations", "scaling"):
+        assert f"requests of {megabytes(limits.UPLOAD_BYTES)}" in text(f"docs/{name}.md")
+    assert f"up to {megabytes(limits.DESCRIPTION_BYTES)})" in text("templates/setup/_items.html")
+    assert f"File (up to {megabytes(limits.DESCRIPTION_BYTES)})" in text("templates/setup/new.html")
+    assert f"up to {megabytes(limits.RESPONSES_BYTES)} together" in text("templates/setup/new.html")
+    assert f"up to {megabytes(limits.VOTES_BYTES)} together" in text("templates/setup/votes.html")
+    numbers = f"temperature is at most {levels._HOTTEST}, `max_tokens` at most {levels._MOST_TOKENS:,}"
+    assert numbers in text("docs/limits.md")
 
 
 def test_every_limit_says_what_to_do():
