@@ -126,8 +126,8 @@ def working_time(hours: tuple[float, float, float | None]) -> str:
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
-def hours_for(hours: float, n_people: int) -> str:
-    """Hours of work that some people share: "1½ hours for two people", "25 minutes for one person".
+def judging_time(hours: float, n_people: int) -> str:
+    """Hours that people share: "1½ hours of judging by two people", "25 minutes of judging by one person".
 
     Parameters
     ----------
@@ -138,14 +138,14 @@ def hours_for(hours: float, n_people: int) -> str:
     """
     each = hours / n_people
     said = _NUMBERS[n_people] if n_people < len(_NUMBERS) else f"{n_people:,}"
-    people = f"{said} {'person' if n_people == 1 else 'people'}"
+    judging = f"of judging by {said} {'person' if n_people == 1 else 'people'}"
     if each < 0.75:
-        return f"{max(5, 5 * round(12 * each))} minutes for {people}"
+        return f"{max(5, 5 * round(12 * each))} minutes {judging}"
     whole, half = divmod(round(2 * each), 2)
     if whole >= _ROUGH_HOURS:
         whole, half = round(each), 0
     amount = f"{whole or ''}{'½' if half else ''}"
-    return f"{amount} hour{'' if (whole, half) == (1, 0) else 's'} for {people}"
+    return f"{amount} hour{'' if (whole, half) == (1, 0) else 's'} {judging}"
 
 
 # The first that fits: a browser names those that it wants to be taken for, too.

@@ -17,7 +17,7 @@ from engine.selectors.pools import Supply
 from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
 from labeling.dashboard import status
-from labeling.formatting import hours_for, percents, rough
+from labeling.formatting import judging_time, percents, rough
 
 # One of the claims has a name that would read oddly in a sentence.
 _GOALS = dict(Experiment.CLAIMS) | {Claim.BEST_IF_ANY.value: "the best, if there is one"}
@@ -175,7 +175,9 @@ def _effort(
     said = f"{how} {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
     if goal:
         said += " until it stops by itself" if follows else f" until {goal}"
-    return f"{said}, {hours_for(hours, n_able)}" if hours and n_able else said
+    if not (hours and n_able):
+        return said
+    return f"{said}, {'at least ' if remaining.at_least else ''}{judging_time(hours, n_able)}"
 
 
 def _concluded(

@@ -151,7 +151,7 @@ class TestNobodyTwice:
         assert not experiment.used_up
 
     def test_the_time_that_remains_is_shared_by_those_who_have_something_left(self):
-        """“10 minutes for three people” stood there, and two of them had judged all that they could."""
+        """A time for three people stood there, and two of them had judged all that they could."""
         ann, bob, eve = (make_user(name) for name in ("ann", "bob", "eve"))
         experiment = pool_of({name: texts(name) for name in "ABC"}, allow_tie=True)
         for user in (ann, bob, eve):
@@ -163,7 +163,7 @@ class TestNobodyTwice:
         experiment.refresh_from_db()
         verdict = result_figures(experiment).verdict
         assert through(2, 3) in verdict.sentences
-        assert verdict.effort.endswith("for one person")
+        assert verdict.effort.endswith("of judging by one person")
 
     def test_texts_that_will_not_do_are_told_before_they_are_used_up(self):
         """“About 190 more clicks” stood there, and the texts had 90 left."""

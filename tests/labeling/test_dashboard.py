@@ -84,7 +84,7 @@ class TestVerdict:
         assert "Too early to say" in words
         standing = r"Leading: Prompt \d\. 0 of 2 rivals ruled out; about \d+ more clicks until one is "
         assert re.search(standing + "the best, if there is one, ", words)
-        assert "minutes for one person." in words
+        assert "minutes of judging by one person." in words
 
     @each_result
     def test_without_annotators_the_next_action_is_to_invite_somebody(

@@ -30,7 +30,7 @@ from engine.services.planning import advance
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import Sides, annotator_rows, judge_rows
 from labeling.dashboard.cards import cards, sparkline
-from labeling.dashboard.figures import moving_figures
+from labeling.dashboard.figures import moving_figures, result_figures
 from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import status_of
 from labeling.dashboard.warnings import concerns
@@ -372,6 +372,19 @@ class TestWhatIsLeft:
         status = status_of(experiment)
         assert status.sentence.endswith("At least 360 comparisons remaining.")
         assert spread(remaining_of(experiment).between) == "more than 180"
+
+    def test_the_card_says_what_the_time_is_and_that_a_lower_bound_is_one(self, experiment, monkeypatch):
+        """It promised a time, and people waited for the model, too."""
+        monkeypatch.setattr(buffer, "click_seconds", lambda experiment: 5.0)
+        goal = "until one is the best, if there is one"
+        effort = result_figures(experiment).verdict.effort
+        assert effort == f"about 720 more clicks {goal}, 1 hour of judging by one person"
+        caches["default"].clear()
+        experiment.snapshots.update(comparisons=1, expected_left=90.0)
+        Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.8})
+        effort = result_figures(experiment).verdict.effort
+        assert effort.startswith("at least 720 more clicks")
+        assert effort.endswith("at least 1 hour of judging by one person")
 
     def test_where_the_simulations_were_cut_short_the_win_rates_may_promise_more(self, experiment):
         experiment.snapshots.update(comparisons=1, expected_left=900.0)
