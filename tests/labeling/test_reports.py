@@ -174,6 +174,7 @@ def test_it_tells_what_a_response_costs_and_what_a_point_is(
     address = shared(experiment, owner)
     told = words(Client().get(address))
     assert "would be preferred to the winner in more than 55% of comparisons" in told
+    assert "A line may reach beyond what the claim says of the winner. The claim is proved" in told
     assert "Tokens are those of a response, on average." in told
     assert "Cost of 1,000" not in told
     settings.PRICE_COMPLETION_TOKENS = 2e6
@@ -304,7 +305,9 @@ def test_where_a_rule_judged_it_speaks_of_no_people(owner, client_for):
 def test_it_says_which_other_rule_ends_the_experiment(stopping, said, owner, client_for):
     experiment = make_experiment(stopping=stopping, claim="best_if_any", epsilon=0.0)
     add_member(experiment, owner, "owner")
-    assert said in words(client_for(owner).get(reverse("report", args=[experiment.pk])))
+    told = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
+    assert said in told
+    assert "A line may reach beyond" not in told
 
 
 def test_of_ready_made_responses_it_holds_on_these(annotator, owner, client_for):
