@@ -195,6 +195,7 @@ def _ask_to_stop(request: AuthenticatedRequest, experiment: Experiment) -> HttpR
         "experiment": experiment,
         "status": status_of(experiment),
         "comparisons": counts.comparison_count(experiment.pk),
+        "holding": [rung for rung in ladder(experiment).rungs if rung.holds],
     }
     return render(request, "dashboard/stop_confirm.html", context)
 

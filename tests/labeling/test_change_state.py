@@ -80,6 +80,7 @@ def test_stop_asks_first_and_says_what_it_means(before, experiment, owner, clien
     text = words(asked)
     assert "Stop this experiment?" in text
     assert "ends without a certified winner" in text
+    assert "already hold" not in text
     assert "You can reopen the experiment later" in text
     assert ("Pause instead" in text) == (before == "running")
     experiment.refresh_from_db()

@@ -195,6 +195,14 @@ def test_the_end_says_who_judged_and_a_single_claim_only_once(experiment, admin,
     assert "Prompt 0 loses to no other policy by more than 30 points" in shown
 
 
+def test_somebody_who_stops_without_a_winner_reads_that_a_claim_holds(experiment, admin, client_for):
+    """The two buttons stand on one page, and one of them gives the winner away."""
+    client = client_for(admin)
+    asked = client.post(reverse("change_state", args=[experiment.pk]), {"action": "stop"})
+    assert "“Good enough” already holds. To end with a certified winner, use “Stop here…” on" in words(asked)
+    assert f'href="{reverse("dashboard", args=[experiment.pk])}#verdict-title"' in asked.content.decode()
+
+
 def test_a_claim_that_does_not_hold_is_refused_without_a_question(experiment, admin, client_for):
     client = client_for(admin)
     response = stop_here(client, experiment, claim="best")
