@@ -44,9 +44,19 @@ def claim_consequence(experiment: Experiment, claim: str) -> str:
     if claim == (experiment.first_claim or experiment.claim):
         return "It is the claim chosen before any outcome was seen, so the accepted risk holds."
     return (
-        "A claim chosen after looking is as risky as all the claims on the dashboard together: at most "
+        f"A claim chosen after looking is as risky as {_all_to_choose(experiment)}, together: at most "
         f"{100 * joint_risk(experiment, changed=True):.3g}% instead of {100 * experiment.delta:.3g}%. "
         "The result will be marked. The evidence is recomputed from the judgments."
+    )
+
+
+def _all_to_choose(experiment: Experiment) -> str:
+    """The claims that `joint_risk` counts after a change, in words."""
+    if experiment.epsilon == 0:
+        return "the two that could be chosen"
+    return (
+        "the four that could be chosen: the three on the dashboard, and “best, if there is a best” with the "
+        "margin"
     )
 
 
@@ -112,7 +122,8 @@ def caveats(experiment: Experiment) -> list[str]:
         found.append(
             f"The claim was changed from “{names[experiment.first_claim]}” to "
             f"“{names[experiment.claim]}” after outcomes had been seen, so the risk is up to "
-            f"{100 * joint_risk(experiment, changed=True):.3g}% instead of {100 * experiment.delta:.3g}%."
+            f"{100 * joint_risk(experiment, changed=True):.3g}% instead of {100 * experiment.delta:.3g}%. It "
+            f"is that of {_all_to_choose(experiment)}."
         )
     if experiment.first_delta is not None and experiment.delta > experiment.first_delta:
         found.append(

@@ -264,10 +264,16 @@ class TestChange:
         assert (good_enough.claim, good_enough.first_claim) == ("good_enough", "best")
         sentence = good_enough.audit_entries.first().sentence
         assert sentence.startswith("Changed the claim to stop on from “best” to “good enough”.")
-        assert "at most 40% instead of 10%" in sentence
+        # The dashboard has 30%, of the three claims there: a fourth could be chosen here.
+        chosen = (
+            "the four that could be chosen: the three on the dashboard, and “best, if there is a best” with "
+            "the margin"
+        )
+        assert f"as risky as {chosen}, together: at most 40% instead of 10%" in sentence
         assert consequences.caveats(good_enough) == [
             "The claim was changed from “best” to “good enough” after "
-            "outcomes had been seen, so the risk is up to 40% instead of 10%."
+            "outcomes had been seen, so the risk is up to 40% instead of 10%. "
+            f"It is that of {chosen}."
         ]
         advance(experiment_id=good_enough.pk)
         good_enough.refresh_from_db()

@@ -60,7 +60,8 @@ def test_the_dashboard_shows_what_holds_what_is_missing_and_the_risks(experiment
     assert re.search(r"Not established yet: if some policy [^.]*[^A]* About \d+ more\.", shown)
     assert "The numbers of comparisons assume that the win rates stay as they are." in shown
     assert "Each claim is wrong with a risk of at most 10%." in shown
-    assert "If you look at all 3 and then pick one, the risk is at most 30%." in shown
+    picked = "If you stop on another one than “best”, the claim of the setup, the risks of all 3 add up: "
+    assert f"{picked}at most 30%." in shown
     assert shown.count("Stop here…") == 1
 
 
@@ -115,12 +116,16 @@ def test_the_claim_of_the_setup_is_not_picked_after_looking(experiment, admin, c
     client = client_for(admin)
     asked = words(stop_here(client, experiment, claim="good_enough"))
     assert "after looking" not in asked
+    assert "the risk that it is wrong is at most 10%, whatever else you looked at." in asked
     assert "30%" not in asked
     stop_here(client, experiment, claim="good_enough", confirmed="1")
     experiment.refresh_from_db()
     held = next(rung for rung in ladder(experiment).rungs if rung.stops)
     assert experiment.finding == held.text
-    assert "risk of a wrong pick at most 10%" in dashboard(client, experiment)
+    shown = dashboard(client, experiment)
+    assert "risk of a wrong pick at most 10%" in shown
+    assert "stopped on the claim of the setup: its risk stays so, whatever anybody looked at." in shown
+    assert "30%" not in shown
 
 
 def test_a_doubt_about_the_risk_of_the_setups_claim_stands_in_the_question(experiment, admin, client_for):
@@ -128,7 +133,14 @@ def test_a_doubt_about_the_risk_of_the_setups_claim_stands_in_the_question(exper
     change_settings(experiment_id=experiment.pk, by=admin, claim="good_enough")
     advance(experiment_id=experiment.pk)
     [doubt] = consequences.caveats(Experiment.objects.get())
-    assert doubt in words(stop_here(client_for(admin), experiment, claim="good_enough"))
+    client = client_for(admin)
+    asked = words(stop_here(client, experiment, claim="good_enough"))
+    assert doubt in asked
+    assert "It is the claim of the setup" not in asked
+    # Its risk is that of four claims by now.
+    shown = dashboard(client, experiment)
+    assert doubt in shown
+    assert "30%" not in shown
 
 
 def test_only_who_may_run_it_gets_the_button(experiment, viewer, client_for):
