@@ -91,6 +91,11 @@ class Ladder:
         """The claim that the experiment is to stop on."""
         return next((rung for rung in self.rungs if rung.stops), None)
 
+    @property
+    def any_remaining(self) -> bool:
+        """True if the comparisons that a claim still takes are known."""
+        return any(rung.remaining for rung in self.rungs)
+
 
 def ladder(experiment: Experiment) -> Ladder:
     """The claims of an experiment as they stand now."""
