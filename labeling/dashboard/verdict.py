@@ -17,7 +17,7 @@ from engine.selectors.pools import Supply
 from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
 from labeling.dashboard import status
-from labeling.formatting import judging_time, percents, rough
+from labeling.formatting import judging_time, over_half, percents, points, rough
 
 # One of the claims has a name that would read oddly in a sentence.
 _GOALS = dict(Experiment.CLAIMS) | {Claim.BEST_IF_ANY.value: "the best, if there is one"}
@@ -168,7 +168,9 @@ def _effort(
     follows = rung is not None and rung.follows_from is not None
     if remaining is None:
         reached = rung is not None and (rung.holds or follows)
-        return f"it stops when {goal}" if goal and not reached else ""
+        # Beside a leader the card has no room for what that means.
+        meaning = f": {_meaning(experiment)}" if ladder is None else ""
+        return f"it stops when {goal}{meaning}" if goal and not reached else ""
     people = experiment.judge == Experiment.Judge.HUMAN
     number = rough(remaining.expected * (experiment.overlap if people else 1))
     how = "at least" if remaining.at_least else "about"
@@ -178,6 +180,16 @@ def _effort(
     if not (hours and n_able):
         return said
     return f"{said}, {'at least ' if remaining.at_least else ''}{judging_time(hours, n_able)}"
+
+
+def _meaning(experiment: Experiment) -> str:
+    """The claim to stop on as a statement about the policy that it names."""
+    by = f" with a win rate of at least {over_half(experiment.epsilon)}" if experiment.epsilon else ""
+    return {
+        Claim.GOOD_ENOUGH: f"no other policy is better by more than {points(experiment.epsilon)}",
+        Claim.BEST: "it beats every other policy",
+        Claim.BEST_IF_ANY: f"no other policy can beat every other one{by}",
+    }[Claim(experiment.claim)]
 
 
 def _concluded(

@@ -72,7 +72,21 @@ class TestVerdict:
         assert "No judgments yet" in words
         assert "Leading" not in words
         # The goal is named where nobody can tell yet how many clicks it takes, too.
-        assert "It stops when one is the best, if there is one." in words
+        goal = "It stops when one is the best, if there is one: no other policy can beat every other one."
+        assert goal in words
+
+    @pytest.mark.parametrize(
+        ("claim", "epsilon", "meaning"),
+        [
+            ("good_enough", 0.05, "good enough: no other policy is better by more than 5 points."),
+            ("best", 0.05, "one is best: it beats every other policy."),
+            ("best_if_any", 0.05, "other policy can beat every other one with a win rate of at least 55%."),
+        ],
+    )
+    def test_the_claim_is_named_with_its_margin(self, claim, epsilon, meaning, viewer, client_for):
+        experiment = make_experiment(claim=claim, epsilon=epsilon)
+        add_member(experiment, viewer, "viewer")
+        assert meaning in text_of(page(client_for(viewer), experiment, "dashboard"))
 
     @each_result
     def test_while_it_runs_it_names_the_leader_what_is_settled_and_what_remains(
