@@ -117,8 +117,8 @@ def _warn_of_both_roles(request: AuthenticatedRequest, experiment: Experiment, u
     if user.pk in blinding.unblinded_annotators(experiment):
         messages.warning(
             request,
-            f"{user} now annotates and may see which policy wrote what. Pairs that {user} may "
-            "still be shown stay hidden from them, and their judgments are marked in exports.",
+            f"{user} now annotates and may see which policy wrote what. The other pages "
+            "hide from them every pair that is still to be judged, and exports mark their judgments.",
         )
 
 

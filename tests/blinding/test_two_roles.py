@@ -303,7 +303,9 @@ class TestOwnersWhoJudge:
         comparison = experiment.comparisons.first()
         assert get(client, "comparison", experiment.pk, comparison.pk).status_code == 200
         assert client.head(reverse("pair", args=[experiment.pk])).status_code == 200
-        assert "judge pairs yourself" in words(get(client, "people", experiment.pk))
+        page = words(get(client, "people", experiment.pk))
+        assert "judge pairs yourself" in page
+        assert "The other pages then hide from you every pair that is still to be judged." in page
         key = make_token(user=owner, name="t", valid_days=1, scopes=["annotate"])[1]
         asked = {"content_type": "application/json", "headers": {"Authorization": f"Bearer {key}"}}
         pair = client.post(f"/api/label/{experiment.pk}/next", {}, **asked).json()["pair"]
@@ -350,7 +352,7 @@ class TestWarnings:
         add_member(experiment, user, has)
         add_member(experiment, owner, "owner")
         link = invitation_link(experiment, owner, gets)
-        assert "your judgments are marked in exports" in words(logged_in(user).get(link, follow=True))
+        assert "exports mark your judgments" in words(logged_in(user).get(link, follow=True))
         assert "your judgments are marked" not in words(logged_in(make_user()).get(link, follow=True))
 
     def test_a_change_of_role_warns_the_owner(self, experiment, annotator):
