@@ -310,6 +310,20 @@ def test_it_says_which_other_rule_ends_the_experiment(stopping, said, owner, cli
     assert "A line may reach beyond" not in told
 
 
+@pytest.mark.parametrize(
+    ("sampler", "said"),
+    [
+        ("balanced", "The pairs of policies were chosen a little ahead: each was the one that, by the"),
+        ("random", "The sampler “random” chose the pairs of policies."),
+    ],
+)
+def test_it_says_how_the_pairs_were_chosen(sampler, said, owner, client_for):
+    """It said that a new pair was chosen after each judgment, whatever the sampler, and pairs lie ready."""
+    experiment = make_experiment(sampler=sampler)
+    add_member(experiment, owner, "owner")
+    assert said in words(client_for(owner).get(reverse("report", args=[experiment.pk])))
+
+
 def test_of_ready_made_responses_it_holds_on_these(annotator, owner, client_for):
     experiment = pool_of({name: texts(name) for name in "ABC"})
     add_member(experiment, annotator)
