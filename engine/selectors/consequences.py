@@ -136,9 +136,14 @@ def caveats(experiment: Experiment) -> list[str]:
             "after outcomes had been seen, so the risk is not guaranteed."
         )
     if experiment.past_votes:
-        found.append(
+        said = (
             f"{experiment.past_votes:,} past votes were brought from files. Those that stand count, too, "
-            "although LLM-PO did not choose their pairs. The risk is guaranteed only if no vote is in the "
-            "file, or missing from it, because of its result."
+            "although LLM-PO did not choose their pairs."
         )
+        if experiment.stopping == CERTIFIED:
+            said += (
+                f" The accepted risk of {100 * experiment.delta:.3g}% is guaranteed only if no vote is in "
+                "the file, or missing from it, because of its result."
+            )
+        found.append(said)
     return found

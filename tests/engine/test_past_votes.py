@@ -223,6 +223,11 @@ def test_an_import_is_not_a_conclusion_and_the_claim_names_its_origin():
     assert experiment.state == "paused"
     [caveat] = consequences.caveats(experiment)
     assert "100 past votes were brought from files. Those that stand count, too, although LLM-PO" in caveat
+    # A report of past votes states no risk beside it.
+    assert "The accepted risk of 5% is guaranteed only if no vote is in the file" in caveat
+    experiment.stopping = "heuristic"
+    [caveat] = consequences.caveats(experiment)
+    assert "guaranteed" not in caveat
     assert consequences.caveats(make_experiment()) == []
 
 
