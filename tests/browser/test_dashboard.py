@@ -199,6 +199,29 @@ def test_a_long_result_fits_and_hides_no_policy(page: Page):
             expect(effects).to_be_hidden()
 
 
+# Tables that are wider than their box, and of these the ones whose box is as plain as that of the others.
+WIDE = """(plain) => [...document.querySelectorAll(".scroll")].filter((box) =>
+  box.scrollWidth > box.clientWidth
+  && (!plain || getComputedStyle(box).backgroundImage === "none")).length"""
+
+
+def test_on_a_phone_a_table_that_goes_on_at_the_side_says_so(page: Page):
+    """Nothing did: a phone shows no scrollbar before somebody scrolls."""
+    annotator = make_user()
+    experiment = make_experiment(n_policies=7, ready=True, annotators=(annotator,))
+    for _ in range(6):
+        click_on(experiment, annotator, 1)
+        advance(experiment_id=experiment.pk)
+        write_responses()
+    admin = make_user(is_superuser=True)
+    log_in(page, admin)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/experiments/{experiment.pk}/method/")
+    expect(page.get_by_role("heading", name="Win rates")).to_be_visible()
+    assert page.evaluate(WIDE, False) > 0
+    assert page.evaluate(WIDE, True) == 0
+
+
 def test_the_ranking_leads_to_a_policy_with_its_prompt_its_rivals_and_its_responses(page: Page):
     admin, annotator = make_user("admin", is_superuser=True), make_user("ann")
     experiment = make_experiment(n_policies=3, ready=True, annotators=(annotator,))
