@@ -176,6 +176,7 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
         assert int(row[1]) == counts[index].sum()
         assert float(row[2]) == round(100 * realised_shares(wins)[index].sum(), 1)
         assert float(row[3]) == pytest.approx(100 * optimal.matrix[index].sum(), abs=0.051)
+    assert "Each comparison has two policies, so the shares add up to 200%." in html
     assert ("Our own solver computed these optimal shares" in html) == (optimal.solver == "interior_point")
     effects = table(html, 'id="effects-table"')
     for effect, row in zip(level_effects(factorial, wins, 0.2), effects, strict=True):
