@@ -963,6 +963,7 @@ class TestTwoTabs:
         html = refused.content.decode()
         assert refused.status_code == 400
         assert "saved in another tab" in html
+        assert "marked below" not in html, "no field is"
         assert "Of the second tab?" in html, "the input is kept"
         experiment.refresh_from_db()
         assert experiment.question == "Of the first tab?"
