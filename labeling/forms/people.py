@@ -34,6 +34,7 @@ class InvitationForm(forms.Form):
         min_value=1,
         required=False,
         label="For how many people",
+        error_messages={"min_value": "Write a number that is at least %(limit_value)s, or leave it empty."},
         help_text=f"Empty: {_ANNOTATORS} annotators, or one person of another role.",
     )
     addresses = forms.CharField(

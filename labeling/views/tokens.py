@@ -17,6 +17,7 @@ from engine.selectors import people
 from engine.selectors.accounts import tokens_of
 from engine.services.tokens import make_token, revoke_token
 from labeling import access
+from labeling.forms.fields import say_bounds
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 
@@ -42,6 +43,7 @@ class TokenForm(forms.Form):
         cast("forms.ModelChoiceField[Experiment]", self.fields["experiment"]).queryset = people.with_a_role(
             user
         )
+        say_bounds(self.fields["valid_days"], self.fields["valid_days"].validators)
 
 
 @login_required

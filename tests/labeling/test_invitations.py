@@ -303,7 +303,7 @@ class TestInvite:
         [
             ({"role": "superuser"}, "Select a valid choice."),
             ({"role": ""}, "This field is required."),
-            ({"most_uses": 0}, "greater than or equal to 1"),
+            ({"most_uses": 0}, "Write a number that is at least 1, or leave it empty."),
             ({"most_uses": 1001}, "At most 1000 people for the role annotator."),
             ({"most_uses": "many"}, "Enter a whole number."),
             ({"valid_days": 0}, "Select a valid choice."),
