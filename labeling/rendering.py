@@ -100,7 +100,7 @@ def excerpt(text: str, most: int = 300) -> str:
             if token.type == "list_item_open" and token.info:
                 words.append(f"{token.info}{token.markup}")
             words.append("".join(_text(each) for each in token.children or [token]))
-    plain = " ".join((" ".join(words) or start).split())
+    plain = " ".join((" ".join(words).strip() or start).split())
     whole = len(plain) <= most and len(start) == len(text)
     return plain if whole else f"{plain[: most - 1].rstrip()}…"
 

@@ -254,6 +254,7 @@ def test_headings_fit_in_below_those_of_the_page(level):
         ("```py\nx = 1\n```", "x = 1"),
         ("costs $x^2$ & <b>", "costs x^2 & <b>"),
         ("---", "---"),
+        ("#", "#"),
         ("", ""),
     ],
 )

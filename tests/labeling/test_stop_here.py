@@ -8,7 +8,7 @@ import re
 import pytest
 from django.urls import reverse
 
-from engine.models import Experiment, Judgment, WorkerPulse
+from engine.models import Experiment, Judgment, Response, WorkerPulse
 from engine.selectors import consequences, designs
 from engine.selectors.findings import ladder
 from engine.services.controls import change_settings
@@ -216,6 +216,16 @@ def test_somebody_who_stops_without_a_winner_reads_that_a_claim_holds(experiment
     asked = client.post(reverse("change_state", args=[experiment.pk]), {"action": "stop"})
     assert "“Good enough” already holds. To end with a certified winner, use “Stop here…” on" in words(asked)
     assert f'href="{reverse("dashboard", args=[experiment.pk])}#verdict-title"' in asked.content.decode()
+
+
+def test_an_empty_response_is_called_so_among_what_to_read(experiment, admin, client_for):
+    """There was nothing beside its line."""
+    Response.objects.update(text=" ")
+    client = client_for(admin)
+    stop_here(client, experiment, claim="good_enough", confirmed="1")
+    shown = dashboard(client, experiment)
+    assert "Prompt 1: Empty." in shown[shown.index("Read before you use it") :]
+    assert "Prompt 1Empty." in words(client.get(reverse("policy", args=[experiment.pk, 1])))
 
 
 def test_a_claim_that_does_not_hold_is_refused_without_a_question(experiment, admin, client_for):
