@@ -18,7 +18,7 @@ from engine.selectors.designs import policy_names
 from engine.services.experiments import stop
 from engine.services.judging import void_judgment
 from labeling.dashboard.explanations import explain
-from tests.factories import add_member, click, click_on, make_experiment, make_user
+from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -111,6 +111,13 @@ class TestList:
             ordered = seen if rel == "next" else seen[::-1]
             assert [pk for some in ordered for pk in some] == expected
             assert max(map(len, seen)) == 50
+
+    def test_a_leased_one_says_to_whom(self, experiment, annotator, viewer, client_for):
+        """The word alone told nothing to people who do not know the queue."""
+        held = lease(experiment, annotator).comparison
+        client = client_for(viewer)
+        assert content(client, "comparisons", experiment).count("Leased to an annotator") == 1
+        assert "Leased to an annotator" in opened(client, held)
 
     def test_each_experiment_numbers_its_own_from_one(self, experiment, viewer, admin, client_for):
         another = make_experiment(ready=True)
