@@ -27,6 +27,8 @@ from labeling.forms.draft import USUAL_SPREAD, DraftEditor
 # many of 100 comparisons the better of two policies wins.
 SPREADS = {"0.2": ("A little", 54), "0.4": ("Somewhat", 58), "0.8": ("A lot", 65)}
 _HALF = 0.5
+# The upper end of a forecast leaves out a tenth: where more runs are cut, it is the budget and nothing else.
+_NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Expected:
     name: str
     chosen: bool
     comparisons: float
-    mostly_undecided: bool
+    understated: bool
     pending: bool
 
 
@@ -48,7 +50,8 @@ class Size:
 
     ``formula`` is the planner's first figure, which needs no simulation. ``worker_alive`` says whether
     anybody is there to simulate. ``most_answers``: the most that one person can give if all texts exist
-    already; ``None`` if new ones are written. ``writers``: the models that would write now.
+    already; ``None`` if new ones are written. ``writers``: the models that would write now. ``has_ties``:
+    whether people may answer that neither is better.
     """
 
     policies: int = 0
@@ -66,6 +69,7 @@ class Size:
     claims: tuple[Expected, ...] = ()
     most_answers: int | None = None
     writers: Sequence[str] = ()
+    has_ties: bool = False
 
     @property
     def people(self) -> int | None:
@@ -105,6 +109,16 @@ class Size:
     @property
     def mostly_undecided(self) -> bool:
         return self.figures is not None and self.figures["decided"] < _HALF
+
+    @property
+    def runs_out(self) -> bool:
+        """True if most such experiments would spend the budget without a decision, as far as is known."""
+        return self.mostly_undecided and not self.cut_short
+
+    @property
+    def understated(self) -> bool:
+        """True if so many runs are cut at the budget that their mean and upper end would be higher."""
+        return self.figures is not None and self.figures["decided"] < _NEARLY_ALL
 
 
 def size_of(editor: DraftEditor) -> Size:
@@ -155,6 +169,7 @@ def size_of(editor: DraftEditor) -> Size:
         claims=_expected(asked, question) if others else (),
         most_answers=_most_answers(editor.stored) if people and editor.imported and editor.stored else None,
         writers=writers_of(editor.needs),
+        has_ties=bool(known.get("allow_tie") or known.get("allow_both_bad")),
     )
     if size.figures is None or not people:
         return size
@@ -198,7 +213,7 @@ def _expected(asked: Sequence[Estimate], question: Question) -> tuple[Expected, 
             name=names[claim.value],
             chosen=claim == question.claim,
             comparisons=figures["expected"],
-            mostly_undecided=figures["decided"] < _HALF,
+            understated=figures["decided"] < _NEARLY_ALL,
             pending=estimate.state == Estimate.State.WAITING,
         )
     return tuple(found[claim] for claim in LADDER if claim in found)

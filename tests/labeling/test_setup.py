@@ -774,7 +774,35 @@ class TestSize:
         assert "The hours count each comparison 2 times" in html
         assert "eight need between" not in html
         assert "the better of two policies typically wins 58 of 100 comparisons" in html
-        assert "Most would run out of budget" in html
+        assert "Most such experiments run out of budget" in html
+
+    def test_figures_of_runs_that_the_budget_cuts_are_said_to_be_too_low(self, page):
+        """It said that eight of ten need at most 400, where four of ten were cut at 400."""
+        summary(page)
+        compute_next()
+        estimate = Estimate.objects.get(question__claim="good_enough")
+        answer = estimate.answer | {"expected": 310.0, "low": 160.0, "high": 400.0}
+        for decided, cut in ((0.57, True), (0.95, False)):
+            estimate.answer = answer | {"decided": decided}
+            estimate.save()
+            html = summary(page)
+            assert ('id="size-comparisons">over 310<' in html) == cut
+            assert ("eight need between 160 and 400 comparisons" in html) != cut
+            assert ("nine need at least 160 comparisons" in html) == cut
+            assert ("; the others need more." in html) == cut
+            assert ("<td>over 310</td>" in html) == cut
+
+    def test_a_budget_that_most_would_spend_is_told_beside_ready_to_start(self, page):
+        html = summary(page, budget="20").partition('id="can-start"')[2]
+        assert '<p><strong>Ready to start.</strong></p><p class="warn">Most such experiments' in html
+        html = summary(page, budget="12345").partition('id="can-start"')[2]
+        assert '<p class="good"><strong>Ready to start.</strong></p></div>' in html
+
+    @pytest.mark.parametrize("answer", ["allow_tie", "allow_both_bad"])
+    def test_the_forecast_speaks_of_ties_only_where_people_may_give_them(self, answer, page):
+        without = "nobody answers that neither is better. Each such answer adds about one comparison."
+        assert without not in summary(page)
+        assert without in summary(page, **{answer: "on"})
 
     def test_a_rule_judge_costs_no_hours(self, page):
         summary(page, judge="rule", budget="50")
