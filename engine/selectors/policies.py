@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from django.db.models import QuerySet
 
-from engine.models import Experiment, Factor, Level, Policy, Response
+from engine.models import Experiment, Factor, Policy, Response
 
 
 def composable(policy_ids: Collection[int]) -> QuerySet[Policy]:
@@ -28,9 +28,14 @@ def policy_at(experiment: Experiment, index: int, *, composable: bool = False) -
     return (_with_levels(policies) if composable else policies).first()
 
 
-def prompt_levels(experiment: Experiment) -> QuerySet[Level]:
-    """The levels of an experiment's factors that are system prompts."""
-    return Level.objects.filter(factor__experiment=experiment, factor__kind=Factor.Kind.PROMPT)
+def without_prompt(experiment: Experiment) -> list[int]:
+    """Indices of the policies whose system prompts are all empty; none where no factor is a system prompt."""
+    found = []
+    for policy in _with_levels(experiment.policies.order_by("index")):
+        levels = [level for level in policy.levels.all() if level.factor.kind == Factor.Kind.PROMPT]
+        if levels and not any(level.value.get("text", "").strip() for level in levels):
+            found.append(policy.index)
+    return found
 
 
 def model_that_wrote(policy: Policy) -> str:

@@ -16,7 +16,7 @@ from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment, Response, Task
 from engine.selectors import designs
 from engine.selectors.health import Pulse, pulses
-from engine.selectors.policies import prompt_levels
+from engine.selectors.policies import without_prompt
 from engine.selectors.spending import price
 from engine.selectors.trials import tried_responses
 from labeling.dashboard.policies import messages_for
@@ -45,6 +45,9 @@ _UNDECIDED = (
     "Most experiments like this one would spend their budget without a decision. Raise the budget, choose "
     "“good enough”, or compare fewer policies."
 )
+
+# Policies that a sentence names; of the others it says the number.
+_NAMED = 5
 
 
 class Place(NamedTuple):
@@ -201,15 +204,17 @@ def page_of(experiment: Experiment, *, undecided: bool) -> TrialPage | None:
         (task, [Tried(each, names[each.policy.index]) for each in of_task])
         for task, of_task in groupby(responses, key=lambda each: each.task)
     ]
-    concerns = [*_without_prompt(experiment), *_concerns(rows), *([Concern(_UNDECIDED)] if undecided else [])]
+    concerns = [*_without_prompt(experiment, names), *_concerns(rows)]
+    if undecided:
+        concerns.append(Concern(_UNDECIDED))
     return TrialPage(rows, concerns, pulses([experiment])[experiment.pk])
 
 
-def _without_prompt(experiment: Experiment) -> Iterable[Concern]:
-    prompts = prompt_levels(experiment)
-    if empty := [level.name for level in prompts if not level.value.get("text", "").strip()]:
-        named = ", ".join(f"“{name}”" for name in empty)
-        yield Concern(f"No system prompt: {named}. Write one, unless that is what you want to compare.")
+def _without_prompt(experiment: Experiment, names: Sequence[PolicyName]) -> Iterable[Concern]:
+    if empty := without_prompt(experiment):
+        named = ", ".join(f"“{names[index].name}”" for index in empty[:_NAMED])
+        rest = f" and {len(empty) - _NAMED} more" if len(empty) > _NAMED else ""
+        yield Concern(f"No system prompt: {named}{rest}. Write one, unless that is what you want to compare.")
 
 
 def _concerns(rows: Sequence[tuple[Task, Sequence[Tried]]]) -> Iterable[Concern]:

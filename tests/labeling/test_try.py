@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine import tasks
-from engine.domain.specs import TaskSpec
+from engine.domain.specs import FactorSpec, TaskSpec
 from engine.domain.texts import digest
 from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment, Response, WorkerPulse
@@ -284,6 +285,25 @@ def test_it_warns_of_a_prompt_without_text(client_for):
     spec.factors[0].levels["Prompt 1"] = {"text": " "}
     html = tried(client_for(make_user(is_superuser=True)), create_experiment(spec=spec))
     assert "No system prompt: “Prompt 1”." in html
+
+
+def test_a_policy_that_has_a_prompt_from_another_factor_does_not_lack_one(client_for):
+    """It warned of the level "Neutral", though each policy with it has the prompt of the other factor."""
+    spec = make_spec()
+    spec.factors.append(FactorSpec("Tone", "prompt", {"Neutral": {"text": ""}, "Warm": {"text": "Be warm."}}))
+    page = client_for(make_user(is_superuser=True))
+    assert "No system prompt" not in tried(page, create_experiment(spec=spec))
+    spec = replace(spec, name="Another")
+    spec.factors[0].levels["Prompt 1"] = {"text": ""}
+    assert "No system prompt: “Prompt 1 · Neutral”. Write one" in tried(page, create_experiment(spec=spec))
+
+
+def test_it_names_a_few_policies_without_a_prompt_and_counts_the_others(client_for):
+    spec = make_spec(8)
+    for n in range(7):
+        spec.factors[0].levels[f"Prompt {n}"] = {"text": ""}
+    html = tried(client_for(make_user(is_superuser=True)), create_experiment(spec=spec))
+    assert "No system prompt: “Prompt 0”, “Prompt 1”, “Prompt 2”, “Prompt 3”, “Prompt 4” and 2 more." in html
 
 
 @pytest.mark.parametrize(("budget", "warns"), [(10, True), (5000, False)])
