@@ -9,7 +9,7 @@ from engine.domain.conversations import ASSISTANT, SYSTEM, USER, chat
 from engine.domain.levels import Composition
 from engine.generation.base import chat_body
 from engine.generation.responses import composition_of, request_for
-from engine.models import Experiment, Level, Policy, Task
+from engine.models import Experiment, Factor, Level, Policy, Task
 from engine.selectors.policies import model_that_wrote, policy_at
 
 # Stands for a task in a request to send elsewhere.
@@ -42,10 +42,13 @@ class Asked:
 
 def asked(policy: Policy) -> Asked | None:
     """The messages and settings of a policy; ``None`` where its responses were written elsewhere."""
-    if policy.experiment.responses == Experiment.Responses.IMPORTED:
+    wrote = model_that_wrote(policy)
+    if policy.experiment.responses == Experiment.Responses.IMPORTED or (
+        not wrote and _is_known_by_name(policy)
+    ):
         return None
     composition = composition_of(policy)
-    model = composition.model or model_that_wrote(policy) or policy.experiment.model
+    model = composition.model or wrote or policy.experiment.model
     request = request_for(composition, key=0, task=Task(prompt=TASK), seed=0)
     body = chat_body(request, model=model)
     del body["seed"]  # Each response has its own.
@@ -56,6 +59,12 @@ def asked(policy: Policy) -> Asked | None:
         model=model,
         request=json.dumps(body, indent=2, ensure_ascii=False),
     )
+
+
+def _is_known_by_name(policy: Policy) -> bool:
+    """True for a policy of past votes that has nothing but a name: a default is no setting of its own."""
+    kinds = {level.factor.kind for level in policy.levels.all()}
+    return policy.experiment.past_votes > 0 and kinds == {Factor.Kind.MODEL}
 
 
 def winner_asked(experiment: Experiment) -> Asked | None:

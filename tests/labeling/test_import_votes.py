@@ -16,6 +16,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from benchmarks.arena import arena, as_record
 from engine.importing.votes.vote import Vote, Winner
@@ -316,6 +317,30 @@ def test_the_status_and_each_comparison_say_where_the_votes_come_from(tmp_path):
     assert explain(first, []).sentences == [
         "This is a past vote from a file. No sampler chose its pair here."
     ]
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_winner_of_which_only_its_name_is_known_has_no_settings_to_copy(client):
+    """The button copied a request with the policy's name as the model, and with default settings."""
+    upload(client, jsonl(arena(120, policies=4, tasks=3, texts=False)))
+    experiment = Experiment.objects.get()
+    winner = experiment.policies.get(index=1)
+    Experiment.objects.filter(pk=experiment.pk).update(
+        state="concluded", conclusion="stopped", winner=winner, concluded_at=timezone.now()
+    )
+    result, own = reverse("dashboard", args=[experiment.pk]), reverse("policy", args=[experiment.pk, 2])
+    for address in (result, own):
+        html = client.get(address).content.decode()
+        assert "written elsewhere, so" in html
+        assert "Copy prompt and settings" not in html
+        assert "No system prompt" not in html
+    request = reverse("policy_request", args=[experiment.pk, 2])
+    assert client.get(request).status_code == 404
+    # Once a backend of this installation has written for it, its settings are known.
+    written = winner.responses.earliest("pk")
+    winner.responses.filter(pk=written.pk).update(state="done", text="Yes.", model="model-1")
+    assert client.get(request).status_code == 200
+    assert "Copy prompt and settings" in client.get(result).content.decode()
 
 
 # ---------------------------------------------------------------- out and back
