@@ -64,7 +64,7 @@ def agreement_figures(alpha: Alpha) -> dict[str, Any]:
 def agreement(alpha: Alpha) -> str:
     """Krippendorff's α of the people, in a sentence or two."""
     if not alpha.units:
-        return "Agreement: unknown. No two people judged the same two responses."
+        return "Agreement: unknown. No two people are known to have judged the same two responses."
     judged = f"{number(alpha.units, 'pair')} of responses"
     if alpha.value is None:
         return (

@@ -199,11 +199,12 @@ class Agreement(TypedDict):
 class PastVotes(TypedDict):
     """The past votes that stand; ``left`` of ``sided`` is their position bias.
 
-    ``repeated``: votes about two responses that an earlier vote was about. ``sided``: choices of a side, of
-    votes whose file names the sides.
+    ``with_texts``: votes whose file has both responses. ``repeated``: those of them about two responses that
+    an earlier one was about. ``sided``: choices of a side, of votes whose file names the sides.
     """
 
     votes: int
+    with_texts: int
     repeated: int
     left: int
     sided: int

@@ -9,7 +9,7 @@ import numpy as np
 from django.db.models import Count
 
 from engine.core.agreement import Alpha, alpha
-from engine.models import Experiment, Judgment
+from engine.models import Experiment, Judgment, Response
 from engine.selectors.counts import standing_judgments
 
 # The columns of the table: policy i's response, policy j's, neither.
@@ -27,9 +27,14 @@ class Answer:
 def shared_answers(experiment: Experiment) -> list[dict[str, Answer]]:
     """The first answer of each person, by user name, for all pairs of responses that several judged.
 
-    Past votes count.
+    Past votes count, but for those without both responses: nobody knows what they were about.
     """
-    by_people = standing_judgments(experiment.pk).filter(judge=Judgment.Judge.HUMAN, annotator__isnull=False)
+    by_people = standing_judgments(experiment.pk).filter(
+        judge=Judgment.Judge.HUMAN,
+        annotator__isnull=False,
+        comparison__response_i__state=Response.State.DONE,
+        comparison__response_j__state=Response.State.DONE,
+    )
     pair = ("comparison__response_i_id", "comparison__response_j_id")
     # The database finds these pairs: in most experiments nearly every pair was judged once.
     several = by_people.values_list(*pair).annotate(people=Count("annotator_id", distinct=True))

@@ -26,7 +26,11 @@ _READ = 100
 
 @dataclass(frozen=True)
 class Judged:
-    """The choices of one annotator or kind of judge. ``median_seconds``: of the time taken for a pair."""
+    """The choices of one annotator or kind of judge.
+
+    ``left``, ``right``: of choices whose sides are known, which those of past votes need not be.
+    ``median_seconds``: of the time taken for a pair.
+    """
 
     judged: int
     left: int
@@ -100,16 +104,18 @@ def tallies(experiment: Experiment, only: User | None = None) -> Tallies:
     by_annotator: defaultdict[int | None, _Tally] = defaultdict(_Tally)
     by_kind: defaultdict[str, _Tally] = defaultdict(_Tally)
     newest: dict[int | None, datetime] = {}
+    # Only a past vote may lack its sides. It got drawn ones, which say nothing about anybody's habit.
+    side = ["comparison__plan__side_known"] if experiment.past_votes else []
     rows = (
         _of(only, standing_judgments(experiment.pk))
         .order_by("pk")
-        .values_list("judge", "annotator_id", "choice", "shown_at", "created_at")
+        .values_list("judge", "annotator_id", "choice", "shown_at", "created_at", *side)
     )
-    for kind, annotator_id, choice, shown_at, judged_at in rows.iterator():
+    for kind, annotator_id, choice, shown_at, judged_at, *side_known in rows.iterator():
         span = time_taken(shown_at, judged_at, answered_before=newest.get(annotator_id))
         newest[annotator_id] = judged_at
-        by_kind[kind].add(choice, span)
-        by_annotator[annotator_id].add(choice, span)
+        for tally in (by_kind[kind], by_annotator[annotator_id]):
+            tally.add(choice, span, sided=side_known != [False])
     names = User.objects.filter(pk__in=[key for key in by_annotator if key]).order_by("username")
     return Tallies(
         by_annotator={name: by_annotator[key].judged() for key, name in names.values_list("pk", "username")},
@@ -119,17 +125,19 @@ def tallies(experiment: Experiment, only: User | None = None) -> Tallies:
 
 class _Tally:
     def __init__(self) -> None:
+        self.judgments = 0
         self.chosen: Counter[str] = Counter()
         self.seconds = array("d")
 
-    def add(self, choice: str, span: timedelta | None) -> None:
-        self.chosen[choice] += 1
+    def add(self, choice: str, span: timedelta | None, *, sided: bool) -> None:
+        self.judgments += 1
+        self.chosen[choice] += sided
         if span is not None:
             self.seconds.append(span.total_seconds())
 
     def judged(self) -> Judged:
         return Judged(
-            judged=self.chosen.total(),
+            judged=self.judgments,
             left=self.chosen[Judgment.Choice.LEFT],
             right=self.chosen[Judgment.Choice.RIGHT],
             median_seconds=median(self.seconds) if self.seconds else None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
 
-from engine.models import Experiment, Judgment
+from engine.models import Experiment, Judgment, Response
 from engine.selectors.counts import standing_judgments
 
 
@@ -18,13 +18,16 @@ class PastVotes:
     ----------
     votes
         Their number.
+    with_texts
+        Those of them with both responses: of the others nobody knows what they were about.
     repeated
-        Votes about two responses that an earlier one was about too.
+        Votes with both responses that are about the same two as an earlier one.
     left, sided
         Choices of the left side, of all choices of a side that the file places; 0 of 0 where it places none.
     """
 
     votes: int
+    with_texts: int
     repeated: int
     left: int
     sided: int
@@ -42,11 +45,15 @@ def past_votes(experiment: Experiment) -> PastVotes:
     sides = votes.filter(comparison__plan__side_known=True).aggregate(
         left=Count("pk", filter=chose_left), sided=Count("pk", filter=chose_left | chose_right)
     )
-    different = votes.values("comparison__response_i_id", "comparison__response_j_id").distinct().count()
-    n_votes = votes.count()
+    known = votes.filter(
+        comparison__response_i__state=Response.State.DONE, comparison__response_j__state=Response.State.DONE
+    )
+    different = known.values("comparison__response_i_id", "comparison__response_j_id").distinct().count()
+    with_texts = known.count()
     return PastVotes(
-        votes=n_votes,
-        repeated=n_votes - different,
+        votes=votes.count(),
+        with_texts=with_texts,
+        repeated=with_texts - different,
         left=sides["left"],
         sided=sides["sided"],
     )

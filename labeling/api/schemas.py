@@ -307,7 +307,8 @@ class PastVotesOut(Schema):
     """The past votes that stand. `left` of `sided` is their position bias."""
 
     votes: int
-    repeated: int = Field(description="Votes about two responses that an earlier vote was about.")
+    with_texts: int = Field(description="Votes whose file has both responses.")
+    repeated: int = Field(description="Those of them about two responses that an earlier one was about.")
     left: int = Field(description="Choices of the left side.")
     sided: int = Field(description="Choices of a side, of votes whose file names the sides.")
 

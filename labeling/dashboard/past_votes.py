@@ -34,10 +34,16 @@ def _sides(found: PastVotes) -> str:
 
 
 def _repeated(found: PastVotes) -> str:
+    if not found.with_texts:
+        return (
+            "Repeated responses: unknown. The votes came without their responses, so several may be about "
+            "the same two."
+        )
+    those = "" if found.with_texts == found.votes else " with both responses"
     if not found.repeated:
-        return "Every vote is about two responses that no earlier one was about."
+        return f"Every vote{those} is about two responses that no earlier one was about."
     return (
-        f"{found.repeated:,} of {found.votes:,} votes are about two responses "
+        f"{found.repeated:,} of {found.with_texts:,} votes{those} are about two responses "
         "that an earlier vote was about. They say less than votes about new "
         "responses, and the intervals and the claim do not know that."
     )

@@ -329,13 +329,13 @@ def test_agreement_and_position_bias_are_those_of_the_page(client, tmp_path):
     assert (agreement["alpha"], (agreement["low"], agreement["high"])) == (found.value, found.interval)
     assert agreement["low"] < agreement["alpha"] < agreement["high"]
     assert (agreement["pairs"], agreement["judgments"], agreement["same"]) == (25, 50, 0.8)
-    assert quality["past_votes"] == {"votes": 50, "repeated": 25, "left": 29, "sided": 35}
+    assert quality["past_votes"] == {"votes": 50, "with_texts": 50, "repeated": 25, "left": 29, "sided": 35}
     empty = client.create_experiment("New", **SPEC)["id"]
     assert client.quality(empty) == {
         "agreement": {
             "alpha": None, "low": None, "high": None, "pairs": 0, "judgments": 0, "same": 1.0, "chance": 1.0
         },
-        "past_votes": {"votes": 0, "repeated": 0, "left": 0, "sided": 0},
+        "past_votes": {"votes": 0, "with_texts": 0, "repeated": 0, "left": 0, "sided": 0},
     }  # fmt: skip
 
 

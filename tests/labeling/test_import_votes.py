@@ -29,6 +29,7 @@ from labeling.dashboard.status import status_of
 from tests.commands import run
 from tests.factories import add_member, make_experiment, make_user
 from tests.labeling.test_reimport import export, from_a_pool
+from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -317,6 +318,49 @@ def test_the_status_and_each_comparison_say_where_the_votes_come_from(tmp_path):
     assert explain(first, []).sentences == [
         "This is a past vote from a file. No sampler chose its pair here."
     ]
+
+
+@pytest.mark.usefixtures("owner")
+def test_of_votes_without_responses_and_sides_the_page_claims_to_know_neither(client):
+    """It counted votes on equal tasks as votes on equal responses, and drawn sides as chosen ones."""
+    rows = [f"T{n % 4},P,Q,{'ab'[n % 3 > 1]},{'ann' if n % 2 else 'bob'}\n" for n in range(60)]
+    upload(client, ("task,policy_a,policy_b,winner,annotator\n" + "".join(rows)).encode(), filename="v.csv")
+    experiment = Experiment.objects.get()
+    words = text_of(client.get(reverse("quality", args=[experiment.pk])).content.decode())
+    assert "Repeated responses: unknown." in words
+    assert "that an earlier vote was about" not in words
+    assert "No two people are known to have judged the same two responses." in words
+    assert "Position bias: unknown." in words
+    assert "People 60 – – unknown" in words
+    assert "none found" not in words
+    assert f"ann@import-{experiment.pk} 30 – –" in words
+
+
+@pytest.mark.usefixtures("owner")
+def test_only_choices_with_a_known_side_are_counted_by_side(client):
+    rows = [f"T{n},P,Q,a,{'left' if n < 20 else ''}\n" for n in range(30)]
+    upload(client, ("task,policy_a,policy_b,winner,side_a\n" + "".join(rows)).encode(), filename="v.csv")
+    words = text_of(client.get(reverse("quality", args=[Experiment.objects.get().pk])).content.decode())
+    assert "People 30 – 20 of 20" in words
+    assert "the left side was chosen in 20 of 20 votes with a side" in words
+
+
+@pytest.mark.usefixtures("owner")
+def test_some_votes_with_responses_are_told_from_those_without(client):
+    rows = [f"T,P,Q,a,{'p,q' if n < 5 else ','}\n" for n in range(8)]
+    head = "task,policy_a,policy_b,winner,response_a,response_b\n"
+    upload(client, (head + "".join(rows)).encode(), filename="v.csv")
+    words = text_of(client.get(reverse("quality", args=[Experiment.objects.get().pk])).content.decode())
+    assert "4 of 5 votes with both responses are about two responses that an earlier vote was about." in words
+
+
+@pytest.mark.usefixtures("owner")
+def test_the_result_leads_to_all_conditions(client):
+    upload(client, jsonl(VOTES))
+    experiment = Experiment.objects.get()
+    html = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
+    assert f'href="{reverse("quality", args=[experiment.pk])}#past-title">All conditions for past vo' in html
+    assert "because of its result, and under the other conditions on Qua" in status_of(experiment).sentence
 
 
 @pytest.mark.usefixtures("owner")

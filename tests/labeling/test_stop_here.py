@@ -65,6 +65,15 @@ def test_the_dashboard_shows_what_holds_what_is_missing_and_the_risks(experiment
     assert shown.count("Stop here…") == 1
 
 
+def test_the_question_leads_to_the_conditions_for_past_votes(experiment, client_for):
+    client = client_for(make_user(is_superuser=True))
+    link = f'href="{reverse("quality", args=[experiment.pk])}#past-title">All conditions for past votes</a>'
+    for past_votes in (0, 3):
+        Experiment.objects.filter(pk=experiment.pk).update(past_votes=past_votes)
+        html = stop_here(client, experiment, claim="good_enough").content.decode()
+        assert (link in html) == (past_votes > 0)
+
+
 def test_where_texts_come_again_no_page_promises_a_risk_that_is_not_proven(experiment, admin, client_for):
     Experiment.objects.filter(pk=experiment.pk).update(responses="reuse")
     client = client_for(admin)
