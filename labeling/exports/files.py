@@ -19,7 +19,7 @@ from zipstream import ZipStream
 
 from engine import __version__
 from engine.domain.specs import ExperimentSpec
-from engine.models import Comparison, Experiment
+from engine.models import Comparison, Experiment, Response
 from engine.selectors import blinding, browsing, counts, designs, specs
 from engine.selectors.accounts import account
 from engine.selectors.agreement import agreement_of_people
@@ -332,10 +332,14 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
 
 
 def preferred_comparisons(experiment: Experiment, selection: Selection) -> Any:
-    """The selected comparisons that were decided for one side."""
+    """The selected comparisons of two known responses that were decided for one side."""
     return (
         browsing.selected_comparisons(experiment, selection)
-        .filter(state=Comparison.State.JUDGED)
+        .filter(
+            state=Comparison.State.JUDGED,
+            response_i__state=Response.State.DONE,
+            response_j__state=Response.State.DONE,
+        )
         .exclude(outcome=0.5)
         .order_by("pk")
     )

@@ -37,11 +37,19 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     valid = form.is_valid()
     if valid:
         selection = form.selection(finished=withheld)
+        judgments = browsing.selected_judgments(experiment, selection).count()
+        preferences = files.preferred_comparisons(experiment, selection).count()
+        untrainable = judgments > 0 and not preferences
         context |= {
-            "judgments": browsing.selected_judgments(experiment, selection).count(),
-            "preferences": files.preferred_comparisons(experiment, selection).count(),
+            "judgments": judgments,
+            "preferences": preferences,
+            "untrainable": untrainable,
             "query": _query(form, options),
-            "formats": [each for each in files.FORMATS.values() if not each.parquet or parquet_is_there()],
+            "formats": [
+                each
+                for each in files.FORMATS.values()
+                if not (each.parquet and not parquet_is_there()) and not (each.training and untrainable)
+            ],
             "parquet": parquet_is_there(),
         }
     return render(request, "export/export.html", context, status=200 if valid else 400)

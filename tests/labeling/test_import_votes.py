@@ -364,6 +364,19 @@ def test_the_result_leads_to_all_conditions(client):
 
 
 @pytest.mark.usefixtures("owner")
+@pytest.mark.parametrize("texts", [True, False])
+def test_votes_without_responses_are_not_offered_as_preferences(texts, client):
+    """It offered up to 638 pairs, and the file was empty."""
+    upload(client, jsonl(arena(40, policies=3, tasks=3, texts=texts)))
+    page = client.get(reverse("export", args=[Experiment.objects.get().pk])).content.decode()
+    assert ("no comparison has both responses and a decision for one of them" in page) != texts
+    assert ('<dd id="preferences">0</dd>' in page) != texts
+    for name in ("DPO pairs", "Reward", "KTO"):
+        assert (f">{name}</a>" in page) == texts
+    assert ">CSV</a>" in page
+
+
+@pytest.mark.usefixtures("owner")
 def test_a_winner_of_which_only_its_name_is_known_has_no_settings_to_copy(client):
     """The button copied a request with the policy's name as the model, and with default settings."""
     upload(client, jsonl(arena(120, policies=4, tasks=3, texts=False)))
