@@ -32,8 +32,14 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
     """
     texts = [task.prompt for task in tasks]
     warnings = []
-    if n := slips.twice([(task.prompt, *sorted(task.variables.items())) for task in tasks]):
-        warnings.append(f"{wording.number(n, 'task')} came more than once. Each counts.")
+    same = slips.twice([(task.prompt, *sorted(task.variables.items())) for task in tasks])
+    if same:
+        warnings.append(f"{wording.number(same, 'task')} came more than once. Each counts.")
+    if n := slips.twice(texts) - same:
+        warnings.append(
+            f"{wording.number(n, 'task')} came with the text of an earlier one, and with other variables: "
+            f"{wording.number(len(set(texts)), 'different text')} in all. Each task counts."
+        )
     beside = [text for task in tasks for text in (task.reference, *task.variables.values())]
     found = rows_in(given, plain=HEADINGS, beside=REFERENCE_NAMES) if given else ()
     rows = [row for row in found if isinstance(row, Row)]

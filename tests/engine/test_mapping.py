@@ -122,6 +122,17 @@ FAILED = (
 )
 
 
+def test_tasks_that_differ_in_their_variables_alone_are_counted() -> None:
+    """A file of 700 votes on 40 questions became 700 tasks, and nothing said that they are 40."""
+    rows = "".join(f"Question {n % 4}?,{n}\n" for n in range(10)) + "Question 0?,0\n"
+    text = f"prompt,number\n{rows}"
+    assert warnings_of_tasks(read_tasks(text), text) == [
+        "1 task came more than once. Each counts.",
+        "6 tasks came with the text of an earlier one, and with other variables: 4 different texts in all. "
+        "Each task counts.",
+    ]
+
+
 def test_two_columns_of_tasks_and_formulas_that_failed_are_counted():
     tasks = "task,prompt,answer\nOne,Two,#REF!\nThree,Three,\nFour,,#N/A\n#VALUE!,Five,1\n"
     assert warnings_of_tasks(read_tasks(tasks), tasks) == [

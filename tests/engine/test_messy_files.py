@@ -777,7 +777,8 @@ def test_a_part_of_a_task_in_a_column_of_its_own_is_told(name):
 def test_a_file_of_responses_or_votes_is_no_list_of_tasks(pair):
     """Each of its rows became a task, the same one many times, as their variables differ."""
     text = f"prompt,{','.join(pair)}\nOne?,A,x\nOne?,B,y\n"
-    [warning] = warnings_of_tasks(read_tasks(text), text)
+    [same, warning] = warnings_of_tasks(read_tasks(text), text)
+    assert "1 different text in all" in same
     assert warning.startswith(f"2 rows with {' and '.join(pair)}, as files of responses or votes have them.")
 
 
