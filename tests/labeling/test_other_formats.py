@@ -163,6 +163,18 @@ def test_a_row_of_an_export_that_cannot_be_a_vote_says_so(change, words):
 
 
 @pytest.mark.usefixtures("owner")
+def test_the_file_that_the_refusal_of_variables_names_is_taken(client, experiment):
+    """It named a command only, which nobody can run in a browser."""
+    experiment.tasks.update(variables={"topic": "refunds"})
+    data = exported(client, experiment, "judgments_csv")
+    with pytest.raises(ImportingError, match="do without them, export as LMArena and import that file"):
+        read_votes(source_of([("votes", io.BytesIO(data))], VOTES_BYTES))
+    data = exported(client, experiment, "lmarena_jsonl")
+    found = read_votes(source_of([("votes", io.BytesIO(data))], VOTES_BYTES)).votes
+    assert list(map(of_p, found)) == list(map(of_p, VOTES))
+
+
+@pytest.mark.usefixtures("owner")
 @pytest.mark.parametrize("name", ["lmarena_jsonl", "argilla_json", "judgments_csv", "judgments_jsonl"])
 def test_votes_without_texts_come_back_without_texts(name, client):
     """Empty texts would make an experiment on ready-made responses, all of them equal."""

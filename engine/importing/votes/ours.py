@@ -36,8 +36,9 @@ def _votes_of(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     if fields.get("taskvariables") not in (None, "", "{}"):
         raise ImportingError.at(
             place,
-            "The task has variables, which past votes cannot keep. Export as JSON lines with its manifest, "
-            "and import that with manage.py import_judgments.",
+            "The task has variables, which past votes cannot keep. To do without them, export as LMArena and "
+            "import that file. To keep them, ask a person with a shell on the server to run manage.py "
+            "import_judgments on JSON lines with their manifest.",
         )
     # CSV has nothing but texts, and those that a spreadsheet would run are written with an apostrophe.
     as_given = as_it_was if isinstance(fields.get("judgmentid"), str) else str
