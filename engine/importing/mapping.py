@@ -50,7 +50,7 @@ def check_columns(columns: Columns) -> dict[str, str]:
     ImportingError
         Names the column.
     """
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for column, meaning in columns.items():
         if meaning not in MEANINGS:
             raise ImportingError.at(
@@ -59,8 +59,12 @@ def check_columns(columns: Columns) -> dict[str, str]:
                 f"{', '.join(MEANINGS)}.",
             )
         if meaning in seen and meaning not in _MANY:
-            raise ImportingError.at("", f"Two columns are {meaning}. Keep one of them.")
-        seen.add(meaning)
+            raise ImportingError.at(
+                "",
+                f"Columns {limits.shown(seen[meaning])} and {limits.shown(column)} both mean {meaning}, and "
+                "only one can. Choose another meaning for one of them, or leave it out.",
+            )
+        seen[meaning] = column
     return dict(columns)
 
 

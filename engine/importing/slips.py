@@ -96,7 +96,8 @@ def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
     if defused:
         yield (
             f"{number(defused, one, many)} with an apostrophe in front of a mark such as = or -, as programs "
-            "write it against formulas. It is shown as it is. Export the texts without."
+            "write it against formulas. It is shown as it is. To be rid of it, export the texts without the "
+            "apostrophe."
         )
     if unbroken:
         yield (

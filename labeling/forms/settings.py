@@ -73,7 +73,7 @@ LABELS = {
     "epsilon": "Margin (0.05 is 5 points)",
     "streams": "Pool the comparisons with different opponents",
     "exact_ties": "Count a tie as a tie",
-    "exclusive_proofs": "Divide less risk among policies",
+    "exclusive_proofs": "Need fewer comparisons for “good enough”",
     "sampler": "Choice of pairs",
     "stopping": "Stopping rule",
     "max_skips": "Skips before a comparison is discarded",
@@ -88,7 +88,7 @@ LABELS = {
     "repeat_rate": "Share of repeated pairs (0.1 is 10%)",
 }
 _HELP = {
-    "name": "Shown in lists and on the dashboard.",
+    "name": "Shown in lists and on the dashboard. At most 200 characters.",
     "question": "The question that annotators answer for each pair.",
     "guidelines": (
         "Explain when a response is better, with an example, and what to answer if both are the same. "
@@ -143,10 +143,10 @@ _HELP = {
         "win of each."
     ),
     "exclusive_proofs": (
-        "Recommended: with a margin, “good enough” takes about a fifth fewer comparisons with two policies, "
-        "and about a twentieth fewer with three to six. It changes nothing with more policies or with levels "
-        "that add their own effects. With three to six it changes nothing where texts come again, or where "
-        "comparisons with different opponents are not pooled."
+        "Recommended. With two policies it saves about a fifth of the comparisons, if there is a margin. "
+        "With three to six it saves about a twentieth, if comparisons with different opponents are pooled "
+        "and no text is used twice. It saves nothing with more policies, or with levels that add their own "
+        "effects."
     ),
     "sampler": (
         "Balanced compares where evidence is missing most. The others serve as baselines and need more "

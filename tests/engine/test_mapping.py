@@ -70,7 +70,10 @@ def test_columns_with_other_names_are_responses_tasks_and_votes():
     [
         (["task"], "'task' is no mapping. Write COLUMN=MEANING."),
         (["q=prompt"], "Column 'q': 'prompt' means nothing. Use one of task, policy, response"),
-        (["q=task", "r=task"], "Two columns are task."),
+        (
+            ["q=task", "r=task"],
+            "Columns 'q' and 'r' both mean task, and only one can. Choose another",
+        ),
         (["q=task", "x=policy"], "There is no column 'x'. Found: q, r. Correct the mapping."),
         (["q=task"], "Missing: policy. Found: r, task"),
     ],

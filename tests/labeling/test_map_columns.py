@@ -20,6 +20,7 @@ from engine.services.drafts import create_experiment
 from engine.services.retention import forget_old
 from tests.engine.test_sources import workbook
 from tests.factories import make_spec, make_user
+from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -93,7 +94,8 @@ def test_votes_with_other_columns_keep_what_was_chosen_until_it_fits(client):
     assert "Choose a column for: Winner." in page
     assert page.count('<option value="policy_b" selected>') == 1
     columns["better"] = "task"
-    assert "Two columns are task." in client.post(response.url, said(columns)).content.decode()
+    refused = text_of(client.post(response.url, said(columns)).content.decode())
+    assert "Columns 'item' and 'better' both mean task, and only one can." in refused
     columns["better"] = "winner"
     page = client.post(response.url, said(columns, action="check")).content.decode()
     assert "2 votes on 3 policies and 1 task." in page

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from engine.models import Comparison, Experiment, Lease
+from engine.models import Comparison, Experiment, Judgment, Lease
 from engine.selectors.designs import policy_names
 from engine.services.experiments import archive, pause, start, stop
 from engine.services.planning import advance
@@ -34,6 +34,14 @@ def test_it_shows_the_task_the_question_and_both_responses(experiment, annotator
     assert f'name="token" value="{held.token}"' in html
     assert reverse("judge", args=[experiment.pk]) in html
     assert reverse("skip", args=[experiment.pk]) in html
+
+
+def test_the_comment_says_how_long_it_may_be(annotator, client_for, url):
+    """A browser cuts what is longer, without a word."""
+    page = client_for(annotator).get(url).content.decode()
+    most = Judgment._meta.get_field("comment").max_length
+    assert f"at most {most:,} characters)</label>" in page
+    assert f'maxlength="{most}"' in page
 
 
 def test_for_htmx_it_is_only_the_part_that_changes(annotator, client_for, url):

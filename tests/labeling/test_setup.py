@@ -404,6 +404,12 @@ class TestSteps:
         assert response["Location"] == f"{setup_url(draft)}?step=judges"
         assert Experiment.objects.get().question == "Changed?"
 
+    def test_the_name_says_how_long_it_may_be(self, page):
+        """A browser cuts what is longer, without a word."""
+        most = f"{Experiment._meta.get_field('name').max_length} characters"
+        for address in (NEW, reverse("new_experiment"), reverse("import_votes")):
+            assert f"t most {most}" in page.get(address).content.decode(), address
+
     def test_equally_good_is_offered_beside_the_claim_and_not_folded(self, page):
         """It was folded under Advanced, though it changes how soon an experiment stops."""
         html = page.get(f"{NEW}?step=stop").content.decode()
