@@ -11,6 +11,9 @@ from engine.models import Experiment, Factor, Level, Policy
 from engine.selectors import workers
 from engine.selectors.workers import Worker
 
+# The backends of the models that come with this program.
+_DEMO = {"embedded", "smollm2"}
+
 
 @dataclass(frozen=True)
 class Need:
@@ -101,7 +104,15 @@ def writers_of(needed: Iterable[Need]) -> list[str]:
     A need that no live worker serves adds none. For a need without a model, each worker that serves it would
     use its own.
     """
-    offers = [offer for offer in live_offers().values() if offer]
+    return _writers(needed, [offer for offer in live_offers().values() if offer])
+
+
+def demo_writers_of(needed: Iterable[Need]) -> list[str]:
+    """Those of :func:`writers_of` that are small models which come with this program, to try it."""
+    return _writers(needed, [offer for offer in live_offers().values() if offer and offer.backend in _DEMO])
+
+
+def _writers(needed: Iterable[Need], offers: Collection[Offer]) -> list[str]:
     return sorted(
         {
             model

@@ -17,7 +17,7 @@ from engine.domain.rules import CERTIFIED, LADDER, USUAL_MARGIN, Rules
 from engine.domain.specs import ExperimentSpec
 from engine.models import Estimate, Experiment
 from engine.selectors import workers
-from engine.selectors.capabilities import writers_of
+from engine.selectors.capabilities import demo_writers_of, writers_of
 from engine.services import estimates
 from engine.services.estimates import Question
 from engine.tasks import analyse, wake
@@ -51,7 +51,7 @@ class Size:
     ``formula`` is the planner's first figure, which needs no simulation. ``worker_alive`` says whether
     anybody is there to simulate. ``most_answers``: the most that one person can give if all texts exist
     already; ``None`` if new ones are written. ``writers``: the models that would write now. ``has_ties``:
-    whether people may answer that neither is better.
+    whether people may answer that neither is better. ``demo_writers``: the small models among the writers.
     """
 
     policies: int = 0
@@ -69,6 +69,7 @@ class Size:
     claims: tuple[Expected, ...] = ()
     most_answers: int | None = None
     writers: Sequence[str] = ()
+    demo_writers: Sequence[str] = ()
     has_ties: bool = False
 
     @property
@@ -169,6 +170,7 @@ def size_of(editor: DraftEditor) -> Size:
         claims=_expected(asked, question) if others else (),
         most_answers=_most_answers(editor.stored) if people and editor.imported and editor.stored else None,
         writers=writers_of(editor.needs),
+        demo_writers=demo_writers_of(editor.needs),
         has_ties=bool(known.get("allow_tie") or known.get("allow_both_bad")),
     )
     if size.figures is None or not people:

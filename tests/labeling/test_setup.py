@@ -551,6 +551,20 @@ class TestSteps:
         levels = {"f1-kind": "model", "f1-l1-text": "adapter", "f1-l2-text": ""}
         assert "Written by: Qwen, adapter, tinylm-1." in summary(page, **levels)
 
+    @pytest.mark.parametrize(
+        ("backend", "model", "small"),
+        [("smollm2", "SmolLM2-135M-Instruct", True), ("embedded", "tinylm-1", True), ("vllm", "Qwen", False)],
+    )
+    def test_the_summary_says_that_a_model_of_the_demo_is_small_and_leads_to_a_better_one(
+        self, backend, model, small, page
+    ):
+        WorkerPulse.objects.create(
+            queue="generation", worker="a", details={"backend": backend, "model": model, "others": []}
+        )
+        html = summary(page)
+        assert (f"{model} is a small model for trying the program: expect poor answers." in html) == small
+        assert (f'href="{reverse("help_page", args=["your-model"])}"' in html) == small
+
     @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
     def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page):
         """The start refuses it, so the summary must not call it ready."""
