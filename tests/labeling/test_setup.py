@@ -780,7 +780,10 @@ class TestSize:
         summary(page)
         compute_next()
         html = summary(page)
-        assert "0% of them come to a decision within the first 1 comparisons; there was no time" in html
+        assert (
+            "0% of such experiments come to a decision within the first 1 comparisons; there was no time"
+            in html
+        )
         assert "raise it" not in html
 
     def test_the_answer_comes_with_hours_and_what_it_assumes(self, page):
@@ -815,6 +818,9 @@ class TestSize:
     def test_a_budget_that_most_would_spend_is_told_beside_ready_to_start(self, page):
         html = summary(page, budget="20").partition('id="can-start"')[2]
         assert '<p><strong>Ready to start.</strong></p><p class="warn">Most such experiments' in html
+        assert html.index("Most such experiments") < html.index("How sure is this?"), (
+            "in sight on a small page"
+        )
         html = summary(page, budget="12345").partition('id="can-start"')[2]
         assert '<p class="good"><strong>Ready to start.</strong></p></div>' in html
 
