@@ -37,6 +37,7 @@ class Expected:
     simulation is done.
     """
 
+    claim: Claim
     name: str
     chosen: bool
     comparisons: float
@@ -115,6 +116,11 @@ class Size:
     def runs_out(self) -> bool:
         """True if most such experiments would spend the budget without a decision, as far as is known."""
         return self.mostly_undecided and not self.cut_short
+
+    @property
+    def could_ask_for_less(self) -> bool:
+        """True unless the claim that takes the fewest comparisons is chosen already."""
+        return not any(each.chosen and each.claim is Claim.GOOD_ENOUGH for each in self.claims)
 
     @property
     def understated(self) -> bool:
@@ -212,6 +218,7 @@ def _expected(asked: Sequence[Estimate], question: Question) -> tuple[Expected, 
         figures = estimate.answer or asdict(closed_form(plan, log_odds=log_odds))
         claim = Claim(estimate.question["claim"])
         found[claim] = Expected(
+            claim=claim,
             name=names[claim.value],
             chosen=claim == question.claim,
             comparisons=figures["expected"],

@@ -798,6 +798,10 @@ class TestSize:
         assert "eight need between" not in html
         assert "the better of two policies typically wins 58 of 100 comparisons" in html
         assert "Most such experiments run out of budget" in html
+        assert "Raise the budget, accept a larger risk" in html
+        while "every 1s" in (html := summary(page, **changes, claim="best")):
+            assert compute_next()
+        assert "Raise the budget, choose “good enough”, accept a larger risk" in html
 
     def test_figures_of_runs_that_the_budget_cuts_are_said_to_be_too_low(self, page):
         """It said that eight of ten need at most 400, where four of ten were cut at 400."""
