@@ -143,8 +143,8 @@ def caveats(experiment: Experiment) -> list[str]:
         if experiment.stopping == CERTIFIED:
             said += (
                 f" The accepted risk of {100 * experiment.delta:.3g}% is guaranteed only if no vote is in "
-                "the file, or missing from it, because of its result, and under the other conditions on "
-                "Quality."
+                "the file, or missing from it, because of its result, and under the other conditions for "
+                "past votes."
             )
         found.append(said)
     return found
