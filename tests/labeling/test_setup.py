@@ -562,7 +562,12 @@ class TestSteps:
             queue="generation", worker="a", details={"backend": backend, "model": model, "others": []}
         )
         html = summary(page)
-        assert (f"{model} is a small model for trying the program: expect poor answers." in html) == small
+        said = f"Written by: {model}. It is a small model for trying the program: expect poor answers."
+        assert (said in html) == small
+        WorkerPulse.objects.create(
+            queue="generation", worker="b", details={"backend": "other", "model": "Another", "others": []}
+        )
+        assert (f"{model} is a small model for trying the program" in summary(page)) == small
         assert (f'href="{reverse("help_page", args=["your-model"])}"' in html) == small
 
     @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
