@@ -13,6 +13,9 @@ from .types import FloatArray
 
 # A few ties' worth of both outcomes, which keeps lucky first comparisons from promising too much.
 _SHRINKAGE = 3.0
+# Standard deviations by which a win rate may be off. One that seems to be at the null would take forever. Of
+# .4, .55 and .7 the first made the mean estimate equal to the mean truth.
+_UNSURE = 0.4
 # Nats below which a policy is not separated from the best.
 _LEAST_SEPARATION = 0.5
 
@@ -44,7 +47,7 @@ def _expected(ledger: Ledger, best: int | None) -> float | None:
         b = proof.nearest(0, int(ledger.leader()[0]))
         k = proof.rivals(0, b)
         missing = proof.threshold - proof.log_capital(np.array(0), k, np.array(b))
-        speed = _speeds(tally.wins[0, k, b], tally.counts[0, k, b], proof.evidence.null_mean)
+        speed = _speeds(tally.wins[0, k, b], tally.counts[0, k, b], proof.evidence.null_mean, unsure=_UNSURE)
         # Outcomes that are ties vary less, so that bets on them are larger.
         speed /= 1.0 - 2.0 * tally.n_ties[0] / (2.0 * tally.n_comparisons[0] + _SHRINKAGE)
         return _summed(missing, speed)
@@ -55,12 +58,13 @@ def _expected(ledger: Ledger, best: int | None) -> float | None:
         return _in_model(missing, ledger.separation()[0, needed], int(tally.n_comparisons[0]))
     if not needed.any() or not tally.judged[0, needed].all():
         return None
-    # Each policy is refuted by its most informative opponent [LLM-PO, corollary "optimal ratio"].
+    # Each policy is refuted by its most informative opponent [LLM-PO, corollary "optimal ratio"]. The largest
+    # of several rates allows for luck by itself.
     against_all = _speeds(tally.wins[0, needed], tally.counts[0, needed], ledger.evidence.null_mean)
     return _summed(missing, np.where(tally.counts[0, needed] > 0, against_all, 0.0).max(axis=1))
 
 
-def _speeds(wins: FloatArray, counts: FloatArray, null_mean: float) -> FloatArray:
+def _speeds(wins: FloatArray, counts: FloatArray, null_mean: float, *, unsure: float = 0.0) -> FloatArray:
     """Evidence (nats) that one comparison brings if win rates stay as they are, drawn a little towards ½.
 
     Parameters
@@ -69,13 +73,20 @@ def _speeds(wins: FloatArray, counts: FloatArray, null_mean: float) -> FloatArra
         Equal shape: summed outcomes of policies against others, and comparisons.
     null_mean
         ½ + ε: what the evidence is to exclude is a win rate of this or more.
+    unsure
+        Standard deviations below and above the rate that it seems to be at which to look; the mean counts.
 
     Returns
     -------
-    Shaped like the wins; 0 where a policy is not beaten on the face of it.
+    Shaped like the wins; 0 where a policy is clearly not beaten.
     """
-    mean = (wins + _SHRINKAGE) / (counts + 2.0 * _SHRINKAGE)
-    return bernoulli_kl(np.minimum(mean, null_mean), null_mean)
+    total = counts + 2.0 * _SHRINKAGE
+    mean = (wins + _SHRINKAGE) / total
+    off = unsure * np.sqrt(mean * (1.0 - mean) / total)
+    below, above = (
+        bernoulli_kl(np.clip(rate, 0.0, null_mean), null_mean) for rate in (mean - off, mean + off)
+    )
+    return np.asarray(0.5 * (below + above))
 
 
 def _summed(missing: FloatArray, speed: FloatArray) -> float | None:
@@ -90,7 +101,7 @@ def _summed(missing: FloatArray, speed: FloatArray) -> float | None:
 
     Returns
     -------
-    The number of comparisons, or None while some policy is not beaten by any other on the face of it.
+    The number of comparisons, or None while some policy is clearly not beaten by any other.
     """
     if np.any(speed <= 0.0):
         return None

@@ -107,6 +107,15 @@ def test_before_the_first_comparison_nothing_is_claimed() -> None:
     assert np.isnan(Design(Unstructured(3)).win_rate).all()
 
 
+def test_expected_left_is_not_without_end_where_two_policies_seem_level() -> None:
+    left = []
+    for n in (100, 2_000):
+        counts = [[0.0, 0.51 * n], [0.49 * n, 0.0]]
+        left.append(Design.from_counts(Unstructured(2), counts).decision.expected_left)
+    # After 100 comparisons they may well be further apart than they seem, after 2,000 hardly.
+    assert 1_000 < left[0] < 10_000 < left[1] < 30_000
+
+
 @pytest.mark.slow
 def test_expected_left_is_the_right_size_once_the_win_rates_are_known(run_to_the_end: Run) -> None:
     mu = bradley_terry(np.array([0.8, 0.3, 0.0, -0.5]))
