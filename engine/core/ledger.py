@@ -378,12 +378,15 @@ class Ledger:
         order: IntArray = np.lexsort((-standing, self._out()), axis=-1)
         return order[:, :2]
 
+    def _first(self, standing: FloatArray) -> IntArray:
+        """Shape (R,): the policy that stands best, of those that may lead."""
+        open_only = np.where(self._out(), -np.inf, standing)
+        return np.asarray(open_only.argmax(axis=1), dtype=np.int64)
+
     def _computed_leader(self) -> IntArray:
-        out = self._out()
         if self.streams is not None and self.model is None:
-            favour = np.where(out, -np.inf, self.streams.favour())
-            return np.asarray(favour.argmax(axis=1), dtype=np.int64)
-        evidence = np.where(out, np.inf, self.rule.evidence)
+            return self._first(self.streams.favour())
+        evidence = np.where(self._out(), np.inf, self.rule.evidence)
         favour = self.evidence.per_policy if self.model is None else -self.model.scores
         order = np.lexsort((favour, evidence), axis=-1)
         best: IntArray = order[:, 0]
@@ -402,15 +405,17 @@ class Ledger:
         return self._watched.per_policy if self.streams is None else self._for_none.per_policy
 
     def _place(self) -> None:
-        """Put what is due of the reserve on the leader, and have the capital move that is to move."""
+        """Put what is due of the reserve on who stands best, and have the capital move that is to move."""
+        # Where there is a reserve or are stakes, there are streams. The leader that is shown decides nothing.
+        streams = self.streams
+        if streams is None:
+            return
         if self._reserve is not None and (runs := self._reserve.due()).size:
-            self._reserve.place(runs, self.leader()[runs])
+            self._reserve.place(runs, self._first(streams.standing())[runs])
             for proof in self.proofs.values():
                 proof.place(runs)
                 proof.observe()
-        # Where there are stakes, there are streams.
-        stakes, streams = self._stakes, self.streams
-        if stakes is not None and streams is not None and (runs := stakes.due()).size:
+        if (stakes := self._stakes) is not None and (runs := stakes.due()).size:
             proof = self.proofs[Claim.GOOD_ENOUGH]
             proof.move(runs, self._two_best(streams)[runs])
             proof.observe()

@@ -11,6 +11,7 @@ import pytest
 
 from engine.core import BradleyTerry, Design, Unstructured
 from engine.core.simulate import simulate
+from engine.core.streams import StreamedEvidence
 
 from .conftest import bradley_terry
 
@@ -178,6 +179,33 @@ class TestPower:
         assert np.sum(ledger.rule.refuted[0]) >= 5
         assert not ledger.rule.refuted[0, np.argmax(mu.sum(axis=1))]
         assert not (ledger.plain_peak >= np.log(20)).any()
+
+
+@pytest.mark.parametrize(
+    ("claim", "K", "n"),
+    [("best", 4, 180), ("good_enough", 4, 180), ("good_enough", 8, 360), ("best_if_any", 4, 40)],
+)
+def test_the_leader_that_is_shown_decides_nothing(
+    claim: str, K: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An experiment's evidence must not depend on how its leader is named."""
+    mu = bradley_terry(np.linspace(0.4, -0.4, K))
+
+    def run() -> tuple[list[tuple[int, int]], object, int | None]:
+        design, rng = Design(Unstructured(K), claim=claim, epsilon=0.05, seed=1), np.random.default_rng(2)
+        asked = []
+        for _ in range(n):
+            i, j = design.ask()
+            asked.append((i, j))
+            design.tell(i, j, float(rng.random() < mu[i, j]))
+        return asked, design.progress, design.decision.best
+
+    asked, progress, best = run()
+    monkeypatch.setattr(StreamedEvidence, "favour", lambda self: -self.standing())
+    asked_then, progress_then, best_then = run()
+    assert asked_then == asked
+    assert progress_then == progress
+    assert best_then != best
 
 
 def test_the_worst_surprise_leaves_a_state_that_can_be_stored() -> None:
