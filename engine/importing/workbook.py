@@ -48,8 +48,8 @@ _BEGINNING = re.compile(rb"<(?:\w+:)?(row|v|t)\b([^<>]*)>")
 # A row without a value: its attributes. Then its number among them. The pattern remembers each cell of a row,
 # so that it leaves out rows of very many.
 _EMPTY_ROW = re.compile(
-    rb"<(?:\w+:)?row\b([^<>]*)(?:/>|>(?:\s*<(?:\w+:)?c\b[^<>]*(?:/>|>\s*"
-    rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?\s*</(?:\w+:)?c>)){0,%d}\s*</(?:\w+:)?row>)\s*"
+    rb"<(?:\w+:)?row\b([^<>]*)(?:/>|>(?:\s*+<(?:\w+:)?c\b[^<>]*(?:/>|>\s*+"
+    rb"(?:<(?:\w+:)?v\s*+/>|<(?:\w+:)?v></(?:\w+:)?v>)?\s*+</(?:\w+:)?c>)){0,%d}\s*+</(?:\w+:)?row>)\s*+"
     % limits.COLUMNS.most
 )
 _NUMBER = re.compile(rb"\sr=[\"']([0-9]{1,7})[\"']")
