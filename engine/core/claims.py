@@ -12,6 +12,7 @@ no mean to take: see `names_at_risk`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -25,6 +26,8 @@ from .stakes import Stakes
 from .types import BoolArray, Claim, FloatArray, IntArray, Tally, located
 
 NOBODY = -1
+# The names of policies to which nobody gave any.
+_MADE_UP = re.compile(r"policy \d+")
 # Comparing the evidence of more policies than this takes long.
 _FEW = 64
 # Without a reserve, this part of what proofs begin with goes by strengths expected beforehand. If they
@@ -488,7 +491,7 @@ def describe(
     else:
         statement += ";"
     # Names that somebody gave stay as they are: "a" and "A" may be two policies.
-    if statement.startswith(("if some ", "policy ")):
+    if claim is Claim.BEST_IF_ANY or _MADE_UP.fullmatch(policy):
         statement = f"{statement[0].upper()}{statement[1:]}"
     return f"{statement} {_small_print(delta, model=model)} {note}".rstrip()
 

@@ -44,7 +44,7 @@ def claim_consequence(experiment: Experiment, claim: str) -> str:
     if claim == (experiment.first_claim or experiment.claim):
         return "It is the claim chosen before any outcome was seen, so the accepted risk holds."
     return (
-        f"A claim chosen after looking is as risky as {_all_to_choose(experiment)}, together: at most "
+        f"A claim chosen after looking has the risk of {_all_to_choose(experiment)}: at most "
         f"{100 * joint_risk(experiment, changed=True):.3g}% instead of {100 * experiment.delta:.3g}%. "
         "The result will be marked. The evidence is recomputed from the judgments."
     )
@@ -53,22 +53,34 @@ def claim_consequence(experiment: Experiment, claim: str) -> str:
 def _all_to_choose(experiment: Experiment) -> str:
     """The claims that `joint_risk` counts after a change, in words."""
     if experiment.epsilon == 0:
-        return "the two that could be chosen"
-    return (
-        "the four that could be chosen: the three on the dashboard, and “best, if there is a best” with the "
-        "margin"
-    )
+        return "both claims together"
+    return "four claims together (the three on the dashboard, and “best, if there is a best” with the margin)"
 
 
-def joint_risk(experiment: Experiment, *, changed: bool) -> float:
+def joint_risk(experiment: Experiment, *, changed: bool | None = None) -> float:
     """The risk, in [0, 1], that any of several claims is ever made wrongly: the sum of their risks.
 
-    ``changed``: over all claims that could be watched, as the claim to stop on was changed. Else over those
-    that are watched beside one. "Best, if there is a best" is watched without a margin, and with it where it
-    stops.
+    ``changed``: as for :func:`claims_to_choose`.
     """
+    return min(1.0, experiment.delta * claims_to_choose(experiment, changed=changed))
+
+
+def claims_to_choose(experiment: Experiment, *, changed: bool | None = None) -> int:
+    """The number of claims among which somebody chooses who has looked at them.
+
+    ``changed``: whether the claim to stop on is another one than at first, as it is unless given. Then they
+    are all that could be watched, and else those that are watched beside one. "Best, if there is a best" is
+    watched without a margin, and with it where it stops.
+    """
+    if changed is None:
+        changed = claim_changed(experiment)
     margins = 0 if experiment.epsilon == 0 else 2 if changed else 1
-    return min(1.0, experiment.delta * (_WITHOUT_MARGIN + margins))
+    return _WITHOUT_MARGIN + margins
+
+
+def claim_changed(experiment: Experiment) -> bool:
+    """True if the claim to stop on is another one than before any outcome was seen."""
+    return bool(experiment.first_claim) and experiment.claim != experiment.first_claim
 
 
 def delta_consequence(experiment: Experiment, delta: float) -> str:
@@ -117,12 +129,12 @@ def epsilon_consequence(experiment: Experiment, epsilon: float) -> str:
 def caveats(experiment: Experiment) -> list[str]:
     """Reasons why the risk that an experiment states is not guaranteed; empty if it is."""
     found = []
-    if experiment.first_claim and experiment.claim != experiment.first_claim:
+    if claim_changed(experiment):
         names = dict(Experiment.CLAIMS)
         found.append(
             f"The claim was changed from “{names[experiment.first_claim]}” to "
             f"“{names[experiment.claim]}” after outcomes had been seen, so the risk is up to "
-            f"{100 * joint_risk(experiment, changed=True):.3g}% instead of {100 * experiment.delta:.3g}%. It "
+            f"{100 * joint_risk(experiment):.3g}% instead of {100 * experiment.delta:.3g}%. It "
             f"is that of {_all_to_choose(experiment)}."
         )
     if experiment.first_delta is not None and experiment.delta > experiment.first_delta:

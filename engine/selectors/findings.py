@@ -71,13 +71,14 @@ class Ladder:
     ----------
     rungs
         The claims.
-    joint_risk
-        The risk, in [0, 1], of picking one of them after looking.
+    n_claims, joint_risk
+        Among how many claims somebody chooses who picks one after looking, and the risk of that, in [0, 1].
     unproven
         A sentence where the risks are not proven; empty where they are.
     """
 
     rungs: list[Rung]
+    n_claims: int
     joint_risk: float
     unproven: str = ""
 
@@ -110,14 +111,15 @@ def ladder_at(experiment: Experiment, latest: Snapshot | None) -> Ladder:
 def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:
     """The claims by the evidence that a caller has; none where that has still to be replayed."""
     if observed is None:
-        return Ladder([], 1.0)
+        return Ladder([], 0, 1.0)
     design = observed.design
     decision = design.decision_given(designs.model_test(experiment, observed))
     states = {state.claim: state for state in decision.claims}
     whose = _whose(experiment, observed) if any(state.holds for state in states.values()) else []
     return Ladder(
         rungs=[_rung(states[claim], design, whose) for claim in LADDER if claim in states],
-        joint_risk=decision.joint_risk,
+        n_claims=consequences.claims_to_choose(experiment),
+        joint_risk=consequences.joint_risk(experiment),
         unproven=unproven(experiment),
     )
 
@@ -183,9 +185,9 @@ def finding_on(experiment: Experiment, observed: Observed, state: ClaimState, de
     """
     if state.claim == decision.claim:
         return finding_of(experiment, observed)
-    picked = f"Somebody stopped on it after looking at {len(decision.claims)} claims"
+    picked = f"Somebody stopped on it after looking at {consequences.claims_to_choose(experiment)} claims"
     if not unproven(experiment):
-        risk = f"{100 * decision.joint_risk:.4g}%"
+        risk = f"{100 * consequences.joint_risk(experiment):.4g}%"
         picked += f"; the risk that any of them is ever made wrongly is at most {risk}"
     picked += "."
     return " ".join([state.text, *_whose(experiment, observed), picked, *of_pool(experiment)])

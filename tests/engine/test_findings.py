@@ -266,10 +266,10 @@ class TestChange:
         assert sentence.startswith("Changed the claim to stop on from “best” to “good enough”.")
         # The dashboard has 30%, of the three claims there: a fourth could be chosen here.
         chosen = (
-            "the four that could be chosen: the three on the dashboard, and “best, if there is a best” with "
-            "the margin"
+            "four claims together "
+            "(the three on the dashboard, and “best, if there is a best” with the margin)"
         )
-        assert f"as risky as {chosen}, together: at most 40% instead of 10%" in sentence
+        assert f"has the risk of {chosen}: at most 40% instead of 10%" in sentence
         assert consequences.caveats(good_enough) == [
             "The claim was changed from “best” to “good enough” after "
             "outcomes had been seen, so the risk is up to 40% instead of 10%. "
@@ -278,6 +278,19 @@ class TestChange:
         advance(experiment_id=good_enough.pk)
         good_enough.refresh_from_db()
         assert good_enough.certified_claim == "good_enough"
+
+    def test_who_then_stops_on_yet_another_one_is_told_the_same_risk(self, good_enough, admin):
+        """The question and the conclusion said 30%, and the caveat beside them 40%."""
+        change_settings(experiment_id=good_enough.pk, by=admin, claim="best_if_any")
+        advance(experiment_id=good_enough.pk)
+        good_enough.refresh_from_db()
+        found = ladder(good_enough)
+        assert (len(found.rungs), found.n_claims, found.joint_risk) == (3, 4, pytest.approx(0.4))
+        stop_on(experiment_id=good_enough.pk, claim="good_enough", by=admin)
+        good_enough.refresh_from_db()
+        assert "looking at 4 claims; the risk that any of them is ever made wrongly is at most 40%." in (
+            good_enough.finding
+        )
 
     def test_before_anybody_saw_an_outcome_it_is_free(self, admin):
         experiment = make_experiment(claim="best")

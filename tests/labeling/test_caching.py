@@ -209,7 +209,7 @@ class TestPolls:
 
         def look(experiment, observed):
             looked.append(experiment.state)
-            return Ladder([], 1.0)
+            return Ladder([], 0, 1.0)
 
         monkeypatch.setattr("labeling.dashboard.figures.ladder_from", look)
         click_on(experiment, annotator, 3)
