@@ -15,7 +15,7 @@ def checked_triples(judgments: Iterable[Any]) -> Iterator[tuple[Any, Any, Any]]:
     Parameters
     ----------
     judgments
-        Each a tuple, a list or a row of an array.
+        Each a tuple, a list or a row of an array of whole numbers.
 
     Raises
     ------

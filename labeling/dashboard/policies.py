@@ -62,9 +62,14 @@ def asked(policy: Policy) -> Asked | None:
 
 
 def _is_known_by_name(policy: Policy) -> bool:
-    """True for a policy of past votes that has nothing but a name: a default is no setting of its own."""
-    kinds = {level.factor.kind for level in policy.levels.all()}
-    return policy.experiment.past_votes > 0 and kinds == {Factor.Kind.MODEL}
+    """True for a policy of past votes that has nothing but a name: a default is no setting of its own.
+
+    The votes' import makes a level of that name, with a model of the same.
+    """
+    return policy.experiment.past_votes > 0 and all(
+        level.factor.kind == Factor.Kind.MODEL and level.value.get("name") == level.name
+        for level in policy.levels.all()
+    )
 
 
 def winner_asked(experiment: Experiment) -> Asked | None:

@@ -41,11 +41,6 @@ _CUT = (
     f"factor of the kind “Sampling parameters” sets it, and without one it is {SamplingParams().max_tokens}."
 )
 _FAILED = "A response could not be written. Its reason stands in its place; mend that, and try again."
-_UNDECIDED = (
-    "Most experiments like this one would spend their budget without a decision. Raise the budget, choose "
-    "“good enough”, or compare fewer policies."
-)
-
 # Policies that a sentence names; of the others it says the number.
 _NAMED = 5
 
@@ -191,10 +186,10 @@ class TrialPage:
         return "its turn: the workers are busy" if self.pulse.writing else "the next look of a worker"
 
 
-def page_of(experiment: Experiment, *, undecided: bool) -> TrialPage | None:
+def page_of(experiment: Experiment, *, budget_concern: str) -> TrialPage | None:
     """The trial of a draft; ``None`` where there is none.
 
-    ``undecided``: most experiments like this one would spend their budget without a decision.
+    ``budget_concern``: the warning of a budget that will not do; empty where it will.
     """
     responses = tried_responses(experiment)
     if not responses:
@@ -205,8 +200,8 @@ def page_of(experiment: Experiment, *, undecided: bool) -> TrialPage | None:
         for task, of_task in groupby(responses, key=lambda each: each.task)
     ]
     concerns = [*_without_prompt(experiment, names), *_concerns(rows)]
-    if undecided:
-        concerns.append(Concern(_UNDECIDED))
+    if budget_concern:
+        concerns.append(Concern(budget_concern))
     return TrialPage(rows, concerns, pulses([experiment])[experiment.pk])
 
 

@@ -119,8 +119,13 @@ class Size:
 
     @property
     def could_ask_for_less(self) -> bool:
-        """True unless the claim that takes the fewest comparisons is chosen already."""
-        return not any(each.chosen and each.claim is Claim.GOOD_ENOUGH for each in self.claims)
+        """True if another claim than the chosen one takes the fewest comparisons."""
+        return any(each.claim is Claim.GOOD_ENOUGH and not each.chosen for each in self.claims)
+
+    @property
+    def budget_concern(self) -> str:
+        """The warning of a budget that will not do, with what to do."""
+        return _budget_concern(could_ask_for_less=self.could_ask_for_less)
 
     @property
     def understated(self) -> bool:
@@ -228,7 +233,23 @@ def _expected(asked: Sequence[Estimate], question: Question) -> tuple[Expected, 
     return tuple(found[claim] for claim in LADDER if claim in found)
 
 
-def spends_budget(experiment: Experiment) -> bool:
+def _budget_concern(*, could_ask_for_less: bool) -> str:
+    less = "choose “good enough”, " if could_ask_for_less else ""
+    return (
+        "Most experiments like this one would spend their budget without a decision. Raise the budget, "
+        f"{less}accept a larger risk, or compare fewer policies."
+    )
+
+
+def budget_concern(experiment: Experiment) -> str:
+    """The same warning of a draft; empty where its budget will do."""
+    if not _spends_budget(experiment):
+        return ""
+    certified = experiment.stopping == CERTIFIED
+    return _budget_concern(could_ask_for_less=certified and experiment.claim != Claim.GOOD_ENOUGH)
+
+
+def _spends_budget(experiment: Experiment) -> bool:
     """True if most experiments like this draft would spend their budget without a decision.
 
     This comes from a simulation if the setup page has asked for one, and otherwise from the formula.

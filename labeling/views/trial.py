@@ -24,7 +24,7 @@ from labeling.annotation.keys import habits
 from labeling.dashboard.trial import TrialPage, page_of
 from labeling.forms.trial import TrialForm, usual_tasks, written
 from labeling.requests import AuthenticatedRequest, read_or_write
-from labeling.setup.sizes import spends_budget
+from labeling.setup.sizes import budget_concern
 from labeling.views.pair import ACTIONS
 
 # The page renews its reservations so often; a rehearsal has none.
@@ -47,7 +47,7 @@ def try_it(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return redirect("try", experiment_id=experiment.pk)
     if request.method == "POST":
         return _start(request, experiment)
-    shown = page_of(experiment, undecided=spends_budget(experiment))
+    shown = page_of(experiment, budget_concern=budget_concern(experiment))
     if request.htmx:
         return render(request, "setup/_trial.html", _of_trial(experiment, shown))
     tasks = sorted({task.position for task, _ in shown.tasks}) if shown else None
@@ -128,7 +128,7 @@ def _start(request: AuthenticatedRequest, experiment: Experiment) -> HttpRespons
     except WrongStateError as error:
         messages.error(request, str(error))
         return redirect("setup", experiment_id=experiment.pk)
-    shown = page_of(experiment, undecided=spends_budget(experiment))
+    shown = page_of(experiment, budget_concern=budget_concern(experiment))
     return _page(request, experiment, shown, form, status=400)
 
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from benchmarks.arena import arena, as_record
 from engine.importing.votes.vote import Vote, Winner
-from engine.models import Experiment, Judgment, User
+from engine.models import Experiment, Judgment, Level, User
 from engine.selectors import counts, designs
 from engine.selectors.findings import ladder
 from engine.services.planning import advance
@@ -392,6 +392,12 @@ def test_a_winner_of_which_only_its_name_is_known_has_no_settings_to_copy(client
         assert "Copy prompt and settings" not in html
         assert "No system prompt" not in html
     request = reverse("policy_request", args=[experiment.pk, 2])
+    assert client.get(request).status_code == 404
+    # A draft that votes were added to may call a model by another name than its own.
+    level = winner.levels.get()
+    Level.objects.filter(pk=level.pk).update(value={"name": "qwen-3"})
+    assert client.get(request).status_code == 200
+    Level.objects.filter(pk=level.pk).update(value=level.value)
     assert client.get(request).status_code == 404
     # Once a backend of this installation has written for it, its settings are known.
     written = winner.responses.earliest("pk")

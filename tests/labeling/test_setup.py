@@ -802,7 +802,7 @@ class TestSize:
         assert "The hours count each comparison 2 times" in html
         assert "eight need between" not in html
         assert "the better of two policies typically wins 58 of 100 comparisons" in html
-        assert "Most such experiments run out of budget" in html
+        assert "would spend their budget without a decision" in html
         assert "Raise the budget, accept a larger risk" in html
         while "every 1s" in (html := summary(page, **changes, claim="best")):
             assert compute_next()
@@ -826,8 +826,8 @@ class TestSize:
 
     def test_a_budget_that_most_would_spend_is_told_beside_ready_to_start(self, page):
         html = summary(page, budget="20").partition('id="can-start"')[2]
-        assert '<p><strong>Ready to start.</strong></p><p class="warn">Most such experiments' in html
-        assert html.index("Most such experiments") < html.index("How sure is this?"), (
+        assert '<p><strong>Ready to start.</strong></p><p class="warn">Most experiments' in html
+        assert html.index("Most experiments like") < html.index("How sure is this?"), (
             "in sight on a small page"
         )
         html = summary(page, budget="12345").partition('id="can-start"')[2]

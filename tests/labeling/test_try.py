@@ -312,6 +312,12 @@ def test_it_warns_of_a_budget_that_will_not_do(budget, warns, client_for):
     html = tried(client_for(make_user(is_superuser=True)), draft)
     assert ("would spend their budget" in html) == warns
     assert ("No problem was found." in html) != warns
+    assert "choose “good enough”" not in html
+
+
+def test_it_advises_good_enough_where_another_claim_is_chosen(client_for):
+    html = tried(client_for(make_user(is_superuser=True)), create_experiment(spec=make_spec(budget=10)))
+    assert "Raise the budget, choose “good enough”, accept a larger risk" in html
 
 
 @pytest.mark.parametrize(
