@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, overload
 
@@ -384,11 +385,14 @@ class Design:
         return int(i[0]), int(j[0])
 
     def _checked_among(self, among: ArrayLike) -> BoolArray:
-        pairs: BoolArray = np.array(among, dtype=np.bool_)
+        try:
+            pairs: BoolArray = np.array(among, dtype=np.bool_)
+        except ValueError:
+            pairs = np.zeros(0, dtype=np.bool_)  # rows of several lengths
         if pairs.shape != (self.n_policies, self.n_policies) or np.any(pairs != pairs.T):
             raise ValueError(
                 f"`among` must be symmetric and of shape {(self.n_policies, self.n_policies)}, true where "
-                f"two policies can be compared; got shape {pairs.shape}"
+                f"two policies can be compared; got {reprlib.repr(among)}"
             )
         np.fill_diagonal(pairs, False)
         if not pairs.any():

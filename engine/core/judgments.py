@@ -48,7 +48,7 @@ def checked_columns(frame: Any, names: Sequence[str]) -> list[list[Any]]:
     Raises
     ------
     ValueError
-        If it is no table, lacks a column, or a column has no rows or fewer than another.
+        If it is no table, lacks a column or has it twice, or a column has no rows or fewer than another.
     """
     columns: list[list[Any]] = []
     for name in names:
@@ -62,6 +62,8 @@ def checked_columns(frame: Any, names: Sequence[str]) -> list[list[Any]]:
             raise ValueError(
                 f"the table must be a data frame or a mapping of columns, got {reprlib.repr(frame)}"
             ) from None
+        if getattr(column, "ndim", 1) != 1:
+            raise ValueError(f"the table has several columns {name!r}; name each one only once")
         values = _in_order(column)
         if values is None:
             raise ValueError(

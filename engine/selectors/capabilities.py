@@ -12,7 +12,7 @@ from engine.selectors import workers
 from engine.selectors.workers import Worker
 
 # The backends of the models that come with this program.
-_DEMO = {"embedded", "smollm2"}
+DEMO_BACKENDS = {"embedded", "smollm2"}
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,9 @@ def writers_of(needed: Iterable[Need]) -> list[str]:
 
 def demo_writers_of(needed: Iterable[Need]) -> list[str]:
     """Those of :func:`writers_of` that are small models which come with this program, to try it."""
-    return _writers(needed, [offer for offer in live_offers().values() if offer and offer.backend in _DEMO])
+    return _writers(
+        needed, [offer for offer in live_offers().values() if offer and offer.backend in DEMO_BACKENDS]
+    )
 
 
 def _writers(needed: Iterable[Need], offers: Collection[Offer]) -> list[str]:

@@ -7,6 +7,7 @@ import hashlib
 from django.conf import settings
 
 from engine.models import Experiment
+from engine.selectors.capabilities import DEMO_BACKENDS
 
 # Raised whenever engine.judges.llm asks in other words: agreement was measured with the old ones.
 WORDING = 1
@@ -27,7 +28,7 @@ def rubric_of(experiment: Experiment) -> str:
 
 def why_no_judge() -> str:
     """The reason why no language model can judge here, and the remedy; empty if one can."""
-    if settings.JUDGE_BACKEND in {"", "embedded", "smollm2"}:
+    if settings.JUDGE_BACKEND in {"", *DEMO_BACKENDS}:
         return (
             "No language model that can judge is configured. The embedded models cannot judge: "
             "set JUDGE_BACKEND to vllm or openai, and JUDGE_MODEL."

@@ -344,6 +344,6 @@ def test_a_policy_never_meets_itself_whatever_the_diagonal_says() -> None:
     for wrong in (np.eye(3, dtype=bool), np.zeros((3, 3), dtype=bool)):
         with pytest.raises(ValueError, match="no two policies can be compared"):
             Design(Unstructured(3)).ask(among=wrong)
-    for wrong in (np.ones((2, 2)), np.triu(np.ones((3, 3)))):
+    for wrong in (np.ones((2, 2)), np.triu(np.ones((3, 3))), [[True], [True, False], []]):
         with pytest.raises(ValueError, match=r"must be symmetric and of shape \(3, 3\)"):
             Design(Unstructured(3)).ask(among=wrong)

@@ -102,6 +102,12 @@ class TestTables:
         with pytest.raises(ValueError, match=message):
             Design.from_dataframe(table)
 
+    def test_a_column_that_is_there_twice_is_refused(self) -> None:
+        """Its two names were read as its values."""
+        table = pd.DataFrame([["a", "b", 1.0, 0.0]], columns=["policy_a", "policy_b", "outcome", "outcome"])
+        with pytest.raises(ValueError, match="several columns 'outcome'"):
+            Design.from_dataframe(table)
+
     def test_names_may_be_numbers(self) -> None:
         table = pd.DataFrame({"policy_a": [1, 0], "policy_b": [0, 1], "outcome": [1, 0]})
         assert Design.from_dataframe(table).labels == ("0", "1")
