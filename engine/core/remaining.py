@@ -78,7 +78,7 @@ def _speeds(wins: FloatArray, counts: FloatArray, null_mean: float, *, unsure: f
 
     Returns
     -------
-    Shaped like the wins; 0 where a policy is clearly not beaten.
+    Shaped like the wins; 0 where a policy is not beaten on the face of it.
     """
     total = counts + 2.0 * _SHRINKAGE
     mean = (wins + _SHRINKAGE) / total
@@ -86,7 +86,7 @@ def _speeds(wins: FloatArray, counts: FloatArray, null_mean: float, *, unsure: f
     below, above = (
         bernoulli_kl(np.clip(rate, 0.0, null_mean), null_mean) for rate in (mean - off, mean + off)
     )
-    return np.asarray(0.5 * (below + above))
+    return np.where(mean < null_mean, 0.5 * (below + above), 0.0)
 
 
 def _summed(missing: FloatArray, speed: FloatArray) -> float | None:
@@ -101,7 +101,7 @@ def _summed(missing: FloatArray, speed: FloatArray) -> float | None:
 
     Returns
     -------
-    The number of comparisons, or None while some policy is clearly not beaten by any other.
+    The number of comparisons, or None while some policy is not beaten by any other on the face of it.
     """
     if np.any(speed <= 0.0):
         return None
