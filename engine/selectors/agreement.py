@@ -9,8 +9,8 @@ import numpy as np
 from django.db.models import Count
 
 from engine.core.agreement import Alpha, alpha
-from engine.models import Experiment, Judgment, Response
-from engine.selectors.counts import standing_judgments
+from engine.models import Experiment, Judgment
+from engine.selectors.counts import standing_judgments, with_both_texts
 
 # The columns of the table: policy i's response, policy j's, neither.
 _ANSWERS = {1.0: 0, 0.0: 1, 0.5: 2}
@@ -30,10 +30,7 @@ def shared_answers(experiment: Experiment) -> list[dict[str, Answer]]:
     Past votes count, but for those without both responses: nobody knows what they were about.
     """
     by_people = standing_judgments(experiment.pk).filter(
-        judge=Judgment.Judge.HUMAN,
-        annotator__isnull=False,
-        comparison__response_i__state=Response.State.DONE,
-        comparison__response_j__state=Response.State.DONE,
+        with_both_texts("comparison__"), judge=Judgment.Judge.HUMAN, annotator__isnull=False
     )
     pair = ("comparison__response_i_id", "comparison__response_j_id")
     # The database finds these pairs: in most experiments nearly every pair was judged once.

@@ -18,6 +18,7 @@ from engine.models import (
     Experiment,
     Judgment,
     PairCount,
+    Response,
     User,
 )
 from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, Given
@@ -27,6 +28,14 @@ Pair = tuple[int, int]
 # (`services.identical_texts.settle_identical`).
 FOR_PEOPLE = Q(plan__identical__isnull=True)
 HELD_BACK = Q(plan__identical=True, state=Comparison.State.PLANNED)
+
+
+def with_both_texts(at: str = "") -> Q:
+    """The comparisons whose two responses are known, as those of past votes need not be.
+
+    ``at``: the path that leads to the comparison, such as ``comparison__``.
+    """
+    return Q(**{f"{at}response_{side}__state": Response.State.DONE for side in "ij"})
 
 
 def count_of(rows: QuerySet[Any]) -> Coalesce:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
 
-from engine.models import Experiment, Judgment, Response
-from engine.selectors.counts import standing_judgments
+from engine.models import Experiment, Judgment
+from engine.selectors.counts import standing_judgments, with_both_texts
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ def past_votes(experiment: Experiment) -> PastVotes:
     sides = votes.filter(comparison__plan__side_known=True).aggregate(
         left=Count("pk", filter=chose_left), sided=Count("pk", filter=chose_left | chose_right)
     )
-    known = votes.filter(
-        comparison__response_i__state=Response.State.DONE, comparison__response_j__state=Response.State.DONE
-    )
+    known = votes.filter(with_both_texts("comparison__"))
     different = known.values("comparison__response_i_id", "comparison__response_j_id").distinct().count()
     with_texts = known.count()
     return PastVotes(

@@ -19,7 +19,7 @@ from zipstream import ZipStream
 
 from engine import __version__
 from engine.domain.specs import ExperimentSpec
-from engine.models import Comparison, Experiment, Response
+from engine.models import Comparison, Experiment
 from engine.selectors import blinding, browsing, counts, designs, specs
 from engine.selectors.accounts import account
 from engine.selectors.agreement import agreement_of_people
@@ -335,11 +335,7 @@ def preferred_comparisons(experiment: Experiment, selection: Selection) -> Any:
     """The selected comparisons of two known responses that were decided for one side."""
     return (
         browsing.selected_comparisons(experiment, selection)
-        .filter(
-            state=Comparison.State.JUDGED,
-            response_i__state=Response.State.DONE,
-            response_j__state=Response.State.DONE,
-        )
+        .filter(counts.with_both_texts(), state=Comparison.State.JUDGED)
         .exclude(outcome=0.5)
         .order_by("pk")
     )
