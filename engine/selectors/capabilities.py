@@ -98,19 +98,16 @@ def live_offers(writers: Iterable[Worker] | None = None) -> dict[str, Offer | No
     return {worker.name: Offer.from_details(worker.details) for worker in writers if worker.alive}
 
 
-def writers_of(needed: Iterable[Need]) -> list[str]:
-    """The models with which the live workers would write for these needs.
+def writers_of(needed: Collection[Need]) -> tuple[list[str], list[str]]:
+    """The models with which the live workers would write for these needs. Then those of them that are small
+    models which come with this program, to try it.
 
     A need that no live worker serves adds none. For a need without a model, each worker that serves it would
     use its own.
     """
-    return _writers(needed, [offer for offer in live_offers().values() if offer])
-
-
-def demo_writers_of(needed: Iterable[Need]) -> list[str]:
-    """Those of :func:`writers_of` that are small models which come with this program, to try it."""
-    return _writers(
-        needed, [offer for offer in live_offers().values() if offer and offer.backend in DEMO_BACKENDS]
+    offers = [offer for offer in live_offers().values() if offer]
+    return _writers(needed, offers), _writers(
+        needed, [offer for offer in offers if offer.backend in DEMO_BACKENDS]
     )
 
 

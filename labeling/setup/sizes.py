@@ -17,7 +17,7 @@ from engine.domain.rules import CERTIFIED, LADDER, USUAL_MARGIN, Rules
 from engine.domain.specs import ExperimentSpec
 from engine.models import Estimate, Experiment
 from engine.selectors import workers
-from engine.selectors.capabilities import demo_writers_of, writers_of
+from engine.selectors.capabilities import writers_of
 from engine.services import estimates
 from engine.services.estimates import Question
 from engine.tasks import analyse, wake
@@ -167,6 +167,7 @@ def size_of(editor: DraftEditor) -> Size:
     overlap = known.get("overlap") or 1
     seconds = _seconds(editor.data.get("seconds", ""))
     plan, log_odds = estimates.plan_of(answer.question)
+    writers, demo_writers = writers_of(editor.needs)
     size = Size(
         policies=len(policies),
         pairs=len(policies) * (len(policies) - 1) // 2,
@@ -180,8 +181,8 @@ def size_of(editor: DraftEditor) -> Size:
         budget=question.budget,
         claims=_expected(asked, question) if others else (),
         most_answers=_most_answers(editor.stored) if people and editor.imported and editor.stored else None,
-        writers=writers_of(editor.needs),
-        demo_writers=demo_writers_of(editor.needs),
+        writers=writers,
+        demo_writers=demo_writers,
         has_ties=bool(known.get("allow_tie") or known.get("allow_both_bad")),
     )
     if size.figures is None or not people:
