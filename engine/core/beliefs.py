@@ -254,7 +254,7 @@ class _Together:
         self._residual = self._tally.wins - expected
         self._weight = expected * (1.0 - chance)
         info = self._weight.sum(axis=2)
-        self._covariance = np.asarray(np.linalg.inv(_hessian(self._weight)), dtype=np.float64)
+        self._covariance = np.asarray(np.linalg.inv(_hessian(self._weight, info)), dtype=np.float64)
         variance = _of_gaps(self._covariance)
         tau = self._deviation(self._residual, self._weight, info.sum(axis=1))[:, None, None]
         shrink = 1.0 / (1.0 + tau * self._weight)
@@ -276,7 +276,8 @@ class _Together:
         """
         shrink = 1.0 / (1.0 + deviation * self._weight)
         residual = shrink * self._residual
-        covariance = np.asarray(np.linalg.inv(_hessian(shrink * self._weight)), dtype=np.float64)
+        weight = shrink * self._weight
+        covariance = np.asarray(np.linalg.inv(_hessian(weight, weight.sum(axis=2))), dtype=np.float64)
         gradient = self._gradient(residual)
         direction = np.matmul(covariance, gradient[..., None])[..., 0]
         # Each pair is in this sum twice.
@@ -323,10 +324,10 @@ def _gaps(values: FloatArray) -> FloatArray:
     return gaps
 
 
-def _hessian(weight: FloatArray) -> FloatArray:
-    """Shape (R, K, K): the strengths' precision, from the pairs' weights, of the same shape."""
+def _hessian(weight: FloatArray, info: FloatArray) -> FloatArray:
+    """Shape (R, K, K): the strengths' precision, from the pairs' weights and their sums, shape (R, K)."""
     hessian: FloatArray = -weight
-    _diagonal(hessian)[...] = weight.sum(axis=2) + _PRECISION
+    _diagonal(hessian)[...] = info + _PRECISION
     return hessian
 
 

@@ -374,10 +374,12 @@ class Design:
             If n is not a whole number or is below 0, `among` has another shape or is not symmetric, or no
             pair can be compared.
         """
-        if n is not None:
-            return [self.ask(among=among) for _ in range(check_whole("the number of pairs", n, least=0))]
-        if among is not None:
-            among = self._checked_among(among)
+        n_pairs = 1 if n is None else check_whole("the number of pairs", n, least=0)
+        checked = self._checked_among(among) if among is not None and n_pairs else None
+        pairs = [self._ask(checked) for _ in range(n_pairs)]
+        return pairs[0] if n is None else pairs
+
+    def _ask(self, among: BoolArray | None) -> Pair:
         i, j = self._sampler.pick(self._ledger.situation(), self._rng)
         if among is not None and not among[i[0], j[0]]:
             i, j = self._pick_among(among, int(i[0]), int(j[0]))
