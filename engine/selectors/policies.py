@@ -31,7 +31,7 @@ def policy_at(experiment: Experiment, index: int, *, composable: bool = False) -
 def without_prompt(experiment: Experiment) -> list[int]:
     """Indices of the policies whose system prompts are all empty; none where no factor is a system prompt."""
     found = []
-    for policy in _with_levels(experiment.policies.order_by("index")):
+    for policy in policies_of(experiment):
         levels = [level for level in policy.levels.all() if level.factor.kind == Factor.Kind.PROMPT]
         if levels and not any(level.value.get("text", "").strip() for level in levels):
             found.append(policy.index)

@@ -145,8 +145,8 @@ def _change(experiment: Experiment, by: User | None, given: GivenSettings) -> No
     )
     if changes:
         outdate(experiment=experiment)
-    spent = experiment.budget < counts.comparison_count(experiment.pk)
-    if seen and (changes.keys() & {"claim", "delta", "epsilon"} or ("budget" in changes and spent)):
+    lowered = "budget" in changes and experiment.budget < counts.comparison_count(experiment.pk)
+    if seen and (lowered or changes.keys() & {"claim", "delta", "epsilon"}):
         # Peaks reached under other settings, or beyond the budget, do not count for these.
         mark_stale(experiment=experiment)
 

@@ -226,7 +226,7 @@ def _risk(experiment: Experiment) -> float | None:
         return None
     if experiment.certified_claim == experiment.claim:
         return experiment.delta
-    return consequences.joint_risk(experiment, changed=False)
+    return consequences.joint_risk(experiment)
 
 
 def win_rates(ranked: Sequence[Ranked], policy: int) -> tuple[int, int] | None:
