@@ -791,23 +791,29 @@ def test_a_workbooks_row_of_an_impossible_number_is_refused_after_no_more_rows_t
     assert [type(row).__name__ for row in source(archive(parts)).rows()] == ["Fault"]
 
 
-def test_rows_that_are_missing_before_a_large_number_are_looked_at_once(monkeypatch):
-    """5 kB took 13 seconds: for each of a million rows, all of its cells were asked for their values."""
-    asked = []
+@pytest.fixture
+def looked_at(monkeypatch) -> list[EmptyCell]:
+    """The cells without a value that were asked for one, as often as they were."""
+    cells = []
 
     class Watched(EmptyCell):
         @property
         def value(self) -> None:
-            asked.append(self)
+            cells.append(self)
 
     monkeypatch.setattr("openpyxl.worksheet._read_only.EMPTY_CELL", Watched())
+    return cells
+
+
+def test_rows_that_are_missing_before_a_large_number_are_looked_at_once(looked_at):
+    """5 kB took 13 seconds: for each of a million rows, all of its cells were asked for their values."""
     with zipfile.ZipFile(io.BytesIO(workbook([["task"], ["One?"]]))) as book:
         parts = {each: book.read(each) for each in book.namelist()}
     sheet = "xl/worksheets/sheet1.xml"
     parts[sheet] = parts[sheet].replace(b'<row r="2"', b'<row r="900"').replace(b'r="A2"', b'r="A900"')
     [row] = source(archive(parts)).rows()
     assert (row.place, row.fields) == ("row 900", {"task": "One?"})
-    assert len(asked) < 4 * limits.COLUMNS.most
+    assert len(looked_at) < 4 * limits.COLUMNS.most
 
 
 def with_rows(*more: str) -> bytes:
@@ -833,19 +839,11 @@ def gap(row: str, first: int, length: int) -> str:
 
 @pytest.mark.parametrize("row", EMPTY_ROWS.values(), ids=EMPTY_ROWS)
 @pytest.mark.parametrize("last", ["", LAST.format(1504)], ids=["at the end", "above a task"])
-def test_the_cells_of_many_empty_rows_are_not_looked_at(row, last, monkeypatch):
+def test_the_cells_of_many_empty_rows_are_not_looked_at(row, last, looked_at):
     """A sheet that was formatted down to its last row took 21 seconds."""
-    asked = []
-
-    class Watched(EmptyCell):
-        @property
-        def value(self) -> None:
-            asked.append(self)
-
-    monkeypatch.setattr("openpyxl.worksheet._read_only.EMPTY_CELL", Watched())
     rows = list(source(with_rows(gap(row, 4, 1500), last)).rows())
     assert [each.place for each in rows] == ["row 2", "row 3", *(["row 1504"] if last else [])]
-    assert len(asked) < 8 * limits.COLUMNS.most
+    assert len(looked_at) < 8 * limits.COLUMNS.most
 
 
 @pytest.mark.parametrize("row", EMPTY_ROWS.values(), ids=EMPTY_ROWS)
