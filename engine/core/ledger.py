@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from .claims import BY_EXPECTATION, NOBODY, HeadToHead, InModel, Proof, log_weights
+from .beliefs import Beliefs
+from .claims import NOBODY, HeadToHead, InModel, Proof, log_start
 from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
 from .mixture import TYPICAL_LOG_ODDS, BradleyTerryEvidence, Mixture
 from .problem import BradleyTerry, Space
-from .reserve import START_SHARE, Reserve, holds_back
 from .sampling import Situation
 from .stakes import Stakes, capital_moves
 from .stopping import Certified, StoppingRule, Thresholded, raised
-from .streams import StreamedEvidence, recalled
+from .streams import Bets, StreamedEvidence, recalled
 from .structured import BradleyTerryModel, SeparationStatistic, prior_precision
 from .thresholds import (
     PARAMETER_RADIUS,
@@ -26,15 +27,19 @@ from .thresholds import (
     ProvenPairwiseThreshold,
     Threshold,
 )
-from .types import BoolArray, Claim, FloatArray, IntArray, Tally
+from .types import BoolArray, Bounds, Claim, FloatArray, IntArray, Missing, Tally, located
 
 STOPPING_RULES = ("certified", "heuristic", "theory")
 # Far more than differences that matter need, and far fewer than rounding reaches.
 _DECIMALS_OF_STANDING = 9
+# Sums of thirds differ by less.
+_DECIMALS_OF_OUTCOMES = 6
+# The bounds of an outcome that may still come, and of one that will not.
+OPEN, NONE = Bounds(0.0, 1.0, open=True), Bounds(0.0, 1.0, missing=True)
 
 
 class Ledger:
-    """Runs side by side, their evidence and their claims, kept in step with each outcome.
+    """Runs side by side, their evidence and their claims, kept in step with each showing and its outcome.
 
     Parameters
     ----------
@@ -56,19 +61,19 @@ class Ledger:
         The policies that claims named earlier, shape (R,) each, `claims.NOBODY` where none was.
     streams
         Average the evidence against being the best with the streams, under the stopping rule "certified".
-    reserve
-        With the streams, have proofs head to head hold capital back for the leaders of later moments, or with
-        `exclusive_proofs` move it to them.
+    capital_moves
+        With the streams, have the capital of proofs head to head move to those who stand best.
+    missing
+        Whether proofs count showings without an outcome against themselves, or the answers alone.
     exact_ties
         With the streams, bet on a tie as on a half, and not on half of a win and half of a loss.
     exclusive_proofs
         Have the proofs of two policies, with a margin, share no risk: one of the two names at most is false.
-        Of three to six policies, have capital move where the claim has a margin.
     prior
         Shape (K,): strengths expected beforehand, in log-odds. With the streams they steer, and weigh what
-        proofs head to head without a reserve begin with.
+        proofs head to head begin with.
     memory
-        State of the streams, of the reserve and of the stakes to go on from, one for each run.
+        State to go on from beside the wins, one for each run.
     exact_from
         Evidence (nats) below which certified evidence in a Bradley-Terry space may be approximate.
 
@@ -79,8 +84,9 @@ class Ledger:
         choice of the leader under every claim.
     streams
         The same averaged with the streams; None without them.
-    plain_peak
-        Shape (R, K): the largest evidence so far that owes nothing to the streams.
+    none_peak
+        Shape (R, K): under the claim "best", the largest evidence so far against each policy's beating every
+        other; None under another.
     proofs
         Progress of the claims "best" and, with a margin, "good enough", as far as they are watched.
     margin
@@ -107,7 +113,8 @@ class Ledger:
         peak_evidence: ArrayLike | None = None,
         named: Mapping[Claim, IntArray] | None = None,
         streams: bool = False,
-        reserve: bool = True,
+        capital_moves: bool = True,
+        missing: Missing = Missing.AGAINST,
         exact_ties: bool = True,
         exclusive_proofs: bool = True,
         prior: FloatArray | None = None,
@@ -118,13 +125,22 @@ class Ledger:
             raise ValueError(f"stopping must be one of {', '.join(STOPPING_RULES)}; got {stopping!r}")
         self.tally = tally
         self._leader: IntArray | None = None
-        self._log_inverse_delta = -np.log(delta)
+        self._space = space
+        self._prior = prior
+        self._missing = missing
+        tally.counts_missing = missing is Missing.AGAINST
+        # Shape (K, K): outcomes of the first run that estimates leave out; proofs keep them.
+        self.left_out: FloatArray = np.zeros((tally.n_policies, tally.n_policies))
+        self._estimates: tuple[Tally, Beliefs] | None = None
+        self.log_inverse_delta = -np.log(delta)
         self.claim = claim if stopping == "certified" else None
         # The margin belongs to the claim that stops the experiment. Unless that is "best if any", the finding
         # that a policy is ruled out as the best is about any lead, however small.
         self.margin = epsilon if self.claim in (None, Claim.BEST_IF_ANY) else 0.0
         if streams and exact_ties and self.claim is not None:
-            tally.tell_ties_apart(None if memory is None else [each.get("ties", ()) for each in memory])
+            tally.tell_ties_apart()
+        if memory is not None:
+            tally.recall([each.get("proofs", ()) for each in memory])
         self._proof_margins = self._watched_margins(epsilon, watch_all=watch_all)
         self._pairs = {margin: PairwiseEvidence(tally, margin) for margin in self._proof_margins.values()}
         self.evidence = PairwiseEvidence(tally, self.margin, narrow=True)
@@ -149,63 +165,192 @@ class Ledger:
             )
         self._watched = self._watch(space, epsilon, stopping, exact_from)
         self.rule = self._build_rule(space, delta, stopping, peak_evidence)
-        plain_peak = peak_evidence
-        if self.streams is not None:
-            shape = (tally.n_policies,)
-            plain_peak = None if memory is None else recalled(memory, "plain_peak", shape)
-        self.plain_peak = raised(self._plain(), plain_peak)
         self._in_model: dict[float, BradleyTerryEvidence] = {}
-        self._weighed_by = prior if self.streams is not None and self.model is None else None
-        self._reserve: Reserve | None = None
-        if self.streams is not None and self.model is None and reserve:
-            self._reserve = Reserve(tally, None if memory is None else [m.get("reserve", ()) for m in memory])
         self._exclusive_proofs = exclusive_proofs
-        self._stakes: Stakes | None = None
-        if self._reserve is not None and Claim.GOOD_ENOUGH in self._proof_margins:
-            self._stakes = self._build_stakes(memory)
-        self.proofs = self._build_proofs(space, delta, exact_from, named or {})
+        self._stakes: dict[Claim, Stakes] = {}
+        self.proofs = self._build_proofs(space, delta, exact_from, named or {}, prior, capital_moves, memory)
+        self.none_peak: FloatArray | None = None
+        if self.claim is Claim.BEST:
+            peak = None if memory is None else recalled(memory, "none_peak", (tally.n_policies,))
+            self.none_peak = raised(self._against_being_best(...), peak)
+
+    def show(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> Bets | None:
+        """Begin a showing in these runs: it is open, and counts against every claim.
+
+        Parameters
+        ----------
+        i, j
+            Shape (m,): the pair of each run.
+        runs
+            Shape (m,): indices of the runs; None for all.
+
+        Returns
+        -------
+        The bets of the streams, to be kept with the showing; None without streams.
+        """
+        bets = self.bets(i, j, runs)
+        self._count(i, j, bets, OPEN, 1, runs)
+        self._refresh(i, j, runs, answered=False)
+        return bets
+
+    def bets(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> Bets | None:
+        """The bets on a showing that begins now; see `show`."""
+        return None if self.streams is None else self.streams.bets(i, j, runs)
+
+    def turn(
+        self,
+        i: IntArray,
+        j: IntArray,
+        bets: Bets | None,
+        was: Bounds | None,
+        now: Bounds | None,
+        runs: IntArray | None = None,
+        *,
+        outcome: FloatArray | None = None,
+        instead_of: FloatArray | None = None,
+        observe: bool = True,
+    ) -> None:
+        """Have a showing in each of these runs count otherwise: it ends, its outcome changes, it is open again.
+
+        Parameters
+        ----------
+        i, j, runs
+            As for `show`.
+        bets
+            The value of `show`.
+        was, now
+            The bounds of the outcome before and from now on; None where the showing does not exist.
+        outcome, instead_of
+            Shape (m,), in [0, 1]: an answer that comes, and one that goes; None for none.
+        observe
+            As for `record`.
+        """
+        for bounds, sign in ((was, -1), (now, 1)):
+            if bounds is not None:
+                self._count(i, j, bets, bounds, sign, runs)
+        for answer, sign in ((instead_of, -1), (outcome, 1)):
+            if answer is not None:
+                at, first, second, won = located(runs, i, j, answer)
+                self.tally.answer(at, first, second, won, sign)
+                if self.streams is not None:
+                    self.streams.answer(won, sign, at)
+        if instead_of is not None and self._mixture is not None:
+            self._mixture.forget()
+        answered = outcome is not None or instead_of is not None
+        self._refresh(i, j, runs, answered=answered, observe=observe)
 
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray, *, observe: bool = True) -> None:
-        """Add one judged comparison to every run and bring the evidence up to date.
+        """Show a pair in every run and end it at once, and bring the evidence up to date.
 
         Parameters
         ----------
         i, j
             Shape (R,): the pair of every run.
         outcome
-            Shape (R,), in [0, 1]: the share of the win that goes to i.
+            Shape (R,), in [0, 1]: the share of the win that goes to i; NaN where there is no outcome.
         observe
             False has a simulation put off what takes long (the estimate, and evidence that builds on it)
             until the next comparison that it does observe.
         """
+        for runs, answered in self._with_and_without(outcome):
+            first, second, won = (i, j, outcome) if runs is None else (i[runs], j[runs], outcome[runs])
+            now = Bounds(won, won) if answered else NONE
+            bets = self.bets(first, second, runs)
+            self.turn(
+                first, second, bets, None, now, runs, outcome=won if answered else None, observe=observe
+            )
+
+    def leave_out(self, outcomes: FloatArray) -> None:
+        """Have the estimates of the first run leave out these outcomes, shape (K, K), as somebody asked by hand.
+
+        Proofs, sampler and bets keep them: who leaves something out may have seen what it says.
+        """
+        self.left_out, self._estimates, self._leader = outcomes, None, None
+
+    def estimates(self) -> tuple[Tally, Beliefs]:
+        """The answers that estimates rest on, and the beliefs that follow from them."""
+        if self._estimates is None:
+            left_out = np.round(self.left_out, _DECIMALS_OF_OUTCOMES)
+            if left_out.any():
+                tally = Tally(np.maximum(self.tally.wins - left_out, 0.0))
+                self._estimates = tally, Beliefs(tally, self._prior)
+            elif self.streams is None:
+                self._estimates = self.tally, Beliefs(self.tally, self._prior)
+            else:
+                self._estimates = self.tally, self.streams.beliefs
+        return self._estimates
+
+    def favour(self) -> FloatArray:
+        """Shape (R, K): the larger, the likelier is the policy to be the best, by the estimates."""
+        _, beliefs = self.estimates()
+        if self.streams is not None and beliefs is self.streams.beliefs:
+            return self.streams.favour()
+        chances = beliefs.log_chances() if self.streams is not None else None
+        return beliefs.standing() if chances is None else chances
+
+    def pairs_of(self, claim: Claim) -> PairwiseEvidence:
+        """The e-processes of the pairs with the margin of a claim that is proved head to head."""
+        return self._pairs[self._proof_margins[claim]]
+
+    def _with_and_without(self, outcome: FloatArray) -> list[tuple[IntArray | None, bool]]:
+        """The runs that have an outcome and those that have none, None for all."""
+        none = np.isnan(outcome)
+        if not np.count_nonzero(none):
+            return [(None, True)]
+        if none.all():
+            return [(None, False)]
+        return [(np.flatnonzero(~none), True), (np.flatnonzero(none), False)]
+
+    def _count(
+        self, i: IntArray, j: IntArray, bets: Bets | None, bounds: Bounds, sign: int, runs: IntArray | None
+    ) -> None:
+        """Have the proofs count an outcome within these bounds, or with sign -1 no more."""
+        if self._missing is Missing.ANSWERS and (bounds.open or bounds.missing):
+            # What has no outcome is only known to be missing or open.
+            self.tally.note(*located(runs, i, j), bounds, sign)
+            return
+        at, first, second = located(runs, i, j)
+        self.tally.count(at, first, second, _numbers(bounds) if i.size == 1 else bounds, sign)
+        if self.streams is not None and bets is not None:
+            self.streams.settle(i, j, bets, _arrays(bounds, i.size), sign, runs)
+
+    def _refresh(
+        self, i: IntArray, j: IntArray, runs: IntArray | None, *, answered: bool, observe: bool = True
+    ) -> None:
+        """Bring up to date what depends on the counts of the pair (i[r], j[r]) of these runs."""
+        if not answered and self._missing is Missing.ANSWERS:
+            return
         self._leader = None
-        if self.streams is not None:
-            self.streams.bet(i, j, outcome)
-        self.tally.record(i, j, outcome)
+        if self.streams is None or self.left_out.any():
+            self._estimates = None
         for pairs in (self.evidence, *self._pairs.values()):
-            pairs.update(i, j)
+            pairs.update(i, j, runs)
         if self.streams is not None:
-            self.streams.update(i, j)
+            if answered:
+                self.streams.beliefs.update(i, j, runs)
+            self.streams.update(i, j, runs)
         if self.model is not None and self._posterior is not None:
             if not observe:
                 return
-            self.model.refresh()
-            self._posterior.refresh()
-        if self._mixture is not None:
+            if answered:
+                self.model.refresh()
+                self._posterior.refresh()
+        if self._mixture is not None and answered:
             self._mixture.refresh()
         if self._watched not in (self._for_none, self.streams):
-            self._watched.update(i, j)
+            self._watched.update(i, j, runs)
         for evidence in self._in_model.values():
             if evidence is not self._watched:
-                evidence.update(i, j)
+                evidence.update(i, j, runs)
         self.rule.observe()
-        np.maximum(self.plain_peak, self._plain(), out=self.plain_peak)
         for proof in self.proofs.values():
-            proof.update(i, j, outcome)
+            proof.update(i, j, runs)
             proof.observe()
-        if self._mixture is not None:
-            self._mixture.consider(self.separation())
-        self._place()
+        self._observe_none(i, j, runs)
+        if answered:
+            if self._mixture is not None:
+                self._mixture.consider(self.separation())
+            self._move_capital()
 
     def keep(self, runs: BoolArray) -> None:
         """Keep the runs that are True in `runs`, of shape (R,), and drop the others."""
@@ -222,11 +367,10 @@ class Ledger:
             self.streams.keep(runs)
         if self._watched not in (self._for_none, self.streams):
             self._watched.keep(runs)
-        self.plain_peak = self.plain_peak[runs]
-        if self._reserve is not None:
-            self._reserve.keep(runs)
-        if self._stakes is not None:
-            self._stakes.keep(runs)
+        if self.none_peak is not None:
+            self.none_peak = self.none_peak[runs]
+        for stakes in self._stakes.values():
+            stakes.keep(runs)
         for evidence in self._in_model.values():
             if evidence is not self._watched:
                 evidence.keep(runs)
@@ -249,19 +393,21 @@ class Ledger:
         )
 
     def memory(self, run: int = 0) -> dict[str, Any] | None:
-        """State of the streams of one run, as plain data that JSON can hold; None without them."""
-        if self.streams is None:
+        """State of one run beside its wins, as plain data that JSON can hold; None where no claim is made."""
+        if self.claim is None:
             return None
-        memory = self.streams.memory(run) | {"plain_peak": self.plain_peak[run].tolist()}
-        if self._mixture is not None:
+        memory: dict[str, Any] = {}
+        if self.none_peak is not None:
+            memory["none_peak"] = self.none_peak[run].tolist()
+        if proofs := self.tally.in_proofs(run):
+            memory["proofs"] = proofs
+        if self.streams is not None:
+            memory |= self.streams.memory(run)
+        if self._mixture is not None and self.streams is not None:
             memory["starts"] = self._mixture.memory(run)
-        if self._reserve is not None:
-            memory["reserve"] = self._reserve.memory(run)
-        if self._stakes is not None:
-            memory["stakes"] = self._stakes.memory(run)
-        if self.tally.ties is not None:
-            memory["ties"] = self.tally.known_ties(run)
-        return memory
+        if self._stakes:
+            memory["stakes"] = {claim.value: stakes.memory(run) for claim, stakes in self._stakes.items()}
+        return memory or None
 
     def head_to_head(self) -> HeadToHead | None:
         """The proof that stops the run, where it assumes nothing about μ."""
@@ -305,10 +451,8 @@ class Ledger:
             established = proof.named != NOBODY
             if self.claim is Claim.GOOD_ENOUGH:
                 return established, np.zeros_like(established)
-            refuted = (
-                self.rule.refuted if self.streams is None else self.none_peak() >= self._log_inverse_delta
-            )
-            return established, ~established & refuted.all(axis=1)
+            peak = self.rule.peak_evidence if self.none_peak is None else self.none_peak
+            return established, ~established & (peak >= self.log_inverse_delta).all(axis=1)
         return self.last_standing()
 
     def holds_without_model(self, claim: Claim, policy: int) -> bool:
@@ -322,9 +466,9 @@ class Ledger:
         others = np.arange(self.tally.n_policies) != policy
         if claim is Claim.BEST_IF_ANY:
             against = self._without_model()[0, others]
-            return bool(np.all(against >= self._log_inverse_delta) and self.evidence.leads()[0, policy])
+            return bool(np.all(against >= self.log_inverse_delta) and self.evidence.leads()[0, policy])
         against = self._pairs[self._proof_margins[claim]].log_e[0, others, policy]
-        return bool(np.all(against >= self._log_inverse_delta + np.log(self.tally.n_policies)))
+        return bool(np.all(against >= self.log_inverse_delta + np.log(self.tally.n_policies)))
 
     def none_without_model(self, claim: Claim | None) -> bool:
         """True if it is established without a Bradley-Terry model that the first run has no single best
@@ -340,20 +484,12 @@ class Ledger:
         if self.model is None:
             return True
         evidence = self._for_none.per_policy if claim is Claim.BEST else self._without_model()
-        return bool(np.all(evidence[0] >= self._log_inverse_delta))
+        return bool(np.all(evidence[0] >= self.log_inverse_delta))
 
-    def none_peak(self) -> FloatArray:
-        """Shape (R, K): the largest evidence that counts for there being no single best policy.
-
-        Under the claim "best" it owes nothing to the streams, and counts as little as it does in the proofs.
-        A wrong "none" and a wrong name have one e-process together.
-        """
-        if self._stopping_proof() is None:
-            return self.rule.peak_evidence
-        counted = START_SHARE
-        if self._reserve is None:
-            counted = 1.0 if self._weighed_by is None else 1.0 - BY_EXPECTATION
-        return np.asarray(self.plain_peak + np.log(counted), dtype=np.float64)
+    def none_risk(self) -> float:
+        """The risk, in [0, 1], at which the first run would just find that there is no single best policy."""
+        peak = self.rule.peak_evidence if self.none_peak is None else self.none_peak
+        return float(np.exp(-max(0.0, float(peak[0].min()))))
 
     def last_standing(self) -> tuple[BoolArray, BoolArray]:
         """Shapes (R,): whether all policies are refuted but one that leads them, and whether all are."""
@@ -385,9 +521,11 @@ class Ledger:
 
     def _computed_leader(self) -> IntArray:
         if self.streams is not None and self.model is None:
-            return self._first(self.streams.favour())
+            return self._first(self.favour())
         evidence = np.where(self._out(), np.inf, self.rule.evidence)
         favour = self.evidence.per_policy if self.model is None else -self.model.scores
+        if self.model is not None and isinstance(self._space, BradleyTerry) and self.left_out.any():
+            favour = -BradleyTerryModel(self._space, self.estimates()[0]).scores
         order = np.lexsort((favour, evidence), axis=-1)
         best: IntArray = order[:, 0]
         return best
@@ -398,27 +536,41 @@ class Ledger:
         """
         return self.evidence.per_policy if self.streams is None else self.streams.per_policy
 
-    def _plain(self) -> FloatArray:
-        """Shape (R, K): evidence against each policy that owes nothing to the streams."""
-        if isinstance(self._watched, BradleyTerryEvidence):
-            return self._watched.plain
-        return self._watched.per_policy if self.streams is None else self._for_none.per_policy
+    def _against_being_best(self, of: Any) -> FloatArray:
+        """Evidence against policies' beating every other that counts with the proofs of "best".
 
-    def _place(self) -> None:
-        """Put what is due of the reserve on who stands best, and have the capital move that is to move."""
-        # Where there is a reserve or are stakes, there are streams. The leader that is shown decides nothing.
-        streams = self.streams
-        if streams is None:
+        A wrong "none" and a wrong name have one e-process and one δ together; nothing here owes to the streams.
+
+        Parameters
+        ----------
+        of
+            Index of runs and policies; `...` for all, shape (R, K).
+        """
+        if isinstance(self._watched, BradleyTerryEvidence):
+            return np.asarray(self._watched.plain[of], dtype=np.float64)
+        proof = self._stopping_proof()
+        assert isinstance(proof, HeadToHead)
+        return proof.against_being_best(of)
+
+    def _observe_none(self, i: IntArray, j: IntArray, runs: IntArray | None) -> None:
+        """Raise the peak of the evidence against each policy's being the best, where it has changed."""
+        if self.none_peak is None:
             return
-        if self._reserve is not None and (runs := self._reserve.due()).size:
-            self._reserve.place(runs, self._first(streams.standing())[runs])
-            for proof in self.proofs.values():
-                proof.place(runs)
+        at, i, j = located(runs, i, j)
+        # In a model a comparison tells about all policies.
+        of: Any = (at, np.array([i, j])) if self.model is None else ...
+        self.none_peak[of] = np.maximum(self.none_peak[of], self._against_being_best(of))
+
+    def _move_capital(self) -> None:
+        """Have the capital move that is to move."""
+        # Where there are stakes, there are streams. The leader that is shown decides nothing.
+        for claim, stakes in self._stakes.items():
+            if (runs := stakes.due()).size and self.streams is not None:
+                proof = self.proofs[claim]
+                proof.move(runs, self._two_best(self.streams)[runs])
                 proof.observe()
-        if (stakes := self._stakes) is not None and (runs := stakes.due()).size:
-            proof = self.proofs[Claim.GOOD_ENOUGH]
-            proof.move(runs, self._two_best(streams)[runs])
-            proof.observe()
+                if self.none_peak is not None and claim is Claim.BEST:
+                    np.maximum(self.none_peak, self._against_being_best(...), out=self.none_peak)
 
     def _stopping_proof(self) -> Proof | None:
         return None if self.claim is None else self.proofs.get(self.claim)
@@ -448,32 +600,28 @@ class Ledger:
             return EliminationCost(self.tally, epsilon)
         return self._for_none if self.streams is None else self.streams
 
-    def _build_stakes(self, memory: Sequence[Mapping[str, Any]] | None) -> Stakes | None:
-        """Capital that moves; None where it stays. In a state that is older than it, none has moved."""
-        n = self.tally.n_policies
-        if not capital_moves(Claim.GOOD_ENOUGH, n, exclusive_proofs=self._exclusive_proofs):
-            return None
-        log_start = log_weights(self._weighed_by, n) - np.log(n)
-        known = None if memory is None else [each.get("stakes") for each in memory]
-        return Stakes(self.tally, log_start, known)
-
     def _build_proofs(
-        self, space: Space, delta: float, exact_from: float, named: Mapping[Claim, IntArray]
+        self,
+        space: Space,
+        delta: float,
+        exact_from: float,
+        named: Mapping[Claim, IntArray],
+        prior: FloatArray | None,
+        moves: bool,
+        memory: Sequence[Mapping[str, Any]] | None,
     ) -> dict[Claim, Proof]:
         proofs: dict[Claim, Proof] = {}
+        n = self.tally.n_policies
         for claim, margin in self._proof_margins.items():
             pairs = self._pairs[margin]
             if self.model is None or self._mixture is None or not isinstance(space, BradleyTerry):
-                reserve = self._reserve if holds_back(claim, self.tally.n_policies) else None
+                weighed_by = None if self.streams is None else prior
+                start = log_start(n, margin, weighed_by, exclusive_proofs=self._exclusive_proofs)
+                if moves and self.streams is not None and capital_moves(claim, n):
+                    known = None if memory is None else [each["stakes"][claim.value] for each in memory]
+                    self._stakes[claim] = Stakes(self.tally, start, margin, known)
                 proofs[claim] = HeadToHead(
-                    pairs,
-                    self.tally,
-                    delta,
-                    named.get(claim),
-                    reserve=reserve,
-                    prior=self._weighed_by,
-                    exclusive_proofs=self._exclusive_proofs,
-                    stakes=self._stakes if claim is Claim.GOOD_ENOUGH else None,
+                    pairs, delta, named.get(claim), log_start=start, stakes=self._stakes.get(claim)
                 )
             else:
                 if margin == self.margin and isinstance(self._watched, BradleyTerryEvidence):
@@ -497,3 +645,18 @@ class Ledger:
                 else ProvenLinearThreshold(delta, space)
             )
         return Thresholded(self._watched, self.tally, threshold, peak)
+
+
+def _arrays(bounds: Bounds, n_runs: int) -> Bounds:
+    """The bounds of each of m runs, shape (m,)."""
+    least, most = (
+        np.broadcast_to(np.asarray(end, dtype=np.float64), n_runs) for end in (bounds.least, bounds.most)
+    )
+    return replace(bounds, least=least, most=most)
+
+
+def _numbers(bounds: Bounds) -> Bounds:
+    """The bounds of one run, as numbers."""
+    return replace(
+        bounds, least=float(np.asarray(bounds.least).item()), most=float(np.asarray(bounds.most).item())
+    )
