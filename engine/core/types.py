@@ -362,6 +362,20 @@ class Tally:
                 self.proof_ties[runs, k, b] += sign * (won == 0.5)
         self.note(runs, i, j, bounds, sign)
 
+    def record(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
+        """Count an outcome of every run as an answer and in its proofs.
+
+        Parameters
+        ----------
+        i, j
+            Shape (R,): the pair of every run.
+        outcome
+            Shape (R,), in [0, 1]: the share of the win that goes to i.
+        """
+        runs, i, j, won = located(None, i, j, outcome)
+        self.answer(runs, i, j, won)
+        self.count(runs, i, j, Bounds(won, won))
+
     def note(self, runs: Any, i: Any, j: Any, bounds: Bounds, sign: int) -> None:
         """Count a showing of i and j that is open or missing as such, or with sign -1 no more."""
         for of, counted in ((self.open, bounds.open), (self.missing, bounds.missing)):
