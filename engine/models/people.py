@@ -9,6 +9,7 @@ from django.contrib.auth.models import AbstractUser
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Lower
 
 from engine.models import clock
 from engine.models.experiments import Experiment
@@ -29,6 +30,16 @@ class User(AbstractUser):
     preferences = models.JSONField(default=dict, editable=False)
     # The rights in the stored row before a save; `labeling.signals` compares.
     rights_before: tuple[Any, ...] | None = None
+
+    class Meta(AbstractUser.Meta):
+        constraints = (
+            # SQLite folds the letters of ASCII alone.
+            models.UniqueConstraint(
+                Lower("username"),
+                name="user_name_once",
+                violation_error_message="A user with that username already exists.",
+            ),
+        )
 
     def _get_session_auth_hash(self, secret: str | None = None) -> str:
         hashed = super()._get_session_auth_hash(secret=secret)  # type: ignore[misc]  # not in Django's stubs

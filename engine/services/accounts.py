@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from allauth.mfa.models import Authenticator
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import F
 
+from engine.domain.errors import NameTakenError
 from engine.models import AuditEntry, User
 from engine.services.audit import record
 from engine.services.tokens import end_all_tokens
@@ -18,10 +19,16 @@ def make_account(*, username: str, password: str, email: str = "", superuser: bo
 
     Raises
     ------
-    django.db.IntegrityError
-        Somebody else has this user name.
+    NameTakenError
+        Somebody else has taken this user name since, in any case.
     """
-    return User.objects.create_user(username, email, password, is_staff=superuser, is_superuser=superuser)
+    try:
+        with transaction.atomic():
+            return User.objects.create_user(
+                username, email, password, is_staff=superuser, is_superuser=superuser
+            )
+    except IntegrityError as error:
+        raise NameTakenError(f"There is an account {username!r} already.") from error
 
 
 def end_sessions(*, user: User) -> None:

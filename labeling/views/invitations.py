@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from engine.domain.errors import InvitationError, MembershipError
+from engine.domain.errors import InvitationError, MembershipError, NameTakenError
 from engine.models import Experiment, Invitation, Membership, User
 from engine.selectors import blinding
 from engine.services import invitation_mails, invitations
@@ -68,6 +68,8 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
                 if user
                 else perform_login(request, joining, redirect_url=onward, signup=True)
             )
+    except NameTakenError:
+        form.add_error("username", form.instance.unique_error_message(User, ["username"]))
     except InvitationError as refused:
         stop_following(request)
         return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
