@@ -235,6 +235,9 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed": f"{LOGIN_FAILURE_LIMIT}/15m/key",
     "login_failed_address": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip",
     "login_failed_name": f"{10 * LOGIN_FAILURE_LIMIT}/15m/key",
+    # Logins at the provider that failed, and new accounts by invitation, whose key is the browser.
+    "provider_failed": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip,{LOGIN_FAILURE_LIMIT}/15m/key",
+    "join": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip,{LOGIN_FAILURE_LIMIT}/15m/key",
     "reset_password": "10/15m/ip,3/15m/key",
     # Reports that are shared by link, read without an account: an office that opens one shares one address.
     "shared_report": "300/5m/ip",

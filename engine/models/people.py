@@ -46,6 +46,20 @@ class User(AbstractUser):
         return f"{hashed}.{self.session_version}"
 
 
+class Browser(models.Model):
+    """A browser in which an account has logged in. Only the hash of the number in its cookie is kept."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="browsers")
+    hash = models.CharField(max_length=64, db_index=True)
+    first_login_at = models.DateTimeField(default=clock.now)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["user", "hash"], name="browser_once_each"),)
+
+    def __str__(self) -> str:
+        return f"{self.user} logged in in {self.hash[:6]}…"
+
+
 class Membership(models.Model):
     """A role of an account in an experiment. Superusers may do everything everywhere."""
 

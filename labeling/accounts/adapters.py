@@ -32,6 +32,7 @@ from engine.domain.errors import InvitationError
 from engine.domain.mail import mail_is_sent
 from engine.models import User
 from engine.services import invitations
+from engine.services.accounts import note_browser
 from labeling import access
 from labeling.accounts.following import first_page, followed, stop_following
 from labeling.accounts.throttling import count_attempt, remember_browser, take_back
@@ -113,7 +114,7 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def post_login(self, request: HttpRequest, user: User, **how: Any) -> HttpResponse:
         response: HttpResponse = super().post_login(request, user, **how)
-        remember_browser(request, response, user.get_username())
+        note_browser(user=user, number=remember_browser(request, response, user.get_username()))
         return response
 
     def is_reauthentication_required(self, *, app: str, **_: Any) -> bool:
