@@ -16,6 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from environs import Env, ValidationError, validate
 
 from engine.domain import limits
+from engine.domain.deadlines import may_carry_secrets
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -40,6 +41,11 @@ def _web_address(written: str) -> None:
     parts = urlsplit(written)
     if written and not (parts.scheme in {"http", "https"} and parts.hostname):
         raise ValidationError("Write the whole address, such as https://label.example.org.")
+
+
+def _encrypted(written: str) -> None:
+    if written and not may_carry_secrets(written):
+        raise ValidationError("Write an address with https://. http:// is for localhost alone.")
 
 
 DEBUG = env.bool("DEBUG", False)
@@ -255,7 +261,7 @@ MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 
 # Login with the organisation's own accounts (OpenID Connect), offered where all three are set.
-OIDC_ISSUER = env.str("OIDC_ISSUER", "", validate=_web_address).rstrip("/")
+OIDC_ISSUER = env.str("OIDC_ISSUER", "", validate=[_web_address, _encrypted]).rstrip("/")
 OIDC_CLIENT_ID = env.str("OIDC_CLIENT_ID", "")
 OIDC_CLIENT_SECRET = env.str("OIDC_CLIENT_SECRET", "")
 OIDC_NAME = env.str("OIDC_NAME", "single sign-on")
@@ -266,7 +272,11 @@ SOCIALACCOUNT_ADAPTER = "labeling.accounts.adapters.OidcAdapter"
 SOCIALACCOUNT_EMAIL_AUTHENTICATION = True
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 SOCIALACCOUNT_PROVIDERS: dict[str, dict[str, Any]] = {
-    "openid_connect": {"OAUTH_PKCE_ENABLED": True, "APPS": []}
+    "openid_connect": {
+        "provider_class": "labeling.accounts.oidc.Provider",
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [],
+    }
 }
 if OIDC_ISSUER:
     SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"].append(
