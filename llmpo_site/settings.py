@@ -16,6 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from environs import Env, ValidationError, validate
 
 from engine.domain import limits
+from engine.domain.deadlines import may_carry_secrets
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -40,6 +41,11 @@ def _web_address(written: str) -> None:
     parts = urlsplit(written)
     if written and not (parts.scheme in {"http", "https"} and parts.hostname):
         raise ValidationError("Write the whole address, such as https://label.example.org.")
+
+
+def _encrypted(written: str) -> None:
+    if written and not may_carry_secrets(written):
+        raise ValidationError("Write an address with https://. http:// is for localhost alone.")
 
 
 DEBUG = env.bool("DEBUG", False)
@@ -235,6 +241,9 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed": f"{LOGIN_FAILURE_LIMIT}/15m/key",
     "login_failed_address": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip",
     "login_failed_name": f"{10 * LOGIN_FAILURE_LIMIT}/15m/key",
+    # Logins at the provider that failed, and new accounts by invitation, whose key is the browser.
+    "provider_failed": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip,{LOGIN_FAILURE_LIMIT}/15m/key",
+    "join": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip,{LOGIN_FAILURE_LIMIT}/15m/key",
     "reset_password": "10/15m/ip,3/15m/key",
     # Reports that are shared by link, read without an account: an office that opens one shares one address.
     "shared_report": "300/5m/ip",
@@ -252,7 +261,7 @@ MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 
 # Login with the organisation's own accounts (OpenID Connect), offered where all three are set.
-OIDC_ISSUER = env.str("OIDC_ISSUER", "", validate=_web_address).rstrip("/")
+OIDC_ISSUER = env.str("OIDC_ISSUER", "", validate=[_web_address, _encrypted]).rstrip("/")
 OIDC_CLIENT_ID = env.str("OIDC_CLIENT_ID", "")
 OIDC_CLIENT_SECRET = env.str("OIDC_CLIENT_SECRET", "")
 OIDC_NAME = env.str("OIDC_NAME", "single sign-on")
@@ -263,7 +272,11 @@ SOCIALACCOUNT_ADAPTER = "labeling.accounts.adapters.OidcAdapter"
 SOCIALACCOUNT_EMAIL_AUTHENTICATION = True
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 SOCIALACCOUNT_PROVIDERS: dict[str, dict[str, Any]] = {
-    "openid_connect": {"OAUTH_PKCE_ENABLED": True, "APPS": []}
+    "openid_connect": {
+        "provider_class": "labeling.accounts.oidc.Provider",
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [],
+    }
 }
 if OIDC_ISSUER:
     SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"].append(

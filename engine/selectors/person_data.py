@@ -15,6 +15,7 @@ from django.db.models.functions import Lower
 
 from engine.models import (
     AuditEntry,
+    Browser,
     Check,
     Experiment,
     Flag,
@@ -149,6 +150,9 @@ def person_data(user: User, *, complete: bool) -> Row:
             UserSession.objects.filter(user=user).order_by("pk"),
             since="created_at", last_seen_at="last_seen_at", address="ip", browser="user_agent",
         ),
+        "known_browsers": _rows(
+            Browser.objects.filter(user=user).order_by("pk"), digest="hash", since="first_login_at"
+        ),
         "email_addresses": _rows(
             EmailAddress.objects.filter(user=user).order_by("pk"), address="email", confirmed="verified"
         ),
@@ -157,8 +161,8 @@ def person_data(user: User, *, complete: bool) -> Row:
             last_used_at="last_used_at",
         ),
         "linked_accounts": _rows(
-            SocialAccount.objects.filter(user=user).order_by("pk"), provider="provider", name="uid",
-            since="date_joined", told_by_the_provider="extra_data",
+            SocialAccount.objects.filter(user=user).order_by("pk"), provider="provider", since="date_joined",
+            told_by_the_provider="extra_data",
         ),
         "invitations_used": _rows(
             InvitationUse.objects.filter(user=user).order_by("pk"),
