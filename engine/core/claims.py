@@ -4,8 +4,8 @@ For policies k and b let E_kb be an e-process against "μ(k, b) ≥ ½ + ε", th
 Policy b is named once E_kb / K has reached 1/δ for every other k. If the claim about b is false, the null of
 some j(b) is true. The mean of E_{j(b) b} over these b is then an e-process. Naming any of them makes it 1/δ
 or more, which has probability at most δ [Ville 1939]. Strengths expected beforehand make it a weighted mean,
-and stakes (`stakes.Stakes`) have its weights move. Of two policies with a margin there is no mean to take: see
-`names_at_risk`.
+and stakes (`stakes.Stakes`) have its weights move. Of two policies with a margin there is no mean to take:
+see `names_at_risk`.
 
 E_kb counts a showing without an outcome, and one that may still have one, as a win of k. So the claims hold
 whoever leaves or delays what (docs/algorithm.md, "Showings without an outcome").
@@ -77,7 +77,7 @@ def names_at_risk(n_policies: int, margin: float, *, exclusive_proofs: bool) -> 
     return 1 if exclusive_proofs and n_policies == 2 and margin > 0.0 else n_policies
 
 
-def log_start(
+def starting_capital(
     n_policies: int, margin: float, prior: FloatArray | None, *, exclusive_proofs: bool
 ) -> FloatArray:
     """Shape (K,): logarithms of the capital that the proof of each policy begins with.

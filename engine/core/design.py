@@ -436,8 +436,8 @@ class Design:
     def tell(self, i: int, j: int, outcome: float | None) -> None:
         """Show policies i and j and record the outcome, before anything else is shown.
 
-        Also for pairs never asked for; one pending comparison of the pair, if there is one, is released. Where
-        a pair is shown while the outcome of another one is still to come, use `show` and `end`.
+        Also for pairs never asked for; one pending comparison of the pair, if there is one, is released.
+        Where a pair is shown while the outcome of another one is still to come, use `show` and `end`.
 
         Parameters
         ----------

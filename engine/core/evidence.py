@@ -183,7 +183,7 @@ class PairwiseEvidence:
         tied = tally.proof_ties[runs, k, b]
         return exact_log_e_value(won - n_open, lost + n_open, *mixture, narrow=self._narrow, ties=tied)
 
-    def with_missing(self, k: IntArray, b: IntArray) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
+    def with_missing(self, k: IntArray, b: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Log e-values (nats) of the first run for each number of missing outcomes that k may have won.
 
         Parameters
@@ -193,8 +193,8 @@ class PairwiseEvidence:
 
         Returns
         -------
-        Of all pairs one after the other: the log e-values, how many k has won of the missing, and how many are
-        missing. Then shape (m,): where each pair begins.
+        Of all pairs one after the other: the log e-values, how many k has won of the missing, and how many
+        are missing.
         """
         tally = self._tally
         n_missing = tally.missing[0, k, b].astype(np.int64)
@@ -213,7 +213,7 @@ class PairwiseEvidence:
             narrow=self._narrow,
             ties=tied,
         )
-        return log_e, won, missing, first
+        return log_e, won, missing
 
     def _pairs(self, runs: IntArray | int, rows: IntArray, columns: IntArray) -> FloatArray:
         tally, pairs = self._tally, (runs, rows, columns)

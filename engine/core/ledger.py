@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from .beliefs import Beliefs
-from .claims import NOBODY, HeadToHead, InModel, Proof, log_start
+from .claims import NOBODY, HeadToHead, InModel, Proof, starting_capital
 from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
 from .mixture import TYPICAL_LOG_ODDS, BradleyTerryEvidence, Mixture
 from .problem import BradleyTerry, Space
 from .sampling import Situation
-from .stakes import Stakes, capital_moves
+from .stakes import Stakes
+from .stakes import capital_moves as claim_moves
 from .stopping import Certified, StoppingRule, Thresholded, raised
 from .streams import Bets, StreamedEvidence, recalled
 from .structured import BradleyTerryModel, SeparationStatistic, prior_precision
@@ -168,7 +169,9 @@ class Ledger:
         self._in_model: dict[float, BradleyTerryEvidence] = {}
         self._exclusive_proofs = exclusive_proofs
         self._stakes: dict[Claim, Stakes] = {}
-        self.proofs = self._build_proofs(space, delta, exact_from, named or {}, prior, capital_moves, memory)
+        if capital_moves and self.streams is not None and self.model is None:
+            self._stakes = self._build_stakes(memory)
+        self.proofs = self._build_proofs(space, delta, exact_from, named or {})
         self.none_peak: FloatArray | None = None
         if self.claim is Claim.BEST:
             peak = None if memory is None else recalled(memory, "none_peak", (tally.n_policies,))
@@ -189,7 +192,7 @@ class Ledger:
         The bets of the streams, to be kept with the showing; None without streams.
         """
         bets = self.bets(i, j, runs)
-        self._count(i, j, bets, OPEN, 1, runs)
+        self._count(i, j, bets, OPEN, sign=1, runs=runs)
         self._refresh(i, j, runs, answered=False)
         return bets
 
@@ -204,13 +207,13 @@ class Ledger:
         bets: Bets | None,
         was: Bounds | None,
         now: Bounds | None,
-        runs: IntArray | None = None,
         *,
+        runs: IntArray | None = None,
         outcome: FloatArray | None = None,
         instead_of: FloatArray | None = None,
         observe: bool = True,
     ) -> None:
-        """Have a showing in each of these runs count otherwise: it ends, its outcome changes, it is open again.
+        """Have a showing in each of these runs count otherwise: it ends, changes, or is open again.
 
         Parameters
         ----------
@@ -227,11 +230,11 @@ class Ledger:
         """
         for bounds, sign in ((was, -1), (now, 1)):
             if bounds is not None:
-                self._count(i, j, bets, bounds, sign, runs)
+                self._count(i, j, bets, bounds, sign=sign, runs=runs)
         for answer, sign in ((instead_of, -1), (outcome, 1)):
             if answer is not None:
                 at, first, second, won = located(runs, i, j, answer)
-                self.tally.answer(at, first, second, won, sign)
+                self.tally.answer((at, first, second), won, sign)
                 if self.streams is not None:
                     self.streams.answer(won, sign, at)
         if instead_of is not None and self._mixture is not None:
@@ -256,16 +259,27 @@ class Ledger:
             first, second, won = (i, j, outcome) if runs is None else (i[runs], j[runs], outcome[runs])
             now = Bounds(won, won) if answered else NONE
             bets = self.bets(first, second, runs)
-            self.turn(
-                first, second, bets, None, now, runs, outcome=won if answered else None, observe=observe
-            )
+            told = won if answered else None
+            self.turn(first, second, bets, None, now, runs=runs, outcome=told, observe=observe)
+
+    def _model_evidence(self) -> list[EvidenceModel]:
+        """The evidence beside that of pairs and streams, each once."""
+        watched = [] if self._watched in (self._for_none, self.streams) else [self._watched]
+        return watched + [each for each in self._in_model.values() if each is not self._watched]
+
+    def _refresh_models(self) -> None:
+        """Have everything that the answers say in a model computed again when it is next needed."""
+        for model in (self.model, self._posterior, self._mixture):
+            if model is not None:
+                model.refresh()
 
     def leave_out(self, outcomes: FloatArray) -> None:
-        """Have the estimates of the first run leave out these outcomes, shape (K, K), as somebody asked by hand.
+        """Have the estimates of the first run leave out these outcomes, shape (K, K).
 
-        Proofs, sampler and bets keep them: who leaves something out may have seen what it says.
+        Proofs, sampler and bets keep them: whoever voids an answer by hand may have seen what it says.
         """
-        self.left_out, self._estimates, self._leader = outcomes, None, None
+        self.left_out = outcomes
+        self._estimates = self._leader = None
 
     def estimates(self) -> tuple[Tally, Beliefs]:
         """The answers that estimates rest on, and the beliefs that follow from them."""
@@ -302,17 +316,27 @@ class Ledger:
         return [(np.flatnonzero(~none), True), (np.flatnonzero(none), False)]
 
     def _count(
-        self, i: IntArray, j: IntArray, bets: Bets | None, bounds: Bounds, sign: int, runs: IntArray | None
+        self,
+        i: IntArray,
+        j: IntArray,
+        bets: Bets | None,
+        bounds: Bounds,
+        *,
+        sign: int,
+        runs: IntArray | None,
     ) -> None:
         """Have the proofs count an outcome within these bounds, or with sign -1 no more."""
-        if self._missing is Missing.ANSWERS and (bounds.open or bounds.missing):
-            # What has no outcome is only known to be missing or open.
-            self.tally.note(*located(runs, i, j), bounds, sign)
-            return
         at, first, second = located(runs, i, j)
-        self.tally.count(at, first, second, _numbers(bounds) if i.size == 1 else bounds, sign)
+        if self._missing is Missing.ANSWERS and (bounds.open or bounds.missing):
+            # Known to be open or missing, it counts for nothing.
+            self.tally.note((at, first, second), bounds, sign)
+            return
+        least, most = (np.broadcast_to(np.asarray(end, dtype=np.float64), i.size) for end in bounds.ends)
+        of_all = replace(bounds, least=least, most=most)
+        of_one = replace(bounds, least=least.item(), most=most.item()) if i.size == 1 else of_all
+        self.tally.count((at, first, second), of_one, sign)
         if self.streams is not None and bets is not None:
-            self.streams.settle(i, j, bets, _arrays(bounds, i.size), sign, runs)
+            self.streams.settle(i, j, bets, of_all, sign=sign, runs=runs)
 
     def _refresh(
         self, i: IntArray, j: IntArray, runs: IntArray | None, *, answered: bool, observe: bool = True
@@ -329,19 +353,13 @@ class Ledger:
             if answered:
                 self.streams.beliefs.update(i, j, runs)
             self.streams.update(i, j, runs)
-        if self.model is not None and self._posterior is not None:
+        if self.model is not None:
             if not observe:
                 return
             if answered:
-                self.model.refresh()
-                self._posterior.refresh()
-        if self._mixture is not None and answered:
-            self._mixture.refresh()
-        if self._watched not in (self._for_none, self.streams):
-            self._watched.update(i, j, runs)
-        for evidence in self._in_model.values():
-            if evidence is not self._watched:
-                evidence.update(i, j, runs)
+                self._refresh_models()
+        for evidence in self._model_evidence():
+            evidence.update(i, j, runs)
         self.rule.observe()
         for proof in self.proofs.values():
             proof.update(i, j, runs)
@@ -365,15 +383,12 @@ class Ledger:
             self._mixture.keep(runs)
         if self.streams is not None:
             self.streams.keep(runs)
-        if self._watched not in (self._for_none, self.streams):
-            self._watched.keep(runs)
         if self.none_peak is not None:
             self.none_peak = self.none_peak[runs]
         for stakes in self._stakes.values():
             stakes.keep(runs)
-        for evidence in self._in_model.values():
-            if evidence is not self._watched:
-                evidence.keep(runs)
+        for evidence in self._model_evidence():
+            evidence.keep(runs)
         self.rule.keep(runs)
         for proof in self.proofs.values():
             proof.keep(runs)
@@ -539,18 +554,17 @@ class Ledger:
     def _against_being_best(self, of: Any) -> FloatArray:
         """Evidence against policies' beating every other that counts with the proofs of "best".
 
-        A wrong "none" and a wrong name have one e-process and one δ together; nothing here owes to the streams.
+        A wrong "none" and a wrong name have one e-process and one δ together. The streams have no part in it.
 
         Parameters
         ----------
         of
             Index of runs and policies; `...` for all, shape (R, K).
         """
-        if isinstance(self._watched, BradleyTerryEvidence):
-            return np.asarray(self._watched.plain[of], dtype=np.float64)
-        proof = self._stopping_proof()
-        assert isinstance(proof, HeadToHead)
-        return proof.against_being_best(of)
+        if (proof := self.head_to_head()) is not None:
+            return proof.against_being_best(of)
+        plain = self._watched.plain if isinstance(self._watched, BradleyTerryEvidence) else self.rule.evidence
+        return np.asarray(plain[of], dtype=np.float64)
 
     def _observe_none(self, i: IntArray, j: IntArray, runs: IntArray | None) -> None:
         """Raise the peak of the evidence against each policy's being the best, where it has changed."""
@@ -600,28 +614,34 @@ class Ledger:
             return EliminationCost(self.tally, epsilon)
         return self._for_none if self.streams is None else self.streams
 
+    def log_start(self, margin: float) -> FloatArray:
+        """Shape (K,): logarithms of the capital of proofs head to head with this margin."""
+        prior = None if self.streams is None else self._prior
+        return starting_capital(self.tally.n_policies, margin, prior, exclusive_proofs=self._exclusive_proofs)
+
+    def _build_stakes(self, memory: Sequence[Mapping[str, Any]] | None) -> dict[Claim, Stakes]:
+        stakes = {}
+        for claim, margin in self._proof_margins.items():
+            if claim_moves(claim, self.tally.n_policies):
+                known = None
+                if memory is not None:
+                    known = [each.get("stakes", {}).get(claim.value, {}) for each in memory]
+                stakes[claim] = Stakes(self.tally, self.log_start(margin), margin, known)
+        return stakes
+
     def _build_proofs(
-        self,
-        space: Space,
-        delta: float,
-        exact_from: float,
-        named: Mapping[Claim, IntArray],
-        prior: FloatArray | None,
-        moves: bool,
-        memory: Sequence[Mapping[str, Any]] | None,
+        self, space: Space, delta: float, exact_from: float, named: Mapping[Claim, IntArray]
     ) -> dict[Claim, Proof]:
         proofs: dict[Claim, Proof] = {}
-        n = self.tally.n_policies
         for claim, margin in self._proof_margins.items():
             pairs = self._pairs[margin]
             if self.model is None or self._mixture is None or not isinstance(space, BradleyTerry):
-                weighed_by = None if self.streams is None else prior
-                start = log_start(n, margin, weighed_by, exclusive_proofs=self._exclusive_proofs)
-                if moves and self.streams is not None and capital_moves(claim, n):
-                    known = None if memory is None else [each["stakes"][claim.value] for each in memory]
-                    self._stakes[claim] = Stakes(self.tally, start, margin, known)
                 proofs[claim] = HeadToHead(
-                    pairs, delta, named.get(claim), log_start=start, stakes=self._stakes.get(claim)
+                    pairs,
+                    delta,
+                    named.get(claim),
+                    log_start=self.log_start(margin),
+                    stakes=self._stakes.get(claim),
                 )
             else:
                 if margin == self.margin and isinstance(self._watched, BradleyTerryEvidence):
@@ -645,18 +665,3 @@ class Ledger:
                 else ProvenLinearThreshold(delta, space)
             )
         return Thresholded(self._watched, self.tally, threshold, peak)
-
-
-def _arrays(bounds: Bounds, n_runs: int) -> Bounds:
-    """The bounds of each of m runs, shape (m,)."""
-    least, most = (
-        np.broadcast_to(np.asarray(end, dtype=np.float64), n_runs) for end in (bounds.least, bounds.most)
-    )
-    return replace(bounds, least=least, most=most)
-
-
-def _numbers(bounds: Bounds) -> Bounds:
-    """The bounds of one run, as numbers."""
-    return replace(
-        bounds, least=float(np.asarray(bounds.least).item()), most=float(np.asarray(bounds.most).item())
-    )

@@ -7,12 +7,11 @@ import math
 import numpy as np
 from scipy import special
 
-from .claims import HeadToHead
 from .evidence import PairwiseEvidence
 from .ledger import Ledger
-from .types import Answers, Claim, FloatArray
+from .types import Answers, Claim, FloatArray, IntArray
 
-# Halvings of the share at which a missing outcome counts: the factor is right to a thousandth up to 1,000.
+# Halvings of the share at which a missing outcome counts.
 _HALVINGS = 30
 
 
@@ -37,66 +36,60 @@ def by_answers(ledger: Ledger) -> Answers | None:
     if ledger.claim is Claim.BEST_IF_ANY:
         if not ledger.evidence.leads()[0, policy]:
             return None
-        tables = [
-            _Table(ledger.evidence, k, np.delete(np.arange(ledger.tally.n_policies), k)) for k in others
-        ]
-        needed = [math.log(others.size)] * others.size
-
-        def passes(share: float) -> bool:
-            return all(
-                float(np.logaddexp.reduce(table.log_e(share))) >= ledger.log_inverse_delta + more
-                for table, more in zip(tables, needed, strict=True)
-            )
+        tables, null = _against_each(ledger, others), ledger.evidence.null_mean
     else:
-        proof = ledger.proofs[ledger.claim]
-        pairs = ledger.pairs_of(ledger.claim)
-        start = (
-            proof.log_start[policy] if isinstance(proof, HeadToHead) else -math.log(ledger.tally.n_policies)
-        )
-        table = _Table(pairs, others, np.full(others.size, policy))
+        # The proof of the policy has to exclude each rival by itself.
+        pairs, null = ledger.pairs_of(ledger.claim), 0.5 + ledger.margin_of(ledger.claim)
+        log_start = float(ledger.log_start(ledger.margin_of(ledger.claim))[policy])
+        tables = [_Table(pairs, np.array([k]), np.array([policy]), log_start) for k in others]
 
-        def passes(share: float) -> bool:
-            return bool(np.all(table.log_e(share) + start >= ledger.log_inverse_delta))
+    def holds(share: float) -> bool:
+        return all(table.log_e(share) >= ledger.log_inverse_delta for table in tables)
 
-    null = ledger.evidence.null_mean if ledger.claim is Claim.BEST_IF_ANY else pairs.null_mean
-    # A share of the null's mean is worth nothing for or against: it is what leaving them out would be.
-    if not passes(null):
+    # At the null's mean an outcome says nothing: it is as if there were none.
+    if not holds(null):
         return None
-    if passes(1.0):
+    if holds(1.0):
         return Answers(policy, math.inf)
     low, high = null, 1.0
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if passes(middle) else (low, middle)
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return Answers(policy, low * (1.0 - null) / (null * (1.0 - low)))
 
 
+def _against_each(ledger: Ledger, policies: IntArray) -> list[_Table]:
+    """For each of these policies, the mean evidence against it of its opponents."""
+    n = ledger.tally.n_policies
+    share = -math.log(n - 1)
+    return [_Table(ledger.evidence, np.full(n - 1, k), np.delete(np.arange(n), k), share) for k in policies]
+
+
 class _Table:
-    """E-values of pairs with each number of the missing outcomes a win of the rival, in the first run.
+    """A sum of e-values of pairs, with each number of the missing outcomes won by k, in the first run.
 
     Parameters
     ----------
     evidence
         E-processes of the pairs.
     k, b
-        Shape (m,), or numbers: rivals and policies.
+        Shape (m,) each: policies of the pairs.
+    log_share
+        Logarithm of the share of each.
     """
 
-    def __init__(self, evidence: PairwiseEvidence, k: object, b: object) -> None:
-        k, b = (np.asarray(each, dtype=np.int64) for each in np.broadcast_arrays(k, b))
-        self._log_e, self._won, self._missing, self._first = evidence.with_missing(k, b)
+    def __init__(self, evidence: PairwiseEvidence, k: IntArray, b: IntArray, log_share: float) -> None:
+        log_e, self._won, missing = evidence.with_missing(k, b)
+        self._lost = missing - self._won
+        ways = (special.gammaln(each + 1.0) for each in (missing, self._won, self._lost))
+        of, won, lost = ways
+        self._weighted: FloatArray = log_e + (of - won - lost) + log_share
 
-    def log_e(self, share: float) -> FloatArray:
-        """Shape (m,): log e-values where a missing outcome counts as this share of a win of the rival.
+    def log_e(self, share: float) -> float:
+        """Its logarithm (nats) where a missing outcome counts as this share of a win of k.
 
         The factor of an outcome is linear in it. So the e-value is the mean over all ways to make each a win
         or a loss, with the share as the chance of a win.
         """
-        lost = self._missing - self._won
-        ways = (
-            special.gammaln(self._missing + 1.0)
-            - special.gammaln(self._won + 1.0)
-            - special.gammaln(lost + 1.0)
-        )
-        weighted = self._log_e + ways + special.xlogy(self._won, share) + special.xlog1py(lost, -share)
-        return np.asarray(np.logaddexp.reduceat(weighted, self._first), dtype=np.float64)
+        chances = special.xlogy(self._won, share) + special.xlog1py(self._lost, -share)
+        return float(np.logaddexp.reduce(self._weighted + chances))

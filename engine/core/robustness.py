@@ -16,7 +16,7 @@ from .evidence import CONCENTRATION
 from .ledger import Ledger
 from .likelihood import log_e_value
 from .problem import Space
-from .types import Missing, Claim, FloatArray, IntArray, Tally
+from .types import Claim, FloatArray, IntArray, Missing, Tally
 
 # Evidence this close (nats) is the same but for rounding.
 _EVEN = 1e-9

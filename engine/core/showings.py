@@ -68,7 +68,9 @@ class Showing:
                     np.array(stakes, dtype=np.float64).reshape(2, 1),
                     np.array(favourite, dtype=np.bool_).reshape(2, 1),
                 )
-            counted = OPEN if bounds is None else Bounds(*map(float, bounds), missing=outcome is None)
-            return cls(i, j, bets, counted, outcome, data["estimate"])
+            if bounds is not None:
+                least, most = map(float, bounds)
+                bounds = Bounds(least, most, missing=outcome is None)
+            return cls(i, j, bets, bounds or OPEN, outcome, data["estimate"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"a stored showing is incomplete: {error!r}") from error

@@ -84,7 +84,8 @@ def simulate(
     streams
         Whether the evidence pools opponents, and beliefs steer.
     capital_moves, exact_ties, exclusive_proofs
-        As for `Design`: whether the capital of proofs moves, and whether ties are bet on as such. Also whether proofs use that two policies cannot both beat each other by a margin.
+        As for `Design`: whether the capital of proofs moves, and whether ties are bet on as such. Also
+        whether proofs use that two policies cannot both beat each other by a margin.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds.
     budget

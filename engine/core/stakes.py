@@ -49,8 +49,8 @@ class Stakes:
 
     The proof of policy b has S_kb E_kb against rival k, where E_kb is an e-process against "k beats b by the
     margin". Beside it, b has an account A_b: what it may lose if its name is true. At a few moments capital
-    is taken from all policies and given to two of them. The price is E_kb. Where showings are open, capital is
-    taken at the least and given at the most that E_kb may be once they have ended.
+    is taken from all policies and given to two of them. The price is E_kb. Where showings are open, capital
+    is taken at the least and given at the most that E_kb may be once they have ended.
 
     Parameters
     ----------
@@ -164,8 +164,10 @@ class Stakes:
         n = self._start.size
         self.account[run] = recalled([known], "account", (n,))[0]
         self.log_share[run] = recalled([known], "log_share", (n,))[0]
-        moved, others = known.get("moved"), known.get("others", ())
+        moved: Any = known.get("moved")
+        others = known.get("others", ())
         fits = isinstance(moved, int) and 0 <= moved < self._moments.size
+        self._n_moved[run] = moved if fits else 0
         try:
             for k, b, log_share in others:
                 self.log_share[run, k, b] = log_share
@@ -174,10 +176,9 @@ class Stakes:
         accounts = self.account[run]
         if not fits or np.any(accounts < 0.0) or accounts.sum() > 1.0 + 1e-9:
             raise ValueError(
-                "the stored stakes need how often capital has 'moved', as 'account' shares from 0 on, of at most 1 "
-                "in all, and as 'others' entries [k, b, log share]"
+                "the stored stakes need how often capital has 'moved', as 'account' shares from 0 on, of at "
+                "most 1 in all, and as 'others' entries [k, b, log share]"
             )
-        self._n_moved[run] = moved
 
 
 def _counted(values: FloatArray) -> tuple[FloatArray, IntArray]:

@@ -9,8 +9,8 @@ costs log(K - 1) nats; these streams do not pay that.
   beat it most as the comparison is shown.
 * Bets: every comparison of k is bet on as it is expected to end, never in k's favour.
 
-Both are set as a showing begins and kept with it, whatever is told before it ends. So they depend on the order
-in which showings begin and end. Their state is a few numbers per policy and per open showing.
+Both are set as a showing begins and kept with it, whatever is told before it ends. So they depend on the
+order in which showings begin and end. Their state is a few numbers per policy and per open showing.
 """
 
 from __future__ import annotations
@@ -157,7 +157,14 @@ class StreamedEvidence:
         return Bets(np.reshape(stakes, shape), np.reshape(favourite, shape))
 
     def settle(
-        self, i: IntArray, j: IntArray, bets: Bets, bounds: Bounds, sign: int, runs: IntArray | None = None
+        self,
+        i: IntArray,
+        j: IntArray,
+        bets: Bets,
+        bounds: Bounds,
+        *,
+        sign: int,
+        runs: IntArray | None = None,
     ) -> None:
         """Have the bets on showings count outcomes within these bounds, or with sign -1 no more.
 

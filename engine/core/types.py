@@ -17,6 +17,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 Pair: TypeAlias = tuple[int, int]
+# Runs, and the two policies of each: plain numbers of one run, or arrays.
+Pairs: TypeAlias = Sequence[Any]
 Seed: TypeAlias = int | list[int] | np.random.SeedSequence | np.random.Generator | None
 
 
@@ -312,8 +314,8 @@ class Tally:
             fits = False
         if not fits:
             raise ValueError(
-                "the stored progress needs, as 'proofs', for each pair [i, j, wins, losses and ties of i, the "
-                "same of j, open, missing], none below 0"
+                "the stored progress needs, as 'proofs', for each pair [i, j, wins, losses and ties of i, "
+                "the same of j, open, missing], none below 0"
             )
 
     def set_in_flight(self, in_flight: IntArray) -> None:
@@ -330,16 +332,17 @@ class Tally:
         """Note in every run r that one pending comparison of i[r] and j[r] is over."""
         self._shift(i, j, -1)
 
-    def answer(self, runs: Any, i: Any, j: Any, outcome: Any, sign: int = 1) -> None:
-        """Add an outcome to the answers of these runs, or with sign -1 take it out.
+    def answer(self, pairs: Pairs, outcome: Any, sign: int = 1) -> None:
+        """Add an outcome to the answers, or with sign -1 take it out.
 
         Parameters
         ----------
-        runs, i, j
-            As `located` gives them: runs and their pairs.
+        pairs
+            Runs and their two policies, as `located` gives them.
         outcome
-            In [0, 1], of their shape: the share of the win that goes to i.
+            In [0, 1], of their shape: the share of the win that goes to the first.
         """
+        runs, i, j = pairs
         self.wins[runs, i, j] += sign * outcome
         self.wins[runs, j, i] += sign * (1.0 - outcome)
         self.counts[runs, i, j] += sign
@@ -348,10 +351,9 @@ class Tally:
         self.judged[runs, j] += sign
         self.n_comparisons[runs] += sign
 
-    def count(self, runs: Any, i: Any, j: Any, bounds: Bounds, sign: int = 1) -> None:
-        """Have the proofs of these runs count a showing of i and j within these bounds, or with sign -1 no
-        more.
-        """
+    def count(self, pairs: Pairs, bounds: Bounds, sign: int = 1) -> None:
+        """Have the proofs count showings of these pairs within these bounds, or with sign -1 no more."""
+        runs, i, j = pairs
         for k, b, won, lost in (
             (i, j, bounds.most, 1.0 - bounds.most),
             (j, i, 1.0 - bounds.least, bounds.least),
@@ -360,7 +362,7 @@ class Tally:
             self.proof_losses[runs, k, b] += sign * lost
             if self.proof_ties is not None:
                 self.proof_ties[runs, k, b] += sign * (won == 0.5)
-        self.note(runs, i, j, bounds, sign)
+        self.note(pairs, bounds, sign)
 
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
         """Count an outcome of every run as an answer and in its proofs.
@@ -372,12 +374,13 @@ class Tally:
         outcome
             Shape (R,), in [0, 1]: the share of the win that goes to i.
         """
-        runs, i, j, won = located(None, i, j, outcome)
-        self.answer(runs, i, j, won)
-        self.count(runs, i, j, Bounds(won, won))
+        *pairs, won = located(None, i, j, outcome)
+        self.answer(pairs, won)
+        self.count(pairs, Bounds(won, won))
 
-    def note(self, runs: Any, i: Any, j: Any, bounds: Bounds, sign: int) -> None:
-        """Count a showing of i and j that is open or missing as such, or with sign -1 no more."""
+    def note(self, pairs: Pairs, bounds: Bounds, sign: int) -> None:
+        """Count showings that are open or missing as such, or with sign -1 no more."""
+        runs, i, j = pairs
         for of, counted in ((self.open, bounds.open), (self.missing, bounds.missing)):
             if counted:
                 of[runs, i, j] += sign
@@ -424,6 +427,11 @@ class Bounds:
     most: Any
     open: bool = False
     missing: bool = False
+
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """The least and the most."""
+        return self.least, self.most
 
 
 def located(runs: IntArray | None, *values: IntArray | FloatArray) -> tuple[Any, ...]:
