@@ -149,7 +149,7 @@ def proof_of(
     exclusive_proofs: bool = True,
 ) -> HeadToHead:
     """Proofs whose capital stays where it is."""
-    start = claims.log_start(tally.n_policies, margin, prior, exclusive_proofs=exclusive_proofs)
+    start = claims.starting_capital(tally.n_policies, margin, prior, exclusive_proofs=exclusive_proofs)
     return HeadToHead(PairwiseEvidence(tally, margin, FLAT), delta, log_start=start)
 
 
@@ -594,7 +594,7 @@ class TestDecision:
         assert decision.reason == "no_single_best"
         assert decision.open == decision.claims[0].open
         assert [(state.policy, state.open) for state in decision.claims if state.claim == claim] == (
-            [(None, ())] if claim == "best_if_any" else [(2, (0, 1))]
+            [(None, ())] if claim == "best_if_any" else [(2, (1,))]
         )
 
     def test_the_rivals_still_open_are_named(self) -> None:

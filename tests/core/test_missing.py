@@ -24,7 +24,7 @@ from engine.core.finite_pools import holds_without_replacement
 from engine.core.ledger import Ledger
 from engine.core.likelihood import log_e_value
 from engine.core.missing import _Table
-from engine.core.types import Bounds, Tally, located
+from engine.core.types import Bounds, Tally
 
 from .test_claims import FLAT, laws_of_mean
 
@@ -183,11 +183,9 @@ def false_capital(by: dict[int, int]) -> Worth:
 def open_ones_ignored(patch: pytest.MonkeyPatch) -> None:
     count = Ledger._count
 
-    def counted(ledger: Ledger, i: Any, j: Any, bets: Any, bounds: Bounds, sign: int, runs: Any) -> None:
-        if bounds.open:
-            ledger.tally.note(*located(runs, i, j), bounds, sign)
-        else:
-            count(ledger, i, j, bets, bounds, sign, runs)
+    def counted(ledger: Ledger, i: Any, j: Any, bets: Any, bounds: Bounds, **more: Any) -> None:
+        if not bounds.open:
+            count(ledger, i, j, bets, bounds, **more)
 
     patch.setattr(Ledger, "_count", counted)
 
@@ -195,9 +193,9 @@ def open_ones_ignored(patch: pytest.MonkeyPatch) -> None:
 def missing_as_a_half(patch: pytest.MonkeyPatch) -> None:
     count = Ledger._count
 
-    def counted(ledger: Ledger, i: Any, j: Any, bets: Any, bounds: Bounds, sign: int, runs: Any) -> None:
+    def counted(ledger: Ledger, i: Any, j: Any, bets: Any, bounds: Bounds, **more: Any) -> None:
         half = replace(bounds, least=0.5, most=0.5) if bounds.open or bounds.missing else bounds
-        count(ledger, i, j, bets, half, sign, runs)
+        count(ledger, i, j, bets, half, **more)
 
     patch.setattr(Ledger, "_count", counted)
 
@@ -205,13 +203,11 @@ def missing_as_a_half(patch: pytest.MonkeyPatch) -> None:
 def bets_set_as_the_outcome_is_told(patch: pytest.MonkeyPatch) -> None:
     turn = Ledger.turn
 
-    def turned(
-        ledger: Ledger, i: Any, j: Any, bets: Any, was: Any, now: Any, runs: Any = None, **more: Any
-    ) -> None:
+    def turned(ledger: Ledger, i: Any, j: Any, bets: Any, was: Any, now: Any, **more: Any) -> None:
         if was is not None and was.open:
-            turn(ledger, i, j, bets, was, None, runs)
-            was, bets = None, ledger.bets(i, j, runs)
-        turn(ledger, i, j, bets, was, now, runs, **more)
+            turn(ledger, i, j, bets, was, None)
+            was, bets = None, ledger.bets(i, j)
+        turn(ledger, i, j, bets, was, now, **more)
 
     patch.setattr(Ledger, "turn", turned)
 
@@ -410,7 +406,7 @@ class TestUpToAFactor:
             design = Design(Unstructured(2), claim="good_enough", epsilon=MARGIN, streams=False)
             design.tell_many([(0, 1, 1.0)] * won + [(0, 1, 0.0)] * lost + [(0, 1, None)] * missing)
             pairs = design._ledger.pairs_of(Claim.GOOD_ENOUGH)
-            now = float(np.exp(_Table(pairs, 0, 1).log_e(share)[0]))
+            now = float(np.exp(_Table(pairs, np.array([0]), np.array([1]), 0.0).log_e(share)))
             if won + lost + missing == n_showings:
                 return now
             win, loss, left = (

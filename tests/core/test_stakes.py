@@ -172,7 +172,7 @@ class TestFalseNames:
             chance.append((mu, partial(named, false=false_names(mu, margin))))
         means = best_means(capital + chance, margin, told_apart=told_apart, sizes=SIZES[told_apart])
         assert means[: len(capital)] == pytest.approx([1.0] * len(capital), abs=1e-12)
-        assert all(0.0 < mean <= DELTA for mean in means[len(capital) :])
+        assert max(means[len(capital) :]) <= DELTA
 
     def test_the_search_finds_what_the_shares_of_a_margin_do_without_one(
         self, monkeypatch: pytest.MonkeyPatch
@@ -338,7 +338,7 @@ class TestState:
         together = replay(Unstructured(4), sequences, delta=0.05, **RULES).streams
         for one, sequence in zip(together, sequences, strict=True):
             alone = Design.replay(Unstructured(4), sequence, **RULES).progress["streams"]["stakes"]
-            for claim, name in product(alone, ("log_share", "account")):
+            for claim, name in product(one["stakes"], ("log_share", "account")):
                 assert one["stakes"][claim][name] == pytest.approx(alone[claim][name], rel=1e-12)
 
     def test_it_moves_alike_on_a_processor_that_rounds_otherwise(
@@ -356,7 +356,7 @@ class TestState:
             design = Design.replay(Unstructured(4), judgments, **RULES)
             held.append(design.progress["streams"]["stakes"])
         assert held[0] == held[1] == held[2]
-        assert np.ptp(held[0]["good_enough"]["log_share"]) > 0.5
+        assert np.ptp(held[0]["good_enough"]["log_share"]) > 0.3
 
     @pytest.mark.parametrize(
         "change",
