@@ -193,6 +193,13 @@ def test_a_change_of_the_code_installs_no_package_again(target):
     assert not {"engine", "labeling"} & set(re.findall(r"\w+", stage_of("base")))
 
 
+@pytest.mark.parametrize("target", ["app", "gpu"])
+def test_no_start_compiles_the_code_anew(target):
+    """The file system is read-only, so a process that compiles cannot keep what it made."""
+    _, _, after = stage_of(target).partition("COPY --from=code ")
+    assert "python -m compileall -q /app" in after
+
+
 def test_the_web_server_keeps_no_socket_in_a_home_that_cannot_be_written():
     """gunicorn would put its control socket into the home folder, which is read-only."""
     assert "--no-control-socket" in SERVICES["web"]["command"]
