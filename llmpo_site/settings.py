@@ -332,6 +332,8 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = limits.FORM_FIELDS.default
 DATA_UPLOAD_MAX_NUMBER_FILES = 100
 # A larger upload waits on the disk and not in memory.
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
+# Where it waits. A folder of its own: uploads must not fill what the process needs.
+FILE_UPLOAD_TEMP_DIR = env.path("UPLOAD_DIR", None)
 
 # ---------------------------------------------------------------- API, notifications
 
