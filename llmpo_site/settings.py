@@ -4,6 +4,7 @@ Every variable is listed with its default in ``.env.example``. A value that cann
 start with a message that names the variable; nothing falls back silently.
 """
 
+import os
 import socket
 from ipaddress import ip_network
 from pathlib import Path
@@ -17,6 +18,8 @@ from environs import Env, ValidationError, validate
 
 from engine.domain import limits
 
+# Backups, exports, uploads and databases are for the user of these processes alone.
+os.umask(0o077)
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 env = Env()
