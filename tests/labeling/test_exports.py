@@ -72,6 +72,14 @@ ATTACKS = sorted(
         "\ufeff=1",
     }
     | {quotes + start + rest for start in STARTS for quotes in ("", "'", "''") for rest in ("", "=1+1", "x")}
+    # A spreadsheet whose separator is a semicolon or a tab splits a cell there, and at its line breaks.
+    | {
+        f"yes{separator}{quotes}{dropped}{mark}1+1{separator}{mark}2"
+        for separator in (";", "\t", "\n", "\r\n", ";;", "\n\n")
+        for quotes in ("", "'", "''")
+        for dropped in ("", " ", '"', '" \u00a0')
+        for mark in "=+-@＝＋－＠"
+    }
 )
 
 
@@ -285,8 +293,17 @@ class TestAttacks:
             assert defused(text)[:1] not in STARTS or re.fullmatch("-?[0-9.,]+", text)
         assert len({defused(text) for text in ATTACKS}) == len(ATTACKS)
 
+    def test_nothing_is_run_by_a_spreadsheet_that_splits_a_line_elsewhere(self):
+        """One whose separator is a semicolon ran what stood behind it, and behind a line break."""
+        for text in ATTACKS:
+            file = io.StringIO()
+            csv.writer(file).writerow(["a task", defused(text), "left"])
+            _, *cells = re.split("[;\t\r\n]", file.getvalue())
+            for cell in cells:
+                assert cell.strip(' "\u00a0\ufeff\v\f')[:1] not in set("=+-@＝＋－＠")
+
     def test_numbers_and_plain_texts_stay_as_they_are(self):
-        for text in ("-5", "-1,000.5", "7", "'tis", "''", "a=b", "A | B", "-", ""):
+        for text in ("-5", "-1,000.5", "7", "'tis", "''", "a=b", "A | B", "a; b", "a\n\nb", "-", ""):
             assert defused(text) == (f"'{text}" if text == "-" else text)
 
     @pytest.mark.parametrize("raw", [False, True])
