@@ -99,6 +99,7 @@ MIDDLEWARE = [
     "labeling.language.AdminsPagesInEnglish",
     "labeling.replica.ReadYourWrites",
     "django.middleware.common.CommonMiddleware",
+    "labeling.middleware.legible.Legible",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
