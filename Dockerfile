@@ -25,7 +25,7 @@ RUN useradd --uid 10001 --create-home --home-dir /var/lib/llm-po llmpo \
 
 FROM base AS gpu
 COPY requirements-gpu.txt .
-# vLLM compiles small kernels for the card that it finds.
+# vLLM compiles small kernels for the card that it finds. It has no hashes: see requirements-gpu.txt.
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends build-essential \
   && rm -rf /var/lib/apt/lists/* \
