@@ -83,7 +83,7 @@ def _streamed(
 ) -> StreamingHttpResponse:
     # A HEAD request must not make the server write the whole file.
     return StreamingHttpResponse(
-        replica.read(pieces) if request.method == "GET" else (),
+        replica.read(pieces) if request.method != "HEAD" else (),
         content_type=content_type,
         headers=saved_as(filename),
     )

@@ -35,6 +35,7 @@ from labeling.exports.formats import csv_pieces, json_lines
 from labeling.exports.people import pseudonym
 from labeling.exports.reading import read_file
 from labeling.formatting import agreement_figures
+from tests.downloads import ask
 from tests.factories import add_member, click, click_on, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -89,7 +90,7 @@ def content(response) -> bytes:
 
 
 def get(client, name: str, experiment: Experiment, **query: str):
-    return client.get(reverse(name, args=[experiment.pk]), query)
+    return ask(client, name, experiment.pk, **query)
 
 
 def csv_rows(data: bytes) -> list[dict[str, str]]:
@@ -617,8 +618,8 @@ class TestPage:
     def test_its_links_lead_to_what_it_counted(self, rich, admin, client_for):
         client = client_for(admin)
         page = get(client, "export", rich, judgments="void").content.decode()
-        link = page.split(f'href="{reverse("judgments_csv", args=[rich.pk])}')[1].split('"')[0]
-        response = client.get(reverse("judgments_csv", args=[rich.pk]) + link.replace("&amp;", "&"))
+        link = page.split(f'formaction="{reverse("judgments_csv", args=[rich.pk])}')[1].split('"')[0]
+        response = client.post(reverse("judgments_csv", args=[rich.pk]) + link.replace("&amp;", "&"))
         assert len(csv_rows(content(response))) == 3
 
     def test_without_pyarrow_the_page_says_so_and_the_address_too(self, rich, admin, client_for, monkeypatch):
