@@ -81,6 +81,7 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
 def _streamed(
     request: AuthenticatedRequest, pieces: Iterator[bytes], filename: str, content_type: str
 ) -> StreamingHttpResponse:
+    replica.only_reads(request)
     # A HEAD request must not make the server write the whole file.
     return StreamingHttpResponse(
         replica.read(pieces) if request.method != "HEAD" else (),
