@@ -638,18 +638,6 @@ def test_json_lines_are_lines_for_programs_that_know_the_ends_of_unicode():
     assert "🙂" in pieces.decode()
 
 
-def test_who_asks_for_the_headers_gets_no_rows(rich, admin, client_for, monkeypatch):
-    def unwanted(*args, **options):
-        pytest.fail("The file was written.")
-        yield b""
-
-    monkeypatch.setattr("labeling.exports.files.Export._pieces", unwanted)
-    for name in ("judgments_csv", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"):
-        response = client_for(admin).head(reverse(name, args=[rich.pk]))
-        assert response.status_code == 200
-        assert response["Content-Disposition"].startswith("attachment")
-
-
 def test_the_document_has_the_table_of_columns():
     table = [f"| `{column.name}` | {column.kind} | {column.says} |" for column in COLUMNS.values()]
     lines = DOCUMENT.read_text().partition("## Columns")[2].splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
 from django.urls import reverse
 
@@ -30,7 +31,7 @@ def test_accounts_are_found_by_name(page, annotator):
 
 
 def test_home_leads_superusers_there(page, owner, client_for):
-    link = f'action="{reverse("persons")}"'
+    link = f'href="{reverse("persons")}"'
     assert link in page.get("/").content.decode()
     assert link not in client_for(owner).get("/").content.decode()
 
@@ -77,6 +78,7 @@ def test_ones_own_file_is_ones_own(experiment, annotator, stranger, client_for):
 def test_ones_own_file_takes_no_look_at_sessions_of_others(annotator, stranger, client_for, monkeypatch):
     client_for(stranger)
     mine = client_for(annotator)
+    UserSession.objects.create(user=annotator, ip="127.0.0.1", session_key=mine.session.session_key)
     monkeypatch.setattr(Session, "get_decoded", lambda _: pytest.fail("A session was read."))
     assert len(mine.post(reverse("own_data")).json()["sessions"]) == 1
 
