@@ -4,6 +4,7 @@ Every variable is listed with its default in ``.env.example``. A value that cann
 start with a message that names the variable; nothing falls back silently.
 """
 
+import os
 import socket
 from ipaddress import ip_network
 from pathlib import Path
@@ -18,6 +19,8 @@ from environs import Env, ValidationError, validate
 from engine.domain import limits
 from engine.domain.deadlines import may_carry_secrets
 
+# Backups, exports, uploads and databases are for the user of these processes alone.
+os.umask(0o077)
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 env = Env()
@@ -102,6 +105,7 @@ MIDDLEWARE = [
     "labeling.language.AdminsPagesInEnglish",
     "labeling.replica.ReadYourWrites",
     "django.middleware.common.CommonMiddleware",
+    "labeling.middleware.legible.Legible",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -345,6 +349,8 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = limits.FORM_FIELDS.default
 DATA_UPLOAD_MAX_NUMBER_FILES = 100
 # A larger upload waits on the disk and not in memory.
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
+# Where it waits. A folder of its own: uploads must not fill what the process needs.
+FILE_UPLOAD_TEMP_DIR = env.path("UPLOAD_DIR", None)
 
 # ---------------------------------------------------------------- API, notifications
 

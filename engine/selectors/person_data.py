@@ -145,7 +145,14 @@ def person_data(user: User, *, complete: bool) -> Row:
             experiment="comparison__experiment__name", at="granted_at", state="state",
         ) if complete else [],
         "answers_until_the_experiment_concludes": withheld,
-        "sessions": [{"until": session.expire_date} for session in sessions_of(user)],
+        # Not those of everybody, decoded one by one: anybody may ask for their own file.
+        "sessions": _rows(
+            Session.objects.filter(
+                session_key__in=UserSession.objects.filter(user=user).values("session_key"),
+                expire_date__gt=clock.now(),
+            ).order_by("expire_date"),
+            until="expire_date",
+        ),
         "browsers": _rows(
             UserSession.objects.filter(user=user).order_by("pk"),
             since="created_at", last_seen_at="last_seen_at", address="ip", browser="user_agent",
