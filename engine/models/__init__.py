@@ -8,6 +8,7 @@ only wake the code that looks for work here. ``Claimable`` rows are taken by one
   (reason).
 * ``Judgment``: append-only; undoing one appends a ``JudgmentVoid``.
 * ``Opinion``: waiting → asking (claim) → done | failed (reason); one that votes leads to its judgment.
+* ``ShowingEvent``: append-only; written with what happens to a comparison, then numbered by the planner.
 * ``PairCount``: changed in the transaction of the judgment; rebuildable from the judgments.
 * ``Experiment``: draft → running ⇄ paused → concluded (reason).
 """
@@ -31,6 +32,7 @@ from engine.models.people import (
     User,
 )
 from engine.models.policies import Factor, Level, Policy, Task
+from engine.models.showings import Evidence, ShowingEvent
 from engine.models.trials import Trial
 from engine.models.uploads import Upload
 
@@ -41,6 +43,7 @@ __all__ = [
     "Check",
     "Comparison",
     "Estimate",
+    "Evidence",
     "Examination",
     "Experiment",
     "Factor",
@@ -61,6 +64,7 @@ __all__ = [
     "ReportLink",
     "Response",
     "RoleLoss",
+    "ShowingEvent",
     "Snapshot",
     "Subscription",
     "Task",

@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
+from engine.domain.showings import Phase
 from engine.models import clock
 from engine.models.experiments import Experiment
 from engine.models.generation import Response
@@ -27,6 +28,7 @@ class Comparison(models.Model):
 
     # In flight: chosen by the sampler, outcome still to come.
     PENDING = (State.PLANNED, State.READY, State.LEASED)
+    PHASES = tuple((phase.value, phase.value) for phase in Phase)
 
     experiment = models.ForeignKey(
         Experiment,
@@ -61,6 +63,12 @@ class Comparison(models.Model):
         null=True, blank=True, help_text="Outcome D, set once enough annotators judged the comparison."
     )
     discard_reason = models.TextField(blank=True)
+    # What the log of showings says of it, so that a click need not read the log: engine/domain/showings.py.
+    showing = models.CharField(
+        max_length=10, blank=True, choices=PHASES, help_text="Whether its showing has begun and has ended."
+    )
+    least = models.FloatField(null=True, blank=True, help_text="The smallest D that the proofs allow for.")
+    most = models.FloatField(null=True, blank=True, help_text="The largest D that the proofs allow for.")
     created_at = models.DateTimeField(default=clock.now)
     ready_at = models.DateTimeField(null=True, blank=True)
     judged_at = models.DateTimeField(null=True, blank=True)

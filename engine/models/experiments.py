@@ -53,6 +53,10 @@ class Experiment(models.Model):
         MAJORITY = "majority", "The majority decides"
         MEAN = "mean", "Each judgment counts its share (1, 2, 4 or 8 judgments)"
 
+    class Missing(models.TextChoices):
+        AGAINST = "against", "A pair without an answer counts against every claim"
+        ANSWERS = "answers", "Answers alone count"
+
     class Backend(models.TextChoices):
         EMBEDDED = "embedded", "Embedded (the small built-in model)"
         SMOLLM2 = "smollm2", "SmolLM2 (a small real model, without a GPU)"
@@ -142,6 +146,16 @@ class Experiment(models.Model):
         help_text=(
             "Margin; 0.05 is five points. Good enough: no other policy is better by more. Best, if there "
             "is a best: the winner must win that much more than half of the time. Best: it does not count."
+        ),
+    )
+    missing = models.CharField(
+        max_length=10,
+        choices=Missing,
+        default=Missing.AGAINST,
+        help_text=(
+            "How pairs count that were shown and not answered. Against every claim: the accepted risk holds "
+            "whoever leaves which pairs. By answers alone: it holds only if pairs are left regardless of "
+            "what the answer would be."
         ),
     )
     budget = models.PositiveIntegerField(
@@ -293,6 +307,15 @@ class Experiment(models.Model):
         help_text=(
             "True after a judgment was taken back or a rule changed: the evidence is replayed before the "
             "next decision."
+        ),
+    )
+    closing_since = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text=(
+            "Since when the claim would hold without the pairs that annotators hold now: nobody is shown a "
+            "new one. Empty otherwise."
         ),
     )
     used_up = models.BooleanField(

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from django.db.models import BigAutoField, CharField, Count, Exists, OuterRef, Q, QuerySet
 
-from engine.domain.texts import pair_of_texts
+from engine.domain.texts import NOTHING, pair_of_texts
 from engine.models import Comparison, Experiment, Judgment, Lease, Response, Task, User
 from engine.selectors import counts
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, GivenList
@@ -352,6 +352,6 @@ def _are_written(first: Half, second: Half) -> bool:
 
 
 def is_identical(name: str) -> bool:
-    """True if this is the name of one text twice."""
+    """True if this is the name of one text twice, and there is something to be seen of it."""
     _task, first, second = name.split(":")
-    return first == second
+    return first == second != NOTHING

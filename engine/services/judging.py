@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import BigAutoField, F, FloatField, OuterRef, Q
+from django.db.models import OuterRef, Q
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from engine.domain import about
 from engine.domain.errors import LeaseLostError, WrongStateError
-from engine.domain.outcomes import joint_outcome, outcome_of
+from engine.domain.outcomes import outcome_of
+from engine.domain.showings import Fate, Phase, Showing, answered
+from engine.domain.texts import is_blank
 from engine.models import (
     Comparison,
     Experiment,
@@ -23,16 +25,23 @@ from engine.models import (
     Lease,
     Membership,
     PairCount,
-    Response,
     User,
 )
 from engine.selectors import counts
 from engine.selectors.blinding import has_or_had
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Given
-from engine.services.compiled_writes import Update, Write, inserting, saving, write
-from engine.services.leases import locked_lease, reopen
+from engine.services.compiled_writes import Write, inserting, saving, write
+from engine.services.leases import locked_lease
 from engine.services.locks import locked_experiment
-from engine.services.replaying import mark_stale
+from engine.services.showings import (
+    FIELDS,
+    Change,
+    become,
+    begin,
+    check_counted,
+    counted,
+    let_go,
+    settle,
+)
 
 # Checks are refused in the same words, so that nobody can tell them from comparisons.
 WAS_SKIPPED = gettext_lazy("You skipped that pair, so your answer to it was not counted.")
@@ -40,6 +49,7 @@ WENT_ON = gettext_lazy(
     "That pair was open for a long time and went to somebody else, so your answer was not counted."
 )
 NOT_OFFERED = gettext_lazy("This experiment does not offer that choice.")
+WAS_VOIDED = "Its judgment was voided by hand."
 VOID_ALREADY = gettext_lazy("This judgment was taken back already.")
 
 
@@ -122,6 +132,10 @@ def judge_ready(*, comparison_id: int, verdict: Callable[[Comparison], tuple[str
     )
     if comparison is None:
         return None
+    if is_blank(comparison.response_i.text) and is_blank(comparison.response_j.text):
+        # A rule would find a tie, and two policies that say nothing would be good enough.
+        let_go(comparison, "Neither response has any text.")
+        return None
     choice, reason = verdict(comparison)
     return record_judgment(
         comparison=comparison,
@@ -151,7 +165,7 @@ def record_judgment(
     """Write a judgment of a locked comparison, in the caller's transaction.
 
     With the last judgment that the experiment asks for, the comparison has its outcome and is counted. Before
-    that it goes on to the next annotator.
+    that it goes on to the next annotator. The log of showings has both.
 
     ``besides``: writes of other rows, to be executed with its own.
     """
@@ -169,50 +183,28 @@ def record_judgment(
         restores=restores,
         annotator_could_see_policies=could_see_policies,
     )
-    experiment = comparison.experiment
-    needed = counts.needed(experiment)
-    outcomes = [judgment.outcome]
-    if needed > 1:
-        outcomes += counts.standing(comparison.judgments.all()).values_list("outcome", flat=True)
-    has_outcome = len(outcomes) >= needed or via == Judgment.Via.IDENTICAL
-    if has_outcome:
-        comparison.outcome = joint_outcome(outcomes, experiment.overlap_rule)
-        comparison.state = Comparison.State.JUDGED
-        comparison.judged_at = judgment.created_at
-    else:
-        reopen(comparison)
-    saved = saving(comparison, "state", "outcome", "judged_at", "discard_reason")
-    writes = [*besides, inserting(judgment), saved]
-    if has_outcome:
-        _count(_ADDED, comparison, besides=writes, annotator=judgment.annotator_id)
-    else:
-        write(*writes)
-    return judgment
-
-
-_PAIR = PairCount.objects.filter(
-    experiment=EXPERIMENT, policy_i=Given("i", BigAutoField()), policy_j=Given("j", BigAutoField())
-)
-_OUTCOME = Given("outcome", FloatField())
-_ADDED = Update(
-    _PAIR, wins_i=F("wins_i") + _OUTCOME, comparisons=F("comparisons") + 1, last_annotator=ANNOTATOR
-)
-_TAKEN_OFF = Update(_PAIR, wins_i=F("wins_i") - _OUTCOME, comparisons=F("comparisons") - 1)
-
-
-def _count(
-    change: Update, comparison: Comparison, *, besides: Sequence[Write] = (), **values: int | None
-) -> None:
-    counted = change.of(
-        experiment=comparison.experiment_id,
-        i=comparison.policy_i_id,
-        j=comparison.policy_j_id,
-        outcome=comparison.outcome,
-        **values,
+    if via != Judgment.Via.IDENTICAL and (counts.needed(comparison.experiment) > 1 or restores):
+        write(*besides, inserting(judgment))
+        settle(comparison, reason="", free=True, annotator=judgment.annotator_id)
+        return judgment
+    # One answer is all that it needs: the way of every click, without a further look at the tables.
+    begun = begin(comparison)
+    before = Showing(Phase(comparison.showing), None, comparison.least, comparison.most)
+    [told] = become(comparison, answered(before, judgment.outcome))
+    comparison.state = Comparison.State.JUDGED
+    comparison.judged_at = judgment.created_at
+    for event in begun:
+        write(inserting(event))
+    change = Change([told], judgment.outcome, 1)
+    _, _, _, n_changed, *_ = write(
+        inserting(judgment),
+        inserting(told),
+        saving(comparison, *FIELDS),
+        counted(comparison, change, annotator=judgment.annotator_id),
+        *besides,
     )
-    *_, changed = write(*besides, counted)
-    if changed != 1:
-        raise RuntimeError(f"{comparison} has {changed} pair counts instead of one; run rebuild_counts.")
+    check_counted(comparison, n_changed)
+    return judgment
 
 
 def check_not_final(experiment: Experiment) -> None:
@@ -228,31 +220,52 @@ def check_not_final(experiment: Experiment) -> None:
 
 @transaction.atomic
 def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
-    """Take a judgment back while its experiment runs: the pair is judged anew, and evidence that has seen the
-    judgment is marked as stale.
+    """Void somebody's judgment by hand while its experiment runs.
+
+    Whoever does it could see the outcome. So the proofs keep what was given; the estimates leave it out, and
+    nobody judges the pair anew.
 
     Raises
     ------
     WrongStateError
         The experiment has concluded, or the judgment is void already.
     """
+    return _void(judgment_id, by, reason, Fate.VOIDED)
+
+
+@transaction.atomic
+def take_back_judgment(*, judgment_id: int) -> JudgmentVoid:
+    """Void a judgment for its own annotator, who answers anew. Before their next answer it was a slip.
+
+    Raises
+    ------
+    WrongStateError
+        The experiment has concluded, or the judgment is void already.
+    """
+    judgment = Judgment.objects.select_related("annotator").get(pk=judgment_id)
+    annotator = judgment.annotator
+    if annotator is None:
+        raise ValueError("Only a person takes an answer back.")
+    later = Judgment.objects.filter(
+        annotator=annotator, comparison__experiment=judgment.comparison.experiment_id, pk__gt=judgment_id
+    )
+    fate = Fate.TAKEN_BACK if later.exists() else Fate.SLIP
+    return _void(judgment_id, annotator, "Taken back by the annotator", fate)
+
+
+def _void(judgment_id: int, by: User, reason: str, fate: Fate) -> JudgmentVoid:
     judged = Judgment.objects.filter(pk=judgment_id)
     experiment = locked_experiment(judged.values_list("comparison__experiment", flat=True).get())
     # Read under the experiment's lock, which every void takes.
     judgment = judged.select_related("comparison").select_for_update(no_key=True, of=("comparison",)).get()
-    comparison = judgment.comparison
     check_not_final(experiment)
     if not judgment.standing:
         raise WrongStateError(VOID_ALREADY)
-    [void] = write_voids(judgments=[judgment], by=by, reason=reason)
-    hand_voided_back(comparison_ids=[comparison.pk], annotator_id=judgment.annotator_id)
-    if comparison.outcome is None:
-        return void
-    _count(_TAKEN_OFF, comparison)
-    take_outcomes_back([comparison])
-    comparison.save(update_fields=["state", "discard_reason", "outcome", "judged_at"])
-    # The voided outcome may have carried a peak of the evidence.
-    mark_stale(experiment=experiment, changed_from=judgment.pk)
+    [void] = write_voids(judgments=[judgment], by=by, reason=reason, fate=fate)
+    if fate is not Fate.VOIDED:
+        hand_voided_back(comparison_ids=[judgment.comparison_id], annotator_id=judgment.annotator_id)
+    judgment.comparison.experiment = experiment
+    settle(judgment.comparison, reason=WAS_VOIDED)
     return void
 
 
@@ -270,46 +283,12 @@ def hand_voided_back(*, comparison_ids: Collection[int], annotator_id: int | Non
     ).update(state=Lease.State.RETURNED)
 
 
-def take_outcomes_back(comparisons: Sequence[Comparison]) -> None:
-    """Have comparisons judged anew, but for identical texts, and for past votes without texts to show. The
-    caller locks and saves them.
-    """
-    past = [comparison.pk for comparison in comparisons if comparison.plan.get("past")]
-    # Asked for past votes only: an undo takes as many queries as one of a check does.
-    textless = set(
-        Comparison.objects.filter(
-            Q(response_i__state=Response.State.FAILED) | Q(response_j__state=Response.State.FAILED),
-            pk__in=past,
-        ).values_list("pk", flat=True)
-        if past
-        else ()
-    )
-    for comparison in comparisons:
-        comparison.state, comparison.discard_reason = state_without_judgments(
-            textless=comparison.pk in textless, identical=comparison.plan.get("identical", False)
-        )
-        comparison.outcome = comparison.judged_at = None
-
-
-def state_without_judgments(*, textless: bool, identical: bool) -> tuple[Comparison.State, str]:
-    """The state of a comparison whose judgments are all void, and the reason where it is discarded.
-
-    ``textless``: a past vote that lacks the text of a response. ``identical``: both responses are one text.
-    """
-    if identical:
-        return (
-            Comparison.State.DISCARDED,
-            "Both responses are the same text, so nobody can judge it anew.",
-        )
-    if textless:
-        return Comparison.State.DISCARDED, "A past vote without texts, so nobody can judge it anew."
-    return Comparison.State.READY, ""
-
-
-def write_voids(*, judgments: Sequence[Judgment], by: User, reason: str) -> list[JudgmentVoid]:
-    """Write that judgments are void, in the caller's transaction, which corrects the counts too."""
+def write_voids(
+    *, judgments: Sequence[Judgment], by: User, reason: str, fate: Fate = Fate.VOIDED
+) -> list[JudgmentVoid]:
+    """Write that judgments are void, in the caller's transaction, which settles their comparisons too."""
     voids = JudgmentVoid.objects.bulk_create(
-        JudgmentVoid(judgment=judgment, by=by, reason=reason) for judgment in judgments
+        JudgmentVoid(judgment=judgment, by=by, reason=reason, fate=fate) for judgment in judgments
     )
     Judgment.objects.filter(pk__in=[judgment.pk for judgment in judgments]).update(standing=False)
     return voids

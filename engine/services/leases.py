@@ -39,6 +39,7 @@ from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, Gi
 from engine.selectors.seen import annotators_left, has_seen, seen_as_often_as_there_are_annotators
 from engine.services import allowances
 from engine.services.compiled_writes import Write, inserting, saving, write
+from engine.services.showings import begin, settle, wait
 
 if TYPE_CHECKING:
     from django_stubs_ext import WithAnnotations
@@ -156,6 +157,9 @@ def _open_beside_the_screen() -> QuerySet[Comparison]:
     return _open().filter(~Exists(_HELD_BY_THEM.exclude(_ON_SCREEN)))
 
 
+_OF_WHAT_IS_DUE = ("experiment_id", "state", "i_on_left", "outcome", "showing", "least", "most")
+
+
 def _due(among: QuerySet[Comparison], *order: Any) -> QuerySet[Any]:
     """The first of these in this order that nobody else has, locked, with its texts."""
     due = among.order_by(*order, "pk").select_for_update(skip_locked=True, no_key=True).values("pk")[:1]
@@ -164,7 +168,7 @@ def _due(among: QuerySet[Comparison], *order: Any) -> QuerySet[Any]:
         Comparison.objects.filter(pk=Subquery(due))
         .annotate(had_since=_HAD_SINCE)
         .select_related(*_TEXTS)
-        .only("state", "i_on_left", "task__prompt", "task__messages", "response_i__text", "response_j__text")
+        .only(*_OF_WHAT_IS_DUE, "task__prompt", "task__messages", "response_i__text", "response_j__text")
     )
 
 
@@ -246,13 +250,14 @@ def _granted(comparison: Comparison, annotator: User) -> Lease:
         expires_at=allowances.lease_end(),
         held_until=now + allowances.hold(),
     )
-    write(_leased(comparison), inserting(lease))
+    begun = map(inserting, begin(comparison))
+    write(_leased(comparison), inserting(lease), *begun)
     return lease
 
 
 def _leased(comparison: Comparison) -> Write:
     comparison.state = Comparison.State.LEASED
-    return saving(comparison, "state")
+    return saving(comparison, "state", "showing")
 
 
 def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
@@ -333,9 +338,10 @@ def _renewed(leases: QuerySet[Lease]) -> int:
 
 @transaction.atomic
 def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
-    """Hand a shown pair back for somebody else. Skipping twice is skipping once.
+    """Let a shown pair go. Skipping twice is skipping once.
 
-    A pair that enough people skipped, or that nobody is left to see, is discarded and planned anew.
+    Nobody else gets it: the answer of somebody else alone would count then. It ends without this person's
+    answer, which counts against every claim.
 
     Raises
     ------
@@ -348,15 +354,7 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     lease.state = Lease.State.SKIPPED
     lease.save(update_fields=["state"])
     comparison.skips += 1
-    if (
-        comparison.skips >= comparison.experiment.max_skips
-        or not annotators_left(comparison.experiment_id, comparison.pk, comparison.texts).exists()
-    ):
-        comparison.state = Comparison.State.DISCARDED
-        comparison.discard_reason = f"Skipped by {comparison.skips} annotator(s)."
-    else:
-        reopen(comparison)
-    comparison.save(update_fields=["skips", "state", "discard_reason"])
+    settle(comparison, reason=f"Skipped by {comparison.skips} annotator(s).", free=True)
 
 
 @transaction.atomic(savepoint=False)
@@ -374,17 +372,20 @@ def discard_unwanted(*, experiment_id: int) -> int:
         .exclude(Exists(annotators_left(experiment_id, OuterRef("pk"), OuterRef("texts"))))
         .select_for_update(no_key=True, skip_locked=True, of=("self",))
     )
-    discarded = list(unwanted)
+    discarded = list(unwanted.select_related("experiment"))
     for comparison in discarded:
-        comparison.state = Comparison.State.DISCARDED
         if comparison.skips:
             reason = f"Skipped by {comparison.skips} annotator(s); no other one is left."
         elif comparison.texts:
             reason = "Every annotator has judged these two texts."
         else:
             reason = "The answer was taken back by somebody who may see policies; no other annotator is left."
-        comparison.discard_reason = reason
-        comparison.save(update_fields=["state", "discard_reason"])
+        if comparison.showing:
+            settle(comparison, reason=reason, over=True)
+        else:
+            # It was shown to nobody, whatever its outcome would have been.
+            comparison.state, comparison.discard_reason = Comparison.State.DISCARDED, reason
+            comparison.save(update_fields=["state", "discard_reason"])
     return len(discarded)
 
 
@@ -429,19 +430,10 @@ def _end_leases(leases: QuerySet[Lease], state: str, *, skip_locked: bool) -> se
         # Looked at again under the lock: the click may have come in the meantime.
         if not leases.filter(comparison=comparison).update(state=state):
             continue
-        reopen(comparison)
+        wait(comparison)
         comparison.save(update_fields=["state", "discard_reason"])
         touched.add(comparison.experiment_id)
     return touched
-
-
-def reopen(comparison: Comparison) -> None:
-    """Have a locked comparison wait for its next annotator; it is discarded if its experiment is over."""
-    if Experiment.objects.filter(pk=comparison.experiment_id, state=Experiment.State.CONCLUDED).exists():
-        comparison.state = Comparison.State.DISCARDED
-        comparison.discard_reason = "The experiment concluded before this comparison was judged."
-    else:
-        comparison.state = Comparison.State.READY
 
 
 class Watching(TypedDict):
@@ -453,9 +445,10 @@ class Watching(TypedDict):
 # The fields that an answer or a skip uses.
 _OF_A_COMPARISON = (
     "i_on_left", "policy_i", "policy_j", "texts", "state", "skips", "outcome", "discard_reason", "judged_at",
+    "plan", "showing", "least", "most",
 )  # fmt: skip
 _OF_ITS_EXPERIMENT = (
-    "judge", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "max_skips", "practice", "gold_rate",
+    "judge", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "practice", "gold_rate",
     "repeat_rate",
 )  # fmt: skip
 

@@ -288,9 +288,7 @@ def take_back(
             if not again.reserved:
                 return None
         else:
-            void = judging.void_judgment(
-                judgment_id=answer.pk, by=annotator, reason="Taken back by the annotator"
-            )
+            void = judging.take_back_judgment(judgment_id=answer.pk)
             again = leases.lease_again(comparison_id=void.judgment.comparison_id, annotator=annotator)
             if again is None:
                 return None
