@@ -36,7 +36,6 @@ from engine.services import (
     opinions,
     planning,
     retention,
-    serving,
     tokens,
 )
 from engine.services.workers import note_pulse
@@ -287,10 +286,9 @@ def note_token_use(token_id: int) -> None:
 
 @shared_task(bind=True)
 def sweep(self: Task[Any, Any]) -> None:
-    """Restart stuck work: dead workers' claims, absent annotators' leases, lost messages."""
+    """Restart stuck work: dead workers' claims, what was open when an experiment ended, lost messages."""
     note_pulse("control", self.request.hostname or "local")
     generation.expire_claims()
-    serving.hand_back_expired()
     opinions.expire_opinions()
     experiments.discard_leftovers()
     for experiment_id in running():

@@ -229,9 +229,6 @@ class Experiment(models.Model):
         editable=False,
         help_text="Number of the first comparison under this secret.",
     )
-    max_skips = models.PositiveSmallIntegerField(
-        default=3, help_text="A comparison skipped this often is discarded and its pair planned again."
-    )
     allow_tie = models.BooleanField(default=False, help_text="Offer “equally good”: neither response wins.")
     allow_both_bad = models.BooleanField(
         default=False, help_text="Offer “both are bad”; it counts like “equally good”."

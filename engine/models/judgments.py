@@ -181,7 +181,7 @@ class PairCount(models.Model):
 
 
 class Allowance(models.Model):
-    """The undos that one annotator has in one experiment; :mod:`engine.services.allowances` has the rules.
+    """The undos and skips of one annotator in an experiment; :mod:`engine.services.allowances` has the rules.
 
     The row is also the lock that orders an annotator's own requests, from any number of tabs.
     """
@@ -194,6 +194,8 @@ class Allowance(models.Model):
     answers = models.PositiveIntegerField(
         default=0, help_text="Number of answers at the time of the latest undo."
     )
+    shown = models.PositiveIntegerField(default=0, help_text="Pairs given so far, checks among them.")
+    skipped = models.PositiveIntegerField(default=0, help_text="Pairs skipped so far, checks among them.")
     waited_at = models.DateTimeField(
         null=True,
         blank=True,

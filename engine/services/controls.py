@@ -18,7 +18,7 @@ from engine.models import AuditEntry, Experiment, User
 from engine.selectors import consequences, counts
 from engine.services.analysis import outdate
 from engine.services.audit import record
-from engine.services.checks import give_up_handed_back
+from engine.services.checks import end_open
 from engine.services.descriptions import faults_in
 from engine.services.experiments import refuse_archived
 from engine.services.locks import locked_experiment
@@ -105,7 +105,7 @@ def reopen(*, experiment_id: int, by: User | None, **given: Unpack[GivenSettings
         update_fields=["state", "conclusion", "certified_claim", "finding", "winner", "concluded_at"]
     )
     _renew_secret(experiment=experiment)
-    give_up_handed_back(experiment=experiment)
+    end_open(experiment=experiment)
     write_snapshot(experiment=experiment, observed=observed)
     return experiment
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import OuterRef, Q
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from engine.domain import about
-from engine.domain.errors import LeaseLostError, WrongStateError
+from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.domain.outcomes import outcome_of
 from engine.domain.showings import Fate, Phase, Showing, answered
 from engine.domain.texts import is_blank
@@ -23,14 +22,12 @@ from engine.models import (
     Judgment,
     JudgmentVoid,
     Lease,
-    Membership,
     PairCount,
     User,
 )
 from engine.selectors import counts
-from engine.selectors.blinding import has_or_had
 from engine.services.compiled_writes import Write, inserting, saving, write
-from engine.services.leases import locked_lease
+from engine.services.leases import end_without_answer, has_ended, lease_again, locked_lease
 from engine.services.locks import locked_experiment
 from engine.services.showings import (
     FIELDS,
@@ -45,9 +42,7 @@ from engine.services.showings import (
 
 # Checks are refused in the same words, so that nobody can tell them from comparisons.
 WAS_SKIPPED = gettext_lazy("You skipped that pair, so your answer to it was not counted.")
-WENT_ON = gettext_lazy(
-    "That pair was open for a long time and went to somebody else, so your answer was not counted."
-)
+ENDED = gettext_lazy("The experiment ended before your answer to that pair came, so it was not counted.")
 NOT_OFFERED = gettext_lazy("This experiment does not offer that choice.")
 WAS_VOIDED = "Its judgment was voided by hand."
 VOID_ALREADY = gettext_lazy("This judgment was taken back already.")
@@ -55,13 +50,10 @@ VOID_ALREADY = gettext_lazy("This judgment was taken back already.")
 
 @dataclass(frozen=True)
 class Recorded:
-    """A judgment that stands, whether this very call made it, and whether its pair was not reserved any more
-    then.
-    """
+    """A judgment, and whether this very call made it."""
 
     judgment: Judgment
     created: bool
-    late: bool
 
 
 @transaction.atomic
@@ -76,8 +68,8 @@ def judge_leased(
 ) -> Recorded:
     """Record an annotator's click on the pair shown under ``token``, exactly once.
 
-    A repeated request returns the judgment of the first. A click after the lease ran out still counts as
-    long as nobody else holds or has judged the pair. A click after a skip does not: the skip stands.
+    A repeated request returns the judgment of the first. A pair stays its annotator's, so a click counts
+    however late it comes, unless the experiment has ended. A click after a skip does not: the skip stands.
 
     Raises
     ------
@@ -85,21 +77,27 @@ def judge_leased(
     WrongStateError
         The experiment does not offer this choice.
     """
-    lease = locked_lease(experiment_id, token, annotator)
+    try:
+        lease = locked_lease(experiment_id, token, annotator)
+    except UnknownTokenError:
+        # An answer that was taken back gave its lease another token.
+        theirs = Judgment.objects.filter(comparison__experiment=experiment_id, annotator=annotator)
+        if (taken_back := theirs.filter(token=token).first()) is None:
+            raise
+        return Recorded(judgment=taken_back, created=False)
     comparison = lease.comparison
     about.note(comparison=comparison.pk)
-    # An active lease has led to no judgment yet, and there is no second one of the same pair.
-    active = lease.state == Lease.State.ACTIVE
-    if not active and (earlier := Judgment.objects.filter(token=token).first()) is not None:
-        return Recorded(judgment=earlier, created=False, late=True)
     if lease.state == Lease.State.SKIPPED:
         raise LeaseLostError(WAS_SKIPPED)
-    # Brought back by an editor: one person's judgment of a comparison counts once.
-    if not active and counts.standing(comparison.judgments.filter(annotator=annotator)).exists():
+    if lease.state == Lease.State.JUDGED:
+        if (earlier := Judgment.objects.filter(token=token).first()) is not None:
+            return Recorded(judgment=earlier, created=False)
+        # Brought back by an editor: one person's judgment of a comparison counts once.
         raise LeaseLostError(_("Your earlier answer to that pair stands, so this one was not counted."))
-    held_by_other = not active and comparison.leases.filter(state=Lease.State.ACTIVE).exists()
-    if held_by_other or comparison.state not in {Comparison.State.READY, Comparison.State.LEASED}:
-        raise LeaseLostError(WENT_ON)
+    if comparison.state not in {Comparison.State.READY, Comparison.State.LEASED} or has_ended(
+        comparison.experiment, lease
+    ):
+        raise LeaseLostError(ENDED)
     if choice not in counts.choices(comparison.experiment):
         raise WrongStateError(NOT_OFFERED)
     lease.state = Lease.State.JUDGED
@@ -115,7 +113,7 @@ def judge_leased(
         could_see_policies=annotator.is_superuser or lease.annotator_watches,
         besides=[saving(lease, "state")],
     )
-    return Recorded(judgment=judgment, created=True, late=not active)
+    return Recorded(judgment=judgment, created=True)
 
 
 @transaction.atomic
@@ -164,8 +162,8 @@ def record_judgment(
 ) -> Judgment:
     """Write a judgment of a locked comparison, in the caller's transaction.
 
-    With the last judgment that the experiment asks for, the comparison has its outcome and is counted. Before
-    that it goes on to the next annotator. The log of showings has both.
+    With the last judgment that the experiment asks for, the comparison has its outcome and is counted. The
+    log of showings has both.
 
     ``besides``: writes of other rows, to be executed with its own.
     """
@@ -185,7 +183,7 @@ def record_judgment(
     )
     if via != Judgment.Via.IDENTICAL and (counts.needed(comparison.experiment) > 1 or restores):
         write(*besides, inserting(judgment))
-        settle(comparison, reason="", free=True, annotator=judgment.annotator_id)
+        settle(comparison, reason="", annotator=judgment.annotator_id)
         return judgment
     # One answer is all that it needs: the way of every click, without a further look at the tables.
     begun = begin(comparison)
@@ -234,8 +232,12 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
 
 
 @transaction.atomic
-def take_back_judgment(*, judgment_id: int) -> JudgmentVoid:
-    """Void a judgment for its own annotator, who answers anew. Before their next answer it was a slip.
+def take_back_judgment(*, judgment_id: int, watches: bool) -> Lease | None:
+    """Void a judgment for its own annotator, and open its pair for them again. Before their next answer it
+    was a slip.
+
+    ``None`` for somebody who ``watches``, and may have looked meanwhile who wrote what: their pair has then
+    ended without an answer.
 
     Raises
     ------
@@ -249,8 +251,15 @@ def take_back_judgment(*, judgment_id: int) -> JudgmentVoid:
     later = Judgment.objects.filter(
         annotator=annotator, comparison__experiment=judgment.comparison.experiment_id, pk__gt=judgment_id
     )
-    fate = Fate.TAKEN_BACK if later.exists() else Fate.SLIP
-    return _void(judgment_id, annotator, "Taken back by the annotator", fate)
+    fate = Fate.TAKEN_BACK if watches or later.exists() else Fate.SLIP
+    void = _void(judgment_id, annotator, "Taken back by the annotator", fate)
+    comparison = void.judgment.comparison
+    lease = comparison.leases.select_for_update(no_key=True, of=("self",)).get(annotator=annotator)
+    lease.comparison = comparison
+    if watches:
+        end_without_answer(lease)
+        return None
+    return lease_again(lease=lease)
 
 
 def _void(judgment_id: int, by: User, reason: str, fate: Fate) -> JudgmentVoid:
@@ -262,25 +271,9 @@ def _void(judgment_id: int, by: User, reason: str, fate: Fate) -> JudgmentVoid:
     if not judgment.standing:
         raise WrongStateError(VOID_ALREADY)
     [void] = write_voids(judgments=[judgment], by=by, reason=reason, fate=fate)
-    if fate is not Fate.VOIDED:
-        hand_voided_back(comparison_ids=[judgment.comparison_id], annotator_id=judgment.annotator_id)
     judgment.comparison.experiment = experiment
     settle(judgment.comparison, reason=WAS_VOIDED)
     return void
-
-
-def hand_voided_back(*, comparison_ids: Collection[int], annotator_id: int | None) -> None:
-    """Let an annotator be shown pairs again whose judgments by them are void, in the caller's transaction.
-
-    Not if they may have looked meanwhile who wrote what.
-    """
-    Lease.objects.filter(
-        ~Q(annotator__is_superuser=True),
-        ~has_or_had(OuterRef("comparison__experiment"), OuterRef("annotator"), Membership.WATCHING),
-        comparison__in=comparison_ids,
-        annotator=annotator_id,
-        state=Lease.State.JUDGED,
-    ).update(state=Lease.State.RETURNED)
 
 
 def write_voids(

@@ -112,7 +112,7 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
         raise WrongStateError(refusal)
     # As if the annotator had just clicked: the pair is not shown to them again.
     if voided.annotator is not None:
-        comparison.leases.filter(annotator=voided.annotator, state__in=Lease.HANDED_BACK).update(
+        comparison.leases.filter(annotator=voided.annotator, state=Lease.State.OPEN).update(
             state=Lease.State.JUDGED
         )
     restored = record_judgment(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from django.db.models import BigAutoField, F, FloatField, IntegerField
 
 from engine.domain.showings import Answer, Fate, Kind, Phase, Showing, events, showing_of
-from engine.models import Comparison, Experiment, Judgment, PairCount, ShowingEvent, clock
+from engine.models import Comparison, Judgment, PairCount, ShowingEvent, clock
 from engine.selectors import counts
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Given
 from engine.services.compiled_writes import Update, Write, write
@@ -76,16 +76,15 @@ def settle(
     *,
     reason: str,
     over: bool = False,
-    free: bool = False,
     annotator: int | None = None,
 ) -> None:
     """Bring a locked comparison, its pair's counts and the log up to date with its judgments and skips.
 
     ``reason``: why it is discarded, if none of its judgments stands and nobody will give one. ``over``:
-    nobody will, however few have. ``free``: nobody holds it any more. ``annotator``: who has just judged it.
+    nobody will, however few have. ``annotator``: who has just judged it.
     """
     answers = answers_to([comparison.pk])[comparison.pk]
-    change = resettled(comparison, answers, reason=reason, over=over, free=free)
+    change = resettled(comparison, answers, reason=reason, over=over)
     comparison.save(update_fields=[*FIELDS, "skips"])
     ShowingEvent.objects.bulk_create(change.events)
     if change.won or change.judged:
@@ -112,7 +111,7 @@ def check_counted(comparison: Comparison, n_changed: int) -> None:
 
 
 def resettled(
-    comparison: Comparison, answers: Sequence[Answer], *, reason: str, over: bool = False, free: bool = False
+    comparison: Comparison, answers: Sequence[Answer], *, reason: str, over: bool = False
 ) -> Change:
     """As `settle`, but the caller stores the comparison, the log and the counts."""
     experiment = comparison.experiment
@@ -127,8 +126,9 @@ def resettled(
     rows = become(comparison, after)
     if after.phase is Phase.OPEN:
         comparison.judged_at = None
-        if free or comparison.state not in Comparison.PENDING:
-            wait(comparison)
+        if comparison.state not in Comparison.PENDING:
+            # All who were to judge it had it, and nobody else gets it now that one of them has it again.
+            comparison.state = Comparison.State.LEASED
     elif after.outcome is None:
         comparison.state, comparison.discard_reason = Comparison.State.DISCARDED, reason
         comparison.judged_at = None
@@ -137,15 +137,6 @@ def resettled(
         comparison.judged_at = comparison.judged_at or clock.now()
     won = (after.outcome or 0.0) - (was or 0.0)
     return Change(rows, won, (after.outcome is not None) - (was is not None))
-
-
-def wait(comparison: Comparison) -> None:
-    """Have a locked comparison wait for who is to judge it; it is discarded if its experiment is over."""
-    if Experiment.objects.filter(pk=comparison.experiment_id, state=Experiment.State.CONCLUDED).exists():
-        comparison.state = Comparison.State.DISCARDED
-        comparison.discard_reason = "The experiment concluded before this comparison was judged."
-    else:
-        comparison.state = Comparison.State.READY
 
 
 def answers_to(comparison_ids: Collection[int]) -> dict[int, list[Answer]]:

@@ -39,7 +39,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "claim": ("claim", "allow_tie", "budget"),
     "risk": ("epsilon", "delta"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
-    "advanced": ("streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "max_skips", "seed"),
+    "advanced": ("streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "seed"),
 }
 
 # The steps of the page, by the name that its address has: title, and groups of settings.
@@ -76,7 +76,6 @@ LABELS = {
     "exclusive_proofs": "Need fewer comparisons for “good enough”",
     "sampler": "Choice of pairs",
     "stopping": "Stopping rule",
-    "max_skips": "Skips before a comparison is discarded",
     "seed": "Random seed",
     "backend": "Backend that writes the responses",
     "model": "Model",

@@ -15,11 +15,11 @@ from engine.models.append_only import lifted
 from engine.selectors import browsing, counts, specs
 from engine.services.drafts import delete_draft
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
-from engine.services.leases import lease_next, return_leases
+from engine.services.leases import return_leases
 from engine.services.reimporting import import_experiment
 from engine.services.review import restore_judgment, void_annotator
 from labeling.exports.columns import COLUMNS, read_rows
-from tests.factories import click, lease, make_experiment, make_user
+from tests.factories import click, lease, lease_next, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 

@@ -12,13 +12,13 @@ from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
 from engine.services.drafts import create_experiment
 from engine.services.forgetting import forget_person
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
-from engine.services.leases import lease_next, return_leases, skip
+from engine.services.leases import return_leases, skip
 from engine.services.locks import locked_experiment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from engine.services.serving import take_back
 from tests.concurrency import at_once, blocked
-from tests.factories import click, lease, make_experiment, make_spec, make_user
+from tests.factories import click, lease, lease_next, make_experiment, make_spec, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

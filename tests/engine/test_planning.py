@@ -19,7 +19,7 @@ from engine.selectors import buffer, counts, designs
 from engine.services import planning
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import judge_leased
-from engine.services.leases import lease_next, skip
+from engine.services.leases import skip
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of
 from tests.backends import ScriptedBackend
@@ -28,6 +28,7 @@ from tests.factories import (
     click_for,
     click_on,
     lease,
+    lease_next,
     make_experiment,
     make_user,
     write_responses,

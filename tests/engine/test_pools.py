@@ -18,11 +18,11 @@ from engine.services import task_draws
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.judging import judge_leased
-from engine.services.leases import lease_next, skip
+from engine.services.leases import skip
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
 from labeling.dashboard.status import USED_UP, status_of, through, too_few_texts
-from tests.factories import add_member, certify, make_experiment, make_user, write_responses
+from tests.factories import add_member, certify, lease_next, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 

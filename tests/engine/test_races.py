@@ -29,11 +29,11 @@ from engine.services.generation import (
     store_outcomes,
 )
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
-from engine.services.leases import expire_leases, lease_next, renew_leases, skip
+from engine.services.leases import expire_leases, renew_leases, skip
 from engine.services.planning import advance
 from tests.backends import SkilledBackend
 from tests.concurrency import at_once, blocked, with_helpers
-from tests.factories import click, lease, make_experiment, make_user, write_responses
+from tests.factories import click, lease, lease_next, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

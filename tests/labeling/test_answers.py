@@ -12,9 +12,8 @@ from engine.models import Check, Flag, Judgment, JudgmentVoid, Lease, clock
 from engine.models.append_only import lifted
 from engine.selectors import answers, counts, judges
 from engine.services.experiments import pause, stop
-from engine.services.leases import lease_next
 from engine.services.review import void_annotator
-from tests.factories import add_member, click, lease, make_experiment, make_user, newest
+from tests.factories import add_member, click, lease, lease_next, make_experiment, make_user, newest
 from tests.markup import Markup, stage, words
 
 pytestmark = pytest.mark.django_db

@@ -15,8 +15,8 @@ from engine.models import Experiment, Judgment, Lease
 from engine.selectors import counts
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased
-from engine.services.leases import expire_leases, lease_next
-from tests.factories import add_member, click_on, lease, make_experiment, make_user
+from engine.services.leases import expire_leases
+from tests.factories import add_member, click_on, lease, lease_next, make_experiment, make_user
 from tests.markup import stage, words
 
 pytestmark = pytest.mark.django_db

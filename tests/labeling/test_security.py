@@ -11,10 +11,9 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.models import Comparison, Level, Policy, Response
-from engine.services.leases import lease_next
 from tests.authorisation.table import ROLES, TABLE, is_api
 from tests.authorisation.world import World
-from tests.factories import lease, make_experiment
+from tests.factories import lease, lease_next, make_experiment
 
 pytestmark = pytest.mark.django_db
 
