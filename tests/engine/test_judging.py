@@ -14,8 +14,9 @@ from engine.domain.errors import UnknownTokenError, WrongStateError
 from engine.models import Comparison, Experiment, Flag, Judgment, JudgmentVoid, Lease, PairCount, User
 from engine.selectors import designs
 from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
+from engine.services import leases
 from engine.services.experiments import pause, stop
-from engine.services.judging import judge_leased, judge_ready, rebuild_counts, skip_leased, void_judgment
+from engine.services.judging import judge_leased, judge_ready, rebuild_counts, void_judgment
 from engine.services.planning import advance
 from tests.factories import (
     add_member,
@@ -43,7 +44,7 @@ def experiment(annotator, bob) -> Experiment:
 
 
 def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
-    skip_leased(experiment_id=experiment_id, token=token, annotator=annotator, reason="task", comment="")
+    leases.skip(experiment_id=experiment_id, token=token, annotator=annotator, reason="task", comment="")
 
 
 class TestLeaseNext:

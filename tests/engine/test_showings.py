@@ -15,7 +15,6 @@ from engine.selectors.answers import newest_answer
 from engine.services import serving
 from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts, void_judgment
-from engine.services.leases import return_leases
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator
@@ -68,7 +67,7 @@ class TestOnePerson:
 
     def test_what_is_left_stays_open(self, experiment, annotator):
         held = lease(experiment, annotator)
-        return_leases(annotator=annotator)
+        serving.leave(annotator=annotator)
         assert log(held.comparison) == [BEGUN]
         assert lease(experiment, annotator).comparison == held.comparison
         assert log(held.comparison) == [BEGUN]
@@ -99,14 +98,12 @@ class TestOnePerson:
         judgment = click(experiment, annotator)
         undo(experiment, annotator)
         held = lease(experiment, annotator)
-        serving.skip(experiment=experiment, token=held.token, annotator=annotator)
+        serving.skip(experiment=experiment, token=held.token, annotator=annotator, reason="task")
         assert log(judgment.comparison) == [BEGUN, of(judgment), REOPENED, NONE]
 
-    @pytest.mark.parametrize("act", ["skip", "flag"])
-    def test_a_pair_that_is_let_go_is_over(self, act, experiment, annotator):
+    def test_a_pair_that_is_let_go_is_over(self, experiment, annotator):
         held = lease(experiment, annotator)
-        given = {"experiment": experiment, "token": held.token, "annotator": annotator}
-        serving.skip(**given) if act == "skip" else serving.flag(**given, reason="broken")
+        serving.skip(experiment=experiment, token=held.token, annotator=annotator, reason="broken")
         held.comparison.refresh_from_db()
         assert (held.comparison.state, log(held.comparison)) == ("discarded", [BEGUN, NONE])
         bob = make_user("bob")
@@ -161,7 +158,7 @@ class TestSeveralPeople:
 
     def judge(self, comparison: Comparison, user: User, *, for_i: bool = True) -> Judgment:
         while (held := lease(comparison.experiment, user)).comparison != comparison:
-            serving.skip(experiment=comparison.experiment, token=held.token, annotator=user)
+            serving.skip(experiment=comparison.experiment, token=held.token, annotator=user, reason="task")
         choice = "left" if for_i == comparison.i_on_left else "right"
         serving.answer(
             experiment_id=comparison.experiment_id, token=held.token, annotator=user, choice=choice
@@ -180,7 +177,7 @@ class TestSeveralPeople:
         self.judge(comparison, annotator)
         held = lease(experiment, bob)
         assert held.comparison == comparison
-        serving.skip(experiment=experiment, token=held.token, annotator=bob)
+        serving.skip(experiment=experiment, token=held.token, annotator=bob, reason="task")
         self.judge(comparison, User.objects.get(username="cem"), for_i=False)
         comparison.refresh_from_db()
         assert (comparison.state, comparison.outcome) == ("judged", 0.5)
