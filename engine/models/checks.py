@@ -42,6 +42,7 @@ class Check(models.Model):
 
     class Kind(models.TextChoices):
         PRACTICE = "practice", "Practice"
+        ADMISSION = "admission", "Admission"
         GOLD = "gold", "Gold"
         REPEAT = "repeat", "Repeat"
 

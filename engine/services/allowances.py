@@ -15,6 +15,7 @@ from engine.models import Allowance, Check, Lease, User, clock
 from engine.selectors.answers import answers_given
 from engine.selectors.buffer import PRESENCE
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
+from engine.selectors.missing import hold
 from engine.services.compiled_writes import Update
 
 # The pair on show, one that came back by an undo, and four that are fetched ahead or whose answers are on
@@ -27,14 +28,8 @@ MOST_HELD = 6
 UNDOS_IN_A_ROW = 10
 ANSWERS_PER_UNDO = 5
 
-# Somebody who was given a pair twelve leases ago (an hour by default), and has not answered it, has left it:
-# long enough for a lunch with the page open.
-_LEASES_IN_A_HOLD = 12
-
-# Pairs without an answer count against every claim (`docs/serving.md`). Beyond the first share of at least so
-# many, the page asks before a skip; beyond the cap, somebody gets no more pairs.
+# Beyond this share of at least so many pairs, the page asks before a skip.
 ASKED_FROM_SHOWN, ASKED_BEYOND = 20, 0.05
-CAPPED_FROM_LEFT, CAPPED_BEYOND = 5, 0.1
 
 # Half of the time for which somebody counts as being here.
 _WAITING_NOTED = PRESENCE / 2
@@ -45,11 +40,6 @@ def lease_end() -> datetime:
     return clock.now() + timedelta(seconds=settings.LEASE_SECONDS)
 
 
-def hold() -> timedelta:
-    """The time after which an open pair counts as left."""
-    return timedelta(seconds=_LEASES_IN_A_HOLD * settings.LEASE_SECONDS)
-
-
 def arrival(came_at: str) -> dict[str, Any]:
     """The update of pairs whose annotator looks at them now. ``came_at``: the field that says since when."""
     since = Case(When(expires_at__lt=clock.now(), then=clock.now()), default=F(came_at))
@@ -57,16 +47,11 @@ def arrival(came_at: str) -> dict[str, Any]:
 
 
 def n_left(allowance: Allowance, held: Collection[Lease | Check]) -> int:
-    """The number of pairs that somebody skipped, or left open for longer than a :func:`hold`.
+    """The number of pairs that somebody skipped, or left open for longer than a `hold`.
 
     ``held``: their open pairs.
     """
     return allowance.skipped + sum(pair.created_at < clock.now() - hold() for pair in held)
-
-
-def is_capped(n_left: int, n_shown: int) -> bool:
-    """True if somebody left so many of the pairs that they were shown that they get no more."""
-    return n_left >= CAPPED_FROM_LEFT and n_left > CAPPED_BEYOND * n_shown
 
 
 def asks_before_skip(n_left: int, n_shown: int) -> bool:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import QuerySet
 
 from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Experiment, GoldItem, Judgment, User, clock
 from engine.selectors import answers, counts
+from engine.selectors.admission import Gold
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled
 from engine.services import allowances, judging
 from engine.services.leases import has_ended
@@ -86,44 +86,15 @@ def end_open(*, experiment: Experiment) -> None:
     left.exclude(kind=Check.Kind.PRACTICE).update(choice=Check.LOST, judged_at=clock.now())
 
 
-@dataclass(frozen=True)
-class Seen:
-    """The checks that an annotator was given so far.
-
-    Attributes
-    ----------
-    practice
-        Practice pairs.
-    """
-
-    practice: int
-
-
-_WITH_COUNTS = Compiled(
-    lambda: (
-        User.objects.filter(pk=ANNOTATOR)
-        .only("pk")
-        .annotate(
-            practice=Count(
-                "checks", filter=Q(checks__experiment=EXPERIMENT, checks__kind=Check.Kind.PRACTICE)
-            )
-        )
-    )
-)
-
-
-def seen_by(*, experiment: Experiment, annotator: User) -> Seen:
-    """The checks that this annotator was given so far, by kind."""
-    counted: Any
-    [counted] = _WITH_COUNTS(experiment=experiment.pk, annotator=annotator.pk)
-    return Seen(practice=counted.practice)
-
-
-def practice_due(*, experiment: Experiment, annotator: User, seen: Seen, n_shown: int) -> Check | None:
-    """The next practice pair, if this annotator has not finished them."""
-    if seen.practice >= experiment.practice:
-        return None
-    return _gold_check(experiment, annotator, Check.Kind.PRACTICE, n_shown)
+def first_ones_due(
+    *, experiment: Experiment, annotator: User, gold: Gold, n_admission: int, n_shown: int
+) -> Check | None:
+    """The next practice pair or admission item, until this annotator has had them all."""
+    if gold.practice < experiment.practice:
+        return _gold_check(experiment, annotator, Check.Kind.PRACTICE, n_shown)
+    if gold.admission < n_admission:
+        return _gold_check(experiment, annotator, Check.Kind.ADMISSION, n_shown)
+    return None
 
 
 def check_due(*, experiment: Experiment, annotator: User, n_shown: int) -> Check | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 from django.db import transaction
 from django.utils.translation import gettext
@@ -12,7 +13,10 @@ from django.utils.translation import gettext
 from engine.domain.conversations import Message
 from engine.domain.errors import LeaseLostError, UnknownTokenError
 from engine.models import Allowance, Check, Experiment, Judgment, Lease, Membership, User
+from engine.selectors import admission
+from engine.selectors.admission import Gold
 from engine.selectors.blinding import has_or_had
+from engine.selectors.missing import is_capped
 from engine.services import allowances, checks, judging, leases
 from engine.services.checks import expected_choice
 from engine.services.compiled_writes import saving, write
@@ -48,20 +52,29 @@ class Answered:
     feedback: str = ""
 
 
+class Ended(Enum):
+    """Why somebody gets no new pairs any more: they left too many, or failed gold items."""
+
+    NOT = auto()
+    LEFT = auto()
+    GOLD = auto()
+
+
 @dataclass(frozen=True)
 class Desk:
     """The pairs that are open for an annotator, in the order in which they were given.
 
     Attributes
     ----------
-    gets_more
-        False for somebody who has left too many pairs.
+    ended
+        Why the annotator gets no new pairs any more, for good or until they answer the open ones; see
+        :class:`Ended`.
     asks_before_skip
         True for somebody who has left many: the page asks before it skips another one.
     """
 
     pairs: Sequence[Lease | Check]
-    gets_more: bool = True
+    ended: Ended = Ended.NOT
     asks_before_skip: bool = False
 
     def without(self, token: uuid.UUID) -> Desk:
@@ -89,22 +102,30 @@ def desk(*, experiment: Experiment, annotator: User, n_wanted: int) -> Desk:
             held += checks.held(experiment=experiment, annotator=annotator)
             held.sort(key=lambda pair: pair.created_at)
         n_left = allowances.n_left(allowance, held)
-        gets_more = not allowances.is_capped(n_left, allowance.shown)
+        ended = Ended.LEFT if is_capped(n_left, allowance.shown) else Ended.NOT
+        wanted = admission.n_admission(experiment)
+        gold = admission.gold_of(experiment, annotator.pk) if checked else Gold()
+        if gold.fails(wanted):
+            ended = Ended.GOLD
         n_before = len(held)
-        while gets_more and len(held) < min(n_wanted, allowances.MOST_HELD):
+        while ended is Ended.NOT and len(held) < min(n_wanted, allowances.MOST_HELD):
             with same_cost(_GIVING if checked else 0):
-                new = _given(experiment, annotator, allowance, held)
+                new = _given(experiment, annotator, allowance, held, wanted)
             if new is None:
                 break
             held.append(new)
             allowance.shown += 1
         if len(held) > n_before:
             write(saving(allowance, "shown"))
-    return Desk(held, gets_more, allowances.asks_before_skip(n_left, allowance.shown))
+    return Desk(held, ended, allowances.asks_before_skip(n_left, allowance.shown))
 
 
 def _given(
-    experiment: Experiment, annotator: User, allowance: Allowance, held: Sequence[Lease | Check]
+    experiment: Experiment,
+    annotator: User,
+    allowance: Allowance,
+    held: Sequence[Lease | Check],
+    n_admission: int,
 ) -> Lease | Check | None:
     """A new pair of an annotator who may have another one; ``None`` where none is ready."""
     if not checks.are_used(experiment):
@@ -115,10 +136,13 @@ def _given(
         # One learns from the answer to it, so that comes before the next pair.
         return None
     n_shown = allowance.shown
-    seen = checks.seen_by(experiment=experiment, annotator=annotator)
-    practice = checks.practice_due(experiment=experiment, annotator=annotator, seen=seen, n_shown=n_shown)
-    if practice is not None:
-        return practice
+    gold = admission.gold_of(experiment, annotator.pk)
+    first = checks.first_ones_due(
+        experiment=experiment, annotator=annotator, gold=gold, n_admission=n_admission, n_shown=n_shown
+    )
+    if first is not None or gold.admission_open:
+        # Nothing that counts is given before all admission items are answered.
+        return first
     # A check comes where a comparison is ready only: else a pair that had to be waited for would be no check.
     return leases.new_lease(
         experiment=experiment,

@@ -13,7 +13,7 @@ from engine.core import StopReason
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, User
 from engine.selectors import designs, pools
-from engine.services.serving import Desk
+from engine.services.serving import Desk, Ended
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,15 @@ def _ending(experiment: Experiment, names: Sequence[PolicyName] | None) -> Endin
 
 def nothing_ready(experiment: Experiment, annotator: User, desk: Desk) -> Ending:
     """The reason why this annotator has no pair now, although the experiment runs."""
-    if not desk.gets_more:
+    if desk.ended is Ended.GOLD:
+        return Ending(
+            _("No more pairs for you here"),
+            _(
+                "Thank you for your answers. This experiment has no more pairs for you; you may close this "
+                "page. If you have questions, ask the person who invited you."
+            ),
+        )
+    if desk.ended is Ended.LEFT:
         return Ending(
             _("No more pairs for you here"),
             _(

@@ -331,7 +331,7 @@ def _show_next(
         n_wanted = screen.have + screen.ahead
         desk = serving.desk(experiment=experiment, annotator=request.user, n_wanted=n_wanted)
     pairs = serving.shown(desk.pairs[screen.have : screen.have + screen.ahead])
-    if not pairs and not screen.have and desk.gets_more:
+    if not pairs and not screen.have and desk.ended is serving.Ended.NOT:
         note_miss(experiment, request.user)
     # Without a pair, the page says why there is none.
     return _render(

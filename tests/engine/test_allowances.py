@@ -11,12 +11,12 @@ from django.utils.translation import override
 
 from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Comparison, Experiment, Judgment, JudgmentVoid, Lease, User
-from engine.selectors import answers
+from engine.selectors import admission, answers
 from engine.selectors.counts import pair_counts
 from engine.services.allowances import ANSWERS_PER_UNDO, MOST_HELD, UNDOS_IN_A_ROW, hold
 from engine.services.judging import judge_leased, void_judgment
 from engine.services.planning import advance
-from engine.services.serving import answer, desk, show_next, skip, take_back
+from engine.services.serving import Ended, answer, desk, show_next, skip, take_back
 from tests.factories import click, lease, lease_all, lease_next, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -94,7 +94,8 @@ class TestUndos:
             undone += 1
         assert undone == UNDOS_IN_A_ROW + 2
 
-    def test_checks_are_answers_too_and_cannot_be_told_by_it(self, annotator):
+    def test_checks_are_answers_too_and_cannot_be_told_by_it(self, annotator, monkeypatch):
+        monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
         experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=40)
         answer_on(experiment, annotator, 2 * UNDOS_IN_A_ROW + 10)
         for _ in range(UNDOS_IN_A_ROW):
@@ -147,8 +148,9 @@ class TestHeldPairs:
         assert more[:-1] == [held[0], *held[2:]]
         assert more[-1] not in held
 
-    def test_a_check_takes_a_place_like_any_pair(self, annotator, settings):
+    def test_a_check_takes_a_place_like_any_pair(self, annotator, settings, monkeypatch):
         """Else a pair handed out beyond the last place would be known for a check."""
+        monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
         settings.BUFFER_MIN = 2 * MOST_HELD
         experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.2, n_gold=30)
         with_checks = set()
@@ -190,32 +192,32 @@ class TestCap:
 
     def test_five_skips_and_more_than_a_tenth_end_it(self, experiment, annotator, bob):
         self.leave_and_answer(experiment, annotator, "ssss")
-        assert desk(experiment=experiment, annotator=annotator, n_wanted=1).gets_more
+        assert desk(experiment=experiment, annotator=annotator, n_wanted=1).ended is Ended.NOT
         self.leave_and_answer(experiment, annotator, "s")
         ended = desk(experiment=experiment, annotator=annotator, n_wanted=1)
-        assert (list(ended.pairs), ended.gets_more) == ([], False)
+        assert (list(ended.pairs), ended.ended) == ([], Ended.LEFT)
         assert lease_next(experiment_id=experiment.pk, annotator=bob) is not None
 
     def test_five_skips_of_fifty_do_not(self, experiment, annotator):
         self.leave_and_answer(experiment, annotator, "a" * 45 + "sssss")
-        assert desk(experiment=experiment, annotator=annotator, n_wanted=1).gets_more
+        assert desk(experiment=experiment, annotator=annotator, n_wanted=1).ended is Ended.NOT
 
     def test_pairs_that_are_left_open_count_until_they_are_answered(self, experiment, annotator):
         held = lease_all(experiment_id=experiment.pk, annotator=annotator)
         past = timezone.now() - hold() - timedelta(seconds=1)
         Lease.objects.filter(annotator=annotator).update(created_at=past, expires_at=past)
         ended = desk(experiment=experiment, annotator=annotator, n_wanted=99)
-        assert not ended.gets_more
+        assert ended.ended is Ended.LEFT
         assert [each.token for each in ended.pairs] == [each.token for each in held], "they come back"
         self.leave_and_answer(experiment, annotator, "aa")
-        assert desk(experiment=experiment, annotator=annotator, n_wanted=99).gets_more
+        assert desk(experiment=experiment, annotator=annotator, n_wanted=99).ended is Ended.NOT
 
     def test_an_answer_taken_back_and_left_counts_too(self, experiment, annotator):
         self.leave_and_answer(experiment, annotator, "ssssa")
         undo(experiment, annotator)
         past = timezone.now() - hold() - timedelta(seconds=1)
         Lease.objects.filter(annotator=annotator).update(created_at=past, expires_at=past)
-        assert not desk(experiment=experiment, annotator=annotator, n_wanted=1).gets_more
+        assert desk(experiment=experiment, annotator=annotator, n_wanted=1).ended is Ended.LEFT
 
     def test_the_page_asks_beyond_a_twentieth_of_twenty(self, experiment, annotator):
         def asks() -> bool:
@@ -255,5 +257,5 @@ def test_an_undo_is_filled_up_only_where_there_are_checks_to_hide(
 ):
     click(experiment, annotator)
     newest = answers.newest_answer(experiment, annotator)
-    with django_assert_num_queries(19 if connection.vendor == "postgresql" else 20):
+    with django_assert_num_queries(22 if connection.vendor == "postgresql" else 23):
         take_back(experiment=experiment, answer=newest, annotator=annotator)

@@ -13,7 +13,7 @@ from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, SpecError, UnknownTokenError
 from engine.models import Check, Experiment, Flag, GoldItem, Judgment, Lease, User
 from engine.models.append_only import lifted
-from engine.selectors import answers, browsing, counts
+from engine.selectors import admission, answers, browsing, counts
 from engine.selectors.judges import check_results
 from engine.services import serving
 from engine.services.checks import answer_check, check_due, expected_choice
@@ -23,6 +23,12 @@ from engine.services.planning import advance
 from tests.factories import click, click_on, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def no_admission(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These answers are not meant to be right; `test_admission.py` has those that are."""
+    monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
 
 
 def draw(experiment: Experiment, annotator, shown: int) -> float:
