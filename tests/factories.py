@@ -115,7 +115,7 @@ def lease_all(*, experiment_id: int, annotator: User, n_wanted: int = MOST_HELD)
     """The comparisons that this annotator holds when they ask for so many, the first one first."""
     experiment = Experiment.objects.get(pk=experiment_id)
     held = desk(experiment=experiment, annotator=annotator, n_wanted=n_wanted).pairs
-    found = {each.pk: each for each in come_for([pair.pk for pair in held if isinstance(pair, Lease)])}
+    found = {each.pk: each for each in come_for([pair for pair in held if isinstance(pair, Lease)])}
     return [found[pair.pk] for pair in held if isinstance(pair, Lease)]
 
 

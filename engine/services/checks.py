@@ -50,10 +50,11 @@ def held(*, experiment: Experiment, annotator: User) -> list[Check]:
     return _UNANSWERED(experiment=experiment.pk, annotator=annotator.pk)
 
 
-def come_for(pks: Sequence[int]) -> list[Check]:
+def come_for(held: Sequence[Check]) -> list[Check]:
     """These checks as far as they are still open, with their texts. Their annotator is here from now on."""
-    theirs = Check.objects.filter(pk__in=pks, choice="")
-    theirs.update(**allowances.arrival("shown_at"))
+    theirs = Check.objects.filter(pk__in=[check.pk for check in held], choice="")
+    if any(check.expires_at <= clock.now() for check in held):
+        theirs.update(**allowances.arrival("shown_at"))
     return list(theirs.select_related("experiment", *answers.TEXTS_OF_A_CHECK))
 
 

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from engine.domain.errors import UnknownTokenError
 from engine.models import (
+    Allowance,
     Check,
     Comparison,
     Experiment,
@@ -59,10 +60,11 @@ def held(*, experiment_id: int, annotator: User) -> list[Lease]:
     return _HELD(experiment=experiment_id, annotator=annotator.pk)
 
 
-def come_for(pks: Sequence[int]) -> list[Lease]:
+def come_for(held: Sequence[Lease]) -> list[Lease]:
     """These leases as far as they are still open, with their texts. Their annotator is here from now on."""
-    theirs = Lease.objects.filter(pk__in=pks, state=Lease.State.OPEN)
-    theirs.update(**allowances.arrival("granted_at"))
+    theirs = Lease.objects.filter(pk__in=[lease.pk for lease in held], state=Lease.State.OPEN)
+    if any(lease.expires_at <= clock.now() for lease in held):
+        theirs.update(**allowances.arrival("granted_at"))
     return list(theirs.select_related(*(f"comparison__{half}" for half in TEXTS)))
 
 
@@ -151,20 +153,25 @@ def has_next(*, experiment_id: int, annotator: User) -> bool:
 
 
 def new_lease(
-    *, experiment: Experiment, annotator: User, instead: Callable[[], Check | None] | None = None
+    *,
+    experiment: Experiment,
+    annotator: User,
+    allowance: Allowance,
+    instead: Callable[[], Check | None] | None = None,
 ) -> Lease | Check | None:
     """A ready pair, given to this annotator in the caller's transaction; ``None`` where none is ready.
 
-    The caller has checked that the annotator may have another pair. ``instead``: asked where a comparison is
-    due; the check that it returns takes its place.
+    The caller has checked that the annotator may have another pair, and locked their ``allowance``, which
+    counts it. ``instead``: asked where a comparison is due; the check that it returns takes its place, and is
+    not counted here.
     """
     for due in (_IN_TURN, _OUT_OF_TURN):
         if found := due(experiment=experiment.pk, annotator=annotator.pk):
-            return (instead and instead()) or _granted(experiment, found[0], annotator)
+            return (instead and instead()) or _granted(experiment, found[0], annotator, allowance)
     return None
 
 
-def _granted(experiment: Experiment, comparison: Comparison, annotator: User) -> Lease:
+def _granted(experiment: Experiment, comparison: Comparison, annotator: User, allowance: Allowance) -> Lease:
     """A lease of a locked comparison. It is ready for others as long as fewer people have it than are to
     judge it.
     """
@@ -179,7 +186,8 @@ def _granted(experiment: Experiment, comparison: Comparison, annotator: User) ->
     if counts.needed(experiment) == 1 or given(comparison) + 1 >= counts.needed(experiment):
         comparison.state = Comparison.State.LEASED
     begun = map(inserting, begin(comparison))
-    write(saving(comparison, "state", "showing"), inserting(lease), *begun)
+    allowance.shown += 1
+    write(saving(comparison, "state", "showing"), inserting(lease), saving(allowance, "shown"), *begun)
     return lease
 
 

@@ -77,13 +77,18 @@ class Desk:
     ended: Ended = Ended.NOT
     asks_before_skip: bool = False
 
+    def behind(self, token: uuid.UUID | None) -> Sequence[Lease | Check]:
+        """The pairs behind this one; all of them if it is not open."""
+        return self.pairs[_place_behind(self.pairs, token) :]
+
     def without(self, token: uuid.UUID) -> Desk:
         """It without a pair that was answered meanwhile."""
         return replace(self, pairs=[pair for pair in self.pairs if pair.token != token])
 
 
-def desk(*, experiment: Experiment, annotator: User, n_wanted: int) -> Desk:
+def desk(*, experiment: Experiment, annotator: User, n_wanted: int, after: uuid.UUID | None = None) -> Desk:
     """The open pairs of an annotator, and new ones until there are ``n_wanted``, as far as any are ready.
+    ``after``: until there are so many behind this one, if it is open.
 
     What somebody was given stays theirs and comes first, from any tab, device or program. Nobody is given
     more than `allowances.MOST_HELD`. After the conclusion nothing is shown again, though a pair on a
@@ -107,17 +112,19 @@ def desk(*, experiment: Experiment, annotator: User, n_wanted: int) -> Desk:
         gold = admission.gold_of(experiment, annotator.pk) if checked else Gold()
         if gold.fails(wanted):
             ended = Ended.GOLD
-        n_before = len(held)
+        n_wanted += _place_behind(held, after)
         while ended is Ended.NOT and len(held) < min(n_wanted, allowances.MOST_HELD):
             with same_cost(_GIVING if checked else 0):
                 new = _given(experiment, annotator, allowance, held, wanted)
             if new is None:
                 break
             held.append(new)
-            allowance.shown += 1
-        if len(held) > n_before:
-            write(saving(allowance, "shown"))
     return Desk(held, ended, allowances.asks_before_skip(n_left, allowance.shown))
+
+
+def _place_behind(pairs: Sequence[Lease | Check], token: uuid.UUID | None) -> int:
+    """The place behind the pair of a token; the first one if there is no such pair."""
+    return next((place for place, pair in enumerate(pairs, 1) if pair.token == token), 0)
 
 
 def _given(
@@ -129,7 +136,7 @@ def _given(
 ) -> Lease | Check | None:
     """A new pair of an annotator who may have another one; ``None`` where none is ready."""
     if not checks.are_used(experiment):
-        return leases.new_lease(experiment=experiment, annotator=annotator)
+        return leases.new_lease(experiment=experiment, annotator=annotator, allowance=allowance)
     if experiment.state != Experiment.State.RUNNING:
         return None
     if any(isinstance(pair, Check) and pair.kind == Check.Kind.PRACTICE for pair in held):
@@ -137,37 +144,47 @@ def _given(
         return None
     n_shown = allowance.shown
     gold = admission.gold_of(experiment, annotator.pk)
-    first = checks.first_ones_due(
+    new: Lease | Check | None = checks.first_ones_due(
         experiment=experiment, annotator=annotator, gold=gold, n_admission=n_admission, n_shown=n_shown
     )
-    if first is not None or gold.admission_open:
-        # Nothing that counts is given before all admission items are answered.
-        return first
-    # A check comes where a comparison is ready only: else a pair that had to be waited for would be no check.
-    return leases.new_lease(
-        experiment=experiment,
-        annotator=annotator,
-        instead=lambda: checks.check_due(experiment=experiment, annotator=annotator, n_shown=n_shown),
-    )
+    # Nothing that counts is given before all admission items are answered.
+    if new is None and not gold.admission_open:
+        # A check comes where a comparison is ready only: else a pair that was waited for would be no check.
+        new = leases.new_lease(
+            experiment=experiment,
+            annotator=annotator,
+            allowance=allowance,
+            instead=lambda: checks.check_due(experiment=experiment, annotator=annotator, n_shown=n_shown),
+        )
+    if isinstance(new, Check):
+        allowance.shown += 1
+        write(saving(allowance, "shown"))
+    return new
 
 
-def shown(pairs: Sequence[Lease | Check]) -> list[ShownPair]:
-    """These pairs with their texts, as far as they are still open. Their annotator is here from now on."""
-    if not pairs:
-        return []
-    with same_cost(_SHOWING):
+def shown(experiment: Experiment, pairs: Sequence[Lease | Check]) -> list[ShownPair]:
+    """These pairs of a :class:`Desk` with their texts, as far as they are still open. Their annotator is here
+    from now on.
+    """
+    # Those that are new have them already.
+    others = [pair for pair in pairs if not _has_texts(pair)]
+    with same_cost(_SHOWING if others and checks.are_used(experiment) else 0):
         there: list[Lease | Check] = [
-            *leases.come_for([pair.pk for pair in pairs if isinstance(pair, Lease)]),
-            *checks.come_for([pair.pk for pair in pairs if isinstance(pair, Check)]),
+            *leases.come_for([pair for pair in others if isinstance(pair, Lease)]),
+            *checks.come_for([pair for pair in others if isinstance(pair, Check)]),
         ]
-    found = {pair.token: _shown(pair) for pair in there}
+    found = {pair.token: _shown(pair) for pair in (*filter(_has_texts, pairs), *there)}
     return [found[pair.token] for pair in pairs if pair.token in found]
+
+
+def _has_texts(pair: Lease | Check) -> bool:
+    return not {"comparison", "gold", "repeated"}.isdisjoint(pair._state.fields_cache)
 
 
 def show_next(*, experiment: Experiment, annotator: User) -> ShownPair | None:
     """The pair for this annotator to answer now; ``None`` where none is ready."""
     pairs = desk(experiment=experiment, annotator=annotator, n_wanted=1).pairs
-    return next(iter(shown(pairs[:1])), None)
+    return next(iter(shown(experiment, pairs[:1])), None)
 
 
 def may_have_next(*, experiment: Experiment, annotator: User) -> bool:

@@ -39,23 +39,23 @@ _ANSWERS_PER_PAGE = 10
 
 
 class ScreenForm(forms.Form):
-    """``have``: how many of the user's open pairs the page has already, the first ones.
+    """``after``: the last one of the user's open pairs that the page has.
 
-    ``ahead``: the number of further pairs that it wants, one by default.
+    ``ahead``: the number of pairs behind it that the page wants, one by default.
     """
 
-    have = forms.IntegerField(required=False, min_value=0)
+    after = forms.UUIDField(required=False)
     ahead = forms.IntegerField(required=False, min_value=1, max_value=MOST_HELD)
 
     def screen(self) -> Screen:
-        """The two numbers of a valid form."""
-        return Screen(self.cleaned_data["have"] or 0, self.cleaned_data["ahead"] or 1)
+        """What a valid form says."""
+        return Screen(self.cleaned_data["after"], self.cleaned_data["ahead"] or 1)
 
 
 class Screen(NamedTuple):
     """See :class:`ScreenForm`."""
 
-    have: int = 0
+    after: uuid.UUID | None = None
     ahead: int = 1
 
 
@@ -97,7 +97,7 @@ class SkipForm(ScreenForm):
 @login_required
 @require_safe
 def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """The pair to judge now; with ``have``, the one after those that the page has."""
+    """The pair to judge now; with ``after``, the one behind those that the page has."""
     form = LookForm(request.GET)
     # Nearly every look of a page that waits is in vain, and shows no number.
     waits = form.is_valid() and form.cleaned_data["waits"]
@@ -204,9 +204,9 @@ def _desk_before_an_answer(
     """The user's pairs, with those that the reply to an answer will show: they are settled before it is
     recorded, so that nothing of the reply depends on what the answered pair was.
     """
-    # The page has the others, and the one that is answered.
-    n_wanted = screen.have + screen.ahead + 1
-    return serving.desk(experiment=experiment, annotator=request.user, n_wanted=n_wanted)
+    # Without another pair on the page, the answered one is still the first.
+    n_wanted = screen.ahead if screen.after else screen.ahead + 1
+    return serving.desk(experiment=experiment, annotator=request.user, n_wanted=n_wanted, after=screen.after)
 
 
 @access.annotator_action
@@ -327,11 +327,12 @@ def _show_next(
         return redirect("pair", experiment_id=experiment.pk)
     if not request.htmx:
         screen = Screen()
-    if desk is None or len(desk.pairs) <= screen.have:
-        n_wanted = screen.have + screen.ahead
-        desk = serving.desk(experiment=experiment, annotator=request.user, n_wanted=n_wanted)
-    pairs = serving.shown(desk.pairs[screen.have : screen.have + screen.ahead])
-    if not pairs and not screen.have and desk.ended is serving.Ended.NOT:
+    if desk is None or not desk.behind(screen.after):
+        desk = serving.desk(
+            experiment=experiment, annotator=request.user, n_wanted=screen.ahead, after=screen.after
+        )
+    pairs = serving.shown(experiment, desk.behind(screen.after)[: screen.ahead])
+    if not pairs and not desk.pairs and desk.ended is serving.Ended.NOT:
         note_miss(experiment, request.user)
     # Without a pair, the page says why there is none.
     return _render(

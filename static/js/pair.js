@@ -184,8 +184,8 @@
     return Math.min(ahead - held.length, mostHeld() - inHand().length);
   }
 
-  // The server gives everybody their pairs in a fixed order, so it only needs to know how many are here.
-  const screen = (have, ahead) => [["have", have], ["ahead", Math.max(1, ahead)]];
+  // The server gives everybody their pairs in a fixed order, so it only needs to know the last one here.
+  const screen = (last, ahead) => [...(last ? [["after", last]] : []), ["ahead", Math.max(1, ahead)]];
 
   // Two replies may carry the same pair; it must not be shown twice.
   function hold(stages) {
@@ -219,7 +219,7 @@
     fetching = true;
     const before = held.length;
     try {
-      const url = `${words().pair}?${new URLSearchParams(screen(inHand().length, lacking()))}`;
+      const url = `${words().pair}?${new URLSearchParams(screen(inHand().at(-1), lacking()))}`;
       const reply = await timed(() => ask(url, { headers: headers() }));
       if (reply.ok) hold(parse(await reply.text()));
     } catch {
@@ -303,13 +303,13 @@
 
   // Send an answer. Returns the reason to send it again, or an empty string.
   async function send(answer) {
-    const have = inHand().filter((each) => each !== answer.token).length;
+    const last = inHand().filter((each) => each !== answer.token).at(-1);
     // The form's CSRF token belongs to the login at that time, and Django would prefer it to the one in the
     // header.
     const fields = answer.fields.filter(([name]) => name !== "csrfmiddlewaretoken");
     let reply, text, stages;
     try {
-      reply = await timed(() => post(answer.url, [...fields, ...screen(have, lacking())]));
+      reply = await timed(() => post(answer.url, [...fields, ...screen(last, lacking())]));
       text = await reply.text();
       if (reply.status === 403) return (await signedIn()) || words().loggedOut;
     } catch {

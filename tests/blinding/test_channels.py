@@ -221,11 +221,11 @@ def colleague(world: World) -> None:
 
 
 def ahead(world: World) -> None:
-    world.call("pair", have=1)
+    world.call("pair", after=world.token)
 
 
 def several_ahead(world: World) -> None:
-    world.call("pair", have=1, ahead=MOST_HELD)
+    world.call("pair", after=world.token, ahead=MOST_HELD)
 
 
 def judge_and_take_several(world: World) -> None:
@@ -234,8 +234,10 @@ def judge_and_take_several(world: World) -> None:
 
 def grab(world: World) -> None:
     """Ask for more and more pairs, until none comes."""
-    for n_held in range(1, MOST_HELD + 2):
-        world.call("pair", have=n_held)
+    last = world.token
+    for _ in range(MOST_HELD + 1):
+        world.call("pair", after=last)
+        last = world.shown[-1] if world.shown else last
 
 
 def an_hour(world: World) -> None:

@@ -126,7 +126,7 @@ class World:
 
     def look(self, n_wanted: int = 1) -> list[int | None]:
         pairs = serving.desk(experiment=self.experiment, annotator=self.ann, n_wanted=n_wanted).pairs
-        return [self.number(shown) for shown in serving.shown(pairs[:n_wanted])]
+        return [self.number(shown) for shown in serving.shown(self.experiment, pairs[:n_wanted])]
 
     def judge(self, number: int) -> bool:
         return serving.answer(

@@ -69,7 +69,7 @@ def given_by(user) -> dict[str, str]:
 
 def open_with_the_next(page: Page, experiment: Experiment, user: User) -> None:
     """Open the page and wait until it has the pair that follows, too."""
-    with page.expect_response(lambda reply: "have=" in reply.url, timeout=120_000) as ahead:
+    with page.expect_response(lambda reply: "after=" in reply.url, timeout=120_000) as ahead:
         open_pair(page, experiment, user)
     ahead.value.finished()
 

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from engine.models import Experiment, Judgment, Lease
-from engine.selectors import counts
+from engine.selectors import admission, counts
 from engine.services.experiments import pause, stop
 from tests.factories import add_member, click_on, lease, lease_all, make_experiment, make_user
 from tests.markup import stage, words
@@ -48,7 +48,7 @@ def test_the_pair_that_comes_back_is_the_one_after_those_that_the_page_holds(
 ):
     held = lease(experiment, annotator)
     _, ahead = lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
-    form = {"token": held.token, "choice": "left", "have": 1}
+    form = {"token": held.token, "choice": "left", "after": ahead.token}
     following = stage(client_for(annotator).post(url, form, headers=HTMX))["token"]
     assert following not in {str(held.token), str(ahead.token)}
     assert Lease.objects.filter(annotator=annotator, state="open").count() == 2
@@ -57,23 +57,31 @@ def test_the_pair_that_comes_back_is_the_one_after_those_that_the_page_holds(
 @pytest.mark.parametrize(
     ("checks", "in_turn", "on_postgresql", "on_sqlite"),
     [
-        ({}, True, 11, 15),
-        ({}, False, 12, 16),
-        ({"gold_rate": 0.01, "repeat_rate": 0.01, "n_gold": 1}, False, 25, 25),
+        ({}, True, 12, 19),
+        ({}, False, 13, 20),
+        ({"gold_rate": 0.01, "repeat_rate": 0.01, "n_gold": 1}, False, 30, 30),
     ],
 )
 def test_a_click_and_the_next_pair_cost_so_many_queries_and_no_more(
-    checks, in_turn, on_postgresql, on_sqlite, annotator, client_for, django_assert_max_num_queries
+    checks,
+    in_turn,
+    on_postgresql,
+    on_sqlite,
+    annotator,
+    client_for,
+    django_assert_max_num_queries,
+    monkeypatch,
 ):
     """Of these, two are the savepoint that stands for the transaction of the answer in a test, and one asks
     for a figure that is kept for minutes.
     """
+    monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
     experiment = make_experiment(ready=True, annotators=(annotator,), seed=1, **checks)
     experiment.pair_counts.update(last_annotator=None if in_turn else annotator)
     client = client_for(annotator)
     held = lease(experiment, annotator)
-    lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
-    form = {"token": held.token, "choice": "left", "have": 1}
+    _, ahead = lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
+    form = {"token": held.token, "choice": "left", "after": ahead.token}
     most = on_postgresql if connection.vendor == "postgresql" else on_sqlite
     with django_assert_max_num_queries(most):
         response = client.post(reverse("judge", args=[experiment.pk]), form, headers=HTMX)
@@ -160,7 +168,7 @@ def test_a_broker_that_is_away_does_not_turn_a_click_into_an_error(
         {"choice": "LEFT"},
         {"choice": None},
         {"comment": "x" * 1001},
-        {"have": "many"},
+        {"after": "many"},
     ],
     ids=lambda change: str(change)[:30],
 )

@@ -290,16 +290,18 @@ def test_an_answer_counts_today_at_once_and_only_once(annotator, client_for):
 def test_beside_the_pair_on_show_the_next_one_is_handed_out(annotator, client_for, url):
     client = client_for(annotator)
     shown = stage(client.get(url, headers={"HX-Request": "true"}))["token"]
-    ahead = stage(client.get(url, {"have": 1}, headers={"HX-Request": "true"}))["token"]
+    ahead = stage(client.get(url, {"after": shown}, headers={"HX-Request": "true"}))["token"]
     assert ahead != shown
-    again = stage(client.get(url, {"have": 1}, headers={"HX-Request": "true"}))["token"]
+    again = stage(client.get(url, {"after": shown}, headers={"HX-Request": "true"}))["token"]
     assert again == ahead
     assert Lease.objects.filter(state="open").count() == 2
 
 
-@pytest.mark.parametrize("have", ["x", "-1", "1 or 1=1"])
-def test_what_is_no_number_is_refused(have, annotator, client_for, url):
-    assert client_for(annotator).get(url, {"have": have}).status_code == 400
+@pytest.mark.parametrize(
+    "asked", [{"after": "x"}, {"after": "1 or 1=1"}, {"ahead": "-1"}, {"ahead": 7}], ids=str
+)
+def test_what_is_no_token_or_number_is_refused(asked, annotator, client_for, url):
+    assert client_for(annotator).get(url, asked).status_code == 400
     assert not Lease.objects.exists()
 
 
@@ -380,7 +382,7 @@ def test_a_click_takes_a_bounded_number_of_statements(annotator, client_for, set
     # Two of the statements begin and end the transaction. At the third click no pair that is left is in turn,
     # which takes one more to find out.
     # PostgreSQL writes an answer in one statement and not four, and a lease in one and not two.
-    expected = [10, 10, 11] if connection.vendor == "postgresql" else [14, 14, 15]
+    expected = [11, 11, 12] if connection.vendor == "postgresql" else [18, 18, 19]
     assert taken == expected, [each["sql"] for each in captured]
 
 
@@ -393,7 +395,7 @@ def test_practice_is_counted_and_its_lesson_comes_before_the_next_pair(annotator
     assert "Practice 1 of 2: not counted" in words(first)
     token = stage(first)["token"]
     # Nothing is fetched ahead of what is to be learned.
-    ahead = client.get(url, {"have": 1, "ahead": 3}, headers=htmx)
+    ahead = client.get(url, {"after": token, "ahead": 3}, headers=htmx)
     assert "token" not in stage(ahead)
     judge = reverse("judge", args=[experiment.pk])
     second = client.post(judge, {"token": token, "choice": "left", "ahead": 3}, headers=htmx)
