@@ -109,17 +109,19 @@ class Rules:
 
     def design(self) -> dict[str, Any]:
         """The rules as `Design` takes them."""
-        return asdict(self)
+        rules = asdict(self)
+        rules["capital_moves"] = rules.pop("reserve")
+        return rules
 
     def replay(self) -> dict[str, Any]:
         """The rules as `engine.core.robustness.replay` takes them: it asks for no pairs."""
-        rules = asdict(self)
+        rules = self.design()
         del rules["sampler"]
         return rules
 
     def plan(self) -> dict[str, Any]:
         """The rules as `Plan` takes them. The claim "best" has no margin: ε only adds a claim to watch."""
-        plan = asdict(self) | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})
+        plan = self.design() | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})
         # How a forecast counts ties follows from what it goes on from.
         del plan["exact_ties"]
         return plan

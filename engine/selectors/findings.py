@@ -156,7 +156,7 @@ def _remaining(claim: Claim, design: Design) -> float | None:
         delta=design.delta,
         sampler=design.sampler,
         streams=design.streams,
-        reserve=design.reserve,
+        capital_moves=design.capital_moves,
         exact_ties=design.exact_ties,
         exclusive_proofs=design.exclusive_proofs,
     )
