@@ -10,8 +10,7 @@ from django.db.models import F, QuerySet
 from engine.core.order import judged_prefix
 from engine.domain.outcomes import joint_outcome
 from engine.domain.showings import Kind
-from engine.models import Comparison, Examination, Experiment, Lease, ShowingEvent
-from engine.selectors.counts import standing_judgments
+from engine.models import Comparison, Examination, Experiment, Judgment, Lease, ShowingEvent
 
 
 def examination_of(experiment: Experiment) -> Examination | None:
@@ -33,9 +32,12 @@ def outcomes_without(
     let_go = Lease.objects.filter(**of, state=Lease.State.SKIPPED)
     for comparison_id, annotator_id in let_go.values_list("comparison_id", "annotator_id"):
         theirs[comparison_id].add(annotator_id)
-    rows = standing_judgments(experiment.pk).order_by("pk")
-    for comparison_id, by, said in rows.values_list("comparison_id", "annotator_id", "outcome"):
-        given[comparison_id].append((by, said))
+    rows = Judgment.objects.filter(comparison__experiment=experiment).order_by("pk")
+    for comparison_id, by, said, stands in rows.values_list(
+        "comparison_id", "annotator_id", "outcome", "standing"
+    ):
+        if stands:
+            given[comparison_id].append((by, said))
         if by is not None:
             theirs[comparison_id].add(by)
     without: dict[int, list[tuple[int, int, float | None]]] = {pk: [] for pk in annotator_ids}

@@ -49,6 +49,14 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
             status=403,
             content_type="text/plain",
         )
+    withheld = access.withholds_unfinished(request, experiment)
+    if kind == files.EVENTS and withheld:
+        # It names the policies of pairs that are open.
+        return HttpResponse(
+            "Whoever judges gets the log of showings once the experiment has ended.",
+            status=403,
+            content_type="text/plain",
+        )
     if files.FORMATS[kind].parquet and not parquet_is_there():
         return HttpResponse(
             "Parquet needs pyarrow on the server: pip install pyarrow.", status=501, content_type="text/plain"
@@ -57,7 +65,7 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
     chosen_export = Export(
         experiment=experiment,
         format=kind,
-        selection=form.selection(finished=access.withholds_unfinished(request, experiment)),
+        selection=form.selection(finished=withheld),
         filter=form.said(),
         raw=chosen["raw"],
         conversational=chosen["conversational"],

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
+from django.conf import settings as settings_of_django
+from django.core.management import call_command
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +49,28 @@ def assert_a_replay_agrees(experiment: Experiment) -> None:
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
+DOCS = Path(settings_of_django.BASE_DIR, "docs/export.md")
+[PROGRAM] = re.findall(r"```python\n(import json\n.*?)```", DOCS.read_text(), flags=re.DOTALL)
+
+
+def assert_the_exported_log_agrees(experiment: Experiment, folder: Path) -> None:
+    """Bit by bit: the program in docs/export.md comes to the planner's evidence and decision."""
+    call_command(
+        "export", str(experiment.pk), "--format", "events", "--out", str(folder / "events.jsonl"), "--force",
+        verbosity=0,
+    )  # fmt: skip
+    names: dict[str, Any] = {"print": lambda *_: None}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        exec(PROGRAM, names)  # noqa: S102 - ours
+    computed, stored = names["design"], designs.stored(experiment).design
+    assert computed.evidence.tolist() == stored.evidence.tolist()
+    assert computed.named == stored.named
+    assert computed.progress["streams"] == stored.progress["streams"]
+    assert computed.by_answers() == stored.by_answers()
+    assert computed.decision == stored.decision
+
+
 class Acts:
     """What people and the planner do to an experiment, in any order; what is not possible does nothing."""
 
@@ -56,10 +85,8 @@ class Acts:
 
     def act(self, name: str) -> None:
         user = self.random.choice(self.users)
-        try:
+        with suppress(WrongStateError):
             getattr(self, name)(user)
-        except WrongStateError:
-            pass
 
     def look(self, user: User):
         return lease_next(experiment_id=self.experiment.pk, annotator=user)
@@ -126,7 +153,7 @@ RULES = [
     seed=st.integers(0, 10**6),
     names=st.lists(st.sampled_from(Acts.NAMES), min_size=20, max_size=60),
 )
-def test_what_people_do_in_any_order(db, rules, seed, names):
+def test_what_people_do_in_any_order(db, tmp_path, rules, seed, names):
     users = [make_user() for _ in range(3)]
     experiment = make_experiment(
         ready=True, annotators=tuple(users), allow_tie=True, seed=seed, delta=0.2, **rules
@@ -142,7 +169,17 @@ def test_what_people_do_in_any_order(db, rules, seed, names):
     if experiment.state != "concluded":
         assert not designs.not_in_the_evidence(experiment.pk).exists()
     assert_a_replay_agrees(experiment)
+    assert_the_exported_log_agrees(experiment, tmp_path)
     assert list(faults_of(experiment)) == []
+
+
+def test_the_log_of_an_experiment_whose_levels_add_up(annotator, tmp_path):
+    experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=4, space="factorial")
+    click_on(experiment, annotator, 8)
+    assert_the_exported_log_agrees(experiment, tmp_path)
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    calls = [json.loads(line)["call"] for line in lines[1:]]
+    assert calls == ["show", "end"] * 8
 
 
 def test_another_claim_is_folded_anew_in_slices(annotator, monkeypatch):
