@@ -156,13 +156,11 @@ def shown(pairs: Sequence[Lease | Check]) -> list[ShownPair]:
     if not pairs:
         return []
     with same_cost(_SHOWING):
-        found = {
-            pair.token: _shown(pair)
-            for pair in (
-                *leases.come_for([pair.pk for pair in pairs if isinstance(pair, Lease)]),
-                *checks.come_for([pair.pk for pair in pairs if isinstance(pair, Check)]),
-            )
-        }
+        there: list[Lease | Check] = [
+            *leases.come_for([pair.pk for pair in pairs if isinstance(pair, Lease)]),
+            *checks.come_for([pair.pk for pair in pairs if isinstance(pair, Check)]),
+        ]
+    found = {pair.token: _shown(pair) for pair in there}
     return [found[pair.token] for pair in pairs if pair.token in found]
 
 

@@ -223,11 +223,11 @@ class Export:
 
     def pieces(self, tally: Tally) -> Iterator[bytes]:
         """The file, piece by piece."""
+        if self.format == EVENTS:
+            return tally.hashed(json_lines(tally.counted(event_rows(self.experiment))))
         return tally.hashed(self._pieces(tally))
 
     def _pieces(self, tally: Tally) -> Iterator[bytes]:
-        if self.format == EVENTS:
-            return json_lines(tally.counted(event_rows(self.experiment)))
         if self.format == KTO:
             texts = tally.counted(rated(self.experiment, self.selection))
             return kto_pieces(texts, conversational=self.conversational)

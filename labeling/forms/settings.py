@@ -100,9 +100,9 @@ _HELP = {
         "good. “Best, if there is a best” says nothing about a winner if no policy beats all others."
     ),
     "missing": (
-        "Against every claim is recommended: the accepted risk then holds whoever leaves or delays which pairs. "
-        "With 2% of the pairs unanswered it takes about a fifth more comparisons. By answers alone, the risk "
-        "holds only if nobody leaves a pair because of what the answer would be."
+        "Against every claim is recommended: the accepted risk then holds whoever leaves or delays which "
+        "pairs. With 2% of the pairs unanswered it takes about a fifth more comparisons. By answers alone, "
+        "the risk holds only if nobody leaves a pair because of what the answer would be."
     ),
     "delta": "5% means: at most 1 in 20 such experiments claims something wrong.",
     "budget": "The experiment stops there, even without a winner. You can raise the budget later.",
