@@ -13,24 +13,32 @@ from typing import Any
 import pytest
 from django.conf import settings as settings_of_django
 from django.core.management import call_command
+from django.db.models import F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.domain.errors import WrongStateError
 from engine.importing.votes.vote import Vote, Winner
-from engine.models import Comparison, Evidence, Experiment, Judgment, JudgmentVoid, ShowingEvent, User
+from engine.models import Comparison, Evidence, Experiment, Judgment, JudgmentVoid, Lease, ShowingEvent, User
 from engine.selectors import answers, counts, designs
 from engine.selectors.verifying import faults_of
 from engine.services import evidence, serving
 from engine.services.controls import change_settings
 from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts, void_judgment
-from engine.services.leases import expire_leases, lease_next, return_leases
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator
 from tests.concurrency import with_helpers
-from tests.factories import click_on, lease, make_experiment, make_user, write_responses
+from tests.factories import (
+    click_on,
+    lease,
+    lease_all,
+    lease_next,
+    make_experiment,
+    make_user,
+    write_responses,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -101,11 +109,11 @@ class Acts:
             )
 
     def leave(self, user: User) -> None:
-        return_leases(annotator=user)
+        serving.leave(annotator=user)
 
     def skip(self, user: User) -> None:
         if (held := self.look(user)) is not None:
-            serving.skip(experiment=self.experiment, token=held.token, annotator=user)
+            serving.skip(experiment=self.experiment, token=held.token, annotator=user, reason="task")
 
     def undo(self, user: User) -> None:
         newest = answers.newest_answer(self.experiment, user)
@@ -127,8 +135,7 @@ class Acts:
             void_annotator(experiment_id=self.experiment.pk, annotator=user, by=self.admin, reason="Spam")
 
     def expire(self, user: User) -> None:
-        self.experiment.comparisons.filter(state="leased")
-        expire_leases()
+        Lease.objects.filter(annotator=user).update(expires_at=F("created_at"))
 
     def advance(self, user: User) -> None:
         advance(experiment_id=self.experiment.pk)
@@ -210,7 +217,7 @@ def test_what_is_left_counts_against_until_it_is_answered(annotator):
     click_on(experiment, annotator, 3)
     without = designs.observed(experiment).design.evidence
     held = lease(experiment, bob)
-    return_leases(annotator=bob)
+    serving.leave(annotator=bob)
     with_it = designs.observed(experiment).design
     assert with_it.open_showings == [held.comparison_id]
     assert (with_it.evidence <= without).all()
@@ -243,11 +250,12 @@ def test_what_comes_after_the_end_is_no_part_of_it(annotator):
     assert designs.with_late(experiment, known).n_comparisons == 4
 
 
-def test_no_new_pairs_once_the_claim_would_hold_without_the_open_ones(annotator, monkeypatch):
+def test_no_new_pairs_once_the_claim_would_hold_without_the_open_ones(annotator):
     bob = make_user("bob")
     experiment = make_experiment(ready=True, annotators=(annotator, bob), n_policies=2, **GOOD_ENOUGH)
-    for _ in range(3):
-        lease_next(experiment_id=experiment.pk, annotator=bob)
+    assert len(lease_all(experiment_id=experiment.pk, annotator=bob)) > 1
+    advance(experiment_id=experiment.pk)
+    write_responses()
     n_judged = 0
     while experiment.closing_since is None:
         held = lease(experiment, annotator)
@@ -264,7 +272,7 @@ def test_no_new_pairs_once_the_claim_would_hold_without_the_open_ones(annotator,
     advance(experiment_id=experiment.pk)
     assert experiment.comparisons.count() == n_planned
     # Nobody looks at them any more: what is left counts against, and others get new ones.
-    return_leases(annotator=bob)
+    serving.leave(annotator=bob)
     advance(experiment_id=experiment.pk)
     experiment.refresh_from_db()
     assert experiment.closing_since is None
