@@ -24,6 +24,7 @@ from engine.models import (
     User,
 )
 from engine.selectors.answers import newest_answer
+from engine.services import leases
 from engine.services.allowances import MOST_HELD
 from engine.services.drafts import create_experiment
 from engine.services.experiments import conclude, start
@@ -144,6 +145,11 @@ def click_for(experiment: Experiment, user: User, beats: Callable[[int, int], bo
     i_wins = beats(comparison.policy_i.index, comparison.policy_j.index)
     choice = "left" if i_wins == comparison.i_on_left else "right"
     return judge_leased(experiment_id=experiment.pk, token=held.token, annotator=user, choice=choice).judgment
+
+
+def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
+    """Have this annotator skip a comparison; not a check."""
+    leases.skip(experiment_id=experiment_id, token=token, annotator=annotator, reason="task", comment="")
 
 
 def newest(experiment: Experiment, user: User) -> dict[str, uuid.UUID]:

@@ -143,7 +143,7 @@ def test_of_several_writes_all_or_none_are_executed(annotator):
             write(saving(held, "state"), inserting(twice))
         assert transaction.get_connection().needs_rollback
         transaction.set_rollback(True)
-    assert stored(held)["state"] == "active"
+    assert stored(held)["state"] == "open"
     assert twice.pk is None
 
 

@@ -229,7 +229,6 @@ class TestReplays:
             for each in itertools.takewhile(lambda each: each.outcome is not None, asked)
         ]
         assert asked[len(prefix)] == held
-        held.leases.update(state="expired")
         experiment.comparisons.filter(pk=held.pk).update(state="discarded")
         found = finish(experiment).findings["as_asked"]
         assert (found["comparisons"], found["judged"]) == (len(prefix), 13)

@@ -11,10 +11,9 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from engine.domain.errors import UnknownTokenError, WrongStateError
-from engine.models import Comparison, Experiment, Flag, Judgment, JudgmentVoid, Lease, PairCount, User
+from engine.models import Comparison, Experiment, Flag, Judgment, JudgmentVoid, Lease, PairCount
 from engine.selectors import designs
 from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
-from engine.services import leases
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, judge_ready, rebuild_counts, void_judgment
 from engine.services.planning import advance
@@ -27,6 +26,7 @@ from tests.factories import (
     lease_next,
     make_experiment,
     make_user,
+    skip,
     write_responses,
 )
 
@@ -41,10 +41,6 @@ def bob(db):
 @pytest.fixture
 def experiment(annotator, bob) -> Experiment:
     return make_experiment(ready=True, annotators=(annotator, bob))
-
-
-def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
-    leases.skip(experiment_id=experiment_id, token=token, annotator=annotator, reason="task", comment="")
 
 
 class TestLeaseNext:

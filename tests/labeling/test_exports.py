@@ -16,6 +16,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.test.utils import override_settings
 from django.urls import reverse
+from labeling.exports.reading import read_file
 
 from engine.importing.defusing import STARTS, as_it_was, defused
 from engine.importing.votes.vote import Vote, Winner
@@ -237,7 +238,7 @@ class TestFormats:
 
     def test_flags_tokens_and_seconds_are_there(self, rich, admin, client_for):
         rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich, judgments="")))
-        assert [row["flags"] for row in rows if row["flags"]] == ["broken other"]
+        assert [row["flags"] for row in rows if row["flags"]] == ["broken leak"]
         judgment = Judgment.objects.get(pk=rows[4]["judgment_id"])
         response = judgment.comparison.response_i
         assert rows[4]["seconds"] == judgment.seconds
@@ -511,7 +512,7 @@ class TestFilter:
             (("choice", "tie"),): lambda j: j.choice == "tie",
             (("judge", "rule"),): lambda j: False,
             (("flag", "any"),): lambda j: j.comparison.flags.exists(),
-            (("flag", "harmful"),): lambda j: False,
+            (("flag", "task"),): lambda j: False,
             (("state", "judged"),): lambda j: j.comparison.state == "judged",
             (("text", "NAÏVE"),): lambda j: (
                 connection.vendor == "postgresql"
