@@ -83,6 +83,7 @@ class Experiment(TypedDict):
     claim: Claim
     delta: float
     epsilon: float
+    missing: Literal["against", "answers"]
     budget: int
     archived: bool
     tags: list[str]

@@ -88,14 +88,14 @@ class Beliefs:
                 for k in range(tally.n_policies):
                     self._step_alone(np.full(tally.n_runs, k))
 
-    def update(self, i: IntArray, j: IntArray) -> None:
-        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
+    def update(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
+        """Take in what has changed in the answers to the pair (i[r], j[r]) of these runs; None for all."""
         self._standing = None
         if self._together is not None:
-            self.theta = self._together.step_after(i, j)
+            self.theta = self._together.step_after(i, j, runs)
             return
-        self._step_alone(i)
-        self._step_alone(j)
+        self._step_alone(i, runs)
+        self._step_alone(j, runs)
 
     def row(self, runs: IntArray | int, k: IntArray) -> FloatArray:
         """Mean log-odds of each k against every policy of its run, infinite against itself.
@@ -160,9 +160,9 @@ class Beliefs:
         if self._together is not None:
             self._together.keep(runs)
 
-    def _step_alone(self, k: IntArray) -> None:
+    def _step_alone(self, k: IntArray, runs: IntArray | None = None) -> None:
         """A Newton step in the strength of k[r] alone."""
-        runs, k = located(k)
+        runs, k = located(runs, k)
         theta = self.theta[runs, k]
         mean = special.expit(theta[..., None] - self.theta[runs])
         counts = self._tally.counts[runs, k]
@@ -209,10 +209,10 @@ class _Together:
         self._look(self._theta + self._direction())
         return self._theta
 
-    def step_after(self, i: IntArray, j: IntArray) -> FloatArray:
-        """Take a step once the counts of the pair (i[r], j[r]) of every run r have changed."""
+    def step_after(self, i: IntArray, j: IntArray, of_runs: IntArray | None) -> FloatArray:
+        """Take a step once the answers to the pair (i[r], j[r]) of these runs have changed; None for all."""
         # A pair is the same in either order, to the last bit.
-        runs, i, j = located(np.minimum(i, j), np.maximum(i, j))
+        runs, i, j = located(of_runs, np.minimum(i, j), np.maximum(i, j))
         chance, before = self._chance[runs, i, j], self._weight[runs, i, j]
         expected = self._tally.counts[runs, i, j] * chance
         residual = self._tally.wins[runs, i, j] - expected
@@ -226,7 +226,12 @@ class _Together:
         spread += self._covariance[runs, j, j]
         pull = np.asarray(change * contrast / (1.0 + change * spread))
         direction[runs] -= pull[..., None] * column
-        self._look(self._theta + direction)
+        theta = self._theta + direction
+        if of_runs is not None:
+            others = np.ones(theta.shape[0], dtype=np.bool_)
+            others[runs] = False
+            theta[others] = self._theta[others]
+        self._look(theta)
         return self._theta
 
     def log_chances(self) -> FloatArray:

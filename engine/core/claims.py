@@ -3,10 +3,12 @@
 For policies k and b let E_kb be an e-process against "μ(k, b) ≥ ½ + ε", that is "k beats b by ε or more".
 Policy b is named once E_kb / K has reached 1/δ for every other k. If the claim about b is false, the null of
 some j(b) is true. The mean of E_{j(b) b} over these b is then an e-process. Naming any of them makes it 1/δ
-or more, which has probability at most δ [Ville 1939]. A reserve (`reserve.Reserve`) moves shares of that mean
-from all policies alike to the leaders of later moments. Without a reserve, strengths expected beforehand make
-it a weighted mean, and stakes (`stakes.Stakes`) have its weights move. Of two policies with a margin there is
-no mean to take: see `names_at_risk`.
+or more, which has probability at most δ [Ville 1939]. Strengths expected beforehand make it a weighted mean,
+and stakes (`stakes.Stakes`) have its weights move. Of two policies with a margin there is no mean to take:
+see `names_at_risk`.
+
+E_kb counts a showing without an outcome, and one that may still have one, as a win of k. So the claims hold
+whoever leaves or delays what (docs/algorithm.md, "Showings without an outcome").
 """
 
 from __future__ import annotations
@@ -14,34 +16,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import special
 
 from .evidence import PairwiseEvidence
 from .mixture import BradleyTerryEvidence
-from .reserve import NOT_YET, START_SHARE, Reserve
 from .stakes import Stakes
-from .types import BoolArray, Claim, FloatArray, IntArray, Tally, located
+from .types import BoolArray, Claim, FloatArray, IntArray, located
 
 NOBODY = -1
 # The names of policies to which nobody gave any.
 _MADE_UP = re.compile(r"policy \d+")
 # Comparing the evidence of more policies than this takes long.
 _FEW = 64
-# Without a reserve, this part of what proofs begin with goes by strengths expected beforehand. If they
-# mislead, a proof needs log 1.5 = .41 nats more. With one half, ones that were the opposite of right cost 14%
-# more comparisons. Beside a reserve, which soon goes to the leader anyway, no saving could be shown.
+# This part of what proofs begin with goes by strengths expected beforehand. If they mislead, a proof needs
+# log 1.5 = .41 nats more.
 BY_EXPECTATION = 1.0 / 3.0
 # Scale of Gumbel errors whose standard deviation is 0.4, as that of strengths (`beliefs`).
 _GUMBEL_SCALE = 0.4 * math.sqrt(6.0) / math.pi
-
-# In nats: a win that is paid just what was missing has to reach the threshold, however a processor rounds.
-_ABOVE = 1e-9
-
-# Shares of the reserve, each with where the policies are that have got it: a mask, or True for one policy.
-_Placed: TypeAlias = list[tuple[int, BoolArray | Literal[True]]]
 
 
 def log_weights(prior: FloatArray | None, n_policies: int) -> FloatArray:
@@ -78,9 +72,27 @@ def names_at_risk(n_policies: int, margin: float, *, exclusive_proofs: bool) -> 
     margin
         ε of the claim.
     exclusive_proofs
-        False divides it among all policies all the same, as older experiments do.
+        False divides it among all policies all the same.
     """
     return 1 if exclusive_proofs and n_policies == 2 and margin > 0.0 else n_policies
+
+
+def starting_capital(
+    n_policies: int, margin: float, prior: FloatArray | None, *, exclusive_proofs: bool
+) -> FloatArray:
+    """Shape (K,): logarithms of the capital that the proof of each policy begins with.
+
+    Parameters
+    ----------
+    n_policies, margin, exclusive_proofs
+        As for `names_at_risk`.
+    prior
+        Shape (K,): strengths expected beforehand, in log-odds, which weigh the capital.
+    """
+    at_risk = names_at_risk(n_policies, margin, exclusive_proofs=exclusive_proofs)
+    # One name alone has all there is, whatever was expected.
+    weights = log_weights(None if at_risk == 1 else prior, n_policies)
+    return np.asarray(weights - math.log(at_risk), dtype=np.float64)
 
 
 class HeadToHead:
@@ -92,19 +104,12 @@ class HeadToHead:
     ----------
     evidence
         E-processes of the pairs, with the margin; updated by its owner.
-    tally
-        The data.
     delta
         Risk level δ.
     named
         Shape (R,): policies named earlier, `NOBODY` where none was.
-    reserve
-        Capital held back for later moments; updated by its owner. None shares all of it out at first.
-    prior
-        Shape (K,): strengths expected beforehand, in log-odds, which weigh the capital where there is no
-        reserve. None shares it out alike.
-    exclusive_proofs
-        As for `names_at_risk`.
+    log_start
+        Shape (K,): logarithms of the capital that the proof of each policy begins with.
     stakes
         Capital that moves, in place of shares that stay; updated by `move`. Where it is given, it holds what
         the proofs begin with.
@@ -113,79 +118,39 @@ class HeadToHead:
     ----------
     threshold
         log(1/δ), in nats.
+    log_start
+        As given.
     """
 
     def __init__(
         self,
         evidence: PairwiseEvidence,
-        tally: Tally,
         delta: float,
         named: IntArray | None = None,
         *,
-        reserve: Reserve | None = None,
-        prior: FloatArray | None = None,
-        exclusive_proofs: bool = True,
+        log_start: FloatArray,
         stakes: Stakes | None = None,
     ) -> None:
         self.evidence = evidence
         self.threshold = float(-np.log(delta))
-        self._tally = tally
-        self._reserve = reserve
         self._stakes = stakes
-        self._n_policies = tally.n_policies
-        n = tally.n_policies
-        at_risk = names_at_risk(n, evidence.null_mean - 0.5, exclusive_proofs=exclusive_proofs)
-        # One name alone has all there is, whatever was expected.
-        weighed_by = None if at_risk == 1 else prior
-        self._log_share: FloatArray = (
-            log_weights(weighed_by, n) + math.log(1.0 / at_risk)
-            if reserve is None
-            else np.full(n, math.log(START_SHARE / n))
-        )
-        log_share = self._log_share if stakes is None else stakes.log_share
+        self.log_start = log_start
+        self._n_policies = log_start.size
         # Shape (R, K, K): the evidence in the proof of the column's policy against the row's (nats).
-        self._log_capital: FloatArray = evidence.log_e + log_share
+        self._log_capital: FloatArray = evidence.log_e + (log_start if stakes is None else stakes.log_share)
         self._n_passed: IntArray = (self._log_capital >= self.threshold).sum(axis=1)
-        # Shape (M, R, K): what the shares of the reserve have grown to (nats), against each rival.
-        self._log_placed: FloatArray = np.empty((0, tally.n_runs, tally.n_policies))
-        if reserve is not None:
-            self._log_reserved: FloatArray = np.log(reserve.shares)
-            self._log_placed = np.full(reserve.wins.shape, -np.inf)
-            for share in range(reserve.shares.size):
-                self._begin(share, np.flatnonzero(reserve.policy[share] != NOT_YET))
-        self.named: IntArray = np.full(tally.n_runs, NOBODY) if named is None else named.copy()
+        n_runs = evidence.log_e.shape[0]
+        self.named: IntArray = np.full(n_runs, NOBODY) if named is None else named.copy()
 
-    def update(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
-        """Take in the outcome of the pair (i[r], j[r]) of every run r, which the counts have already.
-
-        Parameters
-        ----------
-        i, j
-            Shape (R,): the pair of every run.
-        outcome
-            Shape (R,), in [0, 1]: the share of the win that goes to i.
-        """
-        runs, i, j, outcome = located(i, j, outcome)
-        # As the tally has it: what is next to ½ may round to it once it is taken from 1.
-        tied = outcome == 0.5
-        for k, b, of_rival in ((i, j, outcome), (j, i, 1.0 - outcome)):
-            self._bet_no_more_than_needed(runs, k, b, of_rival, tied)
-            placed = self._placed_on(runs, b)
-            for share, where in placed:
-                self._grow(share, *((runs, k) if where is True else (runs[where], k[where])))
-            before, now = self._log_capital[runs, k, b], self._capital_now(runs, k, b, placed)
-            self._log_capital[runs, k, b] = now
+    def update(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
+        """Take in what has changed in the evidence about the pair (i[r], j[r]) of these runs."""
+        at, i, j = located(runs, i, j)
+        for k, b in ((i, j), (j, i)):
+            log_share = self.log_start[b] if self._stakes is None else self._stakes.log_share[at, k, b]
+            before, now = self._log_capital[at, k, b], self.evidence.log_e[at, k, b] + log_share
+            self._log_capital[at, k, b] = now
             passed = (now >= self.threshold).astype(np.int64)
-            self._n_passed[runs, b] += passed - (before >= self.threshold)
-        if self._stakes is not None:
-            self._stakes.note(runs, outcome)
-
-    def place(self, runs: IntArray) -> None:
-        """Take in that the reserve of these runs, shape (m,), has placed one more share."""
-        if self._reserve is not None:
-            placed = (self._reserve.policy[:, runs] != NOT_YET).sum(axis=0) - 1
-            for share in np.unique(placed):
-                self._begin(int(share), runs[placed == share])
+            self._n_passed[at, b] += passed - (before >= self.threshold)
 
     def move(self, runs: IntArray, to: IntArray) -> None:
         """Have the capital of these runs, shape (m,), move to two policies of each, shape (m, 2)."""
@@ -196,7 +161,7 @@ class HeadToHead:
         of_run, b = np.repeat(runs, 2 * n), np.repeat(to.ravel(), n)
         others = rivals != b
         price = np.full(rivals.size, np.inf)
-        price[others] = self.evidence.exact(of_run[others], rivals[others], b[others])
+        price[others] = self.evidence.most(of_run[others], rivals[others], b[others])
         self._stakes.move(runs, to, self.evidence.log_e[runs], price.reshape(runs.size, 2, n))
         capital = self.evidence.log_e[runs] + self._stakes.log_share[runs]
         self._log_capital[runs] = capital
@@ -216,6 +181,21 @@ class HeadToHead:
         """
         capital: FloatArray = self._log_capital[runs, k, b]
         return capital
+
+    def against_being_best(self, of: Any = ...) -> FloatArray:
+        """Evidence (nats) against policies' beating every other: what all names have against them together.
+
+        It is part of the same e-process as a wrong name, so that both together have one δ.
+
+        Parameters
+        ----------
+        of
+            Index of runs and policies; all by default, shape (R, K).
+        """
+        # Sums round by the order in memory.
+        capital = np.ascontiguousarray(self._log_capital[of])
+        top = capital.max(axis=-1, keepdims=True)
+        return np.asarray(top[..., 0] + np.log(np.exp(capital - top).sum(axis=-1)), dtype=np.float64)
 
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""
@@ -261,8 +241,7 @@ class HeadToHead:
         return math.exp(min(0.0, -float(self._against(run, np.array([b])).min())))
 
     def keep(self, runs: BoolArray) -> None:
-        """Drop the other runs, after the tally, the evidence, the reserve and the stakes have."""
-        self._log_placed = self._log_placed[:, runs]
+        """Drop the other runs, after the evidence and the stakes have."""
         self._log_capital = self._log_capital[runs]
         self._n_passed = self._n_passed[runs]
         self.named = self.named[runs]
@@ -275,92 +254,6 @@ class HeadToHead:
         capital = self.log_capital(np.array(run), np.arange(self._n_policies)[:, None], policies)
         capital[policies, np.arange(policies.size)] = np.inf
         return capital
-
-    def _capital_now(self, runs: IntArray, k: IntArray, b: IntArray, placed: _Placed) -> FloatArray:
-        """`log_capital` by the present evidence, given what the policies b have got of the reserve."""
-        log_share = self._log_share[b] if self._stakes is None else self._stakes.log_share[runs, k, b]
-        capital: FloatArray = self.evidence.log_e[runs, k, b] + log_share
-        for share, where in placed:
-            more = np.logaddexp(capital, self._log_placed[share, runs, k])
-            capital = more if where is True else np.where(where, more, capital)
-        return capital
-
-    def _bet_no_more_than_needed(
-        self, runs: IntArray, k: IntArray, b: IntArray, outcome: FloatArray, is_tie: BoolArray
-    ) -> None:
-        """Leave out what a win of b over k would bring above the threshold.
-
-        A loss costs less for that, so that the bet is as fair. ``outcome`` is the share of the win of k.
-        """
-        if self._stakes is None:
-            return
-        null, before = self.evidence.null_mean, self._log_capital[runs, k, b]
-        near = (before < self.threshold) & (before - math.log1p(-null) > self.threshold)
-        where = np.flatnonzero(near & self._stakes.mostly_decisive()[runs])
-        if not where.size:
-            return
-        at_run, rival, own = (np.atleast_1d(each)[where] for each in (runs, k, b))
-        proofs, share_of_win = (at_run, rival, own), np.atleast_1d(outcome)[where]
-        wins, ties = self._tally.wins, self._tally.ties
-        won = wins[proofs] - share_of_win
-        lost = wins[at_run, own, rival] - (1.0 - share_of_win)
-        tied = None if ties is None else ties[proofs] - np.atleast_1d(is_tie)[where]
-        # All capital is in units of 1/δ: an e-value may be more than a number holds, and a share less.
-        log_share = self._stakes.log_share[proofs] - self.threshold
-        after_a_win = np.exp(log_share + self.evidence.of_counts(won, lost + 1.0, tied))
-        spared = np.maximum(after_a_win - math.exp(_ABOVE), 0.0)
-        if not np.count_nonzero(spared):
-            return
-        if tied is not None:
-            # A win must not leave less than there was.
-            exact = (self.evidence.exact_of_counts(won, lost + more, tied) for more in (1.0, 0.0))
-            after, before_it = (np.exp(log_share + log_e) for log_e in exact)
-            spared = np.minimum(spared, after - before_it)
-        self._stakes.pay(
-            proofs,
-            spared * (share_of_win / null - 1.0),
-            self.threshold,
-            self.evidence.log_e[proofs],
-            self.evidence.exact(*proofs),
-        )
-
-    def _placed_on(self, runs: IntArray, b: IntArray) -> _Placed:
-        """The shares of the reserve that policies b have got; masks in the shape of runs and b."""
-        if self._reserve is None:
-            return []
-        policy = self._reserve.policy
-        if isinstance(b, int):
-            return [(share, True) for share, has in enumerate(policy[:, runs].tolist()) if has == b]
-        masks = [policy[share, runs] == b for share in range(policy.shape[0])]
-        return [(share, where) for share, where in enumerate(masks) if where.any()]
-
-    def _begin(self, share: int, runs: IntArray) -> None:
-        """Have a share of the reserve count for the policy that it was placed on, in these runs."""
-        if self._reserve is None or not runs.size:
-            return
-        n = self._n_policies
-        rival = np.tile(np.arange(n), runs.size)
-        self._grow(share, np.repeat(runs, n), rival)
-        b = self._reserve.policy[share, runs]
-        self._log_placed[share, runs, b] = -np.inf
-        column = runs[:, None], np.arange(n), b[:, None]
-        capital = self._capital_now(*column, self._placed_on(column[0], column[2]))
-        self._log_capital[runs, :, b] = capital
-        self._n_passed[runs, b] = (capital >= self.threshold).sum(axis=1)
-
-    def _grow(self, share: int, runs: IntArray, k: IntArray) -> None:
-        """Bring up to date what a share of the reserve has against rivals k."""
-        reserve, wins = self._reserve, self._tally.wins
-        if reserve is None:
-            return
-        b = reserve.policy[share, runs]
-        ties = self._tally.ties
-        log_e = self.evidence.of_counts(
-            wins[runs, k, b] - reserve.wins[share, runs, k],
-            wins[runs, b, k] - reserve.losses[share, runs, k],
-            None if ties is None else ties[runs, b, k] - reserve.ties[share, runs, k],
-        )
-        self._log_placed[share, runs, k] = self._log_reserved[share] + log_e
 
 
 class InModel:
@@ -398,14 +291,11 @@ class InModel:
         n_runs = pairwise.log_e.shape[0]
         self.named: IntArray = np.full(n_runs, NOBODY) if named is None else named.copy()
 
-    def update(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
+    def update(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
         """Nothing to take in: the evidence is read when it is asked for."""
 
-    def place(self, runs: IntArray) -> None:
-        """Nothing to take in: a proof through the model needs no factor K, and has no reserve."""
-
     def move(self, runs: IntArray, to: IntArray) -> None:
-        """Nothing to move, for the same reason as in `place`."""
+        """Nothing to move: a proof through the model needs no factor K."""
 
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""

@@ -1,7 +1,8 @@
-"""The face of the engine: an experiment design that is asked for pairs and told outcomes."""
+"""Ask/tell interface of an adaptive experiment."""
 
 from __future__ import annotations
 
+import copy
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, overload
@@ -9,12 +10,12 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .beliefs import Beliefs
 from .capacity import check_memory
 from .claims import NOBODY
 from .contradictions import Misfit
 from .judgments import checked_columns, checked_policy_name, checked_triples
-from .ledger import Ledger
+from .ledger import NONE, OPEN, Ledger
+from .missing import by_answers
 from .problem import Space, Unstructured
 from .ranking import Place, Rate, Standing, field, order_of, rates
 from .samplers import build_sampler
@@ -23,16 +24,22 @@ from .settings import (
     centred,
     checked_claim,
     checked_labels,
+    checked_missing,
     checked_names,
     checked_prior,
     checked_settings,
+    left_out_of,
 )
+from .showings import Showing
 from .types import (
+    Answers,
     BoolArray,
+    Bounds,
     Claim,
     Decision,
     FloatArray,
     IntArray,
+    Missing,
     Pair,
     Seed,
     StopReason,
@@ -72,23 +79,25 @@ class Design:
         a Bradley-Terry space also restart the averaged likelihood once much is known. This saves comparisons.
         They depend on the order of the outcomes, so that `progress` must be stored beside the counts. Without
         them the evidence is a function of the counts.
-    reserve
-        With the streams and nothing assumed, let the proofs of "best" and "good_enough" hold capital back for
-        later leaders, or move it to them. This saves comparisons. Leave it out where outcomes are drawn
-        without replacement, as from a pool of responses.
+    capital_moves
+        With the streams, three policies or more and nothing assumed, let the capital of the proofs of "best"
+        and "good_enough" move to those who stand best. This saves comparisons. Leave it out where outcomes
+        are drawn without replacement, as from a pool of responses.
+    missing
+        "against": a showing that has no outcome, or none yet, counts against each claim, so that the claims
+        hold whoever leaves, delays or takes back what. "answers": it counts for nothing, and the claims hold
+        if no outcome stays away because of what it says. What a Bradley-Terry model says always assumes that.
     exact_ties
         With the streams, bet on a tie as on a half. Leave it out, and a tie counts as half of a win and half
         of a loss, which takes more comparisons where there are ties.
     exclusive_proofs
         With nothing assumed and a margin, use that two policies cannot both beat each other by it. Of two
-        policies, one name at most is false, and a proof takes about a fifth fewer comparisons. Of three to
-        six, the proofs of "good_enough" move capital to the best of later moments, with `streams` and
-        `reserve`.
+        policies, one name at most is false, and a proof takes about a fifth fewer comparisons.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
-        opinions. With the streams they steer sampling, bets and leaders. Where nothing is held back, a policy
-        that is expected to be strong needs less evidence to be named, and the others a little more. This is
-        not so where `exclusive_proofs` leaves nothing to weigh. No claim rests on their being right.
+        opinions. With the streams they steer sampling, bets and leaders. A policy that is expected to be
+        strong needs less evidence to be named, and the others a little more. This is not so where
+        `exclusive_proofs` leaves nothing to weigh. No claim rests on their being right.
     labels
         Names of the K policies, for messages and tables; by default "policy 0" and so on, and the levels in a
         `Factorial` space.
@@ -122,7 +131,8 @@ class Design:
         sampler: str = "balanced",
         stopping: str = "certified",
         streams: bool = True,
-        reserve: bool = True,
+        capital_moves: bool = True,
+        missing: Missing | str = Missing.AGAINST,
         exact_ties: bool = True,
         exclusive_proofs: bool = True,
         prior_strengths: ArrayLike | None = None,
@@ -137,7 +147,8 @@ class Design:
         self.sampler = sampler
         self.stopping = stopping
         self.streams = streams
-        self.reserve = reserve
+        self.capital_moves = capital_moves
+        self.missing = checked_missing(missing)
         self.exact_ties = exact_ties
         self.exclusive_proofs = exclusive_proofs
         self.labels = checked_labels(labels, space)
@@ -146,6 +157,7 @@ class Design:
         self._prior = None if self._prior_strengths is None else centred(self._prior_strengths)
         self._sampler = build_sampler(sampler)
         self._rng = np.random.default_rng(seed)
+        self._showings: dict[int, Showing] = {}
         self._load(Tally.empty(space.n_policies), {})
 
     @classmethod
@@ -167,16 +179,16 @@ class Design:
         Parameters
         ----------
         wins
-            Shape (K, K): `wins[i, j]` is the summed outcome of i against j; `wins + wins.T` counts the
-            comparisons of each pair.
+            Shape (K, K): `Design.wins`, or counts from elsewhere. `wins[i, j]` is the summed outcome of i
+            against j; `wins + wins.T` counts the comparisons of each pair.
         in_flight
             Shape (K, K), symmetric: comparisons under way. None means none.
         peak_evidence
             Shape (K,): `Design.peak_evidence` as it was stored. Without it a policy that was refuted
             earlier, and whose evidence has fallen back since, counts as open again.
         progress
-            `Design.progress` as it was stored: peaks, streams, and what claims have named. In place of
-            `peak_evidence`. Without it the streams, the reserve and capital that has moved begin anew. A
+            `Design.progress` as it was stored: peaks, streams, open showings, and what claims have named. In
+            place of `peak_evidence`. Without it the streams and capital that has moved begin anew. A
             claim that held earlier, and does not by the present counts, counts as open again. Each such
             beginning errs with at most δ by itself: an experiment with n of them, for whatever reason, errs
             with at most (n + 1) δ.
@@ -210,20 +222,24 @@ class Design:
             peak_evidence=peak,
             named=checked_names(progress.get("named") or {}, self.n_policies),
             streams=self.streams,
-            reserve=self.reserve,
+            capital_moves=self.capital_moves,
+            missing=self.missing,
             exact_ties=self.exact_ties,
             exclusive_proofs=self.exclusive_proofs,
             prior=self._prior,
             memory=None if progress.get("streams") is None else [progress["streams"]],
         )
+        self._ledger.leave_out(left_out_of(progress.get("left_out", ()), self.n_policies))
+        for key, known in progress.get("showings", ()):
+            self.remember(key, known)
         self._rule = self._ledger.rule
         self._decision: Decision | None = None
 
     @classmethod
-    def replay(cls, space: Space, judgments: Iterable[tuple[int, int, float]], **settings: Any) -> Self:
+    def replay(
+        cls, space: Space, judgments: Iterable[tuple[int, int, float | None]], **settings: Any
+    ) -> Self:
         """Rebuild a design, peaks included, by telling it judgments (i, j, outcome) in their order.
-
-        To undo a judgment, replay the others: the state is a function of the judgments that stand.
 
         Parameters
         ----------
@@ -248,14 +264,15 @@ class Design:
         return {
             "wins": self.wins.tolist(),
             "in_flight": self.in_flight.tolist(),
-            "progress": self.progress,
+            "progress": self.progress | {"showings": _listed(self._showings)},
             "delta": self.delta,
             "claim": self.claim.value,
             "epsilon": self.epsilon,
             "sampler": self.sampler,
             "stopping": self.stopping,
             "streams": self.streams,
-            "reserve": self.reserve,
+            "capital_moves": self.capital_moves,
+            "missing": self.missing.value,
             "exact_ties": self.exact_ties,
             "exclusive_proofs": self.exclusive_proofs,
             "prior_strengths": None if self._prior_strengths is None else self._prior_strengths.tolist(),
@@ -281,10 +298,7 @@ class Design:
         ValueError
             If the state does not fit the space.
         """
-        # A state that does not name one of these is older than it.
-        settings = {"exact_ties": False, "exclusive_proofs": False} | {
-            name: value for name, value in state.items() if name not in ("wins", "rng", "memory")
-        }
+        settings = {name: value for name, value in state.items() if name not in ("wins", "rng", "memory")}
         design = cls.from_counts(space, state["wins"], **settings)
         design._rng.bit_generator.state = state["rng"]
         design._sampler.recall(state["memory"])
@@ -419,18 +433,19 @@ class Design:
         shares = self._sampler.propensities(self._ledger.situation())
         return None if shares is None else np.array(shares[0])
 
-    def tell(self, i: int, j: int, outcome: float) -> None:
-        """Record the outcome of a comparison of policies i and j.
+    def tell(self, i: int, j: int, outcome: float | None) -> None:
+        """Show policies i and j and record the outcome, before anything else is shown.
 
-        Outcomes may come in any order, and also for pairs never asked for; one pending comparison of the
-        pair, if there is one, is released.
+        Also for pairs never asked for; one pending comparison of the pair, if there is one, is released.
+        Where a pair is shown while the outcome of another one is still to come, use `show` and `end`.
 
         Parameters
         ----------
         i, j
             The two policies, in either order.
         outcome
-            In [0, 1]: 1 where i was preferred, 0 where j was, 0.5 for a tie.
+            In [0, 1]: 1 where i was preferred, 0 where j was, 0.5 for a tie. None where the pair was shown
+            and has no outcome.
 
         Raises
         ------
@@ -439,14 +454,211 @@ class Design:
         """
         self._record(*self._checked_pair(i, j), self._checked_outcome(outcome))
 
-    def _record(self, i: int, j: int, outcome: float) -> None:
-        first, second = np.array([i]), np.array([j])
-        if self._tally.in_flight[0, i, j] > 0:
-            self._tally.release(first, second)
-        self._ledger.record(first, second, np.array([outcome], dtype=np.float64))
+    def _record(self, i: int, j: int, outcome: float | None) -> None:
+        self._release(i, j)
+        told = np.nan if outcome is None else outcome
+        self._ledger.record(np.array([i]), np.array([j]), np.array([told], dtype=np.float64))
         self._decision = None
 
-    def tell_many(self, judgments: Iterable[tuple[int, int, float]]) -> None:
+    def _release(self, i: int, j: int) -> None:
+        if self._tally.in_flight[0, i, j] > 0:
+            self._tally.release(np.array([i]), np.array([j]))
+
+    def show(self, i: int, j: int, showing: int | None = None) -> int:
+        """Begin to show a pair, whose outcome comes later, if at all.
+
+        From here on it counts against every claim. The claims hold if the mean outcome, given all that is
+        known as it begins, is the pair's win rate. When and whether the outcome comes, and what else is shown
+        meanwhile, may depend on anything.
+
+        Parameters
+        ----------
+        i, j
+            The two policies, in either order.
+        showing
+            A number for it that is not in use; by default the next one.
+
+        Returns
+        -------
+        Its number.
+
+        Raises
+        ------
+        ValueError
+            If the pair is out of range, or the number is in use.
+        """
+        i, j = self._checked_pair(i, j)
+        if showing is None:
+            showing = max(self._showings, default=-1) + 1
+        if check_whole("the number of a showing", showing) in self._showings:
+            raise ValueError(f"showing {showing} has begun already")
+        bets = self._ledger.show(np.array([i]), np.array([j]))
+        self._showings[showing] = Showing(i, j, bets)
+        self._decision = None
+        return showing
+
+    def end(
+        self,
+        showing: int,
+        outcome: float | None,
+        *,
+        least: float | None = None,
+        most: float | None = None,
+    ) -> None:
+        """Record the outcome of a showing, or that it ended without one.
+
+        A showing that has ended may end otherwise, as where somebody takes an answer back after the next one.
+        The estimates then take the new outcome, and each proof keeps the worse of both.
+
+        Parameters
+        ----------
+        showing
+            Its number.
+        outcome
+            As for `tell`, of the policy i that it was begun with.
+        least, most
+            What the outcome may be at least and at most, where a part of it is missing, as of a pair that
+            several people judge. By default it is what it is; without an outcome it may be anything.
+
+        Raises
+        ------
+        ValueError
+            If there is no such showing, or a number is out of range.
+        """
+        known, told = self._known(showing), self._checked_outcome(outcome)
+        bounds = NONE
+        if told is not None:
+            ends = (told if least is None else least), (told if most is None else most)
+            if not 0.0 <= ends[0] <= told <= ends[1] <= 1.0:
+                raise ValueError(
+                    f"0 <= least <= outcome <= most <= 1 must hold, got {outcome}, {least}, {most}"
+                )
+            bounds = Bounds(*ends)
+        if not known.bounds.open:
+            before = known.bounds
+            bounds = Bounds(
+                min(before.least, bounds.least), max(before.most, bounds.most), missing=told is None
+            )
+        self._turn(known, bounds, told)
+
+    def reopen(self, showing: int) -> None:
+        """Take the end of a showing back: somebody noticed a slip before anything else was answered.
+
+        Raises
+        ------
+        ValueError
+            If there is no such showing.
+        """
+        self._turn(self._known(showing), OPEN, None)
+
+    def revise(self, showing: int, outcome: float | None) -> None:
+        """Have the estimates take another outcome of a showing, or none. The proofs keep what was told.
+
+        Parameters
+        ----------
+        showing
+            Its number.
+        outcome
+            As for `tell`.
+
+        Raises
+        ------
+        ValueError
+            If there is no such showing, it has no outcome, or the new one is out of range.
+        """
+        known, estimate = self._known(showing), self._checked_outcome(outcome)
+        if known.outcome is None:
+            raise ValueError(f"showing {showing} has no outcome")
+        self._leave_out(known, estimate)
+        self._decision = None
+
+    def _turn(self, known: Showing, bounds: Bounds, told: float | None) -> None:
+        self._leave_out(known, known.outcome)
+        if not bounds.open:
+            self._release(known.i, known.j)
+        self._ledger.turn(
+            np.array([known.i]),
+            np.array([known.j]),
+            known.bets,
+            known.bounds,
+            bounds,
+            outcome=None if told is None else np.array([told]),
+            instead_of=None if known.outcome is None else np.array([known.outcome]),
+        )
+        known.bounds, known.outcome, known.estimate = bounds, told, told
+        self._decision = None
+
+    def _leave_out(self, known: Showing, estimate: float | None) -> None:
+        """Have the estimates count another outcome of a showing than they do."""
+        if estimate == known.estimate:
+            return
+        left_out = self._ledger.left_out.copy()
+        for outcome, sign in ((known.estimate, 1.0), (estimate, -1.0)):
+            if outcome is not None:
+                left_out[known.i, known.j] += sign * outcome
+                left_out[known.j, known.i] += sign * (1.0 - outcome)
+        self._ledger.leave_out(left_out)
+        known.estimate = estimate
+
+    def showing(self, showing: int) -> dict[str, Any]:
+        """A showing as plain data that JSON can hold; see `remember`.
+
+        Raises
+        ------
+        ValueError
+            If there is no such showing.
+        """
+        return self._known(showing).data()
+
+    def remember(self, showing: int, known: Mapping[str, Any]) -> None:
+        """Make a showing known that has ended, so that its end can be changed.
+
+        Parameters
+        ----------
+        showing
+            Its number.
+        known
+            The value of `showing` since its last change.
+
+        Raises
+        ------
+        ValueError
+            If it does not fit.
+        """
+        found = Showing.of(known)
+        self._checked_pair(found.i, found.j)
+        self._showings[check_whole("the number of a showing", showing)] = found
+
+    def _known(self, showing: int) -> Showing:
+        if showing not in self._showings:
+            raise ValueError(f"there is no showing {showing}: call `show`, or `remember` where it has ended")
+        return self._showings[showing]
+
+    def settled_without(self, showings: Iterable[int]) -> bool:
+        """True if the claim that stops the experiment would hold if these open showings had never begun.
+
+        Raises
+        ------
+        ValueError
+            If one of them is not open.
+        """
+        other = copy.deepcopy(self)
+        for showing in showings:
+            known = other._known(showing)
+            if not known.bounds.open:
+                raise ValueError(f"showing {showing} is not open")
+            other._ledger.turn(np.array([known.i]), np.array([known.j]), known.bets, known.bounds, None)
+        established, none_best = other._ledger.settled()
+        return bool(established[0] or none_best[0])
+
+    def by_answers(self) -> Answers | None:
+        """The policy that the claim would name by the answers alone, and how far that may be trusted.
+
+        None where it would name nobody.
+        """
+        return by_answers(self._ledger)
+
+    def tell_many(self, judgments: Iterable[tuple[int, int, float | None]]) -> None:
         """Record several outcomes in their order; all of them, or none where one is refused.
 
         Parameters
@@ -469,14 +681,14 @@ class Design:
         for judgment in checked:
             self._record(*judgment)
 
-    def optimize(self, ask_human: Callable[[int, int], float], n: int | None = None) -> Decision:
+    def optimize(self, ask_human: Callable[[int, int], float | None], n: int | None = None) -> Decision:
         """Ask and tell until the design stops, or for at most n comparisons.
 
         Parameters
         ----------
         ask_human
-            Called with the two policies; returns the outcome as for `tell`. If it raises, the pair is
-            cancelled.
+            Called with the two policies; returns the outcome as for `tell`, None where there is none. If it
+            raises, the pair is cancelled.
         n
             Largest number of comparisons, 0 or more; None for no limit.
 
@@ -507,10 +719,9 @@ class Design:
         do so only to second order, and only if the model holds. A place is no estimate: a policy is ruled out
         by the evidence, at risk δ.
         """
-        streams = self._ledger.streams
-        beliefs = Beliefs(self._tally, self._prior) if streams is None else streams.beliefs
-        expected, low, high = rates(self.space, self._tally, beliefs, self.delta)
-        standing = (beliefs.standing() if streams is None else streams.favour())[0]
+        tally, beliefs = self._ledger.estimates()
+        expected, low, high = rates(self.space, tally, beliefs, self.delta)
+        standing = self._ledger.favour()[0]
         leader = int(self._ledger.best()[0]) if self.n_comparisons else int(standing.argmax())
         ruled_out = self._rule.refuted[0]
         order = order_of(standing, ruled_out.astype(np.float64), leader)
@@ -634,12 +845,15 @@ class Design:
 
     @property
     def counts(self) -> FloatArray:
-        """Shape (K, K): comparisons judged, per pair. A copy."""
+        """Shape (K, K): comparisons judged, per pair, also those that estimates leave out. A copy."""
         return np.array(self._tally.counts[0])
 
     @property
     def wins(self) -> FloatArray:
-        """Shape (K, K): `wins[i, j]` is the summed outcome of i against j. A copy."""
+        """Shape (K, K): `wins[i, j]` is the summed outcome of i against j, also of what estimates leave out.
+
+        A copy.
+        """
         return np.array(self._tally.wins[0])
 
     @property
@@ -648,9 +862,20 @@ class Design:
         return np.array(self._tally.in_flight[0])
 
     @property
+    def open_showings(self) -> list[int]:
+        """The numbers of the showings whose outcome may still come."""
+        return [number for number, known in self._showings.items() if known.bounds.open]
+
+    @property
+    def n_missing(self) -> int:
+        """Number of showings that ended without an outcome."""
+        return int(self._tally.missing[0].sum() / 2.0)
+
+    @property
     def win_rate(self) -> FloatArray:
         """Shape (K, K): μ̂, the mean outcome of i against j; NaN where they were never compared."""
-        wins, counts = self._tally.wins[0], self._tally.counts[0]
+        tally, _ = self._ledger.estimates()
+        wins, counts = tally.wins[0], tally.counts[0]
         rate: FloatArray = np.divide(wins, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
         return rate
 
@@ -666,15 +891,20 @@ class Design:
 
     @property
     def progress(self) -> dict[str, Any]:
-        """The state that the counts do not tell, as plain data that JSON can hold; see `from_counts`.
+        """The state that the wins do not tell, as plain data that JSON can hold; see `from_counts`.
 
-        The largest evidence so far, the state of the streams and of proofs whose capital moves, ties, and the
-        policies that claims have named.
+        The largest evidence so far, the state of the streams and of proofs whose capital moves, what proofs
+        count beside the answers, what estimates leave out, showings that are open, and the policies that
+        claims have named.
         """
+        open_ones = {number: self._showings[number] for number in self.open_showings}
+        left_out = self._ledger.left_out
         return {
             "peak_evidence": self.peak_evidence.tolist(),
             "named": self.named,
             "streams": self._ledger.memory(),
+            "showings": _listed(open_ones),
+            "left_out": [[int(i), int(j), float(left_out[i, j])] for i, j in np.argwhere(left_out)],
         }
 
     @property
@@ -715,11 +945,14 @@ class Design:
     def _verdict(self, tested: Misfit | None) -> Verdict:
         return Verdict(self._ledger, self.labels, self.delta, self.stopping, self.budget, tested)
 
-    def _checked_outcome(self, outcome: float) -> float:
+    def _checked_outcome(self, outcome: float | None) -> float | None:
+        if outcome is None:
+            return None
         checked = check_real("outcome", outcome)
         if not 0.0 <= checked <= 1.0:
             raise ValueError(
-                f"outcome must lie in [0, 1] (1: i preferred, 0: j preferred, 0.5: a tie), got {outcome}"
+                "outcome must lie in [0, 1] (1: i preferred, 0: j preferred, 0.5: a tie) or be None, got "
+                f"{outcome}"
             )
         return checked
 
@@ -731,3 +964,7 @@ class Design:
         if i == j:
             raise ValueError(f"a policy is not compared with itself, got the pair ({i}, {j})")
         return i, j
+
+
+def _listed(showings: Mapping[int, Showing]) -> list[list[Any]]:
+    return [[number, known.data()] for number, known in showings.items()]

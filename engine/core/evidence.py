@@ -29,8 +29,8 @@ class EvidenceModel(Protocol):
         """Shape (R, K): current evidence (nats)."""
         ...
 
-    def update(self, i: IntArray, j: IntArray) -> None:
-        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
+    def update(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
+        """Take in what has changed in the counts of the pair (i[r], j[r]) of these runs; None for all."""
         ...
 
     def leads(self) -> BoolArray:
@@ -85,7 +85,7 @@ class PairwiseEvidence:
         # together.
         self.log_e: FloatArray = np.zeros_like(tally.wins).swapaxes(1, 2)
         self.log_e[:, np.arange(tally.n_policies), np.arange(tally.n_policies)] = -np.inf
-        compared = np.nonzero(tally.counts)
+        compared = np.nonzero(tally.proof_wins + tally.proof_losses)
         if compared[0].size:
             self.log_e[compared] = self._pairs(*compared)
         self._per_policy = self.combine(self.log_e)
@@ -100,9 +100,9 @@ class PairwiseEvidence:
             self._changed = None
         return self._per_policy
 
-    def update(self, i: IntArray, j: IntArray) -> None:
-        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
-        runs, sides = from_both_sides((i, j), (j, i))
+    def update(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
+        """Take in what has changed in the counts of the pair (i[r], j[r]) of these runs."""
+        runs, sides = from_both_sides(runs, (i, j), (j, i))
         for k, b in sides:
             self.log_e[runs, k, b] = self._pairs(runs, k, b)
         self._changed = (runs, np.array([i, j])) if self._changed is None else ...
@@ -162,8 +162,8 @@ class PairwiseEvidence:
             return log_e_value_of_pair(wins, losses, ties or 0.0, *mixture, narrow=self._narrow)
         return log_e_value(wins, losses, *mixture, narrow=self._narrow, ties=ties)
 
-    def exact(self, runs: IntArray, k: IntArray, b: IntArray) -> FloatArray:
-        """Log e-values (nats) of which `log_e` is a lower bound where ties are told apart.
+    def most(self, runs: IntArray, k: IntArray, b: IntArray) -> FloatArray:
+        """Log e-values (nats) if all that is open is won by b; with ties exact, where `log_e` is a bound.
 
         Parameters
         ----------
@@ -174,20 +174,53 @@ class PairwiseEvidence:
         -------
         Shape (m,).
         """
-        if (ties := self._tally.ties) is None:
-            return self.log_e[runs, k, b]
-        wins = self._tally.wins
-        return self.exact_of_counts(wins[runs, k, b], wins[runs, b, k], ties[runs, k, b])
-
-    def exact_of_counts(self, wins: FloatArray, losses: FloatArray, ties: FloatArray) -> FloatArray:
-        """The values of `exact` from counts, as for `of_counts`; shape (m,) each."""
+        tally = self._tally
+        won, lost, n_open = (each[runs, k, b] for each in (tally.proof_wins, tally.proof_losses, tally.open))
+        n_open = n_open * tally.counts_missing
         mixture = (self.null_mean, self._concentration)
-        return exact_log_e_value(wins, losses, *mixture, narrow=self._narrow, ties=ties)
+        if tally.proof_ties is None:
+            return log_e_value(won - n_open, lost + n_open, *mixture, narrow=self._narrow)
+        tied = tally.proof_ties[runs, k, b]
+        return exact_log_e_value(won - n_open, lost + n_open, *mixture, narrow=self._narrow, ties=tied)
+
+    def with_missing(self, k: IntArray, b: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Log e-values (nats) of the first run for each number of missing outcomes that k may have won.
+
+        Parameters
+        ----------
+        k, b
+            Shape (m,) each: rivals and policies.
+
+        Returns
+        -------
+        Of all pairs one after the other: the log e-values, how many k has won of the missing, and how many
+        are missing.
+        """
+        tally = self._tally
+        n_missing = tally.missing[0, k, b].astype(np.int64)
+        first = np.cumsum(n_missing + 1) - (n_missing + 1)
+        place = np.repeat(np.arange(k.size), n_missing + 1)
+        won = (np.arange(place.size) - first[place]).astype(np.float64)
+        missing, rows, columns = n_missing[place].astype(np.float64), k[place], b[place]
+        tied = None if tally.proof_ties is None else tally.proof_ties[0, rows, columns]
+        n_open = tally.open[0, rows, columns]
+        told = tally.proof_wins[0, rows, columns] + (-missing if tally.counts_missing else n_open)
+        log_e = log_e_value(
+            told + won,
+            tally.proof_losses[0, rows, columns] + missing - won,
+            self.null_mean,
+            self._concentration,
+            narrow=self._narrow,
+            ties=tied,
+        )
+        return log_e, won, missing
 
     def _pairs(self, runs: IntArray | int, rows: IntArray, columns: IntArray) -> FloatArray:
-        wins, ties = self._tally.wins, self._tally.ties
-        tied = None if ties is None else ties[runs, rows, columns]
-        log_e: FloatArray = self.of_counts(wins[runs, rows, columns], wins[runs, columns, rows], tied)
+        tally, pairs = self._tally, (runs, rows, columns)
+        tied = None if tally.proof_ties is None else tally.proof_ties[pairs]
+        won, lost = tally.proof_wins[pairs], tally.proof_losses[pairs]
+        # Exactly 0 without a comparison, as for pairs that never had one.
+        log_e: FloatArray = self.of_counts(won, lost, tied) * (won + lost > 0.0)
         return log_e
 
 
@@ -215,9 +248,9 @@ class EliminationCost:
         """Shape (R, K): cost (nats) of each policy; 0 for one that no other leads."""
         return self._per_policy
 
-    def update(self, i: IntArray, j: IntArray) -> None:
-        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
-        runs, i, j = located(i, j)
+    def update(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
+        """Take in what has changed in the counts of the pair (i[r], j[r]) of these runs."""
+        runs, i, j = located(runs, i, j)
         both = np.array([i, j])
         self._per_policy[runs, both] = elimination_cost(
             self._tally.wins[runs, both], self._tally.counts[runs, both], self._null_mean

@@ -16,8 +16,7 @@ from .evidence import CONCENTRATION, MIN_HEAD_TO_HEAD
 from .likelihood import bernoulli_kl, log_e_value
 from .planner import Forecast, Plan
 from .problem import BradleyTerry
-from .reserve import FIRST_MOMENT, PLACED_IN_TIME, START_SHARE, holds_back
-from .stakes import LEADERS_GAIN, capital_moves
+from .stakes import capital_moves
 from .streams import SHARES
 from .thresholds import heuristic_threshold, pairwise_log_constant, pairwise_threshold
 from .types import BoolArray, Claim, FloatArray
@@ -29,6 +28,8 @@ _STEPS = 8
 _GRID = 64
 # Halvings of the logarithm of the comparisons: to a thousandth.
 _HALVINGS = 14
+# The proof of the policy that is named ends with about so much for each 1 that it began with.
+_GAIN = 1.15
 # Samplers that go where the evidence is missing; the others spread their comparisons over all pairs.
 _ADAPTIVE = {"balanced", "tracking"}
 
@@ -87,8 +88,7 @@ def _pairwise(plan: Plan, gap: FloatArray) -> FloatArray:
     """
     K = plan.space.n_policies
     if plan.stopping == "certified":
-        ways = [begins * K + _proven(plan, gap, divided_by) for divided_by, begins in _capital(plan)]
-        return np.asarray(np.min(ways, axis=0), dtype=np.float64)
+        return _proven(plan, gap, _capital(plan))
     rate = _rate(plan, gap)
     total = np.full(gap.shape[0], float(K))
     for _ in range(_STEPS):
@@ -159,27 +159,20 @@ def _needs(plan: Plan, mean: FloatArray, threshold: float) -> tuple[FloatArray, 
     return least(either=False), least(either=True)
 
 
-def _capital(plan: Plan) -> list[tuple[float, float]]:
-    """Ways to the evidence that does the work, of which the shorter counts.
-
-    Each is the factor by which this evidence must exceed 1/δ, and when it begins to count, in comparisons a
-    policy.
-    """
+def _capital(plan: Plan) -> float:
+    """The factor by which the evidence that does the work must exceed 1/δ."""
     K = plan.space.n_policies
     if (claim := Claim(plan.claim)) is not Claim.BEST_IF_ANY:
-        # In a Bradley-Terry space nothing is held back, and nothing moves.
-        divided = plan.streams and plan.reserve and not isinstance(plan.space, BradleyTerry)
-        if divided and holds_back(claim, K):
-            return [(K / START_SHARE, 0.0), (1.0 / PLACED_IN_TIME, FIRST_MOMENT)]
         margin = plan.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
-        at_risk = names_at_risk(K, margin, exclusive_proofs=plan.exclusive_proofs)
-        moves = divided and capital_moves(claim, K, exclusive_proofs=plan.exclusive_proofs)
-        return [(at_risk / LEADERS_GAIN if moves else at_risk, 0.0)]
+        at_risk = float(names_at_risk(K, margin, exclusive_proofs=plan.exclusive_proofs))
+        # In a Bradley-Terry space nothing moves.
+        movable = plan.streams and plan.capital_moves and not isinstance(plan.space, BradleyTerry)
+        return at_risk / _GAIN if movable and capital_moves(claim, K) else at_risk
     if not plan.streams:
-        return [(K - 1, 0.0)]
+        return K - 1.0
     # The opponent that does the work is the favourite: its comparisons count in both parts.
     head_to_head, favourite, _ = SHARES
-    return [(1.0 / (favourite + head_to_head / (K - 1)), 0.0)]
+    return 1.0 / (favourite + head_to_head / (K - 1))
 
 
 def _rate(plan: Plan, gap: FloatArray) -> FloatArray:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from .claims import BY_EXPECTATION, NOBODY, HeadToHead, InModel, Proof, log_weights
+from .beliefs import Beliefs
+from .claims import NOBODY, HeadToHead, InModel, Proof, starting_capital
 from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
 from .mixture import TYPICAL_LOG_ODDS, BradleyTerryEvidence, Mixture
 from .problem import BradleyTerry, Space
-from .reserve import START_SHARE, Reserve, holds_back
 from .sampling import Situation
-from .stakes import Stakes, capital_moves
+from .stakes import Stakes
+from .stakes import capital_moves as claim_moves
 from .stopping import Certified, StoppingRule, Thresholded, raised
-from .streams import StreamedEvidence, recalled
+from .streams import Bets, StreamedEvidence, recalled
 from .structured import BradleyTerryModel, SeparationStatistic, prior_precision
 from .thresholds import (
     PARAMETER_RADIUS,
@@ -26,15 +28,19 @@ from .thresholds import (
     ProvenPairwiseThreshold,
     Threshold,
 )
-from .types import BoolArray, Claim, FloatArray, IntArray, Tally
+from .types import BoolArray, Bounds, Claim, FloatArray, IntArray, Missing, Tally, located
 
 STOPPING_RULES = ("certified", "heuristic", "theory")
 # Far more than differences that matter need, and far fewer than rounding reaches.
 _DECIMALS_OF_STANDING = 9
+# Sums of thirds differ by less.
+_DECIMALS_OF_OUTCOMES = 6
+# The bounds of an outcome that may still come, and of one that will not.
+OPEN, NONE = Bounds(0.0, 1.0, open=True), Bounds(0.0, 1.0, missing=True)
 
 
 class Ledger:
-    """Runs side by side, their evidence and their claims, kept in step with each outcome.
+    """Runs side by side, their evidence and their claims, kept in step with each showing and its outcome.
 
     Parameters
     ----------
@@ -56,19 +62,19 @@ class Ledger:
         The policies that claims named earlier, shape (R,) each, `claims.NOBODY` where none was.
     streams
         Average the evidence against being the best with the streams, under the stopping rule "certified".
-    reserve
-        With the streams, have proofs head to head hold capital back for the leaders of later moments, or with
-        `exclusive_proofs` move it to them.
+    capital_moves
+        With the streams, have the capital of proofs head to head move to those who stand best.
+    missing
+        Whether proofs count showings without an outcome against themselves, or the answers alone.
     exact_ties
         With the streams, bet on a tie as on a half, and not on half of a win and half of a loss.
     exclusive_proofs
         Have the proofs of two policies, with a margin, share no risk: one of the two names at most is false.
-        Of three to six policies, have capital move where the claim has a margin.
     prior
         Shape (K,): strengths expected beforehand, in log-odds. With the streams they steer, and weigh what
-        proofs head to head without a reserve begin with.
+        proofs head to head begin with.
     memory
-        State of the streams, of the reserve and of the stakes to go on from, one for each run.
+        State to go on from beside the wins, one for each run.
     exact_from
         Evidence (nats) below which certified evidence in a Bradley-Terry space may be approximate.
 
@@ -79,8 +85,9 @@ class Ledger:
         choice of the leader under every claim.
     streams
         The same averaged with the streams; None without them.
-    plain_peak
-        Shape (R, K): the largest evidence so far that owes nothing to the streams.
+    none_peak
+        Shape (R, K): under the claim "best", the largest evidence so far against each policy's beating every
+        other; None under another.
     proofs
         Progress of the claims "best" and, with a margin, "good enough", as far as they are watched.
     margin
@@ -107,7 +114,8 @@ class Ledger:
         peak_evidence: ArrayLike | None = None,
         named: Mapping[Claim, IntArray] | None = None,
         streams: bool = False,
-        reserve: bool = True,
+        capital_moves: bool = True,
+        missing: Missing = Missing.AGAINST,
         exact_ties: bool = True,
         exclusive_proofs: bool = True,
         prior: FloatArray | None = None,
@@ -118,13 +126,22 @@ class Ledger:
             raise ValueError(f"stopping must be one of {', '.join(STOPPING_RULES)}; got {stopping!r}")
         self.tally = tally
         self._leader: IntArray | None = None
-        self._log_inverse_delta = -np.log(delta)
+        self._space = space
+        self._prior = prior
+        self._missing = missing
+        tally.counts_missing = missing is Missing.AGAINST
+        # Shape (K, K): outcomes of the first run that estimates leave out; proofs keep them.
+        self.left_out: FloatArray = np.zeros((tally.n_policies, tally.n_policies))
+        self._estimates: tuple[Tally, Beliefs] | None = None
+        self.log_inverse_delta = -np.log(delta)
         self.claim = claim if stopping == "certified" else None
         # The margin belongs to the claim that stops the experiment. Unless that is "best if any", the finding
         # that a policy is ruled out as the best is about any lead, however small.
         self.margin = epsilon if self.claim in (None, Claim.BEST_IF_ANY) else 0.0
         if streams and exact_ties and self.claim is not None:
-            tally.tell_ties_apart(None if memory is None else [each.get("ties", ()) for each in memory])
+            tally.tell_ties_apart()
+        if memory is not None:
+            tally.recall([each.get("proofs", ()) for each in memory])
         self._proof_margins = self._watched_margins(epsilon, watch_all=watch_all)
         self._pairs = {margin: PairwiseEvidence(tally, margin) for margin in self._proof_margins.values()}
         self.evidence = PairwiseEvidence(tally, self.margin, narrow=True)
@@ -149,63 +166,210 @@ class Ledger:
             )
         self._watched = self._watch(space, epsilon, stopping, exact_from)
         self.rule = self._build_rule(space, delta, stopping, peak_evidence)
-        plain_peak = peak_evidence
-        if self.streams is not None:
-            shape = (tally.n_policies,)
-            plain_peak = None if memory is None else recalled(memory, "plain_peak", shape)
-        self.plain_peak = raised(self._plain(), plain_peak)
         self._in_model: dict[float, BradleyTerryEvidence] = {}
-        self._weighed_by = prior if self.streams is not None and self.model is None else None
-        self._reserve: Reserve | None = None
-        if self.streams is not None and self.model is None and reserve:
-            self._reserve = Reserve(tally, None if memory is None else [m.get("reserve", ()) for m in memory])
         self._exclusive_proofs = exclusive_proofs
-        self._stakes: Stakes | None = None
-        if self._reserve is not None and Claim.GOOD_ENOUGH in self._proof_margins:
+        self._stakes: dict[Claim, Stakes] = {}
+        if capital_moves and self.streams is not None and self.model is None:
             self._stakes = self._build_stakes(memory)
         self.proofs = self._build_proofs(space, delta, exact_from, named or {})
+        self.none_peak: FloatArray | None = None
+        if self.claim is Claim.BEST:
+            known = memory is not None and all("none_peak" in each for each in memory)
+            peak = recalled(memory, "none_peak", (tally.n_policies,)) if memory is not None and known else None
+            self.none_peak = raised(self._against_being_best(...), peak)
+
+    def show(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> Bets | None:
+        """Begin a showing in these runs: it is open, and counts against every claim.
+
+        Parameters
+        ----------
+        i, j
+            Shape (m,): the pair of each run.
+        runs
+            Shape (m,): indices of the runs; None for all.
+
+        Returns
+        -------
+        The bets of the streams, to be kept with the showing; None without streams.
+        """
+        bets = self.bets(i, j, runs)
+        self._count(i, j, bets, OPEN, sign=1, runs=runs)
+        self._refresh(i, j, runs, answered=False)
+        return bets
+
+    def bets(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> Bets | None:
+        """The bets on a showing that begins now; see `show`."""
+        return None if self.streams is None else self.streams.bets(i, j, runs)
+
+    def turn(
+        self,
+        i: IntArray,
+        j: IntArray,
+        bets: Bets | None,
+        was: Bounds | None,
+        now: Bounds | None,
+        *,
+        runs: IntArray | None = None,
+        outcome: FloatArray | None = None,
+        instead_of: FloatArray | None = None,
+        observe: bool = True,
+    ) -> None:
+        """Have a showing in each of these runs count otherwise: it ends, changes, or is open again.
+
+        Parameters
+        ----------
+        i, j, runs
+            As for `show`.
+        bets
+            The value of `show`.
+        was, now
+            The bounds of the outcome before and from now on; None where the showing does not exist.
+        outcome, instead_of
+            Shape (m,), in [0, 1]: an answer that comes, and one that goes; None for none.
+        observe
+            As for `record`.
+        """
+        for bounds, sign in ((was, -1), (now, 1)):
+            if bounds is not None:
+                self._count(i, j, bets, bounds, sign=sign, runs=runs)
+        for answer, sign in ((instead_of, -1), (outcome, 1)):
+            if answer is not None:
+                at, first, second, won = located(runs, i, j, answer)
+                self.tally.answer((at, first, second), won, sign)
+                if self.streams is not None:
+                    self.streams.answer(won, sign, at)
+        if instead_of is not None and self._mixture is not None:
+            self._mixture.forget()
+        answered = outcome is not None or instead_of is not None
+        self._refresh(i, j, runs, answered=answered, observe=observe)
 
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray, *, observe: bool = True) -> None:
-        """Add one judged comparison to every run and bring the evidence up to date.
+        """Show a pair in every run and end it at once, and bring the evidence up to date.
 
         Parameters
         ----------
         i, j
             Shape (R,): the pair of every run.
         outcome
-            Shape (R,), in [0, 1]: the share of the win that goes to i.
+            Shape (R,), in [0, 1]: the share of the win that goes to i; NaN where there is no outcome.
         observe
             False has a simulation put off what takes long (the estimate, and evidence that builds on it)
             until the next comparison that it does observe.
         """
+        for runs, answered in self._with_and_without(outcome):
+            first, second, won = (i, j, outcome) if runs is None else (i[runs], j[runs], outcome[runs])
+            now = Bounds(won, won) if answered else NONE
+            bets = self.bets(first, second, runs)
+            told = won if answered else None
+            self.turn(first, second, bets, None, now, runs=runs, outcome=told, observe=observe)
+
+    def _model_evidence(self) -> list[EvidenceModel]:
+        """The evidence beside that of pairs and streams, each once."""
+        watched = [] if self._watched in (self._for_none, self.streams) else [self._watched]
+        return watched + [each for each in self._in_model.values() if each is not self._watched]
+
+    def _refresh_models(self) -> None:
+        """Have everything that the answers say in a model computed again when it is next needed."""
+        for model in (self.model, self._posterior, self._mixture):
+            if model is not None:
+                model.refresh()
+
+    def leave_out(self, outcomes: FloatArray) -> None:
+        """Have the estimates of the first run leave out these outcomes, shape (K, K).
+
+        Proofs, sampler and bets keep them: whoever voids an answer by hand may have seen what it says.
+        """
+        self.left_out = outcomes
+        self._estimates = self._leader = None
+
+    def estimates(self) -> tuple[Tally, Beliefs]:
+        """The answers that estimates rest on, and the beliefs that follow from them."""
+        if self._estimates is None:
+            left_out = np.round(self.left_out, _DECIMALS_OF_OUTCOMES)
+            if left_out.any():
+                tally = Tally(np.maximum(self.tally.wins - left_out, 0.0))
+                self._estimates = tally, Beliefs(tally, self._prior)
+            elif self.streams is None:
+                self._estimates = self.tally, Beliefs(self.tally, self._prior)
+            else:
+                self._estimates = self.tally, self.streams.beliefs
+        return self._estimates
+
+    def favour(self) -> FloatArray:
+        """Shape (R, K): the larger, the likelier is the policy to be the best, by the estimates."""
+        _, beliefs = self.estimates()
+        if self.streams is not None and beliefs is self.streams.beliefs:
+            return self.streams.favour()
+        chances = beliefs.log_chances() if self.streams is not None else None
+        return beliefs.standing() if chances is None else chances
+
+    def pairs_of(self, claim: Claim) -> PairwiseEvidence:
+        """The e-processes of the pairs with the margin of a claim that is proved head to head."""
+        return self._pairs[self._proof_margins[claim]]
+
+    def _with_and_without(self, outcome: FloatArray) -> list[tuple[IntArray | None, bool]]:
+        """The runs that have an outcome and those that have none, None for all."""
+        none = np.isnan(outcome)
+        if not np.count_nonzero(none):
+            return [(None, True)]
+        if none.all():
+            return [(None, False)]
+        return [(np.flatnonzero(~none), True), (np.flatnonzero(none), False)]
+
+    def _count(
+        self,
+        i: IntArray,
+        j: IntArray,
+        bets: Bets | None,
+        bounds: Bounds,
+        *,
+        sign: int,
+        runs: IntArray | None,
+    ) -> None:
+        """Have the proofs count an outcome within these bounds, or with sign -1 no more."""
+        at, first, second = located(runs, i, j)
+        if self._missing is Missing.ANSWERS and (bounds.open or bounds.missing):
+            # Known to be open or missing, it counts for nothing.
+            self.tally.note((at, first, second), bounds, sign)
+            return
+        least, most = (np.broadcast_to(np.asarray(end, dtype=np.float64), i.size) for end in bounds.ends)
+        of_all = replace(bounds, least=least, most=most)
+        of_one = replace(bounds, least=least.item(), most=most.item()) if i.size == 1 else of_all
+        self.tally.count((at, first, second), of_one, sign)
+        if self.streams is not None and bets is not None:
+            self.streams.settle(i, j, bets, of_all, sign=sign, runs=runs)
+
+    def _refresh(
+        self, i: IntArray, j: IntArray, runs: IntArray | None, *, answered: bool, observe: bool = True
+    ) -> None:
+        """Bring up to date what depends on the counts of the pair (i[r], j[r]) of these runs."""
+        if not answered and self._missing is Missing.ANSWERS:
+            return
         self._leader = None
-        if self.streams is not None:
-            self.streams.bet(i, j, outcome)
-        self.tally.record(i, j, outcome)
+        if self.streams is None or self.left_out.any():
+            self._estimates = None
         for pairs in (self.evidence, *self._pairs.values()):
-            pairs.update(i, j)
+            pairs.update(i, j, runs)
         if self.streams is not None:
-            self.streams.update(i, j)
-        if self.model is not None and self._posterior is not None:
+            if answered:
+                self.streams.beliefs.update(i, j, runs)
+            self.streams.update(i, j, runs)
+        if self.model is not None:
             if not observe:
                 return
-            self.model.refresh()
-            self._posterior.refresh()
-        if self._mixture is not None:
-            self._mixture.refresh()
-        if self._watched not in (self._for_none, self.streams):
-            self._watched.update(i, j)
-        for evidence in self._in_model.values():
-            if evidence is not self._watched:
-                evidence.update(i, j)
+            if answered:
+                self._refresh_models()
+        for evidence in self._model_evidence():
+            evidence.update(i, j, runs)
         self.rule.observe()
-        np.maximum(self.plain_peak, self._plain(), out=self.plain_peak)
         for proof in self.proofs.values():
-            proof.update(i, j, outcome)
+            proof.update(i, j, runs)
             proof.observe()
-        if self._mixture is not None:
-            self._mixture.consider(self.separation())
-        self._place()
+        self._observe_none(i, j, runs)
+        if answered:
+            if self._mixture is not None:
+                self._mixture.consider(self.separation())
+            self._move_capital()
 
     def keep(self, runs: BoolArray) -> None:
         """Keep the runs that are True in `runs`, of shape (R,), and drop the others."""
@@ -220,16 +384,12 @@ class Ledger:
             self._mixture.keep(runs)
         if self.streams is not None:
             self.streams.keep(runs)
-        if self._watched not in (self._for_none, self.streams):
-            self._watched.keep(runs)
-        self.plain_peak = self.plain_peak[runs]
-        if self._reserve is not None:
-            self._reserve.keep(runs)
-        if self._stakes is not None:
-            self._stakes.keep(runs)
-        for evidence in self._in_model.values():
-            if evidence is not self._watched:
-                evidence.keep(runs)
+        if self.none_peak is not None:
+            self.none_peak = self.none_peak[runs]
+        for stakes in self._stakes.values():
+            stakes.keep(runs)
+        for evidence in self._model_evidence():
+            evidence.keep(runs)
         self.rule.keep(runs)
         for proof in self.proofs.values():
             proof.keep(runs)
@@ -249,19 +409,21 @@ class Ledger:
         )
 
     def memory(self, run: int = 0) -> dict[str, Any] | None:
-        """State of the streams of one run, as plain data that JSON can hold; None without them."""
-        if self.streams is None:
+        """State of one run beside its wins, as plain data that JSON can hold; None where no claim is made."""
+        if self.claim is None:
             return None
-        memory = self.streams.memory(run) | {"plain_peak": self.plain_peak[run].tolist()}
-        if self._mixture is not None:
+        memory: dict[str, Any] = {}
+        if self.none_peak is not None:
+            memory["none_peak"] = self.none_peak[run].tolist()
+        if proofs := self.tally.in_proofs(run):
+            memory["proofs"] = proofs
+        if self.streams is not None:
+            memory |= self.streams.memory(run)
+        if self._mixture is not None and self.streams is not None:
             memory["starts"] = self._mixture.memory(run)
-        if self._reserve is not None:
-            memory["reserve"] = self._reserve.memory(run)
-        if self._stakes is not None:
-            memory["stakes"] = self._stakes.memory(run)
-        if self.tally.ties is not None:
-            memory["ties"] = self.tally.known_ties(run)
-        return memory
+        if self._stakes:
+            memory["stakes"] = {claim.value: stakes.memory(run) for claim, stakes in self._stakes.items()}
+        return memory or None
 
     def head_to_head(self) -> HeadToHead | None:
         """The proof that stops the run, where it assumes nothing about μ."""
@@ -305,10 +467,8 @@ class Ledger:
             established = proof.named != NOBODY
             if self.claim is Claim.GOOD_ENOUGH:
                 return established, np.zeros_like(established)
-            refuted = (
-                self.rule.refuted if self.streams is None else self.none_peak() >= self._log_inverse_delta
-            )
-            return established, ~established & refuted.all(axis=1)
+            peak = self.rule.peak_evidence if self.none_peak is None else self.none_peak
+            return established, ~established & (peak >= self.log_inverse_delta).all(axis=1)
         return self.last_standing()
 
     def holds_without_model(self, claim: Claim, policy: int) -> bool:
@@ -322,9 +482,9 @@ class Ledger:
         others = np.arange(self.tally.n_policies) != policy
         if claim is Claim.BEST_IF_ANY:
             against = self._without_model()[0, others]
-            return bool(np.all(against >= self._log_inverse_delta) and self.evidence.leads()[0, policy])
+            return bool(np.all(against >= self.log_inverse_delta) and self.evidence.leads()[0, policy])
         against = self._pairs[self._proof_margins[claim]].log_e[0, others, policy]
-        return bool(np.all(against >= self._log_inverse_delta + np.log(self.tally.n_policies)))
+        return bool(np.all(against >= self.log_inverse_delta + np.log(self.tally.n_policies)))
 
     def none_without_model(self, claim: Claim | None) -> bool:
         """True if it is established without a Bradley-Terry model that the first run has no single best
@@ -340,20 +500,12 @@ class Ledger:
         if self.model is None:
             return True
         evidence = self._for_none.per_policy if claim is Claim.BEST else self._without_model()
-        return bool(np.all(evidence[0] >= self._log_inverse_delta))
+        return bool(np.all(evidence[0] >= self.log_inverse_delta))
 
-    def none_peak(self) -> FloatArray:
-        """Shape (R, K): the largest evidence that counts for there being no single best policy.
-
-        Under the claim "best" it owes nothing to the streams, and counts as little as it does in the proofs.
-        A wrong "none" and a wrong name have one e-process together.
-        """
-        if self._stopping_proof() is None:
-            return self.rule.peak_evidence
-        counted = START_SHARE
-        if self._reserve is None:
-            counted = 1.0 if self._weighed_by is None else 1.0 - BY_EXPECTATION
-        return np.asarray(self.plain_peak + np.log(counted), dtype=np.float64)
+    def none_risk(self) -> float:
+        """The risk, in [0, 1], at which the first run would just find that there is no single best policy."""
+        peak = self.rule.peak_evidence if self.none_peak is None else self.none_peak
+        return float(np.exp(-max(0.0, float(peak[0].min()))))
 
     def last_standing(self) -> tuple[BoolArray, BoolArray]:
         """Shapes (R,): whether all policies are refuted but one that leads them, and whether all are."""
@@ -385,9 +537,11 @@ class Ledger:
 
     def _computed_leader(self) -> IntArray:
         if self.streams is not None and self.model is None:
-            return self._first(self.streams.favour())
+            return self._first(self.favour())
         evidence = np.where(self._out(), np.inf, self.rule.evidence)
         favour = self.evidence.per_policy if self.model is None else -self.model.scores
+        if self.model is not None and isinstance(self._space, BradleyTerry) and self.left_out.any():
+            favour = -BradleyTerryModel(self._space, self.estimates()[0]).scores
         order = np.lexsort((favour, evidence), axis=-1)
         best: IntArray = order[:, 0]
         return best
@@ -398,27 +552,40 @@ class Ledger:
         """
         return self.evidence.per_policy if self.streams is None else self.streams.per_policy
 
-    def _plain(self) -> FloatArray:
-        """Shape (R, K): evidence against each policy that owes nothing to the streams."""
-        if isinstance(self._watched, BradleyTerryEvidence):
-            return self._watched.plain
-        return self._watched.per_policy if self.streams is None else self._for_none.per_policy
+    def _against_being_best(self, of: Any) -> FloatArray:
+        """Evidence against policies' beating every other that counts with the proofs of "best".
 
-    def _place(self) -> None:
-        """Put what is due of the reserve on who stands best, and have the capital move that is to move."""
-        # Where there is a reserve or are stakes, there are streams. The leader that is shown decides nothing.
-        streams = self.streams
-        if streams is None:
+        A wrong "none" and a wrong name have one e-process and one δ together. The streams have no part in it.
+
+        Parameters
+        ----------
+        of
+            Index of runs and policies; `...` for all, shape (R, K).
+        """
+        if (proof := self.head_to_head()) is not None:
+            return proof.against_being_best(of)
+        plain = self._watched.plain if isinstance(self._watched, BradleyTerryEvidence) else self.rule.evidence
+        return np.asarray(plain[of], dtype=np.float64)
+
+    def _observe_none(self, i: IntArray, j: IntArray, runs: IntArray | None) -> None:
+        """Raise the peak of the evidence against each policy's being the best, where it has changed."""
+        if self.none_peak is None:
             return
-        if self._reserve is not None and (runs := self._reserve.due()).size:
-            self._reserve.place(runs, self._first(streams.standing())[runs])
-            for proof in self.proofs.values():
-                proof.place(runs)
+        at, i, j = located(runs, i, j)
+        # In a model a comparison tells about all policies.
+        of: Any = (at, np.array([i, j])) if self.model is None else ...
+        self.none_peak[of] = np.maximum(self.none_peak[of], self._against_being_best(of))
+
+    def _move_capital(self) -> None:
+        """Have the capital move that is to move."""
+        # Where there are stakes, there are streams. The leader that is shown decides nothing.
+        for claim, stakes in self._stakes.items():
+            if (runs := stakes.due()).size and self.streams is not None:
+                proof = self.proofs[claim]
+                proof.move(runs, self._two_best(self.streams)[runs])
                 proof.observe()
-        if (stakes := self._stakes) is not None and (runs := stakes.due()).size:
-            proof = self.proofs[Claim.GOOD_ENOUGH]
-            proof.move(runs, self._two_best(streams)[runs])
-            proof.observe()
+                if self.none_peak is not None and claim is Claim.BEST:
+                    np.maximum(self.none_peak, self._against_being_best(...), out=self.none_peak)
 
     def _stopping_proof(self) -> Proof | None:
         return None if self.claim is None else self.proofs.get(self.claim)
@@ -448,14 +615,20 @@ class Ledger:
             return EliminationCost(self.tally, epsilon)
         return self._for_none if self.streams is None else self.streams
 
-    def _build_stakes(self, memory: Sequence[Mapping[str, Any]] | None) -> Stakes | None:
-        """Capital that moves; None where it stays. In a state that is older than it, none has moved."""
-        n = self.tally.n_policies
-        if not capital_moves(Claim.GOOD_ENOUGH, n, exclusive_proofs=self._exclusive_proofs):
-            return None
-        log_start = log_weights(self._weighed_by, n) - np.log(n)
-        known = None if memory is None else [each.get("stakes") for each in memory]
-        return Stakes(self.tally, log_start, known)
+    def log_start(self, margin: float) -> FloatArray:
+        """Shape (K,): logarithms of the capital of proofs head to head with this margin."""
+        prior = None if self.streams is None else self._prior
+        return starting_capital(self.tally.n_policies, margin, prior, exclusive_proofs=self._exclusive_proofs)
+
+    def _build_stakes(self, memory: Sequence[Mapping[str, Any]] | None) -> dict[Claim, Stakes]:
+        stakes = {}
+        for claim, margin in self._proof_margins.items():
+            if claim_moves(claim, self.tally.n_policies):
+                known = None
+                if memory is not None:
+                    known = [each.get("stakes", {}).get(claim.value, {}) for each in memory]
+                stakes[claim] = Stakes(self.tally, self.log_start(margin), margin, known)
+        return stakes
 
     def _build_proofs(
         self, space: Space, delta: float, exact_from: float, named: Mapping[Claim, IntArray]
@@ -464,16 +637,12 @@ class Ledger:
         for claim, margin in self._proof_margins.items():
             pairs = self._pairs[margin]
             if self.model is None or self._mixture is None or not isinstance(space, BradleyTerry):
-                reserve = self._reserve if holds_back(claim, self.tally.n_policies) else None
                 proofs[claim] = HeadToHead(
                     pairs,
-                    self.tally,
                     delta,
                     named.get(claim),
-                    reserve=reserve,
-                    prior=self._weighed_by,
-                    exclusive_proofs=self._exclusive_proofs,
-                    stakes=self._stakes if claim is Claim.GOOD_ENOUGH else None,
+                    log_start=self.log_start(margin),
+                    stakes=self._stakes.get(claim),
                 )
             else:
                 if margin == self.margin and isinstance(self._watched, BradleyTerryEvidence):

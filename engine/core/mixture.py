@@ -197,17 +197,27 @@ class Mixture:
             )
         return checked
 
+    def forget(self) -> None:
+        """Take answers that were taken back out of the restarts that they came before."""
+        for slot in range(self._due.size):
+            wins = np.minimum(self._wins[slot], self._tally.wins)
+            changed = np.flatnonzero((wins != self._wins[slot]).any(axis=(1, 2)))
+            if changed.size:
+                self._restart(np.full(changed.size, slot), changed, wins[changed])
+
     def _begin(self, runs: IntArray, wins: FloatArray) -> None:
         """Restart these runs, shape (m,), at these wins, shape (m, K, K)."""
+        self._restart(self._n_begun[runs], runs, wins)
+        self._n_begun[runs] += 1
+
+    def _restart(self, slot: IntArray, runs: IntArray, wins: FloatArray) -> None:
         data = PairData.of(self._model.features, Tally(wins))
         centre = fit(data, self._restart_precision, np.zeros((runs.size, self._centre.shape[2])))
-        slot = self._n_begun[runs]
         self._begun_at[slot, runs] = wins.sum(axis=(1, 2))
         self._wins[slot, runs] = wins
         self._centre[slot, runs] = centre
         self._precision[slot, runs] = data.hessian(centre) + self._restart_precision
         self._log_det[slot, runs] = log_determinant(self._precision[slot, runs])
-        self._n_begun[runs] += 1
 
     def _compute(self) -> Outcomes:
         data, theta = self._model.data(), self._model.theta
@@ -345,7 +355,7 @@ class BradleyTerryEvidence:
         """Shape (R, K): log evidence (nats) against each policy, as of the last update."""
         return self._per_policy
 
-    def update(self, i: IntArray, j: IntArray) -> None:
+    def update(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
         """Take in what has changed in the counts."""
         self._per_policy = self._compute()
 

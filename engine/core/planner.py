@@ -13,7 +13,6 @@ from scipy import special
 
 from .estimation import PairData, fit
 from .problem import BradleyTerry, Space
-from .reserve import holds_back
 from .sampling import MANY
 from .simulate import SimulatedRuns, simulate
 from .stakes import capital_moves
@@ -94,7 +93,7 @@ class Plan:
     claim: Claim | str = Claim.BEST
     epsilon: float = 0.0
     streams: bool = True
-    reserve: bool = True
+    capital_moves: bool = True
     exclusive_proofs: bool = True
     sampler: str = "balanced"
     stopping: str = "certified"
@@ -301,7 +300,7 @@ def _simulate_part(
         claim=plan.claim,
         epsilon=plan.epsilon,
         streams=plan.streams and (ties > 0.0 or _streams_count(plan)),
-        reserve=plan.reserve,
+        capital_moves=plan.capital_moves,
         exclusive_proofs=plan.exclusive_proofs,
         budget=plan.budget,
         pending=plan.pending,
@@ -317,11 +316,10 @@ def _simulate_part(
 def _streams_count(plan: Plan) -> bool:
     """True if the streams have a part in when a run stops.
 
-    Where one policy is proved head to head from the beginning, and nothing is held back or moves, all pairs
+    Where one policy is proved head to head from the beginning, and nothing moves, all pairs
     are the same without them. A simulation then takes half the time.
     """
     claim, n_policies = Claim(plan.claim), plan.space.n_policies
     if claim is not Claim.GOOD_ENOUGH or n_policies > MANY or isinstance(plan.space, BradleyTerry):
         return True
-    moves = capital_moves(claim, n_policies, exclusive_proofs=plan.exclusive_proofs)
-    return plan.reserve and (moves or holds_back(claim, n_policies))
+    return plan.capital_moves and capital_moves(claim, n_policies)

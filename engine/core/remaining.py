@@ -49,7 +49,8 @@ def _expected(ledger: Ledger, best: int | None) -> float | None:
         missing = proof.threshold - proof.log_capital(np.array(0), k, np.array(b))
         speed = _speeds(tally.wins[0, k, b], tally.counts[0, k, b], proof.evidence.null_mean, unsure=_UNSURE)
         # Outcomes that are ties vary less, so that bets on them are larger.
-        speed /= 1.0 - 2.0 * tally.n_ties[0] / (2.0 * tally.n_comparisons[0] + _SHRINKAGE)
+        if ledger.streams is not None:
+            speed /= 1.0 - 2.0 * ledger.streams.n_ties[0] / (2.0 * ledger.streams.n_told[0] + _SHRINKAGE)
         return _summed(missing, speed)
     needed = ~rule.refuted[0]
     needed[best] = False

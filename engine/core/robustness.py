@@ -16,7 +16,7 @@ from .evidence import CONCENTRATION
 from .ledger import Ledger
 from .likelihood import log_e_value
 from .problem import Space
-from .types import Claim, FloatArray, IntArray, Tally
+from .types import Claim, FloatArray, IntArray, Missing, Tally
 
 # Evidence this close (nats) is the same but for rounding.
 _EVEN = 1e-9
@@ -202,14 +202,15 @@ class Replays:
 
 def replay(
     space: Space,
-    sequences: Sequence[Sequence[tuple[int, int, float]]],
+    sequences: Sequence[Sequence[tuple[int, int, float | None]]],
     *,
     delta: float,
     epsilon: float = 0.0,
     stopping: str = "certified",
     claim: Claim | str = Claim.BEST_IF_ANY,
     streams: bool = True,
-    reserve: bool = True,
+    capital_moves: bool = True,
+    missing: Missing | str = Missing.AGAINST,
     exact_ties: bool = True,
     exclusive_proofs: bool = True,
     start: Replays | None = None,
@@ -225,8 +226,8 @@ def replay(
     Parameters
     ----------
     sequences
-        R lists of (i, j, outcome) in their order.
-    delta, epsilon, stopping, claim, streams, reserve, exact_ties, exclusive_proofs
+        R lists of (i, j, outcome) in their order; None where a showing has no outcome.
+    delta, epsilon, stopping, claim, streams, capital_moves, missing, exact_ties, exclusive_proofs
         As for `Design`.
     start
         Where an earlier call with the same lists ended.
@@ -256,7 +257,8 @@ def replay(
         peak_evidence=None if start is None else start.peak_evidence,
         named=None if start is None or start.named is None else {Claim(claim): start.named},
         streams=streams,
-        reserve=reserve,
+        capital_moves=capital_moves,
+        missing=Missing(missing),
         exact_ties=exact_ties,
         exclusive_proofs=exclusive_proofs,
         memory=None if start is None else start.streams,
@@ -285,7 +287,7 @@ def replay(
         ledger.record(
             np.array([i for i, _, _ in outcomes]),
             np.array([j for _, j, _ in outcomes]),
-            np.array([outcome for _, _, outcome in outcomes], dtype=np.float64),
+            np.array([np.nan if outcome is None else outcome for _, _, outcome in outcomes]),
         )
         peak[alive] = ledger.rule.peak_evidence
         if proof is not None and named is not None:
@@ -298,7 +300,7 @@ def replay(
     return Replays(step, told, peak, named, [each for each in memory if each is not None] or None)
 
 
-def summed_wins(n_policies: int, outcomes: Sequence[tuple[int, int, float]]) -> FloatArray:
+def summed_wins(n_policies: int, outcomes: Sequence[tuple[int, int, float | None]]) -> FloatArray:
     """Wins of every policy against every other.
 
     Parameters
@@ -306,15 +308,15 @@ def summed_wins(n_policies: int, outcomes: Sequence[tuple[int, int, float]]) -> 
     n_policies
         Number of policies K.
     outcomes
-        Judgments (i, j, D): D in [0, 1] is the outcome of i against j.
+        Judgments (i, j, D): D in [0, 1] is the outcome of i against j; None adds nothing.
 
     Returns
     -------
     Shape (K, K): entry (i, j) is the sum of outcomes of i against j.
     """
     wins = np.zeros((n_policies, n_policies))
-    if outcomes:
-        i, j, outcome = (np.array(column) for column in zip(*outcomes, strict=True))
+    if told := [each for each in outcomes if each[2] is not None]:
+        i, j, outcome = (np.array(column) for column in zip(*told, strict=True))
         np.add.at(wins, (i, j), outcome)
         np.add.at(wins, (j, i), 1.0 - outcome)
     return wins

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .problem import Factorial, Space
-from .types import Claim, FloatArray, IntArray, check_real, check_whole
+from .types import Claim, FloatArray, IntArray, Missing, check_real, check_whole
 
 
 def checked_labels(labels: Sequence[str] | None, space: Space) -> tuple[str, ...]:
@@ -73,6 +73,39 @@ def checked_claim(claim: Claim | str, epsilon: float) -> Claim:
             'more than 5 points; without a margin, ask for "best"'
         )
     return checked
+
+
+def checked_missing(missing: Missing | str) -> Missing:
+    """The way to count showings without an outcome, which may be given by its name.
+
+    Raises
+    ------
+    ValueError
+        If it is unknown.
+    """
+    try:
+        return Missing(missing)
+    except ValueError:
+        raise ValueError(f'missing must be "against" or "answers"; got {missing!r}') from None
+
+
+def left_out_of(entries: Iterable[tuple[int, int, float]], n_policies: int) -> FloatArray:
+    """Shape (K, K): the outcomes that estimates leave out, from `Design.progress`.
+
+    Raises
+    ------
+    ValueError
+        If an entry does not fit.
+    """
+    left_out = np.zeros((n_policies, n_policies))
+    try:
+        for i, j, won in entries:
+            left_out[i, j] = won
+    except (TypeError, ValueError, IndexError):
+        raise ValueError(
+            "left_out must hold entries [i, j, outcomes] as `Design.progress` gave them"
+        ) from None
+    return left_out
 
 
 def checked_names(named: Mapping[str, int], n_policies: int) -> dict[Claim, IntArray]:

@@ -56,7 +56,7 @@ def simulate(
     claim: Claim | str = Claim.BEST,
     epsilon: float = 0.0,
     streams: bool = True,
-    reserve: bool = True,
+    capital_moves: bool = True,
     exact_ties: bool = True,
     exclusive_proofs: bool = True,
     prior_strengths: FloatArray | None = None,
@@ -83,9 +83,9 @@ def simulate(
         The claim to stop on.
     streams
         Whether the evidence pools opponents, and beliefs steer.
-    reserve, exact_ties, exclusive_proofs
-        As for `Design`: whether proofs hold capital back or move it, and whether ties are bet on as such.
-        Also whether proofs use that two policies cannot both beat each other by a margin.
+    capital_moves, exact_ties, exclusive_proofs
+        As for `Design`: whether the capital of proofs moves, and whether ties are bet on as such. Also
+        whether proofs use that two policies cannot both beat each other by a margin.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds.
     budget
@@ -120,7 +120,7 @@ def simulate(
         claim=Claim(claim),
         watch_all=False,
         streams=streams,
-        reserve=reserve,
+        capital_moves=capital_moves,
         exact_ties=exact_ties,
         exclusive_proofs=exclusive_proofs,
         prior=prior_strengths,

@@ -1,8 +1,8 @@
-"""Capital of the proofs of three to six policies, which moves to the two of the best standing.
+"""Capital of the proofs of three policies or more, which moves to the two of the best standing.
 
-With a margin two policies cannot both beat each other by it. So one at most of the proofs that hold them
-against each other can be of a false name. Both may hold the same capital against each other, and nobody pays
-for it twice. The proof is in docs/algorithm.md, "Claims of a stop".
+A proof head to head divides its risk δ among all K policies, as it is not known beforehand which of them will
+be named. Later that is nearly known. So at a few moments capital moves from all policies to two of them, at
+the price of the moment. The proof is in docs/algorithm.md, "Claims of a stop".
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .reserve import holds_back
 from .streams import recalled
-from .types import BoolArray, Claim, FloatArray, IntArray, Tally
+from .types import Claim, FloatArray, IntArray, Tally
 
-# With two policies nothing is divided, so that nothing can move.
+# With two policies nothing is divided, or nothing is gained by moving it.
 _FEWEST = 3
 # In comparisons a policy, each moment 1.31 times the one before.
 _MOMENTS = np.geomspace(4.0, 60.0, 11)
@@ -25,31 +24,24 @@ _MOMENTS = np.geomspace(4.0, 60.0, 11)
 _KEPT = 0.4
 # The part of the rest that is taken each time.
 _TAKEN = 0.5
-# Shares of all that is taken: to each of the two against every other policy, and against each other. At most
-# one of the two is false against the other, which then takes .6, and .4 go to the account of the other.
-# Without a margin both may be, and 1.2 of what is taken would be given.
-_AGAINST_ALL, _AGAINST_EACH_OTHER = 0.4, 0.6
-# A payment leaves at least so much of a share.
-_LEFT = 1e-6
-# The proof of the policy that is named ends with about so much for each 1 that it began with.
-LEADERS_GAIN = 1.15
+# Shares of all that is taken: to each of the two against every other policy, and against each other. With a
+# margin one at most of the two can be beaten by the other, which then takes .6, and .4 go to the account of
+# the other. Without a margin both may be.
+_SHARES_WITH_MARGIN = (0.4, 0.6)
+_SHARES = (0.5, 0.5)
 
 
-def capital_moves(claim: Claim, n_policies: int, *, exclusive_proofs: bool) -> bool:
-    """True if capital moves in a proof of this claim head to head, where a design has streams and a reserve.
+def capital_moves(claim: Claim, n_policies: int) -> bool:
+    """True if capital moves in a proof of this claim head to head, where a design allows it.
 
     Parameters
     ----------
     claim
-        The claim: "good enough" alone has a margin, of those that are proved head to head.
+        The claim.
     n_policies
         K.
-    exclusive_proofs
-        As for `claims.names_at_risk`.
     """
-    # With both, more capital would be given out than there is. From seven policies on, a reserve does more.
-    reserved = holds_back(claim, n_policies)
-    return exclusive_proofs and claim is Claim.GOOD_ENOUGH and n_policies >= _FEWEST and not reserved
+    return claim is not Claim.BEST_IF_ANY and n_policies >= _FEWEST
 
 
 class Stakes:
@@ -57,7 +49,8 @@ class Stakes:
 
     The proof of policy b has S_kb E_kb against rival k, where E_kb is an e-process against "k beats b by the
     margin". Beside it, b has an account A_b: what it may lose if its name is true. At a few moments capital
-    is taken from all policies at the price of the moment, E_kb, and given to two of them.
+    is taken from all policies and given to two of them. The price is E_kb. Where showings are open, capital
+    is taken at the least and given at the most that E_kb may be once they have ended.
 
     Parameters
     ----------
@@ -65,8 +58,10 @@ class Stakes:
         The data.
     log_start
         Shape (K,): logarithms of what the proofs begin with, of which the sum is 1.
+    margin
+        ε of the claim.
     memory
-        The values of `memory`, one for each run, or None; None where nothing has moved.
+        The values of `memory`, one for each run; None where nothing has moved.
 
     Attributes
     ----------
@@ -74,8 +69,6 @@ class Stakes:
         Shape (R, K, K): log S_kb in row k and column b. The diagonal means nothing.
     account
         Shape (R, K): A_b.
-    indecisive
-        Shape (R,): how many outcomes so far were neither a win nor a loss.
 
     Raises
     ------
@@ -87,30 +80,26 @@ class Stakes:
         self,
         tally: Tally,
         log_start: FloatArray,
-        memory: Sequence[Mapping[str, Any] | None] | None = None,
+        margin: float,
+        memory: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         self._tally = tally
         self._start: FloatArray = np.exp(log_start)
+        self._against_all, self._against_each_other = _SHARES_WITH_MARGIN if margin > 0.0 else _SHARES
         n_runs, n_policies = tally.n_runs, tally.n_policies
         moments = np.rint(_MOMENTS * n_policies).astype(np.int64)
-        self._is_moment: BoolArray = np.zeros(moments[-1] + 2, dtype=np.bool_)
-        self._is_moment[moments] = True
+        self._moments: IntArray = np.append(moments, np.iinfo(np.int64).max)
+        self._n_moved: IntArray = np.zeros(n_runs, dtype=np.int64)
         self.log_share: FloatArray = np.tile(log_start, (n_runs, n_policies, 1))
         self.account: FloatArray = np.tile(self._start, (n_runs, 1))
-        self.indecisive: FloatArray = np.zeros(n_runs)
         for run, known in enumerate(memory or ()):
-            if known is not None:
-                self.log_share[run] = recalled([known], "log_share", (n_policies, n_policies))[0]
-                self.account[run] = recalled([known], "account", (n_policies,))[0]
-                # A state that is older than this number has none.
-                self.indecisive[run] = recalled([{"indecisive": 0} | dict(known)], "indecisive", ())[0]
-        if np.any(self.account < 0.0) or np.any(self.account.sum(axis=1) > 1.0 + 1e-9):
-            raise ValueError("the stored stakes need as 'account' shares from 0 on, of at most 1 in all")
+            # A state that was stored for another claim has none for this one.
+            if known:
+                self._recall(run, known)
 
     def due(self) -> IntArray:
         """Shape (m,): the runs in which capital is to move now."""
-        now = np.minimum(self._tally.n_comparisons, self._is_moment.size - 1)
-        return np.flatnonzero(self._is_moment[now])
+        return np.flatnonzero(self._tally.n_comparisons >= self._moments[self._n_moved])
 
     def move(self, runs: IntArray, to: IntArray, log_e: FloatArray, log_price: FloatArray) -> None:
         """Take capital from all policies of these runs, and give it to two of each.
@@ -122,10 +111,10 @@ class Stakes:
         to
             Shape (m, 2): the two policies of each.
         log_e
-            Shape (m, K, K): logarithms of E_kb, or of a lower bound on it; the diagonal is not looked at.
+            Shape (m, K, K): logarithms of the least that E_kb may be; the diagonal is not looked at.
         log_price
-            Shape (m, 2, K): of E_kb, or of an upper bound on it, for each of the two as b. What they are of
-            their own is not looked at.
+            Shape (m, 2, K): of the most, for each of the two as b. What they are of their own is not looked
+            at.
         """
         place, policies = np.arange(runs.size), np.arange(self._start.size)
         log_share, account = self.log_share[runs], self.account[runs]
@@ -143,62 +132,57 @@ class Stakes:
         account -= taken
         for own, other in ((0, 1), (1, 0)):
             b = to[:, own]
-            log_given = (np.log(_AGAINST_ALL) + log_total)[:, None] - log_price[:, own]
+            log_given = (np.log(self._against_all) + log_total)[:, None] - log_price[:, own]
             against_other = place, to[:, other]
-            log_given[against_other] += np.log(_AGAINST_EACH_OTHER / _AGAINST_ALL)
+            log_given[against_other] += np.log(self._against_each_other / self._against_all)
             log_given[place, b] = -np.inf
             log_share[place, :, b] = np.logaddexp(log_share[place, :, b], log_given)
-            account[place, b] += _AGAINST_ALL * total
+            account[place, b] += self._against_all * total
         self.log_share[runs], self.account[runs] = log_share, account
+        self._n_moved[runs] += 1
 
-    def note(self, runs: IntArray, outcome: FloatArray) -> None:
-        """Take in the outcomes of these runs, of which the bets are over."""
-        self.indecisive[runs] += (outcome > 0.0) & (outcome < 1.0)
-
-    def mostly_decisive(self) -> BoolArray:
-        """Shape (R,): whether at most half of the outcomes before the present one were neither won nor lost.
-
-        Only a win ends a proof that bets no more than it needs. Of outcomes that are all in between, such as
-        means of several people's, none ever would.
-        """
-        mostly: BoolArray = 2.0 * self.indecisive <= self._tally.n_comparisons - 1.0
-        return mostly
-
-    def pay(
-        self,
-        proofs: tuple[IntArray, IntArray, IntArray],
-        amount: FloatArray,
-        log_unit: float,
-        log_e: FloatArray,
-        log_price: FloatArray,
-    ) -> None:
-        """Add to what proofs have against one rival each, or take from it.
-
-        Parameters
-        ----------
-        proofs
-            Runs, rivals k and policies b, shape (m,) each.
-        amount
-            Shape (m,): how much capital; what is negative is taken. Nobody loses all.
-        log_unit
-            Logarithm of the capital that an amount of 1 is.
-        log_e, log_price
-            Shape (m,): as for `move`, of these proofs.
-        """
-        log_share = self.log_share[proofs]
-        log_held = log_share + np.where(amount > 0.0, log_price, log_e)
-        change = amount * np.exp(log_unit - log_held)
-        self.log_share[proofs] = log_share + np.log(np.maximum(1.0 + change, _LEFT))
-
-    def keep(self, runs: BoolArray) -> None:
+    def keep(self, runs: Any) -> None:
         """Drop the other runs, after the tally has."""
         self.log_share, self.account = self.log_share[runs], self.account[runs]
-        self.indecisive = self.indecisive[runs]
+        self._n_moved = self._n_moved[runs]
 
     def memory(self, run: int = 0) -> dict[str, Any]:
-        """State of one run, as plain data that JSON can hold."""
+        """State of one run, as plain data that JSON can hold.
+
+        Policies that were never compared with b have the same share against it: the share of most, and those
+        that differ.
+        """
+        share = self.log_share[run]
+        usual = [float(values[np.argmax(counts)]) for values, counts in map(_counted, share.T)]
+        others = np.argwhere(share != usual)
         return {
-            "log_share": self.log_share[run].tolist(),
+            "moved": int(self._n_moved[run]),
             "account": self.account[run].tolist(),
-            "indecisive": self.indecisive[run].item(),
+            "log_share": usual,
+            "others": [[int(k), int(b), float(share[k, b])] for k, b in others],
         }
+
+    def _recall(self, run: int, known: Mapping[str, Any]) -> None:
+        n = self._start.size
+        self.account[run] = recalled([known], "account", (n,))[0]
+        self.log_share[run] = recalled([known], "log_share", (n,))[0]
+        moved: Any = known.get("moved")
+        others = known.get("others", ())
+        fits = isinstance(moved, int) and 0 <= moved < self._moments.size
+        self._n_moved[run] = moved if fits else 0
+        try:
+            for k, b, log_share in others:
+                self.log_share[run, k, b] = log_share
+        except (TypeError, ValueError, IndexError):
+            fits = False
+        accounts = self.account[run]
+        if not fits or np.any(accounts < 0.0) or accounts.sum() > 1.0 + 1e-9:
+            raise ValueError(
+                "the stored stakes need how often capital has 'moved', as 'account' shares from 0 on, of at "
+                "most 1 in all, and as 'others' entries [k, b, log share]"
+            )
+
+
+def _counted(values: FloatArray) -> tuple[FloatArray, IntArray]:
+    found, counts = np.unique(values, return_counts=True)
+    return found, counts

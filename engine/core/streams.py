@@ -6,17 +6,18 @@ such bets is an e-process against k's being the best. Averaging head-to-head evi
 costs log(K - 1) nats; these streams do not pay that.
 
 * Favourite: a Beta mixture over the comparisons of k with its favourite opponent. That is the one expected to
-  beat it most as the outcome is about to be told.
+  beat it most as the comparison is shown.
 * Bets: every comparison of k is bet on as it is expected to end, never in k's favour.
 
-Both depend on the order in which outcomes are told. Their state is a few numbers per policy, and replaying
-the outcomes in that order gives it again.
+Both are set as a showing begins and kept with it, whatever is told before it ends. So they depend on the
+order in which showings begin and end. Their state is a few numbers per policy and per open showing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from scipy import special
 from .beliefs import Beliefs
 from .evidence import CONCENTRATION, PairwiseEvidence
 from .likelihood import log_e_value, log_e_value_of_pair
-from .types import BoolArray, FloatArray, IntArray, Tally, from_both_sides, located
+from .types import BoolArray, Bounds, FloatArray, IntArray, Tally, from_both_sides, located
 
 # Shares of head-to-head evidence, of the favourite's stream and of the bets in the evidence against a policy.
 SHARES = (0.1, 0.5, 0.4)
@@ -37,6 +38,22 @@ _EVIDENCE_WEIGHT = 1.0
 _LEAST_EXPECTED = 1e-9
 _FOR_POLICIES = ("won", "lost", "log_bets", "theta", "curvature")
 _PER_RUN = ("n_told", "n_ties")
+
+
+@dataclass(frozen=True, slots=True)
+class Bets:
+    """The bets on showings, as they were set when these began; one showing in each of m runs.
+
+    Attributes
+    ----------
+    stakes
+        Shape (2, m): the bets against the first and the second policy of each pair.
+    favourite
+        Shape (2, m): whether the showing is of the favourite's stream of either.
+    """
+
+    stakes: FloatArray
+    favourite: BoolArray
 
 
 class StreamedEvidence:
@@ -118,41 +135,73 @@ class StreamedEvidence:
         chances = self.beliefs.log_chances()
         return self.standing() if chances is None else chances
 
-    def bet(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
-        """Settle the bets on an outcome; to be called while the tally and the beliefs do not know it yet.
+    def bets(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> Bets:
+        """The bets on a showing of i and j that begins now; they are fixed from here on.
 
         Parameters
         ----------
         i, j
-            Shape (R,): the pair of every run.
-        outcome
-            Shape (R,), in [0, 1]: the share of the win that goes to i.
+            Shape (m,): the pair of each run.
+        runs
+            Shape (m,): indices of the runs; None for all.
         """
-        runs, sides = from_both_sides((i, j), (j, i), (outcome, 1.0 - outcome))
-        null = self.null_mean
+        at, sides = from_both_sides(runs, (i, j), (j, i))
         # Ties pull a win rate towards ½. What a bet can win is decided by the other outcomes.
-        decided = 1.0 - self.n_ties[runs] / (self.n_told[runs] + 4.0)
-        for k, other, won in sides:
-            # Where the null is a fair coin, a bet on a tie returns the stake.
-            counts = (self.beliefs.favourite(runs, k) == other) & ((won != 0.5) | (null != 0.5))
-            if np.count_nonzero(counts):
-                self.won[runs, k] += counts * won
-                self.lost[runs, k] += counts * (1.0 - won)
-                self.log_favourite[runs, k] = self._favourite_evidence(self.won[runs, k], self.lost[runs, k])
-            mean, variance = self.beliefs.between(runs, k, other)
-            stake = self._stake(mean / decided - self._null_logit, np.sqrt(variance) / decided)
-            self.log_bets[runs, k] += np.log1p(stake * (null - won))
-        self.n_told += 1.0
-        self.n_ties += 4.0 * outcome * (1.0 - outcome)
+        decided = 1.0 - self.n_ties[at] / (self.n_told[at] + 4.0)
+        favourite, stakes = [], []
+        for k, other in sides:
+            favourite.append(self.beliefs.favourite(at, k) == other)
+            mean, variance = self.beliefs.between(at, k, other)
+            stakes.append(self._stake(mean / decided - self._null_logit, np.sqrt(variance) / decided))
+        shape = (2, i.size)
+        return Bets(np.reshape(stakes, shape), np.reshape(favourite, shape))
 
-    def update(self, i: IntArray, j: IntArray) -> None:
-        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
-        self.beliefs.update(i, j)
+    def settle(
+        self,
+        i: IntArray,
+        j: IntArray,
+        bets: Bets,
+        bounds: Bounds,
+        *,
+        sign: int,
+        runs: IntArray | None = None,
+    ) -> None:
+        """Have the bets on showings count outcomes within these bounds, or with sign -1 no more.
+
+        Parameters
+        ----------
+        i, j, runs
+            As for `bets`.
+        bets
+            The value of `bets` as the showings began.
+        bounds
+            Of their outcomes.
+        """
+        at, sides = from_both_sides(
+            runs, (i, j), tuple(bets.stakes), tuple(bets.favourite), (bounds.most, 1.0 - bounds.least)
+        )
+        null = self.null_mean
+        for k, stake, favourite, won in sides:
+            # Where the null is a fair coin, a bet on a tie returns the stake.
+            counts = favourite & ((won != 0.5) | (null != 0.5))
+            if np.count_nonzero(counts):
+                self.won[at, k] += sign * counts * won
+                self.lost[at, k] += sign * counts * (1.0 - won)
+                self.log_favourite[at, k] = self._favourite_evidence(self.won[at, k], self.lost[at, k])
+            self.log_bets[at, k] += sign * np.log1p(stake * (null - won))
+
+    def answer(self, outcome: Any, sign: int, at: Any) -> None:
+        """Count an answer of these runs, in [0, 1], or with sign -1 no more; later bets depend on it."""
+        self.n_told[at] += sign
+        self.n_ties[at] += sign * 4.0 * outcome * (1.0 - outcome)
+
+    def update(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
+        """Take in what has changed in the evidence about the pair (i[r], j[r]) of these runs."""
         self._standing = None
-        runs, i, j = located(i, j)
+        at, i, j = located(runs, i, j)
         both = np.array([i, j])
-        self._per_policy[runs, both] = self._combine(
-            self._pairwise.per_policy[runs, both], self.log_favourite[runs, both], self.log_bets[runs, both]
+        self._per_policy[at, both] = self._combine(
+            self._pairwise.per_policy[at, both], self.log_favourite[at, both], self.log_bets[at, both]
         )
 
     def leads(self) -> BoolArray:

@@ -196,7 +196,7 @@ class SeparationStatistic:
         """Shape (R, K): separation (nats) of each policy from the best, as of the last update."""
         return self._per_policy
 
-    def update(self, i: IntArray, j: IntArray) -> None:
+    def update(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
         """Take in what has changed in the counts."""
         self._per_policy = self._model.separation(self._model.covariance(self._tally.counts))
 

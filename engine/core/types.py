@@ -17,6 +17,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 Pair: TypeAlias = tuple[int, int]
+# Runs, and the two policies of each: plain numbers of one run, or arrays.
+Pairs: TypeAlias = Sequence[Any]
 Seed: TypeAlias = int | list[int] | np.random.SeedSequence | np.random.Generator | None
 
 
@@ -29,6 +31,15 @@ class Claim(StrEnum):
     """If some policy beats every other, it is this one. Says nothing where none does."""
     GOOD_ENOUGH = "good_enough"
     """It loses to no other policy by more than ε. Assumes nothing about the preference probabilities."""
+
+
+class Missing(StrEnum):
+    """How proofs count a showing without an outcome."""
+
+    AGAINST = "against"
+    """Against each claim. The claims hold whoever leaves, delays or takes back what."""
+    ANSWERS = "answers"
+    """Not at all. The claims hold if no outcome stays away because of what it says."""
 
 
 class StopReason(StrEnum):
@@ -46,6 +57,23 @@ class StopReason(StrEnum):
     """The budget is spent: `best` is the leader so far, and `confidence` what it has earned."""
     STOPPED = "stopped"
     """Somebody ended it before it was decided. A `Design` never says so; the program that runs it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the answers alone say, where some showings have no outcome.
+
+    Attributes
+    ----------
+    policy
+        The policy that the claim would name.
+    gamma
+        The largest Γ, from 1 on, at which it holds: if outcomes stay away at most Γ times as often where they
+        speak against the claim as where they speak for it. Infinite where it holds whatever they say.
+    """
+
+    policy: int
+    gamma: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +202,12 @@ class Decision:
 
 
 class Tally:
-    """Counts of judged and of pending comparisons, for R runs side by side.
+    """Counts of what was shown, told and is pending, for R runs side by side.
 
     A live experiment is one run (R = 1); simulations advance many at once through the same code.
+
+    Estimates and samplers look at the answers alone. A proof counts a showing without an outcome against
+    itself: what the proof "k does not beat b" counts as a win of k may be more than k has won.
 
     Parameters
     ----------
@@ -190,11 +221,20 @@ class Tally:
     ----------
     counts
         Shape (R, K, K): comparisons judged, per pair.
-    ties
-        Shape (R, K, K), symmetric: how many of these ended in a tie, as far as ties are told apart. None
-        where all count as half of a win and half of a loss.
-    n_comparisons, n_ties
-        Shape (R,): comparisons judged, and how many of these ended in a tie that is told apart.
+    n_comparisons
+        Shape (R,): comparisons judged.
+    proof_wins, proof_losses
+        Shape (R, K, K): summed outcomes of k and of b, as the proof "k does not beat b" counts them, in row k
+        and column b.
+    proof_ties
+        Shape (R, K, K): how many of these are ties that are bet on as such. None where all count as half of
+        a win and half of a loss.
+    counts_missing
+        Whether proofs count what is open or missing.
+    open
+        Shape (R, K, K), symmetric: showings that have begun and not ended.
+    missing
+        Shape (R, K, K), symmetric: showings that ended without an outcome.
     n_in_flight
         Shape (R,): comparisons not yet judged.
     judged, pending
@@ -205,10 +245,14 @@ class Tally:
         self.wins = wins.copy()
         # Outcomes such as 0.3 do not add up exactly in binary.
         self.counts = np.rint(wins + np.swapaxes(wins, -1, -2))
-        self.ties: FloatArray | None = None
+        self.proof_wins = self.wins.copy()
+        self.proof_losses: FloatArray = np.swapaxes(wins, -1, -2).copy()
+        self.proof_ties: FloatArray | None = None
+        self.counts_missing = True
+        self.open: FloatArray = np.zeros_like(self.wins)
+        self.missing: FloatArray = np.zeros_like(self.wins)
         self.in_flight = np.zeros(wins.shape, dtype=np.int64) if in_flight is None else in_flight.copy()
         self.n_comparisons: IntArray = np.rint(self.counts.sum(axis=(1, 2)) / 2).astype(np.int64)
-        self.n_ties: FloatArray = np.zeros(self.n_comparisons.size)
         self.judged: FloatArray = self.counts.sum(axis=2)
         self.pending: IntArray = self.in_flight.sum(axis=2)
         self.n_in_flight: IntArray = self.pending.sum(axis=1) // 2
@@ -228,39 +272,51 @@ class Tally:
         """Number of policies K."""
         return int(self.wins.shape[1])
 
-    def tell_ties_apart(self, known: Sequence[Sequence[Sequence[int]]] | None = None) -> None:
-        """Count ties from here on.
+    def tell_ties_apart(self) -> None:
+        """Count ties from here on."""
+        self.proof_ties = np.zeros_like(self.wins)
 
-        Parameters
-        ----------
-        known
-            The values of `known_ties`, one for each run; by default no comparison so far counts as a tie.
+    def in_proofs(self, run: int = 0) -> list[list[float]]:
+        """What the proofs of one run count, of the pairs i < j where the wins do not tell it.
+
+        As JSON can hold it: i, j, wins, losses and ties of i, the same of j, and how many showings are open
+        and are missing.
+        """
+        parts = [self.proof_wins[run], self.proof_losses[run]]
+        parts.append(np.zeros_like(parts[0]) if self.proof_ties is None else self.proof_ties[run])
+        both = (*parts, *(part.T for part in parts), self.open[run], self.missing[run])
+        wins = self.wins[run]
+        told = (parts[0] == wins) & (parts[1] == wins.T) & (parts[0].T == wins.T) & (wins == parts[1].T)
+        known = told & (both[2] == 0) & (both[5] == 0) & (both[6] == 0) & (both[7] == 0)
+        pairs = np.argwhere(np.triu(~known, 1))
+        return [[int(i), int(j), *(float(part[i, j]) for part in both)] for i, j in pairs]
+
+    def recall(self, known: Sequence[Sequence[Sequence[float]]]) -> None:
+        """Go on from the values of `in_proofs`, one for each run.
 
         Raises
         ------
         ValueError
-            If there are more ties than the wins allow.
+            If one does not fit.
         """
-        self.ties = np.zeros_like(self.wins)
+        ties = np.zeros_like(self.wins) if self.proof_ties is None else self.proof_ties
+        columns = (self.proof_wins, self.proof_losses, ties)
         try:
-            for run, entries in enumerate(known or ()):
-                for i, j, number in entries:
-                    self.ties[run, i, j] = self.ties[run, j, i] = number
-            fits = bool(np.all((self.ties >= 0.0) & (self.ties <= 2.0 * self.wins)))
+            for run, entries in enumerate(known):
+                for i, j, *values, n_open, n_missing in entries:
+                    first, second = (run, int(i), int(j)), (run, int(j), int(i))
+                    for column, of_i, of_j in zip(columns, values[:3], values[3:], strict=True):
+                        column[first], column[second] = of_i, of_j
+                    self.open[first] = self.open[second] = n_open
+                    self.missing[first] = self.missing[second] = n_missing
+            fits = all(bool(np.all(column >= 0.0)) for column in (*columns, self.open, self.missing))
         except (TypeError, ValueError, IndexError):
             fits = False
         if not fits:
             raise ValueError(
-                "the stored streams need, as 'ties', entries [i, j, number], none above what the wins allow"
+                "the stored progress needs, as 'proofs', for each pair [i, j, wins, losses and ties of i, "
+                "the same of j, open, missing], none below 0"
             )
-        self.n_ties = self.ties.sum(axis=(1, 2)) / 2.0
-
-    def known_ties(self, run: int = 0) -> list[list[int]]:
-        """The pairs [i, j, number] of one run with ties that are told apart, i < j, as JSON can hold them."""
-        if self.ties is None:
-            return []
-        pairs = np.argwhere(np.triu(self.ties[run]))
-        return [[int(i), int(j), int(self.ties[run, i, j])] for i, j in pairs]
 
     def set_in_flight(self, in_flight: IntArray) -> None:
         """Replace the comparisons under way, shape (R, K, K)."""
@@ -276,8 +332,40 @@ class Tally:
         """Note in every run r that one pending comparison of i[r] and j[r] is over."""
         self._shift(i, j, -1)
 
+    def answer(self, pairs: Pairs, outcome: Any, sign: int = 1) -> None:
+        """Add an outcome to the answers, or with sign -1 take it out.
+
+        Parameters
+        ----------
+        pairs
+            Runs and their two policies, as `located` gives them.
+        outcome
+            In [0, 1], of their shape: the share of the win that goes to the first.
+        """
+        runs, i, j = pairs
+        self.wins[runs, i, j] += sign * outcome
+        self.wins[runs, j, i] += sign * (1.0 - outcome)
+        self.counts[runs, i, j] += sign
+        self.counts[runs, j, i] += sign
+        self.judged[runs, i] += sign
+        self.judged[runs, j] += sign
+        self.n_comparisons[runs] += sign
+
+    def count(self, pairs: Pairs, bounds: Bounds, sign: int = 1) -> None:
+        """Have the proofs count showings of these pairs within these bounds, or with sign -1 no more."""
+        runs, i, j = pairs
+        for k, b, won, lost in (
+            (i, j, bounds.most, 1.0 - bounds.most),
+            (j, i, 1.0 - bounds.least, bounds.least),
+        ):
+            self.proof_wins[runs, k, b] += sign * won
+            self.proof_losses[runs, k, b] += sign * lost
+            if self.proof_ties is not None:
+                self.proof_ties[runs, k, b] += sign * (won == 0.5)
+        self.note(pairs, bounds, sign)
+
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
-        """Add one judged comparison to every run.
+        """Count an outcome of every run as an answer and in its proofs.
 
         Parameters
         ----------
@@ -286,32 +374,33 @@ class Tally:
         outcome
             Shape (R,), in [0, 1]: the share of the win that goes to i.
         """
-        runs, i, j, outcome = located(i, j, outcome)
-        self.wins[runs, i, j] += outcome
-        self.wins[runs, j, i] += 1.0 - outcome
-        self.counts[runs, i, j] += 1.0
-        self.counts[runs, j, i] += 1.0
-        if self.ties is not None:
-            self.ties[runs, i, j] += outcome == 0.5
-            self.ties[runs, j, i] += outcome == 0.5
-            self.n_ties += outcome == 0.5
-        self.judged[runs, i] += 1.0
-        self.judged[runs, j] += 1.0
-        self.n_comparisons += 1
+        *pairs, won = located(None, i, j, outcome)
+        self.answer(pairs, won)
+        self.count(pairs, Bounds(won, won))
+
+    def note(self, pairs: Pairs, bounds: Bounds, sign: int) -> None:
+        """Count showings that are open or missing as such, or with sign -1 no more."""
+        runs, i, j = pairs
+        for of, counted in ((self.open, bounds.open), (self.missing, bounds.missing)):
+            if counted:
+                of[runs, i, j] += sign
+                of[runs, j, i] += sign
 
     def keep(self, runs: BoolArray) -> None:
         """Keep the runs that are True in `runs`, of shape (R,), and drop the others."""
         self.wins = self.wins[runs]
         self.counts = self.counts[runs]
-        if self.ties is not None:
-            self.ties = self.ties[runs]
+        self.proof_wins, self.proof_losses = self.proof_wins[runs], self.proof_losses[runs]
+        if self.proof_ties is not None:
+            self.proof_ties = self.proof_ties[runs]
+        self.open, self.missing = self.open[runs], self.missing[runs]
         self.in_flight = self.in_flight[runs]
         self.judged, self.pending = self.judged[runs], self.pending[runs]
-        self.n_comparisons, self.n_ties = self.n_comparisons[runs], self.n_ties[runs]
+        self.n_comparisons = self.n_comparisons[runs]
         self.n_in_flight = self.n_in_flight[runs]
 
     def _shift(self, i: IntArray, j: IntArray, change: int) -> None:
-        runs, i, j = located(i, j)
+        runs, i, j = located(None, i, j)
         self.in_flight[runs, i, j] += change
         self.in_flight[runs, j, i] += change
         self.pending[runs, i] += change
@@ -319,40 +408,71 @@ class Tally:
         self.n_in_flight += change
 
 
-def located(*values: IntArray | FloatArray) -> tuple[Any, ...]:
-    """Index of every run, followed by the values; plain numbers where there is one run.
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How the outcomes of showings count, of m runs or as numbers of one.
+
+    Attributes
+    ----------
+    least, most
+        In [0, 1], what the outcome of i may be: the proof that i does not beat j counts the most, and the
+        proof that j does not beat i the least.
+    open
+        Whether the outcome may still come.
+    missing
+        Whether there is no outcome, and none will come.
+    """
+
+    least: Any
+    most: Any
+    open: bool = False
+    missing: bool = False
+
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """The least and the most."""
+        return self.least, self.most
+
+
+def located(runs: IntArray | None, *values: IntArray | FloatArray) -> tuple[Any, ...]:
+    """Index of the runs, followed by the values; plain numbers where there is one.
 
     numpy reads and writes a single entry more than ten times faster by plain numbers than by arrays of one.
     The result has one axis fewer then, so callers count axes from the last.
 
     Parameters
     ----------
+    runs
+        Shape (m,): indices of the runs; None for all.
     values
-        Shape (R,) each: policies, outcomes.
+        Shape (m,) each: policies, outcomes.
     """
     if values[0].size == 1:
-        return 0, *[value.item() for value in values]
-    return np.arange(values[0].size), *values
+        return 0 if runs is None else runs.item(), *[value.item() for value in values]
+    return np.arange(values[0].size) if runs is None else runs, *values
 
 
-def from_both_sides(*values: tuple[Any, Any]) -> tuple[Any, list[tuple[Any, ...]]]:
-    """The index of every run, and values as each side of its pair sees them.
+def from_both_sides(runs: IntArray | None, *values: tuple[Any, Any]) -> tuple[Any, list[tuple[Any, ...]]]:
+    """The index of the runs, and values as each side of its pair sees them.
 
     Parameters
     ----------
+    runs
+        Shape (m,): indices of the runs; None for all.
     values
-        Each as the one side has it and as the other has it, shape (R,) both.
+        Each as the one side has it and as the other has it, shape (m,) both.
 
     Returns
     -------
     tuple
         The index, and a list of what to compute with. Of one run, the list has plain numbers, first those of
-        the one side, then those of the other. Of many, it has one entry: arrays of shape (2, R).
+        the one side, then those of the other. Of many, it has one entry: arrays of shape (2, m).
     """
     n_runs = values[0][0].size
     if n_runs == 1:
-        return 0, [tuple(value[side].item() for value in values) for side in (0, 1)]
-    return np.arange(n_runs), [tuple(np.array(value) for value in values)]
+        run = 0 if runs is None else runs.item()
+        return run, [tuple(value[side].item() for value in values) for side in (0, 1)]
+    return np.arange(n_runs) if runs is None else runs, [tuple(np.array(value) for value in values)]
 
 
 def check_whole(name: str, value: object, *, least: int | None = None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -56,7 +55,7 @@ class Verdict:
         if not own:
             risk = float(self.ledger.rule.risk[0, others].max())
         elif none_best:
-            risk = math.exp(-max(0.0, float(self.ledger.none_peak()[0].min())))
+            risk = self.ledger.none_risk()
         else:
             risk = own[0].risk
         return Decision(

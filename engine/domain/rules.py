@@ -46,8 +46,13 @@ class HasRules(Protocol):
         ...
 
     @property
-    def reserve(self) -> bool:
-        """True if proofs may hold capital back for later moments."""
+    def capital_moves(self) -> bool:
+        """True if proofs may move capital to those who stand best."""
+        ...
+
+    @property
+    def missing(self) -> str:
+        """How showings without an outcome count: "against" every claim, or by "answers" alone."""
         ...
 
     @property
@@ -79,7 +84,8 @@ class Rules:
     delta: float
     epsilon: float
     streams: bool
-    reserve: bool
+    capital_moves: bool
+    missing: str
     exact_ties: bool
     exclusive_proofs: bool
     sampler: str
@@ -93,7 +99,8 @@ class Rules:
             delta=experiment.delta,
             epsilon=experiment.epsilon,
             streams=experiment.streams,
-            reserve=experiment.reserve,
+            capital_moves=experiment.capital_moves,
+            missing=experiment.missing,
             exact_ties=experiment.exact_ties,
             exclusive_proofs=experiment.exclusive_proofs,
             sampler=experiment.sampler,
@@ -113,15 +120,15 @@ class Rules:
 
     def replay(self) -> dict[str, Any]:
         """The rules as `engine.core.robustness.replay` takes them: it asks for no pairs."""
-        rules = asdict(self)
+        rules = self.design()
         del rules["sampler"]
         return rules
 
     def plan(self) -> dict[str, Any]:
         """The rules as `Plan` takes them. The claim "best" has no margin: ε only adds a claim to watch."""
-        plan = asdict(self) | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})
-        # How a forecast counts ties follows from what it goes on from.
-        del plan["exact_ties"]
+        plan = self.design() | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})
+        # How a forecast counts ties follows from what it goes on from, and in it nothing is missing.
+        del plan["exact_ties"], plan["missing"]
         return plan
 
 

@@ -14,10 +14,11 @@ The proofs need bounds of the outcome that nobody could choose by looking at oth
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from engine.core import Design
 from engine.domain.outcomes import joint_outcome
 
 
@@ -56,6 +57,19 @@ class Event(NamedTuple):
     most: float | None = None
 
 
+class Logged(NamedTuple):
+    """A row of the log with the indices of its two policies; ``row`` is its key."""
+
+    row: int
+    comparison: int
+    i: int
+    j: int
+    kind: str
+    outcome: float | None
+    least: float | None
+    most: float | None
+
+
 class Answer(NamedTuple):
     """One answer to a comparison: whose, D in [0, 1], and what became of it."""
 
@@ -75,6 +89,8 @@ class Showing:
     outcome: float | None = None
     least: float | None = None
     most: float | None = None
+    # D as it was given, voided answers included.
+    given: float | None = field(default=None, compare=False)
 
 
 def showing_of(answers: Sequence[Answer], *, needed: int, skips: int, rule: str, over: bool) -> Showing:
@@ -106,12 +122,13 @@ def showing_of(answers: Sequence[Answer], *, needed: int, skips: int, rule: str,
     standing = [answer.outcome for answer in latest.values() if answer.fate is Fate.STANDS]
     # For the estimates, who is lacking is for neither policy. So the mean of four is never made of thirds,
     # which would not add up exactly.
-    halves = [0.5] * (needed - len(standing))
+    given = [*(latest[person].outcome for person in done), *[0.5] * lacking]
     return Showing(
         Phase.TOLD,
-        joint_outcome([*standing, *halves], rule) if standing else None,
+        joint_outcome([*standing, *[0.5] * (needed - len(standing))], rule) if standing else None,
         joint_outcome([*(lows[person] for person in done), *[0.0] * lacking], rule),
         joint_outcome([*(highs[person] for person in done), *[1.0] * lacking], rule),
+        joint_outcome(given, rule) if done else None,
     )
 
 
@@ -126,7 +143,7 @@ def answered(before: Showing, outcome: float) -> Showing:
     """The showing with the one answer that it needs."""
     least = outcome if before.least is None else min(before.least, outcome)
     most = outcome if before.most is None else max(before.most, outcome)
-    return Showing(Phase.TOLD, outcome, least, most)
+    return Showing(Phase.TOLD, outcome, least, most, outcome)
 
 
 def events(before: Showing, after: Showing) -> list[Event]:
@@ -136,12 +153,22 @@ def events(before: Showing, after: Showing) -> list[Event]:
         found.append(Event(Kind.BEGUN))
     said = before.outcome
     if after.phase is Phase.TOLD and before.phase is not Phase.TOLD:
-        said = after.outcome
-        if said is not None and after.least is not None and after.most is not None:
-            said = min(max(said, after.least), after.most)
+        said = after.given
         found.append(Event(Kind.TOLD, said, after.least, after.most))
     elif before.phase is Phase.TOLD and after.phase is Phase.OPEN:
         found.append(Event(Kind.REOPENED))
     if after.phase is Phase.TOLD and said != after.outcome:
         found.append(Event(Kind.REVISED, after.outcome))
     return found
+
+
+def follow(design: Design, event: Logged) -> None:
+    """Have a design go through an event."""
+    if event.kind == Kind.BEGUN:
+        design.show(event.i, event.j, showing=event.comparison)
+    elif event.kind == Kind.TOLD:
+        design.end(event.comparison, event.outcome, least=event.least, most=event.most)
+    elif event.kind == Kind.REOPENED:
+        design.reopen(event.comparison)
+    else:
+        design.revise(event.comparison, event.outcome)

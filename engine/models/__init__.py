@@ -15,7 +15,7 @@ only wake the code that looks for work here. ``Claimable`` rows are taken by one
 
 from engine.models.checks import Check, GoldItem
 from engine.models.comparisons import Comparison, Flag, Lease
-from engine.models.evidence import Estimate, Examination, ReplayPoint, Snapshot
+from engine.models.evidence import Estimate, Examination, Snapshot
 from engine.models.experiments import Experiment
 from engine.models.generation import Response, WorkerPulse
 from engine.models.history import AuditEntry
@@ -60,7 +60,6 @@ __all__ = [
     "Opinion",
     "PairCount",
     "Policy",
-    "ReplayPoint",
     "ReportLink",
     "Response",
     "RoleLoss",

@@ -386,9 +386,9 @@ class Experiment(models.Model):
         return self.name
 
     @property
-    def reserve(self) -> bool:
-        """True if proofs may hold capital back for later moments: not with texts that are drawn without
-        replacement, for which that is not proved.
+    def capital_moves(self) -> bool:
+        """True if proofs may move capital: not with texts that are drawn without replacement, for which that
+        is not proved.
         """
         return self.responses == self.Responses.FRESH
 

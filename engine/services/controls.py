@@ -20,10 +20,9 @@ from engine.services.analysis import outdate
 from engine.services.audit import record
 from engine.services.checks import end_open
 from engine.services.descriptions import faults_in
+from engine.services.evidence import settle, start_again
 from engine.services.experiments import refuse_archived
 from engine.services.locks import locked_experiment
-from engine.services.replaying import mark_stale, replayed
-from engine.services.snapshots import write_snapshot
 
 CONSEQUENCES: dict[str, Callable[[Experiment, Any], str]] = {
     "claim": consequences.claim_consequence,
@@ -88,8 +87,7 @@ def reopen(*, experiment_id: int, by: User | None, **given: Unpack[GivenSettings
         },
     )
     _change(experiment, by, given)
-    observed = replayed(experiment=experiment)
-    decision = observed.design.decision
+    decision = settle(experiment=experiment).design.decision
     if decision.stopped:
         spent = decision.reason == StopReason.BUDGET
         remedy = (
@@ -106,7 +104,6 @@ def reopen(*, experiment_id: int, by: User | None, **given: Unpack[GivenSettings
     )
     _renew_secret(experiment=experiment)
     end_open(experiment=experiment)
-    write_snapshot(experiment=experiment, observed=observed)
     return experiment
 
 
@@ -148,7 +145,7 @@ def _change(experiment: Experiment, by: User | None, given: GivenSettings) -> No
     lowered = "budget" in changes and experiment.budget < counts.comparison_count(experiment.pk)
     if seen and (lowered or changes.keys() & {"claim", "delta", "epsilon"}):
         # Peaks reached under other settings, or beyond the budget, do not count for these.
-        mark_stale(experiment=experiment)
+        start_again(experiment=experiment)
 
 
 @transaction.atomic

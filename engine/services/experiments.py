@@ -14,9 +14,9 @@ from engine.selectors import designs
 from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
 from engine.services.audit import record
+from engine.services.evidence import catch_up, settle
 from engine.services.locks import lock_by_number, locked_experiment
 from engine.services.notifications import announce_conclusion
-from engine.services.replaying import catch_up, settle
 from engine.services.trials import drop_tried
 
 _STOPPABLE = {Experiment.State.RUNNING, Experiment.State.PAUSED}
@@ -106,8 +106,7 @@ def stop_on(*, experiment_id: int, claim: str, by: User | None) -> Experiment:
 def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
     experiment = locked_experiment(experiment_id)
     check_may_stop(experiment)
-    settle(experiment=experiment)
-    observed = designs.observed(experiment)
+    observed = settle(experiment=experiment)
     decision = observed.design.decision_given(designs.model_test(experiment, observed))
     state = next((each for each in decision.claims if each.claim == claim), None)
     if state is None or not state.holds or state.policy is None:

@@ -46,6 +46,7 @@ from engine.services.audit import record
 from engine.services.bulk_rows import Prepared, analyze, insert, prepared, staged
 from engine.services.descriptions import check_description
 from engine.services.drafts import store_experiment
+from engine.services.evidence import mark_stale
 from engine.services.experiments import refuse_archived
 from engine.services.imported_votes import (
     NO_TEXT,
@@ -60,7 +61,6 @@ from engine.services.imported_votes import (
 )
 from engine.services.locks import locked_experiment
 from engine.services.repeated_votes import Counted, refuse_repeated
-from engine.services.replaying import mark_stale
 from engine.services.showings import told
 from engine.services.uploads import refuse_taken, take_upload
 

@@ -155,6 +155,7 @@ class ExperimentOut(Schema):
     claim: Claim = Field(description="The claim that the experiment stops on.")
     delta: float
     epsilon: float
+    missing: Literal["against", "answers"]
     budget: int
     archived: bool
     tags: list[str]

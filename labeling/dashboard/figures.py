@@ -106,7 +106,7 @@ def result_figures(experiment: Experiment) -> ResultFigures:
 def _result_figures(experiment: Experiment) -> ResultFigures:
     snapshot = designs.latest_snapshot(experiment)
     # The leader, the claims and the ranking all come from this one evidence.
-    observed = designs.continued(experiment, snapshot)
+    observed = designs.continued(experiment)
     design = (observed or designs.counted(experiment)).design
     ranked = ranking(experiment, design)
     comparisons = counts.comparison_count(experiment.pk)

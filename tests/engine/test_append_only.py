@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from uuid import uuid4
-
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F
-from engine.services.reimporting import import_experiment
 
-from engine.domain.errors import SpecError
 from engine.models import AuditEntry, Experiment, Judgment, JudgmentVoid, PairCount, append_only
 from engine.models.append_only import lifted
-from engine.selectors import browsing, specs
 from engine.services.drafts import delete_draft
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.review import restore_judgment, void_annotator
-from labeling.exports.columns import COLUMNS, read_rows
 from tests.factories import click, lease_next, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -49,15 +42,6 @@ class TestOnePersonCountsOnce:
         standing = set(Judgment.objects.filter(standing=True).values_list("pk", flat=True))
         assert standing == set(Judgment.objects.filter(void__isnull=True).values_list("pk", flat=True))
         assert 0 < len(standing) < Judgment.objects.count()
-
-    def test_an_import_with_two_of_one_person_is_refused_in_words(self, experiment, annotator):
-        click(experiment, annotator)
-        [row] = [dict(zip(COLUMNS, row, strict=True)) for row in read_rows(experiment, browsing.Selection())]
-        rows = [row, row | {"judgment_id": row["judgment_id"] + 1, "judgment_uuid": str(uuid4())}]
-        spec = replace(specs.experiment_spec(experiment), name="Imported")
-        with pytest.raises(SpecError, match="two judgments of comparison"):
-            import_experiment(spec=spec, rows=rows)
-        assert not Experiment.objects.filter(name="Imported").exists()
 
 
 @pytest.mark.postgres
