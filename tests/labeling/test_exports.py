@@ -16,7 +16,6 @@ from django.core.management import call_command
 from django.db import connection
 from django.test.utils import override_settings
 from django.urls import reverse
-from labeling.exports.reading import read_file
 
 from engine.importing.defusing import STARTS, as_it_was, defused
 from engine.importing.votes.vote import Vote, Winner
@@ -25,9 +24,9 @@ from engine.models.append_only import lifted
 from engine.selectors import counts, designs
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
+from engine.services.evidence import settle
 from engine.services.judging import void_judgment
 from engine.services.past_votes import start_from_votes
-from engine.services.evidence import settle
 from engine.services.review import restore_judgment
 from labeling.exports import copying
 from labeling.exports.columns import COLUMNS, read_rows
