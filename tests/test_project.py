@@ -116,7 +116,7 @@ def test_every_page_has_a_file_of_tests_of_its_own():
         "ranking_file": {"results_file"},
         "help": {"help_page"},
         "pair": {"begin"},
-        "answers": {"flag", "undo", "beat", "leave", "history", "reopen"},
+        "answers": {"undo", "beat", "leave", "history", "reopen"},
         "invitations": {
             "welcome",
             "join",

@@ -214,7 +214,7 @@ def _withheld(
     """
     given = judgments.filter(comparison__experiment__in=experiments, restores__isnull=True)
     names = Counter(given.values_list("comparison__experiment__name", flat=True))
-    answered = checks.filter(experiment__in=experiments, passed__isnull=False)
+    answered = checks.filter(experiment__in=experiments, choice__in=Judgment.Choice.values)
     names.update(answered.values_list("experiment__name", flat=True))
     return [{"experiment": name, "answers": answers} for name, answers in sorted(names.items())]
 

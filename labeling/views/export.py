@@ -48,7 +48,9 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             "formats": [
                 each
                 for each in files.FORMATS.values()
-                if not (each.parquet and not parquet_is_there()) and not (each.training and untrainable)
+                if not (each.parquet and not parquet_is_there())
+                and not (each.training and untrainable)
+                and not (withheld and each is files.FORMATS[files.EVENTS])
             ],
             "parquet": parquet_is_there(),
         }

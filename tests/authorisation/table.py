@@ -232,7 +232,6 @@ TABLE: dict[str, Row] = {
     f"{_LABEL}/begin/": click(302),
     f"{_LABEL}/judge/": click(400),
     f"{_LABEL}/skip/": click(400),
-    f"{_LABEL}/flag/": click(400),
     f"{_LABEL}/undo/": click(302),
     f"{_LABEL}/beat/": click(400),
     f"{_LABEL}/leave/": click(400),
@@ -364,8 +363,7 @@ TABLE: dict[str, Row] = {
     f"{_API}/invitations/<invitation_id>": operation(delete=runners(204)),
     f"{_API_LABEL}/next": annotating(200, {}),
     f"{_API_LABEL}/judgments": annotating(404, _NO_PAIR | {"choice": "left"}),
-    f"{_API_LABEL}/skip": annotating(404, _NO_PAIR),
-    f"{_API_LABEL}/flag": annotating(404, _NO_PAIR | {"reason": "broken"}),
+    f"{_API_LABEL}/skip": annotating(404, _NO_PAIR | {"reason": "broken"}),
     f"{_API_LABEL}/undo": operation(post=judges(409) | {"annotator": 200}, changes="annotate"),
 }
 

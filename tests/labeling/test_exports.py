@@ -24,16 +24,15 @@ from engine.models.append_only import lifted
 from engine.selectors import counts, designs
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
+from engine.services.evidence import settle
 from engine.services.judging import void_judgment
 from engine.services.past_votes import start_from_votes
-from engine.services.replaying import settle
 from engine.services.review import restore_judgment
 from labeling.exports import copying
 from labeling.exports.columns import COLUMNS, read_rows
 from labeling.exports.files import Export, Tally
 from labeling.exports.formats import csv_pieces, json_lines
 from labeling.exports.people import pseudonym
-from labeling.exports.reading import read_file
 from labeling.formatting import agreement_figures
 from tests.downloads import ask
 from tests.factories import add_member, click, click_on, make_experiment, make_user
@@ -247,7 +246,7 @@ class TestFormats:
 
     def test_flags_tokens_and_seconds_are_there(self, rich, admin, client_for):
         rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich, judgments="")))
-        assert [row["flags"] for row in rows if row["flags"]] == ["broken other"]
+        assert [row["flags"] for row in rows if row["flags"]] == ["broken leak"]
         judgment = Judgment.objects.get(pk=rows[4]["judgment_id"])
         response = judgment.comparison.response_i
         assert rows[4]["seconds"] == judgment.seconds
@@ -312,7 +311,8 @@ class TestAttacks:
         file = tmp_path / "judgments.csv"
         export = Export(experiment=attacked, format="csv", selection=Selection(), filter={}, raw=raw)
         file.write_bytes(b"".join(export.pieces(Tally())))
-        rows = list(read_file(file, "csv", raw=raw))
+        read = str if raw else as_it_was
+        rows = [{name: read(cell) for name, cell in row.items()} for row in csv_rows(file.read_bytes())]
         assert [row["comment"] for row in rows] == ["", *ATTACKS]
         assert {(row["task"], row["reference"]) for row in rows} == {("＝1+1", "\r=1")}
         cells = [row["comment"] for row in csv_rows(file.read_bytes())]
@@ -529,7 +529,7 @@ class TestFilter:
             (("choice", "tie"),): lambda j: j.choice == "tie",
             (("judge", "rule"),): lambda j: False,
             (("flag", "any"),): lambda j: j.comparison.flags.exists(),
-            (("flag", "harmful"),): lambda j: False,
+            (("flag", "task"),): lambda j: False,
             (("state", "judged"),): lambda j: j.comparison.state == "judged",
             (("text", "NAÏVE"),): lambda j: (
                 connection.vendor == "postgresql"

@@ -141,7 +141,7 @@ def test_two_empty_responses_are_texts_where_the_export_knows_them(texts_known, 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"task_variables": '{"name": "Ann"}'}, r"The task has variables.*import_judgments"),
+        ({"task_variables": '{"name": "Ann"}'}, r"The task has variables.*LMArena"),
         ({"left_policy": "P9"}, "left_policy is 'P9', which is neither"),
         ({"left_policy": ["P1"]}, r"left_policy is \['P1'\], which is neither"),
         ({"voided": "no"}, "voided is 'no'. Write true or false"),
