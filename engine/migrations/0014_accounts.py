@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('auth', '0012_alter_user_first_name_max_length'),
-        ('engine', '0010_reportlink_shows_prompt'),
+        ('engine', '0013_evidence_state'),
     ]
 
     operations = [
