@@ -3,12 +3,12 @@
     python -m benchmarks.missing attacks [--runs 400] [--claims good_enough]
     python -m benchmarks.missing cost [--sizes 2 4 8 16] [--claims good_enough best_if_any best]
 
-`attacks`: four policies, of which the first beats the others by 57, 60 or 65 of 100. Some of five people want
-the last one named and never lie: they leave pairs in which it would lose, skip them, answer them late, or take
-the answer back. Or an editor voids what it lost, or its texts fail on the tasks that it would lose. Up to six
-showings are open at a time. Who has let go of 5 pairs and of more than a tenth of what they were shown gets no
-more. Each line has the rule (`against`), and beside it what counted before: answers alone, where what is let
-go of, taken back or voided leaves no trace.
+`attacks`: four policies, of which the first beats the others by 57, 60 or 65 of 100. Some of five people
+want the last one named and never lie: they leave pairs in which it would lose, skip them, answer them late, or
+take the answer back. Or an editor voids what it lost, or its texts fail on the tasks that it would lose. Up to
+six showings are open at a time. Who has let go of 5 pairs and of more than a tenth of what they were shown
+gets no more. Each line has the rule (`against`), and beside it what counted before: answers alone, where what
+is let go of, taken back or voided leaves no trace.
 
 `cost`: answers until the claim with the rule over those without it, for honest people and outcomes that are
 missing at random, with one showing open at a time and with twenty. Strengths are normal with a standard
@@ -24,7 +24,7 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -176,7 +176,7 @@ class Crowd:
         return lost & ((self.i[slot] == WANTED) | (self.j[slot] == WANTED))
 
     def failing(self, slot: int) -> FloatArray:
-        """Shape (R,): the chance that a text fails: of the wanted policy's losses alone, on average `fails`."""
+        """Shape (R,): the chance that a text fails: where the wanted policy loses, on average `fails`."""
         if not self.people.fails:
             return np.zeros(self.state.shape[1])
         rows = np.arange(self.state.shape[1])
@@ -371,9 +371,9 @@ def main() -> None:
                 for line in cost(claim, size, options.runs or n_runs, most):
                     lines.append(line)
                     print(
-                        "{claim:12} {policies:3} policies, {open:2} open, {missing:4.0%} missing: {answers:6.0f} "
-                        "answers, ratio {ratio:.3f} ± {half_width:.3f}, of medians {medians:.2f}, ended {ended:.2f}, "
-                        "wrong {wrong} of {runs}".format(**line),
+                        "{claim:12} {policies:3} policies, {open:2} open, {missing:4.0%} missing: "
+                        "{answers:6.0f} answers, ratio {ratio:.3f} ± {half_width:.3f}, of medians "
+                        "{medians:.2f}, ended {ended:.2f}, wrong {wrong} of {runs}".format(**line),
                         flush=True,
                     )
     else:
@@ -385,9 +385,10 @@ def main() -> None:
                 lines.append(line)
                 new, old = line[Missing.AGAINST], line[Missing.ANSWERS]
                 print(
-                    f"{line['claim']:12} {line['rate']:.0%} {line['people']:28}: wrong {new['wrong']:3}, at most "
-                    f"{new['upper']:.3f}, ended {new['ended']:.3f}, answers {new['answers']:5.0f}; by answers alone "
-                    f"wrong {old['wrong']:3}, ended {old['ended']:.3f}, answers {old['answers']:5.0f}",
+                    f"{line['claim']:12} {line['rate']:.0%} {line['people']:28}: wrong {new['wrong']:3}, at "
+                    f"most {new['upper']:.3f}, ended {new['ended']:.3f}, answers {new['answers']:5.0f}; by "
+                    f"answers alone wrong {old['wrong']:3}, ended {old['ended']:.3f}, answers "
+                    f"{old['answers']:5.0f}",
                     flush=True,
                 )
     print(json.dumps({"table": options.table, "lines": lines, "seconds": time.process_time() - began}))

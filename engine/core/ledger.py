@@ -175,7 +175,9 @@ class Ledger:
         self.none_peak: FloatArray | None = None
         if self.claim is Claim.BEST:
             known = memory is not None and all("none_peak" in each for each in memory)
-            peak = recalled(memory, "none_peak", (tally.n_policies,)) if memory is not None and known else None
+            peak = None
+            if memory is not None and known:
+                peak = recalled(memory, "none_peak", (tally.n_policies,))
             self.none_peak = raised(self._against_being_best(...), peak)
 
     def show(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> Bets | None:
