@@ -38,6 +38,7 @@ from labeling.api.schemas import (
 )
 from labeling.caching import remembered
 from labeling.dashboard.status import statuses_of
+from labeling.dashboard.voids import sentence_about
 from labeling.exports import files
 from labeling.exports.downloads import download
 from labeling.requests import AuthenticatedRequest
@@ -253,7 +254,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
         "expected_left": None if remaining is None or remaining.over_budget else remaining.expected,
         "best": snapshot.best.label if snapshot and snapshot.best else None,
         "winner": experiment.winner.label if experiment.winner else None,
-        "caveats": findings.doubts(experiment),
+        "caveats": [*findings.doubts(experiment), *filter(None, [sentence_about(experiment)])],
         "llm_halted": experiment.llm_halted,
         "policies": [
             {

@@ -31,6 +31,7 @@ from labeling.dashboard.policies import asked
 from labeling.dashboard.status import badge, late_clicks
 from labeling.dashboard.tags import tag_rows
 from labeling.dashboard.verdict import Verdict, verdict_of
+from labeling.dashboard.voids import sentence_about
 from labeling.dashboard.warnings import Concerns, concerns
 from labeling.formatting import agreement
 
@@ -78,6 +79,8 @@ class ResultFigures:
     n_doubtful
         Annotators whose answers the tab Quality doubts; 0 where telling it would take longer than somebody
         waits for a page.
+    voids
+        What was voided by hand and what that changes; empty where nothing was.
     policies
         In the order of the ranking.
     """
@@ -91,6 +94,7 @@ class ResultFigures:
     judged_by: Totals | None
     late: int
     n_doubtful: int
+    voids: str
     may_stop: bool
     policies: list[charts.PolicyRow]
     charts: Rendered
@@ -146,6 +150,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
         judged_by=totals_of(experiment, comparisons) if concluded else None,
         late=late_clicks(experiment, snapshot, comparisons),
         n_doubtful=len(doubtful),
+        voids=sentence_about(experiment),
         may_stop=may_stop(experiment),
         policies=policies,
         charts=_rendered("result", experiment, _result(experiment, ranked, policies, spending, comparisons)),

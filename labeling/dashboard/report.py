@@ -9,10 +9,12 @@ from engine.models import Experiment
 from engine.selectors import counts, designs, findings
 from engine.selectors.judges import Totals
 from engine.selectors.past_votes import past_vote_count
+from engine.selectors.record import Record, concluded_record
 from labeling.caching import shared
 from labeling.dashboard import charts, status
 from labeling.dashboard.figures import result_figures, totals_of
 from labeling.dashboard.verdict import Verdict
+from labeling.dashboard.voids import sentence_about
 
 # In units of DASHBOARD_SECONDS: a link that many people open costs as much as one dashboard.
 _AGES = (6.0, 60.0)
@@ -37,6 +39,8 @@ class Report:
         Past votes among the judgments.
     caveats
         Reasons to read the verdict with care, as sentences.
+    record
+        The record of the judgments at the conclusion; ``None`` before it.
     risk
         The risk, in [0, 1], that the claim is wrong; ``None`` where a caveat has another one.
     """
@@ -51,6 +55,7 @@ class Report:
     winner: list[tuple[str, str]]
     past: int
     caveats: list[str]
+    record: Record | None
     risk: float | None
 
     @property
@@ -95,6 +100,7 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         winner=designs.levels_told(experiment, experiment.winner.index) if experiment.winner else [],
         past=past_vote_count(experiment) if experiment.past_votes else 0,
         caveats=_caveats(experiment, verdict, comparisons, judged.people, result.n_doubtful),
+        record=concluded_record(experiment),
         risk=verdict.risk if experiment.winner_id else promised,
     )
 
@@ -118,6 +124,8 @@ def _caveats(
             f"There are doubts about the answers of {n_doubtful:,} of {n_people:,} "
             f"{'person' if n_people == 1 else 'people'}. Those who run the experiment can see the reasons."
         )
+    if voided := sentence_about(experiment, names=False):
+        said.append(voided)
     if experiment.past_votes:
         said.append("Past votes were given before this experiment and not under its control.")
     said += findings.tasks_left_out(experiment)

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import WrongStateError
 from engine.models import Experiment
-from engine.selectors import counts, log
+from engine.selectors import blinding, counts, log
 from engine.selectors.findings import doubts, ladder
 from engine.selectors.judges import several_people_judged
 from engine.selectors.remarks import Remarked, remarked_comparisons, with_remarks
@@ -52,7 +52,7 @@ def dashboard(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse
     context = _result(request, experiment)
     context |= {
         "may_create": access.may_create(request),
-        "remarked": _newest_remarks(request, experiment) if context["may_run"] else [],
+        "remarked": _newest_remarks(experiment) if context["may_run"] else [],
     }
     return render(request, "dashboard/dashboard.html", context | figures.reading_matter(experiment))
 
@@ -67,10 +67,10 @@ def _next_step(request: AuthenticatedRequest, experiment: Experiment) -> str:
     return reverse("try", args=[experiment.pk]) if is_tried(experiment) else setup
 
 
-def _newest_remarks(request: AuthenticatedRequest, experiment: Experiment) -> list[Remarked]:
+def _newest_remarks(experiment: Experiment) -> list[Remarked]:
     """The newest comparisons with open flags or comments, for somebody who may read the inbox."""
-    withheld = access.withholds_unfinished(request, experiment)
-    rows = remarked_comparisons(experiment, done=False, finished=withheld)
+    finished = blinding.withholds_unfinished(experiment)
+    rows = remarked_comparisons(experiment, done=False, finished=finished)
     return with_remarks(list(rows.order_by("-number")[:_NEWEST_REMARKS]))
 
 
