@@ -24,7 +24,9 @@ from engine.selectors import blinding, browsing, counts, designs, specs
 from engine.selectors.accounts import account
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
+from engine.selectors.doubts import doubts
 from engine.selectors.experiments import as_stored
+from engine.selectors.findings import doubts_about_risk
 from engine.services.planning import RULES_VERSION
 from labeling.exports.columns import read_rows, stamped
 from labeling.exports.copying import copied_rows
@@ -303,6 +305,10 @@ class Export:
                 "evidence": None if snapshot is None else snapshot.evidence,
                 "certified_claim": experiment.certified_claim,
                 "finding": experiment.finding,
+                "caveats": [
+                    *doubts_about_risk(experiment),
+                    *(each.text for each in doubts(experiment).found),
+                ],
                 "agreement": agreement_figures(agreement_of_people(experiment)),
                 # Empty before the conclusion: the secrets reveal the sides. docs/blinding.md shows their use.
                 "secrets": [
