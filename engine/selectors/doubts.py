@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import Q
+from django.db.models import Count, Q
 
 from engine.core.doubts import Examined, Found, Kind, Showings, examine
 from engine.core.wording import number
@@ -18,6 +18,7 @@ from engine.selectors.counts import standing_judgments
 from engine.selectors.designs import latest_snapshot, policy_names
 from engine.selectors.judges import could_see_policies
 from engine.selectors.missing import Tally
+from engine.selectors.people import accounts_of_one_browser
 
 # Sentences of one kind, the most telling first: more would not be read.
 _MOST = 3
@@ -112,7 +113,11 @@ def doubts(experiment: Experiment) -> Doubts:
     by_person, by_policy = missing.by_person(experiment), missing.by_policy(experiment)
     lost = [_lost(name, index, by_policy.get(index, Tally()), texts) for index, name in enumerate(names)]
     return Doubts(
-        found=[*_in_words(tested, list(people.values()), names, lost), *_seeing(experiment)],
+        found=[
+            *_in_words(tested, list(people.values()), names, lost),
+            *_seeing(experiment),
+            *_one_browser(experiment),
+        ],
         n_tests=tested.n_tests,
         people=by_person,
         policies=lost,
@@ -235,3 +240,24 @@ def _seeing(experiment: Experiment) -> list[Doubt]:
         f"{seeing:,} of {number(votes, 'vote')} {were} given by people who may see which policy wrote what."
     )
     return [Doubt(said, said, "people-title")]
+
+
+def _one_browser(experiment: Experiment) -> list[Doubt]:
+    """A sentence for each browser in which several of the people have logged in."""
+    judgments = dict(
+        standing_judgments(experiment.pk)
+        .exclude(annotator=None)
+        .order_by()
+        .values_list("annotator")
+        .annotate(n=Count("pk"))
+    )
+    n_all = sum(judgments.values())
+    found = []
+    for accounts in accounts_of_one_browser(experiment):
+        gave = sum(judgments.get(user.pk, 0) for user in accounts)
+        if gave:
+            names = ", ".join(user.get_username() for user in accounts)
+            said = f"used one browser and gave {gave:,} of {number(n_all, 'vote')}. They may be one person."
+            several = f"{len(accounts):,} accounts"
+            found.append(Doubt(f"{several} ({names}) {said}", f"{several} {said}", "people-title"))
+    return found

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.models import (
+    Browser,
     Comparison,
     Experiment,
     Judgment,
@@ -125,3 +126,15 @@ def test_answers_of_people_who_may_see_policies_are_told(people):
         shown(experiment, people[number % 3], (0, 1), 1.0, annotator_could_see_policies=number < 4)
     [doubt] = doubts(experiment).found
     assert doubt.text.startswith("4 of 10 votes")
+
+
+def test_votes_of_several_accounts_of_one_browser_are_counted(people):
+    experiment = make_experiment(planned=False, annotators=tuple(people))
+    for number in range(9):
+        shown(experiment, people[number % 3], (0, 1), 1.0)
+    for person in people[:2]:
+        Browser.objects.create(user=person, hash="h")
+    [doubt] = doubts(experiment).found
+    assert "(ann, ben)" in doubt.text
+    assert "6 of 9 votes" in doubt.unnamed
+    assert "ann" not in doubt.unnamed
