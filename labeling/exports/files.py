@@ -24,7 +24,9 @@ from engine.selectors import blinding, browsing, counts, designs, specs
 from engine.selectors.accounts import account
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
+from engine.selectors.doubts import doubts
 from engine.selectors.experiments import as_stored
+from engine.selectors.findings import doubts_about_risk
 from engine.selectors.record import concluded_record, record_of
 from engine.selectors.voids import groups_of, named
 from engine.services.planning import RULES_VERSION
@@ -315,6 +317,10 @@ class Export:
                 "record": asdict(record_of(experiment)),
                 "record_at_conclusion": concluded and asdict(concluded),
                 "voids": self._voids(),
+                "caveats": [
+                    *doubts_about_risk(experiment),
+                    *(each.text for each in doubts(experiment).found),
+                ],
                 "agreement": agreement_figures(agreement_of_people(experiment)),
                 # Empty before the conclusion: the secrets reveal the sides. docs/blinding.md shows their use.
                 "secrets": [

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from engine.domain.errors import WrongStateError
 from engine.models import Experiment
 from engine.selectors import blinding, counts, log
-from engine.selectors.findings import doubts, ladder
+from engine.selectors.findings import doubts_about_risk, ladder
 from engine.selectors.judges import several_people_judged
 from engine.selectors.remarks import Remarked, remarked_comparisons, with_remarks
 from engine.selectors.trials import is_tried
@@ -232,7 +232,13 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
     rung = next((rung for rung in claims.rungs if rung.claim == claim and rung.holds), None)
     if rung is None:
         raise WrongStateError("The experiment cannot stop on this claim, because it does not hold by itself.")
-    context = {"experiment": experiment, "rung": rung, "ladder": claims, "doubts": doubts(experiment)}
+    context = {
+        "experiment": experiment,
+        "rung": rung,
+        "ladder": claims,
+        "doubts": doubts_about_risk(experiment),
+        "found": figures.doubts_of(experiment).found,
+    }
     return render(request, "dashboard/stop_here.html", context)
 
 

@@ -340,7 +340,7 @@ class TestOwnersWhoJudge:
         assert "Began to judge as an owner" in page
         assert "judge pairs yourself" not in page
         quality = words(get(client, "quality", experiment.pk))
-        assert "1 judgment was made by people who may see which policy wrote what. They count" in quality
+        assert "1 of 1 vote was given by people who may see which policy wrote what." in quality
         assert "Added the-owner as annotator." in words(get(client, "log", experiment.pk))
 
     def test_the_page_asks_before_it_makes_them_annotators_and_does_so_once(self, owner, experiment):
