@@ -288,12 +288,14 @@ def skip(
             write(saving(allowance, "skipped"))
 
 
+@transaction.atomic(savepoint=False)
 def stay(*, experiment: Experiment, annotator: User) -> None:
     """Note that an annotator's page is open. Says nothing of their pairs: a check must not differ."""
     leases.stay(experiment_id=experiment.pk, annotator=annotator)
     checks.stay(experiment_id=experiment.pk, annotator=annotator)
 
 
+@transaction.atomic(savepoint=False)
 def leave(*, annotator: User, experiment_id: int | None = None) -> None:
     """Note that an annotator left an experiment, or all. Their pairs wait for them, and nobody waits for
     these.
