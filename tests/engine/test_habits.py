@@ -17,8 +17,8 @@ from engine.selectors.agreement import shared_answers
 from engine.selectors.counts import comparison_count
 from engine.selectors.habits import Alike, Drift, habits
 from engine.selectors.leaving_out import leaving_out
-from engine.services.past_votes import start_from_votes
 from engine.services.evidence import settle
+from engine.services.past_votes import start_from_votes
 from engine.services.review import void_annotator
 from tests.factories import click_on, make_experiment, make_user
 from tests.markup import text_of

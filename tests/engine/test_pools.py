@@ -133,7 +133,7 @@ class TestNobodyTwice:
         skip(experiment_id=experiment.pk, token=lease.token, annotator=ann)
         assert judged_by(experiment, ann) == []
         # These two texts may be planned anew for somebody else, as another showing.
-        assert {each for each in judged_by(experiment, bob)} <= {lease.comparison.texts}
+        assert set(judged_by(experiment, bob)) <= {lease.comparison.texts}
 
     def test_one_who_has_less_left_is_planned_for_first(self, settings):
         settings.BUFFER_MIN = 2
