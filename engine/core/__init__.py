@@ -17,11 +17,12 @@ from .planner import Forecast, Plan, Simulations, forecast, forecast_remaining
 from .problem import BradleyTerry, Factorial, Unstructured
 from .ranking import Place, Rate, Standing
 from .sampling import Sampler, Situation, Stateless
-from .types import Claim, ClaimState, Decision, StopReason
+from .types import Answers, Claim, ClaimState, Decision, Missing, StopReason
 
 __version__ = "0.2.0"
 
 __all__ = [
+    "Answers",
     "BradleyTerry",
     "Claim",
     "ClaimState",
@@ -29,6 +30,7 @@ __all__ = [
     "Design",
     "Factorial",
     "Forecast",
+    "Missing",
     "Place",
     "Plan",
     "Rate",

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 # K × K arrays of eight bytes that a design and its ranking hold at most.
-_MATRICES = 13
+_MATRICES = 20
 # Where Linux says which control groups a process is in, and how much memory they may use.
 _OWN_GROUPS = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")

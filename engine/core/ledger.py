@@ -175,7 +175,9 @@ class Ledger:
         self.none_peak: FloatArray | None = None
         if self.claim is Claim.BEST:
             known = memory is not None and all("none_peak" in each for each in memory)
-            peak = recalled(memory, "none_peak", (tally.n_policies,)) if memory is not None and known else None
+            peak = None
+            if memory is not None and known:
+                peak = recalled(memory, "none_peak", (tally.n_policies,))
             self.none_peak = raised(self._against_being_best(...), peak)
 
     def show(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> Bets | None:
@@ -332,7 +334,7 @@ class Ledger:
             # Known to be open or missing, it counts for nothing.
             self.tally.note((at, first, second), bounds, sign)
             return
-        least, most = (np.broadcast_to(np.asarray(end, dtype=np.float64), i.size) for end in bounds.ends)
+        least, most = (np.full(i.size, end) if isinstance(end, float) else end for end in bounds.ends)
         of_all = replace(bounds, least=least, most=most)
         of_one = replace(bounds, least=least.item(), most=most.item()) if i.size == 1 else of_all
         self.tally.count((at, first, second), of_one, sign)

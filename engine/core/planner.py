@@ -199,7 +199,7 @@ def forecast_remaining(
         drawn = rng.beta(wins[rows, columns] + expected, wins[columns, rows] + _FIT_WEIGHT - expected)
         mu[:, rows, columns] = drawn
         mu[:, columns, rows] = 1.0 - drawn
-    ties = sum(number for _, _, number in (reached.get("streams") or {}).get("ties", ()))
+    ties = sum(tied for _, _, _, _, tied, *_ in (reached.get("streams") or {}).get("proofs", ()))
     return _simulate_in_parts(
         plan,
         mu,

@@ -23,6 +23,7 @@ from engine.models.judgments import Allowance, Judgment, JudgmentVoid, PairCount
 from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
 from engine.models.people import (
+    Browser,
     Invitation,
     InvitationUse,
     Membership,
@@ -40,6 +41,7 @@ __all__ = [
     "Alarm",
     "Allowance",
     "AuditEntry",
+    "Browser",
     "Check",
     "Comparison",
     "Estimate",

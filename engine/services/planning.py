@@ -173,9 +173,7 @@ def _is_closing(experiment: Experiment, design: Design) -> bool:
     Otherwise there would always be some, each of which counts against the claim until it is answered.
     """
     open_ones = design.open_showings
-    held = Lease.objects.filter(
-        comparison__in=open_ones, state=Lease.State.OPEN, expires_at__gt=clock.now()
-    )
+    held = Lease.objects.filter(comparison__in=open_ones, state=Lease.State.OPEN, expires_at__gt=clock.now())
     looked_at = set(held.values_list("comparison_id", flat=True)) if open_ones else set()
     closing = bool(looked_at) and design.settled_without(looked_at)
     if closing != (experiment.closing_since is not None):

@@ -304,7 +304,8 @@ _TABLE = (
         "flags",
         Kind.TEXT,
         "Why annotators skipped the pair, oldest first, separated by spaces: `cannot_tell`, `broken`, "
-        "`task`, `leak`.",
+        "`task`, "
+        "`leak`.",
         python=lambda flags, comparison_id: flags.get(comparison_id, ""),
         of=("flags", "comparison_id"),
         sql="(SELECT string_agg(f.reason, ' ' ORDER BY f.id) FROM engine_flag f "

@@ -62,14 +62,13 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
         conversational=chosen["conversational"],
         usernames=chosen["usernames"],
     )
-    if request.method != "HEAD":
-        record_export(
-            experiment=experiment,
-            by=request.user,
-            format=kind,
-            filter=form.said(),
-            usernames=chosen["usernames"],
-        )
+    record_export(
+        experiment=experiment,
+        by=request.user,
+        format=kind,
+        filter=form.said(),
+        usernames=chosen["usernames"],
+    )
     if chosen["zip"]:
         return _streamed(request, chosen_export.zipped(), f"{chosen_export.filename}.zip", "application/zip")
     return _streamed(
@@ -92,9 +91,9 @@ def _refused(kind: str, *, withheld: bool) -> HttpResponse | None:
 def _streamed(
     request: AuthenticatedRequest, pieces: Iterator[bytes], filename: str, content_type: str
 ) -> StreamingHttpResponse:
-    # A HEAD request must not make the server write the whole file.
+    replica.only_reads(request)
     return StreamingHttpResponse(
-        replica.read(pieces) if request.method == "GET" else (),
+        replica.read(pieces),
         content_type=content_type,
         headers=saved_as(filename),
     )

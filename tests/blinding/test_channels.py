@@ -191,7 +191,7 @@ def history(world: World) -> None:
 
 def own_data(world: World) -> None:
     """The file of one's own data, as far as it is about an experiment that goes on."""
-    mine = world.client.get(reverse("own_data")).json()
+    mine = world.client.post(reverse("own_data")).json()
     assert (mine["judgments"], mine["checks"], mine["pairs_shown"]) == ([], [], [])
     world.heard.append([each["answers"] for each in mine["answers_until_the_experiment_concludes"]])
     world.heard.append([each["sentence"].replace(world.ann.username, "NAME") for each in mine["log"]])

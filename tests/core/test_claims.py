@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -21,12 +20,10 @@ from engine.core import (
     StopReason,
     Unstructured,
     claims,
-    reserve,
 )
 from engine.core.claims import HeadToHead
 from engine.core.contradictions import Misfit
 from engine.core.evidence import PairwiseEvidence
-from engine.core.reserve import Reserve
 from engine.core.simulate import simulate
 from engine.core.stopping import Certified
 from engine.core.types import Tally
@@ -143,13 +140,25 @@ def false_names(mu: np.ndarray, margin: float) -> np.ndarray:
     return np.array([any(mu[k, b] >= 0.5 + margin for k in range(3) if k != b) for b in range(3)])
 
 
+def proof_of(
+    tally: Tally,
+    margin: float,
+    prior: np.ndarray | None = None,
+    *,
+    delta: float = DELTA,
+    exclusive_proofs: bool = True,
+) -> HeadToHead:
+    """Proofs whose capital stays where it is."""
+    start = claims.starting_capital(tally.n_policies, margin, prior, exclusive_proofs=exclusive_proofs)
+    return HeadToHead(PairwiseEvidence(tally, margin, FLAT), delta, log_start=start)
+
+
 def falsely_named(mu: np.ndarray, margin: float, prior: np.ndarray | None = None) -> Bad:
     """True if any policy is proved that some other beats by the margin or more."""
     false = false_names(mu, margin)
 
     def bad(tally: Tally) -> np.ndarray:
-        proof = HeadToHead(PairwiseEvidence(tally, margin, FLAT), tally, DELTA, prior=prior)
-        return np.any(proof.proved() & false, axis=1)
+        return np.any(proof_of(tally, margin, prior).proved() & false, axis=1)
 
     return bad
 
@@ -207,8 +216,8 @@ class TestTwoPolicies:
         wins[:, 0, 1], wins[:, 1, 0] = won + 0.5 * tied, lost + 0.5 * tied
         tally = Tally(wins)
         if told_apart:
-            tally.ties = np.zeros_like(wins)
-            tally.ties[:, 0, 1] = tally.ties[:, 1, 0] = tied
+            tally.proof_ties = np.zeros_like(wins)
+            tally.proof_ties[:, 0, 1] = tally.proof_ties[:, 1, 0] = tied
         return states, tally
 
     def worst_chance(self, margin: float, *, told_apart: bool, exclusive_proofs: bool = True) -> float:
@@ -216,8 +225,7 @@ class TestTwoPolicies:
         margin; without one both are level, and both names are false.
         """
         states, tally = self.tally(told_apart=told_apart)
-        evidence = PairwiseEvidence(tally, margin, FLAT)
-        proved = HeadToHead(evidence, tally, DELTA, exclusive_proofs=exclusive_proofs).proved()
+        proved = proof_of(tally, margin, exclusive_proofs=exclusive_proofs).proved()
         is_bad = proved[:, 0] if margin > 0.0 else proved.any(axis=1)
         return float(largest_chances([laws_of_mean(0.5 - margin)], states, is_bad)[0])
 
@@ -275,11 +283,11 @@ class TestExactTies:
     def tally(self, states: np.ndarray) -> Tally:
         """The counts of nine outcomes, shape (n, 9), with the ties told apart."""
         tally = Tally(wins_of(states[:, [0, 1, 3, 4, 6, 7]]) + 0.5 * ties_of(states))
-        tally.ties = ties_of(states)
+        tally.proof_ties = ties_of(states)
         return tally
 
     def proved(self, tally: Tally, margin: float, delta: float) -> np.ndarray:
-        return HeadToHead(PairwiseEvidence(tally, margin, FLAT), tally, delta).proved()
+        return proof_of(tally, margin, delta=delta).proved()
 
     def worst_chance(self, mu: np.ndarray, margin: float, factor: float = 1.0) -> float:
         """The largest chance of ever naming a policy falsely, at `factor` / δ, over all samplers, stopping
@@ -331,12 +339,10 @@ class TestExpectedBeforehand:
     def test_so_is_any_wrong_ending_under_best(self, prior: np.ndarray | None) -> None:
         """Policy 0 is the best by nothing to spare: a name of another, or that it is ruled out in "none"."""
         mu = preferences(0.5, 0.5, 0.5)
-        counted = 1.0 if prior is None else 1.0 - claims.BY_EXPECTATION
 
         def bad(tally: Tally) -> np.ndarray:
-            evidence = PairwiseEvidence(tally, 0.0, FLAT)
-            named = HeadToHead(evidence, tally, DELTA, prior=prior).proved()[:, 1:].any(axis=1)
-            return named | (evidence.per_policy[:, 0] + np.log(counted) >= -np.log(DELTA))
+            proof = proof_of(tally, 0.0, prior)
+            return proof.proved()[:, 1:].any(axis=1) | (proof.against_being_best()[:, 0] >= proof.threshold)
 
         assert 0.1 < worst_chance(mu, bad, horizon=11) <= DELTA
 
@@ -354,7 +360,7 @@ class TestExpectedBeforehand:
         def told(winner: int, prior: list[float] | None, n_told: int) -> Design:
             judgments = [(winner, j, 1.0) for j in range(4) if j != winner] * (n_told // 3)
             return Design.replay(
-                Unstructured(4), judgments, claim="best", reserve=False, prior_strengths=prior
+                Unstructured(4), judgments, claim="best", capital_moves=False, prior_strengths=prior
             )
 
         def n_needed(winner: int, prior: list[float] | None) -> int:
@@ -366,80 +372,6 @@ class TestExpectedBeforehand:
 
         prior = [1.0, 0.0, 0.0, 0.0]
         assert n_needed(0, prior) < n_needed(0, None) <= n_needed(3, prior)
-
-    def test_a_cycle_is_found_later_where_strengths_were_expected(self) -> None:
-        ring = [(0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0)]
-
-        def n_needed(prior: list[float] | None) -> int:
-            design = Design(Unstructured(3), claim="best", reserve=False, prior_strengths=prior)
-            for n in range(1, 60):
-                for judgment in ring:
-                    design.tell(*judgment)
-                if design.decision.reason is StopReason.NO_SINGLE_BEST:
-                    return n
-            raise AssertionError("no end")
-
-        assert n_needed([1e-3, 0.0, -1e-3]) > n_needed(None)
-
-
-@cache
-def states_with_a_share(horizon: int) -> np.ndarray:
-    """Shape (n, 13): the counts now, those when a share was placed, and the policy that it was placed on."""
-    now_and_then = [
-        (*map(sum, zip(then, more, strict=True)), *then)
-        for then in all_counts(6, horizon)
-        for more in all_counts(6, horizon - sum(then))
-    ]
-    return np.column_stack([np.repeat(now_and_then, 3, axis=0), np.tile(range(3), len(now_and_then))])
-
-
-class TestReserve:
-    """A share that is held back goes to any policy at any moment."""
-
-    HORIZON = 7
-    # So large that a few comparisons can establish a claim.
-    DELTA = 0.9
-
-    @pytest.fixture(autouse=True)
-    def one_share(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """One half held back, so that a single share can do all the harm there is."""
-        monkeypatch.setattr(reserve, "_SHARES", (0.5,))
-        monkeypatch.setattr(reserve, "_MOMENTS", (10**6,))
-        monkeypatch.setattr(claims, "START_SHARE", 0.5)
-
-    def worst_chance(self, mu: np.ndarray, margin: float, factor: float = 1.0) -> float:
-        """The largest chance of ever naming a policy falsely, over all samplers, stopping times, moments of
-        placing the share, and policies to place it on.
-        """
-        false = false_names(mu, margin)
-        before, after = np.array(all_counts(6, self.HORIZON)), states_with_a_share(self.HORIZON)
-        laws = without_ties(mu)
-        chances = largest_chances(laws, after, self.named(after, margin, factor) @ false)
-        just_placed = (after[:, :6] == after[:, 6:12]).all(axis=1)
-        besides = chances[just_placed].reshape(-1, 3).max(axis=1)
-        return float(largest_chances(laws, before, self.named(before, margin, factor) @ false, besides)[0])
-
-    def named(self, states: np.ndarray, margin: float, factor: float) -> np.ndarray:
-        """Shape (n, 3): the policies whose proof has `factor` / δ or more in each state."""
-        tally = Tally(wins_of(states))
-        placed = Reserve(tally)
-        if states.shape[1] > 6:
-            placed = Reserve(Tally(wins_of(states[:, 6:12])))
-            placed.place(np.arange(len(states)), states[:, 12])
-        evidence = PairwiseEvidence(tally, margin, FLAT)
-        return HeadToHead(evidence, tally, self.DELTA / factor, reserve=placed).proved()
-
-    @on_the_edge
-    def test_a_false_name_is_as_rare_as_promised(
-        self, rates: tuple[float, float, float], margin: float
-    ) -> None:
-        chance = self.worst_chance(preferences(*rates), margin)
-        assert 0.0 < chance <= self.DELTA
-
-    def test_the_search_finds_what_can_go_wrong(self) -> None:
-        """Were nothing divided, the error would be above δ where all tie: the search is no empty test."""
-        chance = self.worst_chance(preferences(0.5, 0.5, 0.5), 0.0, factor=1 / 3)
-        assert chance > self.DELTA
 
 
 class TestBestIfAny:
@@ -662,7 +594,7 @@ class TestDecision:
         assert decision.reason == "no_single_best"
         assert decision.open == decision.claims[0].open
         assert [(state.policy, state.open) for state in decision.claims if state.claim == claim] == (
-            [(None, ())] if claim == "best_if_any" else [(2, (0, 1))]
+            [(None, ())] if claim == "best_if_any" else [(2, (1,))]
         )
 
     def test_the_rivals_still_open_are_named(self) -> None:

@@ -80,23 +80,16 @@ def test_capital_that_moves_makes_it_shorter_where_a_simulation_has_it_move() ->
     def expected(n_policies: int, **settings: bool) -> float:
         return closed_form(Plan(Unstructured(n_policies), **rules, **settings)).expected
 
-    for n_policies in (3, 6):
-        divided = expected(n_policies, exclusive_proofs=False)
-        assert 0.9 * divided < expected(n_policies) < divided
-        assert expected(n_policies, reserve=False) == expected(n_policies, streams=False) == divided
-    assert expected(7) == expected(7, exclusive_proofs=False)
+    for n_policies in (3, 12):
+        stays = expected(n_policies, capital_moves=False)
+        assert 0.9 * stays < expected(n_policies) < stays
+        assert expected(n_policies, streams=False) == stays
 
 
-@pytest.mark.parametrize("K", [4, 12])
-def test_nothing_is_held_back_or_moves_where_strengths_are_assumed(K) -> None:
-    """A reserve and moves are of proofs head to head, which a Bradley-Terry space has none of."""
+def test_nothing_moves_where_strengths_are_assumed() -> None:
     rules = {"claim": "good_enough", "epsilon": 0.05, "budget": 5000}
-
-    def told(space, **settings: bool) -> float:
-        return closed_form(Plan(space, **rules, **settings)).expected
-
-    assert told(BradleyTerry(np.eye(K)[:, 1:])) == told(BradleyTerry(np.eye(K)[:, 1:]), reserve=False)
-    assert told(Unstructured(K)) != told(Unstructured(K), reserve=False)
+    plans = [Plan(BradleyTerry.one_hot(4), capital_moves=each, **rules) for each in (True, False)]
+    assert closed_form(plans[0]) == closed_form(plans[1])
 
 
 def test_what_no_budget_suffices_for_is_told_at_the_budget() -> None:

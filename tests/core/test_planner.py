@@ -84,7 +84,7 @@ def test_the_streams_have_no_part_in_a_proof_that_one_is_good_enough_where_capit
     """So a forecast leaves them out."""
     mu = bradley_terry(np.array([1.2, 0.0, -0.6]))[None].repeat(6, axis=0)
     rules = {"claim": "good_enough", "epsilon": 0.05, "delta": 0.2, "budget": 250, "seed": 3}
-    rules["reserve"] = False
+    rules["capital_moves"] = False
     runs = [simulate(mu, streams=streams, **rules) for streams in (True, False)]
     assert runs[0].n_comparisons.tolist() == runs[1].n_comparisons.tolist()
     assert runs[0].n_comparisons.min() < 250

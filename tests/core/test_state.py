@@ -66,12 +66,11 @@ def test_a_stored_design_goes_on_as_if_never_stored(space: object, told: list, s
     assert snapshot(stored) == snapshot(live)
 
 
-SEVEN = Unstructured(7)
 RULES = {"claim": "good_enough", "epsilon": 0.05, "seed": 3}
 
 
-def told_until_the_reserve_is_placed(n: int = 300, *, ties: float = 0.0, **settings: object) -> Design:
-    rng, live = np.random.default_rng(4), Design(SEVEN, **RULES, **settings)
+def told(n: int, *, ties: float = 0.0, **settings: object) -> Design:
+    rng, live = np.random.default_rng(4), Design(Unstructured(7), **RULES, **settings)
     for _ in range(n):
         i, j = live.ask()
         outcome = float(rng.random() < 0.5 + 0.08 * (j - i))
@@ -79,109 +78,26 @@ def told_until_the_reserve_is_placed(n: int = 300, *, ties: float = 0.0, **setti
     return live
 
 
-@pytest.mark.parametrize("ties", [0.0, 0.4])
-def test_a_stored_design_knows_where_its_reserve_went(ties: float) -> None:
-    live = told_until_the_reserve_is_placed(ties=ties)
-    placed = live.progress["streams"]["reserve"]
-    # After 10, 20 and 40 comparisons a policy.
-    assert [sum(one["wins"]) + sum(one["losses"]) > 0 for one in placed] == [True] * 3
-    progress = json.loads(json.dumps(live.progress))
-    stored = Design.from_counts(SEVEN, live.wins, progress=progress, **RULES)
-    assert stored.progress == live.progress
-    assert stored.decision == live.decision
-    for i, j in ((0, 1), (5, 6), (placed[0]["policy"], (placed[0]["policy"] + 1) % 7)):
-        stored.tell(i, j, 1.0)
-        live.tell(i, j, 1.0)
-        assert snapshot(stored) == snapshot(live)
-
-
-def test_without_the_reserve_a_proof_is_a_function_of_the_counts() -> None:
-    live = told_until_the_reserve_is_placed(900, reserve=False)
-    assert "reserve" not in live.progress["streams"]
-    stored = Design.from_counts(SEVEN, live.wins, reserve=False, **RULES)
+def test_where_no_capital_moves_a_proof_is_a_function_of_the_counts() -> None:
+    live = told(900, capital_moves=False)
+    stored = Design.from_counts(Unstructured(7), live.wins, capital_moves=False, **RULES)
     assert stored.decision.claims[0].risk == live.decision.claims[0].risk < 1.0
 
 
 def test_ties_are_told_apart_only_where_the_design_does_so() -> None:
-    exact, halves = (told_until_the_reserve_is_placed(ties=0.4, exact_ties=each) for each in (True, False))
-    number = sum(n for _, _, n in exact.progress["streams"]["ties"])
+    exact, halves = (told(300, ties=0.4, exact_ties=each) for each in (True, False))
+    number = sum(n for _, _, _, _, n, *_ in exact.progress["streams"]["proofs"])
     assert 0.3 < number / exact.n_comparisons < 0.5
-    assert "ties" not in halves.progress["streams"]
-    assert "ties" not in halves.progress["streams"]["reserve"][0]
+    assert "proofs" not in halves.progress["streams"]
 
 
-def test_a_decision_adds_up_no_matrix_of_all_pairs() -> None:
-    """Each sum over 2,000 policies takes milliseconds of every click."""
-
-    class Unsummed(np.ndarray):
-        def sum(self, *args: object, **kwargs: object) -> np.ndarray:
-            raise AssertionError("all pairs were added up")
-
-    design = Design(Unstructured(4), claim="good_enough", epsilon=0.05, seed=1)
-    for outcome in (1.0, 0.5, 0.0, 0.5) * 5:
-        design.tell(*design.ask(), outcome)
-    left = design.decision.expected_left
-    tally = design._tally
-    stored = Design.from_state(Unstructured(4), json.loads(json.dumps(design.state())))
-    for each in (tally, stored._tally):
-        assert each.n_ties[0] == each.ties.sum() / 2 == 10
-    tally.wins, tally.counts, tally.ties = (
-        values.view(Unsummed) for values in (tally.wins, tally.counts, tally.ties)
-    )
-    assert design.decision_given(None).expected_left == left
-    assert left is not None
-
-
-def test_a_state_that_is_older_than_exact_ties_goes_on_without_them() -> None:
-    live = told_until_the_reserve_is_placed(ties=0.4, exact_ties=False)
-    state = live.state()
-    del state["exact_ties"]
-    old = Design.from_state(SEVEN, state)
-    for design in (old, live):
-        design.tell(0, 1, 0.5)
-    assert snapshot(old) == snapshot(live)
-    assert old.progress == live.progress
-
-
-def test_a_state_that_is_older_than_exclusive_proofs_divides_the_risk_of_two_policies() -> None:
-    rules = {"claim": "good_enough", "epsilon": 0.05}
-    told = [(0, 1, 1.0), (0, 1, 0.0)] * 5 + [(0, 1, 1.0)] * 5
-    live = Design.replay(Unstructured(2), told, exclusive_proofs=False, **rules)
-    state = live.state()
-    del state["exclusive_proofs"]
-    assert Design.from_state(Unstructured(2), state).decision == live.decision
-    shared = Design.replay(Unstructured(2), told, **rules)
-    assert live.decision.claims[0].risk == pytest.approx(2.0 * shared.decision.claims[0].risk)
-
-
-@pytest.mark.parametrize("ties", [[[0, 1, 10**6]], [[0, 1, -1]], [[0, 9, 1]], [[0, 1]], "many"])
-def test_ties_that_do_not_fit_are_refused(ties: object) -> None:
-    live = told_until_the_reserve_is_placed(ties=0.4)
+@pytest.mark.parametrize("entry", [[0, 1, -1, 0, 0, 0, 0, 0, 0, 0], [0, 9, *[1] * 8], [0, 1], ["a"] * 10])
+def test_counts_of_proofs_that_do_not_fit_are_refused(entry: object) -> None:
+    live = told(100, ties=0.4)
     progress = live.progress
-    progress["streams"]["ties"] = ties
-    with pytest.raises(ValueError, match="'ties'"):
-        Design.from_counts(SEVEN, live.wins, progress=progress, **RULES)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"policy": 7},
-        {"policy": "first"},
-        {"policy": None},
-        {"wins": [0.0] * 6},
-        {"wins": [1e9] * 7},
-        {"losses": [-1.0] * 7},
-        {"losses": None},
-        {"ties": [1.0] * 7},
-    ],
-)
-def test_a_reserve_that_does_not_fit_is_refused(change: dict[str, object]) -> None:
-    live = told_until_the_reserve_is_placed()
-    progress = live.progress
-    progress["streams"]["reserve"][0] |= change
-    with pytest.raises(ValueError, match="'reserve', at most 3 entries"):
-        Design.from_counts(SEVEN, live.wins, progress=progress, **RULES)
+    progress["streams"]["proofs"].append(entry)
+    with pytest.raises(ValueError, match="'proofs'"):
+        Design.from_counts(Unstructured(7), live.wins, progress=progress, **RULES)
 
 
 def test_tracking_goes_on_with_the_allocation_it_had_solved() -> None:

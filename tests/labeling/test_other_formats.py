@@ -14,7 +14,6 @@ from uuid import UUID
 import pyarrow.parquet
 import pytest
 import yaml
-from django.urls import reverse
 
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import VOTES_BYTES
@@ -26,6 +25,7 @@ from engine.models import Judgment
 from engine.services.past_votes import start_from_votes
 from engine.services.review import void_one
 from labeling.exports.columns import COLUMNS
+from tests.downloads import ask
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -61,7 +61,7 @@ def owner(client):
 
 
 def exported(client, experiment, name: str, **query: str) -> bytes:
-    return b"".join(client.get(reverse(name, args=[experiment.pk]), query).streaming_content)
+    return b"".join(ask(client, name, experiment.pk, **query).streaming_content)
 
 
 def of_p(vote: Vote) -> tuple:
