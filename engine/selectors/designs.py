@@ -221,7 +221,7 @@ def with_in_flight(experiment: Experiment, design: Design) -> Design:
 
 def with_late(experiment: Experiment, design: Design) -> Design:
     """The same design with all that came after it had stopped, for estimates."""
-    if experiment.state != Experiment.State.CONCLUDED:
+    if experiment.state != Experiment.State.CONCLUDED and not design.stopped:
         return design
     late = logged(not_in_the_evidence(experiment.pk))
     if not late:

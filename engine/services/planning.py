@@ -133,17 +133,17 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     experiment = _locked(experiment_id)
     if experiment is None:
         return None
+    # They are the same for as long as it runs, and most of what follows asks for them.
+    prefetch_related_objects([experiment], "policies")
     folded = evidence.fold(experiment=experiment)
     if not folded.complete:
         return Advance(folded.observed.design.n_comparisons, planned=0, concluded=False, behind=True)
     evidence.note(experiment=experiment, folded=folded)
+    if experiment.state == Experiment.State.PAUSED:
+        return None
     latest = designs.latest_snapshot(experiment)
     if latest is None:
         latest = write_snapshot(experiment=experiment, observed=folded.observed)
-    if experiment.state == Experiment.State.PAUSED:
-        return None
-    # They are the same for as long as it runs, and most of what follows asks for them.
-    prefetch_related_objects([experiment], "policies")
     asks_people = experiment.judge == Experiment.Judge.HUMAN
     here = buffer.annotators_present(experiment) if asks_people else set()
     observed = folded.observed

@@ -11,7 +11,7 @@ from engine.core import Claim
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.rules import Rules, completed
 from engine.importing.votes.vote import Vote, Winner
-from engine.models import Experiment, Notification, User
+from engine.models import Evidence, Experiment, Notification, User
 from engine.selectors import consequences, designs, specs
 from engine.selectors.findings import ladder
 from engine.services.controls import change_settings, reopen
@@ -154,7 +154,8 @@ class TestLadder:
         experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,), delta=0.1)
         judge_until_held(experiment, (annotator,), "best")
         # The streams may rule out every policy where the proof of "best" has none of them.
-        experiment.snapshots.filter(streams__isnull=False).update(peak_evidence=[9.0, 9.0])
+        progress = experiment.evidence.progress | {"peak_evidence": [9.0, 9.0]}
+        Evidence.objects.filter(experiment=experiment).update(progress=progress)
         page = {"ladder": ladder(experiment), "experiment": experiment, "may_stop": True}
         said = text_of(render_to_string("dashboard/_ladder.html", page))
         assert "✓ Best it beats every other; the evidence also says the opposite, see Details" in said

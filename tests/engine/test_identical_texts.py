@@ -84,55 +84,14 @@ def test_a_tie_that_is_taken_back_is_discarded_and_not_shown():
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
-def test_a_tie_waits_until_those_asked_before_it_are_judged():
-    ann = make_user("ann")
-    same = {5 * task + other for task in range(8) for other in range(1, 5)}
-    experiment = pool_of(
-        {name: [f"{'same' if task in same else name} {task}" for task in range(40)] for name in "AB"},
-        budget=200,
-        claim="good_enough",
-        epsilon=0.05,
-    )
-    add_member(experiment, ann)
-    advance(experiment_id=experiment.pk)
-    waiting = experiment.comparisons.filter(state="ready").order_by("number")
-    assert waiting.count() >= 4, "those that are held back serve nobody"
-    judged = experiment.comparisons.filter(state="judged")
-    assert not judged.filter(number__gt=waiting[0].number).exists()
-    judged_by(experiment, ann)
-    ties = 0
-    for before, judgment in enumerate(Judgment.objects.order_by("pk").select_related("comparison")):
-        if judgment.via == "identical":
-            ties += 1
-            assert before >= judgment.comparison.number - 1
-    assert ties
-    assert not experiment.comparisons.filter(state="planned").exists()
-    assert rebuild_counts(experiment_id=experiment.pk) == {}
-
-
-def test_a_tie_counts_as_soon_as_those_asked_before_it_are_judged():
+def test_a_tie_waits_for_nothing():
     experiment = make_experiment(n_policies=2, annotators=(make_user(),))
-    asked = list(experiment.comparisons.order_by("number")[:4])
-    for comparison in (asked[0], asked[1], asked[3]):
-        hold_back(comparison)
-    settle_identical(experiment=experiment)
-    states = [Comparison.objects.get(pk=each.pk).state for each in asked]
-    assert states == ["judged", "judged", "planned", "planned"]
-
-
-def test_a_tie_waits_for_nothing_that_is_skipped_discarded_or_elsewhere():
-    make_experiment(annotators=(make_user(),))
-    experiment = make_experiment(n_policies=2, annotators=(make_user(),))
-    skipped, *discarded, tie = experiment.comparisons.order_by("number")
+    *others, tie = experiment.comparisons.order_by("number")
     hold_back(tie)
     settle_identical(experiment=experiment)
     tie.refresh_from_db()
-    assert tie.state == "planned"
-    Comparison.objects.filter(pk=skipped.pk).update(skips=1)
-    Comparison.objects.filter(pk__in=[each.pk for each in discarded]).update(state="discarded")
-    settle_identical(experiment=experiment)
-    tie.refresh_from_db()
     assert tie.state == "judged"
+    assert {Comparison.objects.get(pk=each.pk).state for each in others} == {"planned"}
 
 
 def test_the_ties_of_another_experiment_stay_held_back():
@@ -160,19 +119,7 @@ def test_why_one_that_is_held_back_still_waits_is_said_on_its_page(client, admin
     held = experiment.comparisons.filter(state="planned")[0]
     client.force_login(admin)
     page = client.get(reverse("comparison", args=[experiment.pk, held.pk])).content.decode()
-    assert "Both responses are the same text: a tie, counted in its turn" in page
-
-
-def test_those_that_are_held_back_have_a_limit(settings):
-    settings.BUFFER_MAX = 4
-    experiment = make_experiment(n_policies=2, annotators=(make_user(),))
-    first = experiment.comparisons.order_by("number")[0]
-    for _ in range(4):
-        for later in experiment.comparisons.exclude(pk=first.pk).filter(ready_at=None):
-            hold_back(later)
-        advance(experiment_id=experiment.pk)
-    assert experiment.comparisons.filter(plan__identical=True).count() <= 2 * settings.BUFFER_MAX
-    assert not Judgment.objects.exists(), "the first one is still to be judged"
+    assert "Both responses are the same text: a tie that counts at once" in page
 
 
 def test_what_waits_for_members_who_are_away_holds_back_no_tie(settings, monkeypatch):

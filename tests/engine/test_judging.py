@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from engine.domain.errors import UnknownTokenError, WrongStateError
 from engine.models import Comparison, Experiment, Flag, Judgment, JudgmentVoid, Lease, PairCount
 from engine.selectors import designs
-from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
+from engine.selectors.counts import comparison_count, pair_counts, wins_matrix
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, judge_ready, rebuild_counts, void_judgment
 from engine.services.planning import advance
@@ -189,7 +189,7 @@ class TestJudgeReady:
 
 
 class TestVoid:
-    def test_counts_evidence_and_peaks_are_as_if_it_had_never_been(self, annotator, admin):
+    def test_counts_are_as_if_it_had_never_been_and_the_proofs_keep_it(self, annotator, admin):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         beats = {0: True, 1: True, 2: False}
         for k in range(8):
@@ -199,45 +199,26 @@ class TestVoid:
         before = wins_matrix(experiment)
         extra = click_for(experiment, annotator, lambda i, j: i < j)
         advance(experiment_id=experiment.pk)
+        with_it = designs.latest_snapshot(experiment)
         void_judgment(judgment_id=extra.pk, by=admin, reason="A slip.")
-        experiment.refresh_from_db()
-        assert experiment.evidence_stale
         advance(experiment_id=experiment.pk)
 
         assert np.array_equal(wins_matrix(experiment), before)
         assert comparison_count(experiment.pk) == 8
-        replay = designs.replayed(experiment).design
         snapshot = designs.latest_snapshot(experiment)
-        assert snapshot.comparisons == 8
-        assert snapshot.evidence == replay.evidence.tolist()
-        assert snapshot.peak_evidence == replay.peak_evidence.tolist()
+        assert (with_it.comparisons, snapshot.comparisons) == (9, 8)
+        assert snapshot.evidence == with_it.evidence
+        assert snapshot.peak_evidence == with_it.peak_evidence
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
-    def test_a_peak_that_the_voided_click_carried_is_gone(self, annotator, admin):
-        experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,))
-        clicks = []
-        for _ in range(4):
-            clicks.append(click_for(experiment, annotator, lambda i, j: i < j))
-            advance(experiment_id=experiment.pk)
-            write_responses()
-        peak = designs.latest_snapshot(experiment).peak_evidence[1]
-        before_last = experiment.snapshots.get(comparisons=3).peak_evidence[1]
-        void_judgment(judgment_id=clicks[-1].pk, by=admin, reason="A slip.")
-        advance(experiment_id=experiment.pk)
-        assert designs.latest_snapshot(experiment).peak_evidence[1] == before_last < peak
-        advance(experiment_id=experiment.pk)
-        assert designs.latest_snapshot(experiment).peak_evidence[1] == before_last
-
-    def test_its_pair_is_judged_anew(self, experiment, annotator, bob, admin):
+    def test_its_pair_is_judged_by_nobody_anew(self, experiment, annotator, bob, admin):
         judgment = click(experiment, annotator)
         void = void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
         assert (void.by, void.reason) == (admin, "A slip.")
         judgment.comparison.refresh_from_db()
-        assert (judgment.comparison.state, judgment.comparison.judged_at) == ("ready", None)
-        again = lease(experiment, bob)
-        assert again.comparison == judgment.comparison
-        judge_leased(experiment_id=experiment.pk, token=again.token, annotator=bob, choice="right")
-        assert list(standing_judgments(experiment.pk).values_list("choice", flat=True)) == ["right"]
+        assert (judgment.comparison.state, judgment.comparison.judged_at) == ("discarded", None)
+        for user in (annotator, bob):
+            assert lease(experiment, user).comparison != judgment.comparison
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_the_click_itself_is_kept_and_sending_it_again_does_not_revive_it(

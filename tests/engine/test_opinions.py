@@ -12,14 +12,15 @@ from django.utils import timezone
 from environs import EnvValidationError
 
 from engine import tasks
-from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
+from engine.domain.errors import SpecError, WrongStateError
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure
 from engine.judges import llm_worker
-from engine.models import Experiment, Flag, Judgment, Notification, Opinion, WorkerPulse
+from engine.models import Comparison, Experiment, Judgment, Notification, Opinion, WorkerPulse
 from engine.selectors import buffer, counts, designs, log
 from engine.selectors.opinions import agreement_table, opinion_report, votes_now, votes_to_cast
 from engine.selectors.rubrics import DEFAULT_RUBRIC, identity
+from engine.services import serving
 from engine.services.drafts import clone
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
@@ -281,7 +282,7 @@ class TestVotes:
         cast_votes(experiment_id=calibrated.pk)
         assert set(Judgment.objects.filter(judge="llm").values_list("choice", "outcome")) == {("tie", 0.5)}
 
-    def test_a_click_that_comes_first_wins_and_one_that_comes_later_is_told(self, calibrated, annotator):
+    def test_what_somebody_was_given_is_theirs(self, calibrated, annotator):
         vote(calibrated)
         opine(calibrated)
         held = lease(calibrated, annotator)
@@ -293,13 +294,12 @@ class TestVotes:
         write_responses()
         opine(calibrated)
         held = lease(calibrated, annotator)
-        held.state = "expired"
-        held.save()
-        held.comparison.state = "ready"
-        held.comparison.save()
+        serving.leave(annotator=annotator)
         cast_votes(experiment_id=calibrated.pk)
-        with pytest.raises(LeaseLostError):
-            judge_leased(experiment_id=calibrated.pk, token=held.token, annotator=annotator, choice="left")
+        assert not held.comparison.judgments.exists()
+        assert judge_leased(
+            experiment_id=calibrated.pk, token=held.token, annotator=annotator, choice="left"
+        ).created
         assert rebuild_counts(experiment_id=calibrated.pk) == {}
 
     @pytest.mark.parametrize("ends", ["off", "shadow", "paused", "model"])
@@ -326,19 +326,29 @@ class TestVotes:
         opine(calibrated)
         assert cast_votes(experiment_id=calibrated.pk) == 0
         judgment.comparison.refresh_from_db()
-        assert judgment.comparison.state == "ready"
+        assert judgment.comparison.state == "discarded"
         assert rebuild_counts(experiment_id=calibrated.pk) == {}
 
-    def test_what_somebody_skipped_or_flagged_is_left_to_people(self, calibrated, annotator):
-        skipped, flagged = calibrated.comparisons.filter(state="ready")[:2]
-        skipped.skips = 1
-        skipped.save()
-        Flag.objects.create(comparison=flagged, annotator=annotator, reason="broken")
+    def test_what_it_cannot_judge_has_no_outcome(self, calibrated):
+        vote(calibrated)
+        opine(calibrated)
+        calibrated.refresh_from_db()
+        failed = votes_to_cast(calibrated).first()
+        Opinion.objects.filter(pk=failed.pk).update(state="failed")
+        cast_votes(experiment_id=calibrated.pk)
+        failed.comparison.refresh_from_db()
+        assert failed.comparison.state == "discarded"
+        rows = failed.comparison.showing_events.order_by("pk")
+        assert list(rows.values_list("kind", "outcome")) == [("begun", None), ("told", None)]
+
+    def test_what_was_shown_to_somebody_is_left_to_people(self, calibrated):
+        shown = list(calibrated.comparisons.filter(state="ready").values_list("pk", flat=True)[:2])
+        Comparison.objects.filter(pk__in=shown).update(showing="open")
         vote(calibrated)
         opine(calibrated)
         cast_votes(experiment_id=calibrated.pk)
         left = calibrated.comparisons.filter(state="ready").values_list("pk", flat=True)
-        assert set(left) == {skipped.pk, flagged.pk}
+        assert set(left) == set(shown)
 
     def test_where_several_judge_each_comparison_it_is_one_of_them(self, settings):
         settings.BUFFER_MIN = settings.BUFFER_MAX = 12

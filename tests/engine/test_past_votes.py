@@ -186,8 +186,9 @@ def test_the_evidence_is_that_of_the_same_votes_told_in_order():
         a, b = (index.setdefault(name, len(index)) for name in (each.policy_a, each.policy_b))
         told.tell(a, b, {Winner.A: 1.0, Winner.B: 0.0}.get(each.winner, 0.5))
     assert snapshot.comparisons == 300
-    assert snapshot.evidence == told.evidence.tolist()
-    assert snapshot.peak_evidence == told.peak_evidence.tolist()
+    # To tell at once adds the same numbers in another order.
+    assert snapshot.evidence == pytest.approx(told.evidence.tolist(), rel=1e-12)
+    assert snapshot.peak_evidence == pytest.approx(told.peak_evidence.tolist(), rel=1e-12)
 
 
 def test_the_ranking_is_there_before_the_evidence_is_replayed():
@@ -280,15 +281,15 @@ def test_the_budget_has_room_for_as_many_new_comparisons_as_ever():
     assert made([vote("a")] * 30).budget == default + 30
 
 
-def test_a_voided_past_vote_is_judged_anew_only_where_its_texts_are_there(admin: User):
+def test_a_voided_past_vote_is_judged_by_nobody(admin: User):
     ben = make_user("ben")
     with_them = made(with_texts(vote("a"), vote("tie"), vote("a")), name="With")
     without = made([replace(vote("a"), annotator="ann")] * 2, name="Without")
-    for experiment, state in ((with_them, "ready"), (without, "discarded")):
+    for experiment in (with_them, without):
         judgment = Judgment.objects.filter(comparison__experiment=experiment).earliest("pk")
         void_judgment(judgment_id=judgment.pk, by=admin, reason="Wrong.")
         judgment.comparison.refresh_from_db()
-        assert judgment.comparison.state == state
+        assert judgment.comparison.state == "discarded"
         assert rebuild_counts(experiment_id=experiment.pk) == {}
     restored = restore_judgment(
         judgment_id=Judgment.objects.filter(comparison__experiment=with_them).earliest("pk").pk

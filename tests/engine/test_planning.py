@@ -16,7 +16,7 @@ from engine.core import Design, Unstructured
 from engine.generation.base import GenerationFailure
 from engine.models import Comparison, Experiment, Response
 from engine.selectors import buffer, counts, designs
-from engine.services import planning
+from engine.services import evidence
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import judge_leased
 from engine.services.planning import advance
@@ -321,13 +321,13 @@ class TestSeveralCallers:
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click(experiment, annotator)
         late = lease(experiment, annotator)
-        write_snapshot = planning.write_snapshot
+        write_snapshot = evidence.write_snapshot
 
         def click_meanwhile(**arguments):
             judge_leased(experiment_id=experiment.pk, token=late.token, annotator=annotator, choice="left")
             return write_snapshot(**arguments)
 
-        monkeypatch.setattr(planning, "write_snapshot", click_meanwhile)
+        monkeypatch.setattr(evidence, "write_snapshot", click_meanwhile)
         assert advance(experiment_id=experiment.pk).comparisons == 2
         seen = list(experiment.snapshots.order_by("pk").values_list("comparisons", flat=True))
         assert seen == [0, 1, 2]

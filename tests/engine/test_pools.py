@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing.items import read_responses
-from engine.models import Comparison, Experiment, Judgment, Response, WorkerPulse
+from engine.models import Comparison, Evidence, Experiment, Judgment, Response, ShowingEvent, WorkerPulse
 from engine.selectors import buffer, designs, pools
 from engine.selectors.findings import finding_of, of_pool, unproven
 from engine.services import task_draws
@@ -133,7 +133,7 @@ class TestNobodyTwice:
         skip(experiment_id=experiment.pk, token=lease.token, annotator=ann)
         assert judged_by(experiment, ann) == []
         # These two texts may be planned anew for somebody else, as another showing.
-        assert set(judged_by(experiment, bob)) <= {lease.comparison.texts}
+        assert len(judged_by(experiment, bob)) <= 1
 
     def test_one_who_has_less_left_is_planned_for_first(self, settings):
         settings.BUFFER_MIN = 2
@@ -449,5 +449,9 @@ def test_a_late_click_of_a_second_person_leaves_the_sentence_as_it_was_at_the_co
     assert "no more than one person has judged" in said
     assert unproven(experiment) == said
     # A click that is in the evidence is none, whatever the clock of its machine said.
-    experiment.snapshots.update(last_judgment=Judgment.objects.latest("pk").pk)
+    row = Evidence.objects.get(experiment=experiment)
+    for event in designs.not_in_the_evidence(experiment.pk):
+        row.last += 1
+        ShowingEvent.objects.filter(pk=event.pk).update(number=row.last)
+    row.save()
     assert unproven(experiment).endswith("is not proven: more than one person judged.")

@@ -26,7 +26,7 @@ from engine import tasks
 from engine.generation.base import BackendError
 from engine.models import Comparison, Experiment, Lease, Response, User, WorkerPulse
 from engine.selectors import counts, designs
-from engine.services import planning
+from engine.services import evidence, planning
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import judge_leased
@@ -276,7 +276,7 @@ class TestEachTask:
         click(experiment, annotator)
         late = lease(experiment, annotator)
         targets = []
-        write_snapshot, buffer_target = planning.write_snapshot, planning.buffer.buffer_target
+        write_snapshot, buffer_target = evidence.write_snapshot, planning.buffer.buffer_target
 
         def click_meanwhile(**arguments: Any) -> Any:
             judge_leased(experiment_id=experiment.pk, token=late.token, annotator=annotator, choice="left")
@@ -287,7 +287,7 @@ class TestEachTask:
             targets.append(round_seconds)
             return buffer_target(*arguments, round_seconds=round_seconds)
 
-        monkeypatch.setattr(planning, "write_snapshot", click_meanwhile)
+        monkeypatch.setattr(evidence, "write_snapshot", click_meanwhile)
         monkeypatch.setattr(planning.buffer, "buffer_target", target)
         monkeypatch.setattr(tasks, "_rounds", tasks._Gathered())
         monkeypatch.setattr(tasks, "_round_seconds", {})
@@ -467,14 +467,13 @@ class TestSweep:
         tasks.sweep()
         assert set(Response.objects.values_list("state", flat=True)) == {"waiting"}
 
-    def test_it_takes_back_what_an_absent_annotator_was_looking_at(self, sent, annotator):
+    def test_what_an_absent_annotator_was_looking_at_stays_theirs(self, sent, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         held = lease(experiment, annotator)
         Lease.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
         tasks.sweep()
         held.refresh_from_db()
-        assert held.state == "expired"
-        assert not experiment.comparisons.filter(state="leased").exists()
+        assert held.state == "open"
 
     def test_it_says_that_the_control_worker_is_alive(self, sent):
         tasks.sweep()
