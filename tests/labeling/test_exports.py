@@ -165,7 +165,7 @@ def rich_once(shared_rows: None) -> int:
     for judgment in judgments[:3]:
         void_judgment(judgment_id=judgment.pk, by=admin, reason="=A slip|")
     restore_judgment(judgment_id=judgments[0].pk)
-    for reason in ("broken", "other"):
+    for reason in ("broken", "leak"):
         user = annotator if reason == "broken" else other
         Flag.objects.create(comparison=judgments[5].comparison, annotator=user, reason=reason)
     with lifted():
@@ -588,8 +588,7 @@ class TestManifest:
 
     def test_evidence_that_is_being_recomputed_is_left_out(self, rich, admin, client_for):
         """Stale evidence is not that of the rows."""
-        standing = counts.standing_judgments(rich.pk).filter(comparison__outcome__isnull=False).first()
-        void_judgment(judgment_id=standing.pk, by=admin, reason="A slip.")
+        Experiment.objects.filter(pk=rich.pk).update(evidence_stale=True)
         archive = zipfile.ZipFile(io.BytesIO(content(get(client_for(admin), "judgments_csv", rich, zip="1"))))
         manifest = json.loads(archive.read("rich-judgments.csv.manifest.json"))
         assert manifest["experiment"]["evidence"] is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections import defaultdict
 from html import unescape
@@ -14,11 +15,11 @@ from django.urls import reverse
 
 from engine.core import Design, Factorial, Place, Unstructured
 from engine.core.outlook import level_effects, optimal_shares, realised_shares
+from engine.core.problem import Space
 from engine.core.robustness import fewest_flips
 from engine.domain.outcomes import joint_outcome
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Membership
-from engine.selectors import designs
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start, stop
 from engine.services.judging import judge_leased
@@ -84,6 +85,14 @@ def told(file: str, overlap: int) -> list[tuple[int, int, float]]:
     return comparisons
 
 
+def from_the_log(log: str, space: Space) -> Design:
+    first, *events = map(json.loads, log.splitlines())
+    design = Design(space, labels=first["policies"], **first["settings"])
+    for event in events:
+        getattr(design, event.pop("call"))(**event)
+    return design
+
+
 def table(html: str, after: str) -> list[list[str]]:
     """The cells of the first table's body after some text, without tags."""
     body = re.search(r"<tbody>(.*?)</tbody>", html[html.index(after) :], re.DOTALL)[1]
@@ -112,14 +121,8 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
     comparisons = told(export, overlap)
     factorial = Factorial(LEVELS)
     own_space = factorial if space == "factorial" else Unstructured(4)
-    design = Design.replay(
-        own_space,
-        comparisons,
-        claim="best_if_any",
-        delta=0.2,
-        budget=experiment.budget,
-        labels=designs.labelled_space(experiment)[1],
-    )
+    log = client.post(reverse("events_jsonl", args=[experiment.pk])).getvalue().decode()
+    design = from_the_log(log, own_space)
     decision = design.decision
     wins, counts = design.wins, design.counts
 
