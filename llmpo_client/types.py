@@ -13,6 +13,7 @@ Download = Literal[
     "judgments.csv",
     "judgments.jsonl",
     "judgments.parquet",
+    "events.jsonl",
     "dpo.jsonl",
     "reward.jsonl",
     "kto.jsonl",

@@ -17,11 +17,11 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, User
 from engine.selectors import blinding, people
+from engine.services import serving
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start, stop
 from engine.services.invitations import create_invitation
 from engine.services.judging import judge_leased, take_back_judgment, void_judgment
-from engine.services.leases import discard_unwanted
 from engine.services.people import begin_to_judge, change_role, remove_member
 from engine.services.review import restore_judgment, void_annotator
 from engine.services.tokens import make_token
@@ -48,6 +48,14 @@ def get(client: Client, name: str, *args: int, **query: str) -> HttpResponse:
 def content(response: HttpResponse) -> str:
     body = b"".join(response.streaming_content) if response.streaming else response.content
     return body.decode()
+
+
+def open_again(experiment: Experiment) -> None:
+    """A pair whose answer was taken back by somebody who does not watch."""
+    colleague = make_user()
+    add_member(experiment, colleague)
+    judgment = click(experiment, colleague)
+    serving.take_back(experiment=experiment, answer=judgment, annotator=colleague)
 
 
 def void_one(judgment: Judgment, by: User) -> None:
@@ -229,30 +237,24 @@ class TestWhoAnnotatesToo:
         remove_member(membership_id=Membership.objects.get(user=both, role="annotator").pk, by=both)
         assert get(logged_in(both), "comparison", experiment.pk, comparison.pk).status_code == 403
 
-    def test_an_answer_that_was_taken_back_is_for_somebody_else(self, both, experiment):
+    def test_an_answer_that_was_taken_back_is_none(self, both, experiment):
         """The page of the finished comparison may have been read meanwhile."""
-        judgment = click(experiment, both)
+        judgment, other = click(experiment, both), make_user()
+        add_member(experiment, other)
         page = logged_in(both).post(
             reverse("undo", args=[experiment.pk]), {"answer": judgment.token}, follow=True
         )
-        assert "That pair goes to somebody else." in words(page)
-        assert lease(experiment, both).comparison_id != judgment.comparison_id
-        discard_unwanted(experiment_id=experiment.pk)
+        assert "it counts as no answer" in words(page)
         judgment.comparison.refresh_from_db()
-        assert judgment.comparison.state == "discarded", "nobody else is there"
+        assert (judgment.comparison.state, judgment.comparison.skips) == ("discarded", 1)
+        for user in (both, other):
+            assert lease(experiment, user).comparison_id != judgment.comparison_id
 
     @pytest.mark.parametrize("void", [void_one, void_all])
     def test_one_that_an_editor_voided_is_too(self, both, experiment, admin, void):
         judgment = click(experiment, both)
         void(judgment, by=admin)
         assert lease(experiment, both).comparison_id != judgment.comparison_id
-
-    def test_another_annotator_gets_it(self, both, experiment):
-        judgment, other = click(experiment, both), make_user()
-        void_judgment(judgment_id=judgment.pk, by=both, reason="A slip.")
-        add_member(experiment, other)
-        assert discard_unwanted(experiment_id=experiment.pk) == 0
-        assert lease(experiment, other).comparison_id == judgment.comparison_id
 
     def test_an_unanswered_repeat_is_not_told(self, both, experiment):
         judgment = click(experiment, both)
