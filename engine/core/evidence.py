@@ -183,6 +183,21 @@ class PairwiseEvidence:
         tied = tally.proof_ties[runs, k, b]
         return exact_log_e_value(won - n_open, lost + n_open, *mixture, narrow=self._narrow, ties=tied)
 
+    def held_back(self) -> FloatArray | None:
+        """Shape (R, K, K): evidence (nats) that open showings hold back until they end; None where none is.
+
+        Samplers add it: to them an open showing is under way, and not yet a loss.
+        """
+        tally = self._tally
+        pairs = np.nonzero(tally.open * tally.counts_missing)
+        if not pairs[0].size:
+            return None
+        ties = None if tally.proof_ties is None else tally.proof_ties[pairs]
+        won = tally.proof_wins[pairs] - tally.open[pairs]
+        held_back = np.zeros_like(tally.wins)
+        held_back[pairs] = self.of_counts(won, tally.proof_losses[pairs], ties) - self.log_e[pairs]
+        return held_back
+
     def with_missing(self, k: IntArray, b: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Log e-values (nats) of the first run for each number of missing outcomes that k may have won.
 

@@ -331,7 +331,7 @@ class Ledger:
             # Known to be open or missing, it counts for nothing.
             self.tally.note((at, first, second), bounds, sign)
             return
-        least, most = (np.broadcast_to(np.asarray(end, dtype=np.float64), i.size) for end in bounds.ends)
+        least, most = (np.full(i.size, end) if isinstance(end, float) else end for end in bounds.ends)
         of_all = replace(bounds, least=least, most=most)
         of_one = replace(bounds, least=least.item(), most=most.item()) if i.size == 1 else of_all
         self.tally.count((at, first, second), of_one, sign)

@@ -296,6 +296,8 @@ class Balanced(Stateless):
         speed = bernoulli_kl(_within(mean - width, 0.0, null - _LEAST_LEAD), null)
         rivals = np.arange(tally.n_policies)[:, None]
         missing = proof.threshold - proof.log_capital(runs[:, None, None], rivals, policies[:, None])
+        if (held_back := proof.evidence.held_back()) is not None:
+            missing -= held_back[runs[:, None, None], rivals, policies[:, None]]
         waiting = pending > 0.0
         if waiting.any():
             missing[waiting] -= pending[waiting] * bernoulli_kl(np.minimum(mean[waiting], null), null)
@@ -400,6 +402,8 @@ def expected_evidence(situation: Situation) -> FloatArray:
         per_policy[waiting] = evidence.combine(_expected_rows(situation, waiting))
     else:
         per_policy[waiting] += _expected_gain(situation, waiting).sum(axis=1)
+        if (held_back := evidence.held_back()) is not None:
+            per_policy += held_back.sum(axis=2)
     return per_policy
 
 
@@ -408,6 +412,8 @@ def _expected_rows(situation: Situation, rows: tuple[IntArray, ...]) -> FloatArr
     with what is pending.
     """
     log_e = situation.evidence.log_e[rows]
+    if (held_back := situation.evidence.held_back()) is not None:
+        log_e += held_back[rows]
     if situation.tally.pending[rows].any():
         log_e += _expected_gain(situation, rows)
     return log_e

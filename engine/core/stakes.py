@@ -136,8 +136,13 @@ class Stakes:
             log_given[place, b] = -np.inf
             log_share[place, :, b] = np.logaddexp(log_share[place, :, b], log_given)
             account[place, b] += self._against_all * total
-        self.log_share[runs], self.account[runs] = log_share, account
-        self._n_moved[runs] += 1
+        # Where so much is open that the two prices take what a move gives, it waits.
+        first = to[:, 0]
+        gain = log_share[place, :, first] - self.log_share[runs, :, first]
+        gain[place, first] = 0.0
+        pays = gain.sum(axis=1) > 0.0
+        self.log_share[runs[pays]], self.account[runs[pays]] = log_share[pays], account[pays]
+        self._n_moved[runs[pays]] += 1
 
     def keep(self, runs: Any) -> None:
         """Drop the other runs, after the tally has."""
