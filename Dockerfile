@@ -25,7 +25,7 @@ RUN useradd --uid 10001 --create-home --home-dir /var/lib/llm-po llmpo \
 
 FROM base AS gpu
 COPY requirements-gpu.txt .
-# vLLM compiles small kernels for the card that it finds.
+# vLLM compiles small kernels for the card that it finds. It has no hashes: see requirements-gpu.txt.
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends build-essential \
   && rm -rf /var/lib/apt/lists/* \
@@ -33,6 +33,7 @@ RUN apt-get update \
   && pip install --constraint /tmp/pins.txt -r requirements-gpu.txt \
   && rm /tmp/pins.txt
 COPY --from=code /app ./
+RUN python -m compileall -q /app
 # The file system is read-only but for /tmp and the models: compiled kernels go to /tmp.
 ENV HF_HOME=/var/lib/llm-po/.cache/huggingface XDG_CACHE_HOME=/tmp/cache XDG_CONFIG_HOME=/tmp/config \
   VLLM_CACHE_ROOT=/tmp/cache/vllm TRITON_CACHE_DIR=/tmp/cache/triton \
@@ -46,6 +47,8 @@ RUN apt-get update \
   && apt-get install --yes --no-install-recommends postgresql-client \
   && rm -rf /var/lib/apt/lists/*
 COPY --from=code /app ./
+# Nothing may write bytecode later, so each start would compile the code anew.
+RUN python -m compileall -q /app
 USER llmpo
 # Static files need the settings, and those a key, which nothing keeps.
 RUN SECRET_KEY=only-while-the-image-is-built-0123456789 python manage.py collectstatic --noinput

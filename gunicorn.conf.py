@@ -1,10 +1,13 @@
 """Settings of gunicorn, which reads this file by itself where it is started in this folder."""
 
+import ctypes
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
+from pathlib import Path
 
 import django
 from environs import Env
@@ -25,14 +28,24 @@ if os.environ.get("LOG_FORMAT") == "json":
                 handler.setFormatter(Objects())
 
 
+# From <sys/prctl.h>: the signal that a process gets when its parent ends.
+_PR_SET_PDEATHSIG = 1
+
+
 def on_starting(server):
     """Prepare what the processes of this server share, before it listens.
 
-    They count in one folder, so that each can report all figures. The code is loaded once for all of them: a
-    request that came while each loaded it for itself would wait. It starts no thread and opens no connection,
-    which a process could not inherit; what does, as tracing, starts in each.
+    Several count in one folder, so that each can report all figures. The code is loaded once for all of them:
+    a request that came while each loaded it for itself would wait. It starts no thread and opens no
+    connection, which a process could not inherit; what does, as tracing, starts in each.
     """
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="llmpo-metrics-")
+    if server.cfg.workers > 1:
+        # Mapped files: a write to one on a full disk ends the process. So they are kept off the disk, and one
+        # process alone has none.
+        memory = Path("/dev/shm")  # noqa: S108 - a new folder in it
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(
+            prefix="llmpo-metrics-", dir=memory if memory.is_dir() else None
+        )
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
     django.setup()
     from llmpo_site.loading import load  # noqa: PLC0415 - reads the settings
@@ -43,7 +56,18 @@ def on_starting(server):
 
 def on_exit(server):
     """Remove the folder."""
-    shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
+    if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def post_fork(server, worker):
+    """End a process whose master was killed.
+
+    It would keep the port until its last request ends, up to 30 seconds, and the next server could not
+    listen. Nothing is lost: a request that is cut off may be sent again.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def post_worker_init(worker):

@@ -129,15 +129,15 @@ def answer_on_the_server(experiment: Any, user: Any, before: int, clicks: int) -
     client.force_login(user)
     pair, judge = (reverse(name, args=[experiment.pk]) for name in ("pair", "judge"))
     shown = _token(client.get(pair))
-    ahead = _token(client.get(pair, {"besides": shown}))
+    ahead = _token(client.get(pair, {"after": shown}))
     milliseconds = []
     for number in range(before + clicks):
-        form = {"token": shown, "choice": "left" if number % 2 else "right", "besides": ahead}
+        form = {"token": shown, "choice": "left" if number % 2 else "right", "after": ahead}
         start = time.perf_counter()
         reply = client.post(judge, form)
         milliseconds.append((time.perf_counter() - start) * 1000)
         shown, ahead = ahead, _token(reply)
-    client.post(reverse("leave", args=[experiment.pk]), {"token": [shown, ahead]})
+    client.post(reverse("leave", args=[experiment.pk]))
     return client, milliseconds[before:]
 
 

@@ -89,7 +89,7 @@ def click_through(experiment: Any, clicks: int, patience_seconds: float = 600.0)
     from engine.judges.rule import judge  # noqa: PLC0415
     from engine.models import Experiment, Membership, User  # noqa: PLC0415
     from engine.services.judging import judge_leased  # noqa: PLC0415
-    from engine.services.leases import lease_next  # noqa: PLC0415
+    from engine.services.serving import desk  # noqa: PLC0415
     from engine.tasks import advance, wake  # noqa: PLC0415
 
     user = User.objects.create_user(f"annotator of {experiment.pk}")
@@ -100,7 +100,7 @@ def click_through(experiment: Any, clicks: int, patience_seconds: float = 600.0)
         experiment.refresh_from_db()
         if experiment.state == Experiment.State.CONCLUDED:
             break
-        lease = lease_next(experiment_id=experiment.pk, annotator=user)
+        lease = next(iter(desk(experiment=experiment, annotator=user, n_wanted=1).pairs), None)
         if lease is None:
             wake(advance, experiment.pk)
             time.sleep(0.3)

@@ -148,12 +148,12 @@ class Crowd:
 
     def _ask(self, user: Any, since: float | None) -> None:
         """``since``: when this annotator began to wait, if they do."""
-        from engine.services.leases import lease_next  # noqa: PLC0415
+        from engine.services.serving import desk  # noqa: PLC0415
 
         counts = self.seconds >= self.warm_up_seconds
         if since is None and counts:
             self.requests += 1
-        lease = lease_next(experiment_id=self.experiment.pk, annotator=user)
+        lease = next(iter(desk(experiment=self.experiment, annotator=user, n_wanted=1).pairs), None)
         if lease is None:
             since = self.seconds if since is None else since
             self.at(0.25, lambda: self._ask(user, since))

@@ -234,7 +234,9 @@ class Crowd:
     def look(self) -> None:
         """Note in which runs the claim would hold without what is open."""
         proof, tally = self.ledger.head_to_head(), self.ledger.tally
-        if self.rule is Missing.ANSWERS or not isinstance(proof, HeadToHead):
+        # Pairs that somebody keeps back are not waited for.
+        waits = self.people.act in {"leave", "delay"}
+        if self.rule is Missing.ANSWERS or waits or not isinstance(proof, HeadToHead):
             return
         n = tally.n_policies
         held_back = proof.evidence.held_back()

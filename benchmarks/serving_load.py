@@ -242,8 +242,8 @@ async def annotate(visitor: Visitor, base: str, over: Callable[[], bool], think:
             visitor.load.empty += 1
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         if len(held) < 2:
-            besides = "&".join(f"besides={token}" for token in held)
-            token = token_of(await visitor.get(f"{base}/?{besides or 'waits=1'}"))
+            after = f"after={held[-1]}" if held else "waits=1"
+            token = token_of(await visitor.get(f"{base}/?{after}"))
             if token and token not in held:
                 held.append(token)
             if not held:
@@ -251,12 +251,12 @@ async def annotate(visitor: Visitor, base: str, over: Callable[[], bool], think:
         if think:
             await asyncio.sleep(rng.uniform(0.5, 1.5) * think)
         shown, *behind = held
-        besides_form = [("besides", token) for token in behind]
+        after_form = [("after", token) for token in behind[-1:]]
         counted = False
         if rng.random() * _SKIP_ONE_IN < 1:
-            reply = await visitor.post(f"{base}/skip/", [("token", shown), *besides_form])
+            reply = await visitor.post(f"{base}/skip/", [("token", shown), ("reason", "task"), *after_form])
         else:
-            form = [("token", shown), ("choice", rng.choice(["left", "right"])), *besides_form]
+            form = [("token", shown), ("choice", rng.choice(["left", "right"])), *after_form]
             started = time.perf_counter()
             reply = await visitor.post(f"{base}/judge/", form)
             visitor.load.milliseconds.append((time.perf_counter() - started) * 1000)
@@ -265,17 +265,16 @@ async def annotate(visitor: Visitor, base: str, over: Callable[[], bool], think:
             visitor.load.confirmed += counted
         held = [*behind, *({token_of(reply)} - {"", *behind})]
         if counted and rng.random() * _UNDO_ONE_IN < 1:
-            form = [("answer", shown), *(("besides", token) for token in held)]
-            reply = await visitor.post(f"{base}/undo/", form)
+            reply = await visitor.post(f"{base}/undo/", [("answer", shown)])
             visitor.load.undone += 1
             visitor.load.taken_back += 'data-said="Taken back.' in reply
             token = token_of(reply)
-            held = [token, *(t for t in held if t != token)][:2] if token else held
+            held = [token, *(t for t in held if t != token)] if token else held
         if time.monotonic() - last_beat > _BEAT_SECONDS:
-            await visitor.post(f"{base}/beat/", [("token", token) for token in held])
+            await visitor.post(f"{base}/beat/", [])
             last_beat = time.monotonic()
     if held:
-        await visitor.post(f"{base}/leave/", [("token", token) for token in held])
+        await visitor.post(f"{base}/leave/", [])
     visitor.close()
 
 
@@ -435,7 +434,7 @@ def differences(experiment: Any, load: Load) -> dict[str, int]:
         )
         .filter(n__gt=1)
         .count(),
-        "pairs held twice": Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.ACTIVE)
+        "pairs given twice": Lease.objects.filter(comparison__experiment=experiment)
         .values("comparison")
         .annotate(n=Count("pk"))
         .filter(n__gt=1)

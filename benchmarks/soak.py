@@ -254,7 +254,7 @@ async def annotate(visitor: Visitor, base: str, confirmed: set[str], over: threa
                 continue
         shown = held[0]
         if rng.random() * _SKIP_ONE_IN < 1:
-            reply = await visitor.post(f"{base}/skip/", [("token", shown)])
+            reply = await visitor.post(f"{base}/skip/", [("token", shown), ("reason", "task")])
         else:
             form = [("token", shown), ("choice", rng.choice(["left", "right"]))]
             reply = await visitor.post(f"{base}/judge/", form)
@@ -383,7 +383,7 @@ def wrong(experiment: Any, confirmed: set[str], load: Load) -> dict[str, Any]:
     fresh = Comparison.objects.filter(experiment__responses=Experiment.Responses.FRESH)
     found: dict[str, Any] = {
         "confirmed and lost": len(confirmed - tokens),
-        "held twice": Lease.objects.filter(state=Lease.State.ACTIVE)
+        "given twice": Lease.objects.filter(comparison__experiment__overlap=1)
         .values("comparison")
         .annotate(n=Count("pk"))
         .filter(n__gt=1)

@@ -36,7 +36,6 @@ from engine.services import (
     opinions,
     planning,
     retention,
-    serving,
     tokens,
 )
 from engine.services.workers import note_pulse
@@ -50,8 +49,6 @@ _GATHERING_SECONDS = 0.25
 # After a round of planning for an experiment, if enough pairs were left, there is none for this long, or for
 # three times as long as the round took. A worker keeps three quarters of its time for others.
 _ROUND_SECONDS, _REST, _LONGEST_REST_SECONDS = 0.1, 3.0, 0.5
-# Longer replays are done in slices of this length, so that other experiments need not wait.
-_REPLAY_SECONDS = 2.0
 
 
 def wake(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
@@ -135,7 +132,6 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
     started = time.monotonic()
     done = planning.advance(
         experiment_id=experiment_id,
-        replay_seconds=_REPLAY_SECONDS,
         most_rounds=1 if by_message else math.inf,
         round_seconds=_round_seconds.get(experiment_id, 0.0),
     )
@@ -287,10 +283,9 @@ def note_token_use(token_id: int) -> None:
 
 @shared_task(bind=True)
 def sweep(self: Task[Any, Any]) -> None:
-    """Restart stuck work: dead workers' claims, absent annotators' leases, lost messages."""
+    """Restart stuck work: dead workers' claims, what was open when an experiment ended, lost messages."""
     note_pulse("control", self.request.hostname or "local")
     generation.expire_claims()
-    serving.hand_back_expired()
     opinions.expire_opinions()
     experiments.discard_leftovers()
     for experiment_id in running():

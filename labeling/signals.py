@@ -18,10 +18,10 @@ _RIGHTS = ("is_active", "is_superuser")
 
 
 @receiver(user_logged_out)
-def return_leases(user: User | None, **_: Any) -> None:
-    """Return the pairs of a user who logs out."""
+def leave(user: User | None, **_: Any) -> None:
+    """Note that a user who logs out has left their pairs."""
     if user is not None:
-        serving.hand_back(annotator=user)
+        serving.leave(annotator=user)
 
 
 @receiver(pre_save, sender=User)

@@ -34,7 +34,6 @@ urlpatterns = [
     path("label/<int:experiment_id>/begin/", pair.begin, name="begin"),
     path("label/<int:experiment_id>/judge/", pair.judge, name="judge"),
     path("label/<int:experiment_id>/skip/", pair.skip, name="skip"),
-    path("label/<int:experiment_id>/flag/", pair.flag, name="flag"),
     path("label/<int:experiment_id>/undo/", pair.undo, name="undo"),
     path("label/<int:experiment_id>/beat/", pair.beat, name="beat"),
     path("label/<int:experiment_id>/leave/", pair.leave, name="leave"),

@@ -294,10 +294,9 @@ class Client:
 
     # ------------------------------------------------------------ annotating
 
-    def next_pair(self, experiment_id: int, *, besides: Sequence[str] = ()) -> types.Shown:
-        """Reserve the next pair, besides those that you hold already."""
-        path = f"/label/{experiment_id}/next"
-        return cast(types.Shown, self._json("POST", path, {"besides": list(besides)}))
+    def next_pair(self, experiment_id: int) -> types.Shown:
+        """Your next pair. It stays the next one until you judge or skip it."""
+        return cast(types.Shown, self._json("POST", f"/label/{experiment_id}/next"))
 
     def judge(
         self, experiment_id: int, token: str, choice: types.Choice, *, comment: str = ""
@@ -306,14 +305,10 @@ class Client:
         body = {"token": token, "choice": choice, "comment": comment}
         return cast(types.Judged, self._json("POST", f"/label/{experiment_id}/judgments", body))
 
-    def skip(self, experiment_id: int, token: str) -> None:
-        """Return a pair for another annotator."""
-        self._json("POST", f"/label/{experiment_id}/skip", {"token": token})
-
-    def flag(self, experiment_id: int, token: str, reason: types.Reason, *, comment: str = "") -> None:
-        """Return a pair and report a problem with it."""
+    def skip(self, experiment_id: int, token: str, reason: types.Reason, *, comment: str = "") -> None:
+        """End a pair without an answer. It counts against the result: nobody else judges it."""
         body = {"token": token, "reason": reason, "comment": comment}
-        self._json("POST", f"/label/{experiment_id}/flag", body)
+        self._json("POST", f"/label/{experiment_id}/skip", body)
 
     def undo(self, experiment_id: int, token: str | None = None) -> types.Shown:
         """Take back your newest answer, or the one to the pair of this token.

@@ -8,7 +8,7 @@ Role = Literal["annotator", "viewer", "editor", "owner"]
 Action = Literal["start", "pause", "stop", "archive", "unarchive"]
 Claim = Literal["good_enough", "best", "best_if_any"]
 Choice = Literal["left", "right", "tie", "both_bad"]
-Reason = Literal["broken", "harmful", "task", "leak", "other"]
+Reason = Literal["cannot_tell", "broken", "task", "leak"]
 Download = Literal[
     "judgments.csv",
     "judgments.jsonl",
@@ -83,6 +83,7 @@ class Experiment(TypedDict):
     claim: Claim
     delta: float
     epsilon: float
+    missing: Literal["against", "answers"]
     budget: int
     archived: bool
     tags: list[str]

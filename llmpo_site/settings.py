@@ -4,6 +4,7 @@ Every variable is listed with its default in ``.env.example``. A value that cann
 start with a message that names the variable; nothing falls back silently.
 """
 
+import os
 import socket
 from ipaddress import ip_network
 from pathlib import Path
@@ -16,7 +17,10 @@ from django.core.exceptions import ImproperlyConfigured
 from environs import Env, ValidationError, validate
 
 from engine.domain import limits
+from engine.domain.deadlines import may_carry_secrets
 
+# Backups, exports, uploads and databases are for the user of these processes alone.
+os.umask(0o077)
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 env = Env()
@@ -40,6 +44,11 @@ def _web_address(written: str) -> None:
     parts = urlsplit(written)
     if written and not (parts.scheme in {"http", "https"} and parts.hostname):
         raise ValidationError("Write the whole address, such as https://label.example.org.")
+
+
+def _encrypted(written: str) -> None:
+    if written and not may_carry_secrets(written):
+        raise ValidationError("Write an address with https://. http:// is for localhost alone.")
 
 
 DEBUG = env.bool("DEBUG", False)
@@ -96,6 +105,7 @@ MIDDLEWARE = [
     "labeling.language.AdminsPagesInEnglish",
     "labeling.replica.ReadYourWrites",
     "django.middleware.common.CommonMiddleware",
+    "labeling.middleware.legible.Legible",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -235,6 +245,9 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed": f"{LOGIN_FAILURE_LIMIT}/15m/key",
     "login_failed_address": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip",
     "login_failed_name": f"{10 * LOGIN_FAILURE_LIMIT}/15m/key",
+    # Logins at the provider that failed, and new accounts by invitation, whose key is the browser.
+    "provider_failed": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip,{LOGIN_FAILURE_LIMIT}/15m/key",
+    "join": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip,{LOGIN_FAILURE_LIMIT}/15m/key",
     "reset_password": "10/15m/ip,3/15m/key",
     # Reports that are shared by link, read without an account: an office that opens one shares one address.
     "shared_report": "300/5m/ip",
@@ -252,7 +265,7 @@ MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 
 # Login with the organisation's own accounts (OpenID Connect), offered where all three are set.
-OIDC_ISSUER = env.str("OIDC_ISSUER", "", validate=_web_address).rstrip("/")
+OIDC_ISSUER = env.str("OIDC_ISSUER", "", validate=[_web_address, _encrypted]).rstrip("/")
 OIDC_CLIENT_ID = env.str("OIDC_CLIENT_ID", "")
 OIDC_CLIENT_SECRET = env.str("OIDC_CLIENT_SECRET", "")
 OIDC_NAME = env.str("OIDC_NAME", "single sign-on")
@@ -263,7 +276,11 @@ SOCIALACCOUNT_ADAPTER = "labeling.accounts.adapters.OidcAdapter"
 SOCIALACCOUNT_EMAIL_AUTHENTICATION = True
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 SOCIALACCOUNT_PROVIDERS: dict[str, dict[str, Any]] = {
-    "openid_connect": {"OAUTH_PKCE_ENABLED": True, "APPS": []}
+    "openid_connect": {
+        "provider_class": "labeling.accounts.oidc.Provider",
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [],
+    }
 }
 if OIDC_ISSUER:
     SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"].append(
@@ -332,6 +349,8 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = limits.FORM_FIELDS.default
 DATA_UPLOAD_MAX_NUMBER_FILES = 100
 # A larger upload waits on the disk and not in memory.
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
+# Where it waits. A folder of its own: uploads must not fill what the process needs.
+FILE_UPLOAD_TEMP_DIR = env.path("UPLOAD_DIR", None)
 
 # ---------------------------------------------------------------- API, notifications
 

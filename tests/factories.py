@@ -24,13 +24,16 @@ from engine.models import (
     User,
 )
 from engine.selectors.answers import newest_answer
+from engine.services import leases
+from engine.services.allowances import MOST_HELD
 from engine.services.drafts import create_experiment
 from engine.services.experiments import conclude, start
 from engine.services.invitations import create_invitation
 from engine.services.judging import judge_leased
-from engine.services.leases import lease_next
+from engine.services.leases import come_for
 from engine.services.notifications import subscribe
 from engine.services.planning import advance
+from engine.services.serving import desk
 from tests.accounts import PASSWORD
 from tests.backends import SkilledBackend
 
@@ -108,6 +111,19 @@ def write_responses(backend: Backend | None = None, worker: str = "w") -> set[in
     return touched
 
 
+def lease_all(*, experiment_id: int, annotator: User, n_wanted: int = MOST_HELD) -> list[Lease]:
+    """The comparisons that this annotator holds when they ask for so many, the first one first."""
+    experiment = Experiment.objects.get(pk=experiment_id)
+    held = desk(experiment=experiment, annotator=annotator, n_wanted=n_wanted).pairs
+    found = {each.pk: each for each in come_for([pair for pair in held if isinstance(pair, Lease)])}
+    return [found[pair.pk] for pair in held if isinstance(pair, Lease)]
+
+
+def lease_next(*, experiment_id: int, annotator: User) -> Lease | None:
+    """The pair that this annotator is shown now, where there is one."""
+    return next(iter(lease_all(experiment_id=experiment_id, annotator=annotator, n_wanted=1)), None)
+
+
 def lease(experiment: Experiment, user: User) -> Lease:
     """The pair that this annotator is shown now; there must be one."""
     held = lease_next(experiment_id=experiment.pk, annotator=user)
@@ -129,6 +145,11 @@ def click_for(experiment: Experiment, user: User, beats: Callable[[int, int], bo
     i_wins = beats(comparison.policy_i.index, comparison.policy_j.index)
     choice = "left" if i_wins == comparison.i_on_left else "right"
     return judge_leased(experiment_id=experiment.pk, token=held.token, annotator=user, choice=choice).judgment
+
+
+def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
+    """Have this annotator skip a comparison; not a check."""
+    leases.skip(experiment_id=experiment_id, token=token, annotator=annotator, reason="task", comment="")
 
 
 def newest(experiment: Experiment, user: User) -> dict[str, uuid.UUID]:

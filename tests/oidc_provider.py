@@ -10,8 +10,8 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -23,13 +23,27 @@ CLIENT_ID, CLIENT_SECRET = "llm-po", "a client's secret"
 _KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
+def signed(claims: dict[str, Any]) -> str:
+    return jwt.encode(claims, _KEY, algorithm="RS256", headers={"kid": "one"})
+
+
 class Provider:
-    """Says of everybody who comes that they are ``claims``; ``refuse``: that they said no."""
+    """Says of everybody who comes that they are ``claims``, and have logged in at ``logged_in_at``.
+
+    ``refuse``: that they said no. ``instead``: claims of the id_token alone; one that is ``None`` is left
+    out. ``id_token``: makes the token. ``document``: what else the configuration says. ``slow``: paths whose
+    answers come a byte at a time, for as long as somebody reads them.
+    """
 
     def __init__(self) -> None:
         self.claims: dict[str, Any] = {"sub": "1234", "email": "ann@example.org", "email_verified": True}
+        self.logged_in_at = time.time()
+        self.instead: dict[str, Any] = {}
+        self.id_token: Callable[[dict[str, Any]], str | None] = signed
+        self.document: dict[str, Any] = {}
+        self.slow: set[str] = set()
+        self.answered: list[str] = []
         self.refuse = False
-        self.audience = CLIENT_ID
         self.asked: list[dict[str, str]] = []
         self._granted: dict[str, dict[str, str]] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -48,7 +62,7 @@ class Provider:
             "userinfo_endpoint": f"{self.url}/userinfo",
             "jwks_uri": f"{self.url}/keys",
             "token_endpoint_auth_methods_supported": ["client_secret_post"],
-        }
+        } | self.document
 
     def keys(self) -> dict[str, Any]:
         key = jwt.algorithms.RSAAlgorithm.to_jwk(_KEY.public_key(), as_dict=True)
@@ -76,8 +90,11 @@ class Provider:
         ):
             return None
         now = int(time.time())
-        claims = self.claims | {"iss": self.url, "aud": self.audience, "iat": now, "exp": now + 300}
-        id_token = jwt.encode(claims, _KEY, algorithm="RS256", headers={"kid": "one"})
+        if asked.get("prompt") == "login":
+            self.logged_in_at = now
+        claims = self.claims | {"iss": self.url, "aud": CLIENT_ID, "iat": now, "exp": now + 300}
+        claims |= {"nonce": asked.get("nonce"), "auth_time": int(self.logged_in_at)} | self.instead
+        id_token = self.id_token({name: value for name, value in claims.items() if value is not None})
         return {"access_token": "an access token", "token_type": "Bearer", "id_token": id_token}
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -103,16 +120,31 @@ class Provider:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 form = {name: values[0] for name, values in parse_qs(body).items()}
+                if kind_and_secret := self.headers["Authorization"]:
+                    client = base64.b64decode(kind_and_secret.removeprefix("Basic ")).decode()
+                    form["client_id"], form["client_secret"] = client.split(":")
                 tokens = provider.token(form)
                 self._answer(tokens or {"error": "invalid_grant"}, 200 if tokens else 400)
 
             def _answer(self, document: dict[str, Any], status: int = 200) -> None:
+                path = urlsplit(self.path).path
+                provider.answered.append(path)
                 body = json.dumps(document).encode()
+                if path in provider.slow:
+                    self._drip()
+                    return
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def _drip(self) -> None:
+                with suppress(OSError):
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+                    while True:
+                        self.wfile.write(b"x")
+                        time.sleep(0.01)
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -136,6 +168,7 @@ def settings_for(provider: Provider) -> dict[str, Any]:
         "OIDC_NAME": "Example SSO",
         "SOCIALACCOUNT_PROVIDERS": {
             "openid_connect": {
+                "provider_class": "labeling.accounts.oidc.Provider",
                 "OAUTH_PKCE_ENABLED": True,
                 "APPS": [
                     {

@@ -46,7 +46,7 @@ def copied_into_the_image() -> list[str]:
 def test_every_process_of_an_installation_is_there():
     assert set(SERVICES) == {
         "postgres", "redis", "migrate", "web", "control", "analysis", "generation", "generation-gpu",
-        "judging",
+        "judging", "proxy",
     }  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def test_the_addresses_of_database_and_broker_name_services():
     assert re.match(r"redis://(\w+):6379/", environment["CELERY_BROKER_URL"])[1] in SERVICES
 
 
-@pytest.mark.parametrize("name", [*OURS, "redis"])
+@pytest.mark.parametrize("name", [*OURS, "redis", "proxy"])
 def test_containers_run_read_only_and_without_privileges(name):
     """An intruder in a container finds no root, no capability and nothing to write to but /tmp."""
     service = SERVICES[name]
@@ -160,6 +160,19 @@ def test_containers_run_read_only_and_without_privileges(name):
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert any(each.startswith("/tmp") for each in service["tmpfs"])  # noqa: S108 - in the container
     assert not service.get("privileged")
+
+
+def test_only_the_buffering_proxy_is_to_be_reached_from_outside():
+    """Ten half requests, sent to gunicorn itself, held its eight threads."""
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["proxy"]
+    mounted = {each["target"]: COMPOSE["configs"][each["source"]] for each in SERVICES["proxy"]["configs"]}
+    assert (ROOT / mounted["/etc/nginx/nginx.conf"]["file"]).exists()
+    assert "server web:8000 resolve;" in mounted["/etc/nginx/web.conf"]["content"]
+
+
+def test_uploads_have_a_folder_of_their_own():
+    folder = SERVICES["web"]["environment"]["UPLOAD_DIR"]
+    assert [each.partition(":")[0] for each in SERVICES["web"]["tmpfs"]] == ["/tmp", folder]  # noqa: S108
 
 
 def test_the_image_can_back_up_the_database_of_compose():
@@ -191,6 +204,13 @@ def test_a_change_of_the_code_installs_no_package_again(target):
     assert after
     assert " install " not in after
     assert not {"engine", "labeling"} & set(re.findall(r"\w+", stage_of("base")))
+
+
+@pytest.mark.parametrize("target", ["app", "gpu"])
+def test_no_start_compiles_the_code_anew(target):
+    """The file system is read-only, so a process that compiles cannot keep what it made."""
+    _, _, after = stage_of(target).partition("COPY --from=code ")
+    assert "python -m compileall -q /app" in after
 
 
 def test_the_web_server_keeps_no_socket_in_a_home_that_cannot_be_written():

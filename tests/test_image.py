@@ -26,7 +26,7 @@ call_command("load_experiment", "{folder}/experiment.yaml")
 call_command("export", "In the image", "--format", "jsonl", "--out", "{folder}/out.jsonl")
 client = Client()
 client.force_login(User.objects.create_superuser("root", password="a long password"))
-response = client.get("/experiments/%d/judgments.jsonl?zip=on" % Experiment.objects.get().pk)
+response = client.post("/experiments/%d/judgments.jsonl?zip=on" % Experiment.objects.get().pk)
 assert response.status_code == 200, response.status_code
 archive = zipfile.ZipFile(io.BytesIO(b"".join(response.streaming_content)))
 [manifest] = [name for name in archive.namelist() if name.endswith(".manifest.json")]

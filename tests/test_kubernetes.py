@@ -28,7 +28,8 @@ CONTAINERS = {name: pod["containers"][0] for name, pod in PODS.items()}
 
 
 def test_every_file_belongs_to_the_base_and_every_process_has_one():
-    assert {*BASE["resources"], "kustomization.yaml"} == {file.name for file in FOLDER.iterdir()}
+    files = {"kustomization.yaml", "nginx.conf"}
+    assert {*BASE["resources"], *files} == {file.name for file in FOLDER.iterdir()}
     assert set(PODS) == {"migrate", "web", "control", "beat", "analysis", "generation", "judging"}
 
 
@@ -71,13 +72,22 @@ def test_pods_have_limits_settings_and_no_rights(name):
     assert "memory" in container["resources"]["limits"]
     assert [*map(next, map(iter, container["envFrom"]))] == ["configMapRef", "secretRef"]
     assert container["image"] in {each["name"] for each in BASE["images"]}
-    mounted = {each["name"] for each in container["volumeMounts"]}
+    mounted = {mount["name"] for each in pod["containers"] for mount in each["volumeMounts"]}
     assert mounted == {each["name"] for each in pod["volumes"]}
 
 
 def test_the_base_sets_only_what_the_settings_read():
-    [settings] = BASE["configMapGenerator"]
+    settings, _ = BASE["configMapGenerator"]
     assert {each.partition("=")[0] for each in settings["literals"]} <= set(_environment_variables_read())
+
+
+def test_the_service_leads_to_the_buffering_proxy():
+    [service] = [each for each in OBJECTS if each["kind"] == "Service"]
+    _, proxy = PODS["web"]["containers"]
+    assert service["spec"]["ports"][0]["targetPort"] == proxy["ports"][0]["name"]
+    _, files = BASE["configMapGenerator"]
+    assert files["files"] == ["nginx.conf"]
+    assert files["literals"] == ["web.conf=server 127.0.0.1:8000;"]
 
 
 @pytest.mark.django_db

@@ -15,10 +15,9 @@ from django.conf import settings
 from gunicorn.config import Config
 
 from engine.domain import about
-from engine.services.leases import lease_next
 from llmpo_site import celery
 from llmpo_site.logs import Lines, Objects
-from tests.factories import make_experiment
+from tests.factories import lease_next, make_experiment
 
 
 @pytest.fixture(autouse=True)

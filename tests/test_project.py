@@ -116,7 +116,7 @@ def test_every_page_has_a_file_of_tests_of_its_own():
         "ranking_file": {"results_file"},
         "help": {"help_page"},
         "pair": {"begin"},
-        "answers": {"flag", "undo", "beat", "leave", "history", "reopen"},
+        "answers": {"undo", "beat", "leave", "history", "reopen"},
         "invitations": {
             "welcome",
             "join",
@@ -274,7 +274,8 @@ def test_gunicorn_loads_the_code_once_for_all_its_processes(tmp_path):
     """Before it listens; no thread and no connection is left to them, which a fork does not carry over."""
     script = """
 import runpy, sys, threading
-runpy.run_path("gunicorn.conf.py")["on_starting"](None)
+from types import SimpleNamespace
+runpy.run_path("gunicorn.conf.py")["on_starting"](SimpleNamespace(cfg=SimpleNamespace(workers=1)))
 assert {"labeling.views.pair", "labeling.api.experiments", "kombu.transport.redis"} <= sys.modules.keys()
 from django.db import connection
 from django.template import engines

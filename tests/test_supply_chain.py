@@ -180,3 +180,20 @@ def test_pip_installs_what_uv_cannot(environment):
     by_uv, by_pip = installed_into(environment, uv_fails=2)
     assert by_uv.startswith("uv pip install")
     assert by_pip == "pip -m pip --disable-pip-version-check install --quiet -r packages.txt"
+
+
+def test_what_is_installed_has_hashes_or_a_reason_why_not():
+    files = [
+        "Dockerfile",
+        "Makefile",
+        *(str(each.relative_to(ROOT)) for each in (ROOT / ".ci").iterdir() if each.is_file()),
+    ]
+    for name in files:
+        lines = (ROOT / name).read_text().splitlines()
+        for number, line in enumerate(lines):
+            if not re.search(r"^[^#]*(pip install|install-packages) .*(-r |==|>=)", line):
+                continue
+            above = "\n".join(lines[max(number - 12, 0) : number + 1])
+            assert "--require-hashes" in line or re.search("no hashes|[Ww]ithout (their )?hashes", above), (
+                line
+            )

@@ -44,7 +44,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _database_url() -> str:
+def database_url() -> str:
     database = connection.settings_dict
     if connection.vendor == "sqlite":
         return f"sqlite:///{database['NAME']}"
@@ -69,7 +69,7 @@ class Workers:
         self.log_folder = log_folder
         self.environment = {
             **os.environ,
-            "DATABASE_URL": _database_url(),
+            "DATABASE_URL": database_url(),
             "CELERY_BROKER_URL": settings.CELERY_BROKER_URL,
             "SWEEP_SECONDS": "1",
             "CLAIM_SECONDS": "5",

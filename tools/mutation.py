@@ -64,7 +64,6 @@ TARGETS = {
     "engine/services/leases.py": _OF_A_CLICK,
     "labeling/access.py": ["tests/labeling/test_access.py"],
 }
-_LOCK = "SQLite has no row locks; tests/engine/test_races.py looks at PostgreSQL's."
 _SLOWER = "Comes to the same, by more rows."
 # Mutants that change nothing that these tests could see: by target, function and change, the reason.
 EQUIVALENT: dict[str, dict[str, str]] = {
@@ -76,36 +75,16 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "engine/services/judging.py": {
         "judge_leased: about.note(comparison=comparison.pk) -> None": ("For the log: tests/test_logs.py."),
         "record_judgment: needed > 1 -> needed >= 1": _SLOWER,
-        "hand_voided_back: Lease.objects.filter(~Q(annotator__is_superuser=True), "
-        "~has_or_had(OuterRef('comparison__experiment'), OuterRef('annotator'), Membership.WATCHING), "
-        "comparison__in=comparison_ids, annotator=annotator_id, state=Lease.State.JUDGED) -> "
-        "Lease.objects.filter(~Q(annotator__is_superuser=True), "
-        "~has_or_had(OuterRef('comparison__experiment'), OuterRef('annotator'), Membership.WATCHING), "
-        "comparison__in=comparison_ids, annotator=annotator_id)": (
-            "Their other leases of it were handed back already."
-        ),
         "take_outcomes_back: Comparison.objects.filter(Q(response_i__state=Response.State.FAILED) | "
         "Q(response_j__state=Response.State.FAILED), pk__in=past) -> "
         "Comparison.objects.filter(Q(response_i__state=Response.State.FAILED) | "
         "Q(response_j__state=Response.State.FAILED))": _SLOWER,
     },
     "engine/services/leases.py": {
-        "lease_next: allowances.locked(experiment_id=experiment_id, annotator=annotator) -> None": _LOCK,
-        "return_leases: False -> True": _LOCK,
-        "expire_leases: True -> False": _LOCK,
         "_due: 1 -> 2": "The first row alone is looked at.",
-        "_resumed: earlier.held_until <= now -> earlier.held_until < now": (
-            "Where it ends at this moment, it is not offered."
-        ),
         "discard_unwanted: Comparison.objects.filter(pk__in=doubtful, state=Comparison.State.READY) -> "
         "Comparison.objects.filter(pk__in=doubtful)": (
             "They were ready a moment ago; with PostgreSQL somebody may have judged one since."
-        ),
-        "_doubtful: Comparison.objects.filter(Q(skips__gt=0) | Q(found_one(taken_back)) | Q(seen_by_all), "
-        "experiment=EXPERIMENT, state=Comparison.State.READY) -> Comparison.objects.filter("
-        "Q(skips__gt=0) | Q(found_one(taken_back)) | Q(seen_by_all), experiment=EXPERIMENT)": _SLOWER,
-        "_end_leases: Comparison.objects.filter(pk__in=comparison_ids) -> Comparison.objects.filter()": (
-            _SLOWER
         ),
     },
 }

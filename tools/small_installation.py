@@ -186,7 +186,7 @@ def _answer(experiment: Experiment, user: User, n: int) -> None:
 
 
 def _change_their_minds(experiment: Experiment, ann: User, bob: User, admin: User) -> None:
-    """An answer taken back, one voided, a pair flagged, one skipped, and one that stays on a screen."""
+    """An answer taken back, one voided, a pair skipped, and one that stays on a screen."""
     from engine.models import Judgment  # noqa: PLC0415
     from engine.selectors.answers import newest_answer  # noqa: PLC0415
     from engine.services import review, serving  # noqa: PLC0415
@@ -197,9 +197,7 @@ def _change_their_minds(experiment: Experiment, ann: User, bob: User, admin: Use
     standing = Judgment.objects.filter(comparison__experiment=experiment, standing=True, annotator=bob)
     review.void_one(judgment_id=standing.earliest("pk").pk, by=admin, reason="A slip.")
     if shown := serving.show_next(experiment=experiment, annotator=bob):
-        serving.flag(experiment=experiment, token=shown.token, annotator=bob, reason="task", comment="?")
-    if shown := serving.show_next(experiment=experiment, annotator=bob):
-        serving.skip(experiment=experiment, token=shown.token, annotator=bob)
+        serving.skip(experiment=experiment, token=shown.token, annotator=bob, reason="task", comment="?")
     serving.show_next(experiment=experiment, annotator=bob)
 
 

@@ -174,7 +174,8 @@ class Ledger:
         self.proofs = self._build_proofs(space, delta, exact_from, named or {})
         self.none_peak: FloatArray | None = None
         if self.claim is Claim.BEST:
-            peak = None if memory is None else recalled(memory, "none_peak", (tally.n_policies,))
+            known = memory is not None and all("none_peak" in each for each in memory)
+            peak = recalled(memory, "none_peak", (tally.n_policies,)) if memory is not None and known else None
             self.none_peak = raised(self._against_being_best(...), peak)
 
     def show(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> Bets | None:

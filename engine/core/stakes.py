@@ -93,7 +93,9 @@ class Stakes:
         self.log_share: FloatArray = np.tile(log_start, (n_runs, n_policies, 1))
         self.account: FloatArray = np.tile(self._start, (n_runs, 1))
         for run, known in enumerate(memory or ()):
-            self._recall(run, known)
+            # A state that was stored for another claim has none for this one.
+            if known:
+                self._recall(run, known)
 
     def due(self) -> IntArray:
         """Shape (m,): the runs in which capital is to move now."""

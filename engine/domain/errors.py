@@ -39,6 +39,10 @@ class InvitationError(EngineError):
     """An invitation link cannot be followed."""
 
 
+class NameTakenError(EngineError):
+    """An account has this user name already."""
+
+
 class MembershipError(EngineError):
     """A role cannot be given or taken away."""
 

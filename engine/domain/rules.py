@@ -46,8 +46,13 @@ class HasRules(Protocol):
         ...
 
     @property
-    def reserve(self) -> bool:
-        """True if proofs may hold capital back for later moments."""
+    def capital_moves(self) -> bool:
+        """True if proofs may move capital to those who stand best."""
+        ...
+
+    @property
+    def missing(self) -> str:
+        """How showings without an outcome count: "against" every claim, or by "answers" alone."""
         ...
 
     @property
@@ -79,7 +84,8 @@ class Rules:
     delta: float
     epsilon: float
     streams: bool
-    reserve: bool
+    capital_moves: bool
+    missing: str
     exact_ties: bool
     exclusive_proofs: bool
     sampler: str
@@ -93,7 +99,8 @@ class Rules:
             delta=experiment.delta,
             epsilon=experiment.epsilon,
             streams=experiment.streams,
-            reserve=experiment.reserve,
+            capital_moves=experiment.capital_moves,
+            missing=experiment.missing,
             exact_ties=experiment.exact_ties,
             exclusive_proofs=experiment.exclusive_proofs,
             sampler=experiment.sampler,
@@ -109,9 +116,7 @@ class Rules:
 
     def design(self) -> dict[str, Any]:
         """The rules as `Design` takes them."""
-        rules = asdict(self)
-        rules["capital_moves"] = rules.pop("reserve")
-        return rules
+        return asdict(self)
 
     def replay(self) -> dict[str, Any]:
         """The rules as `engine.core.robustness.replay` takes them: it asks for no pairs."""
@@ -122,8 +127,8 @@ class Rules:
     def plan(self) -> dict[str, Any]:
         """The rules as `Plan` takes them. The claim "best" has no margin: ε only adds a claim to watch."""
         plan = self.design() | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})
-        # How a forecast counts ties follows from what it goes on from.
-        del plan["exact_ties"]
+        # How a forecast counts ties follows from what it goes on from, and in it nothing is missing.
+        del plan["exact_ties"], plan["missing"]
         return plan
 
 

@@ -10,9 +10,9 @@ from engine.domain.conversations import Message
 
 # The settings of a description; all other fields of an experiment change as it runs.
 SETTINGS = (
-    "question", "guidelines", "judge", "rule_preference", "claim", "delta", "epsilon", "budget", "space",
-    "excluded",
-    "streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "seed", "max_skips", "allow_tie",
+    "question", "guidelines", "judge", "rule_preference", "claim", "delta", "epsilon", "missing", "budget",
+    "space", "excluded",
+    "streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "seed", "allow_tie",
     "allow_both_bad", "tell_outcome", "overlap", "overlap_rule",
     "repeat_rate", "gold_rate",
     "practice", "responses", "backend", "model", "llm_judge", "rubric", "llm_budget", "tags",

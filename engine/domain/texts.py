@@ -26,7 +26,12 @@ def is_blank(text: str) -> bool:
 
 def digest(text: str) -> str:
     """16 hexadecimal digits that identify a text; space around it is ignored, since nobody sees it."""
-    return hashlib.sha256(text.strip().encode()).hexdigest()[:16]
+    seen = "" if is_blank(text) else text.strip()
+    return hashlib.sha256(seen.encode()).hexdigest()[:16]
+
+
+# The digest of a text of which nothing is to be seen.
+NOTHING = digest("")
 
 
 def two_texts(first: str, second: str) -> str:

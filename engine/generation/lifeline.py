@@ -29,6 +29,7 @@ class Lifeline:
     def __init__(self, pids: Iterable[int]) -> None:
         self._shell = subprocess.Popen(  # noqa: S603
             ["/bin/sh", "-c", _SCRIPT, "sh", *map(str, pids)],
+            env={},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

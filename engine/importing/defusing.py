@@ -17,18 +17,33 @@ FIRST = frozenset(STARTS + APOSTROPHE)
 STARTS_CLASS = "[" + STARTS.replace("-", "") + "-]"
 NUMBER_PATTERN = "-?[0-9.,]+"
 
+# A spreadsheet whose separator is a semicolon or a tab splits cells of ours there, and takes a quotation mark
+# inside of a line for text. So what follows one of these begins a cell, too.
+SEPARATORS_CLASS = "[;\t\n\r]"
+# What a formula looks like there: apostrophes, as at the beginning, what is dropped, and a mark.
+FORMULA_PATTERN = "'*[ \v\f\u00a0\ufeff\"]*[=+@＝＋－＠-]"
+
 _dangerous = re.compile(f"{APOSTROPHE}*{STARTS_CLASS}").match
 _defused = re.compile(f"{APOSTROPHE}+{STARTS_CLASS}").match
 _is_number = re.compile(NUMBER_PATTERN).fullmatch
+_within = re.compile(f"(?<={SEPARATORS_CLASS})(?={FORMULA_PATTERN})")
+_defused_within = re.compile(f"(?<={SEPARATORS_CLASS}){APOSTROPHE}(?={FORMULA_PATTERN})")
+
+
+def is_harmless(text: str) -> bool:
+    """False if `defused` may change the text."""
+    return text[:1] not in FIRST and not _within.search(text)
 
 
 def defused(text: str) -> str:
-    """The text as a spreadsheet may have it: an apostrophe in front, unless it is harmless or a number."""
+    """The text as a spreadsheet may have it: an apostrophe before each formula, unless all is a number."""
+    safe = _within.sub(APOSTROPHE, text)
     if text[:1] in FIRST and _dangerous(text) and not _is_number(text):
-        return APOSTROPHE + text
-    return text
+        return APOSTROPHE + safe
+    return safe
 
 
 def as_it_was(cell: str) -> str:
     """The text that `defused` made this cell of."""
-    return cell[1:] if _defused(cell) else cell
+    text = _defused_within.sub("", cell)
+    return text[1:] if _defused(cell) else text

@@ -150,6 +150,7 @@ def damaged(files: Sequence[bytes], most: Limit) -> int | None:
             [sys.executable, "-I", "-c", _READ_IT_ALL, *map(str, numbers)],
             # One file is large, and held in memory once.
             input=files[0] if len(files) == 1 else b"".join(files),
+            env={},
             capture_output=True,
             timeout=_MOST_SECONDS,
             check=False,

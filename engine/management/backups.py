@@ -8,6 +8,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from engine import __version__
 from engine.models import clock
 
 _CHUNK = 1 << 20
+# To find the program, and the certificates and passwords that PostgreSQL's programs look for there.
+_FOR_CHILDREN = ("PATH", "HOME")
 
 
 @dataclass(frozen=True)
@@ -46,22 +49,27 @@ def write_backup(file: Path) -> Note:
     CommandError
         There is such a file already, or the database's own program is missing or fails.
     """
+    already = CommandError(f"{file} is there already. Give another name.")
     if file.exists() or note_of(file).exists():
-        raise CommandError(f"{file} is there already. Give another name.")
-    # Complete or absent: the unfinished file has another name.
-    unfinished = file.with_name(f".{file.name}.unfinished")
-    unfinished.unlink(missing_ok=True)
+        raise already
+    # Complete or absent: the unfinished file has a name of its own. Both programs write into an existing,
+    # empty file, which nobody else may read.
+    descriptor, name = tempfile.mkstemp(dir=file.absolute().parent, prefix=f".{file.name}.")
+    os.close(descriptor)
+    unfinished = Path(name)
     try:
-        # Both programs write into an existing empty file, which nobody else may read.
-        unfinished.touch(mode=0o600)
         if connection.vendor == "sqlite":
             with connection.cursor() as cursor:
                 cursor.execute("VACUUM INTO %s", [str(unfinished)])
         else:
             _run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={unfinished}")
         note = Note(__version__, connection.vendor, clock.now().isoformat(), _sha256(unfinished))
-        note_of(file).write_text(json.dumps(asdict(note), indent=2) + "\n")
+        # Of several backups to one name, one makes the note, and its file gets the name.
+        with note_of(file).open("x") as written:
+            written.write(json.dumps(asdict(note), indent=2) + "\n")
         unfinished.rename(file)
+    except FileExistsError as error:
+        raise already from error
     finally:
         unfinished.unlink(missing_ok=True)
     return note
@@ -147,7 +155,9 @@ def _sha256(file: Path) -> str:
 
 
 def _run(program: str, *arguments: str) -> None:
-    """Run a program of PostgreSQL on our database, with the password in its environment."""
+    """Run a program of PostgreSQL on our database, with the password in its environment, and no other secret
+    of ours.
+    """
     own = connection.settings_dict
     names = {
         "PGHOST": "HOST",
@@ -156,7 +166,8 @@ def _run(program: str, *arguments: str) -> None:
         "PGPASSWORD": "PASSWORD",
         "PGDATABASE": "NAME",
     }
-    environment = os.environ | {variable: str(own[key]) for variable, key in names.items() if own[key]}
+    theirs = {name: value for name, value in os.environ.items() if name in _FOR_CHILDREN or name[:2] == "PG"}
+    environment = theirs | {variable: str(own[key]) for variable, key in names.items() if own[key]}
     command = [program, *(each + str(own["NAME"]) if each == "--dbname=" else each for each in arguments)]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603

@@ -8,13 +8,14 @@ only wake the code that looks for work here. ``Claimable`` rows are taken by one
   (reason).
 * ``Judgment``: append-only; undoing one appends a ``JudgmentVoid``.
 * ``Opinion``: waiting → asking (claim) → done | failed (reason); one that votes leads to its judgment.
+* ``ShowingEvent``: append-only; written with what happens to a comparison, then numbered by the planner.
 * ``PairCount``: changed in the transaction of the judgment; rebuildable from the judgments.
 * ``Experiment``: draft → running ⇄ paused → concluded (reason).
 """
 
 from engine.models.checks import Check, GoldItem
 from engine.models.comparisons import Comparison, Flag, Lease
-from engine.models.evidence import Estimate, Examination, ReplayPoint, Snapshot
+from engine.models.evidence import Estimate, Examination, Snapshot
 from engine.models.experiments import Experiment
 from engine.models.generation import Response, WorkerPulse
 from engine.models.history import AuditEntry
@@ -22,6 +23,7 @@ from engine.models.judgments import Allowance, Judgment, JudgmentVoid, PairCount
 from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
 from engine.models.people import (
+    Browser,
     Invitation,
     InvitationUse,
     Membership,
@@ -31,6 +33,7 @@ from engine.models.people import (
     User,
 )
 from engine.models.policies import Factor, Level, Policy, Task
+from engine.models.showings import Evidence, ShowingEvent
 from engine.models.trials import Trial
 from engine.models.uploads import Upload
 
@@ -38,9 +41,11 @@ __all__ = [
     "Alarm",
     "Allowance",
     "AuditEntry",
+    "Browser",
     "Check",
     "Comparison",
     "Estimate",
+    "Evidence",
     "Examination",
     "Experiment",
     "Factor",
@@ -57,10 +62,10 @@ __all__ = [
     "Opinion",
     "PairCount",
     "Policy",
-    "ReplayPoint",
     "ReportLink",
     "Response",
     "RoleLoss",
+    "ShowingEvent",
     "Snapshot",
     "Subscription",
     "Task",

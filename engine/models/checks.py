@@ -11,7 +11,6 @@ from django.db.models import Q
 
 from engine.domain.conversations import Message, turns_of
 from engine.models import clock
-from engine.models.comparisons import Comparison
 from engine.models.experiments import Experiment
 from engine.models.judgments import Judgment
 from engine.models.policies import Task
@@ -43,6 +42,7 @@ class Check(models.Model):
 
     class Kind(models.TextChoices):
         PRACTICE = "practice", "Practice"
+        ADMISSION = "admission", "Admission"
         GOLD = "gold", "Gold"
         REPEAT = "repeat", "Repeat"
 
@@ -72,29 +72,13 @@ class Check(models.Model):
         default=0,
         help_text="Number of secrets of the experiment before the one used for this draw.",
     )
-    instead_of = models.ForeignKey(
-        Comparison,
-        models.CASCADE,
-        null=True,
-        blank=True,
-        related_name="+",
-        help_text="The comparison that the annotator would have been shown; empty for practice.",
-    )
-    # A check is reserved as a comparison is, and these mean what they mean for a lease.
-    reserved = models.BooleanField(
-        default=True, help_text="Not handed back since it was shown; no sweep has ended it."
-    )
+    # These mean what they mean for a lease.
     created_at = models.DateTimeField(default=clock.now)
     shown_at = models.DateTimeField(default=clock.now)
-    expires_at = models.DateTimeField(
-        default=clock.now, help_text="Once it is not reserved any more: since when."
-    )
-    held_until = models.DateTimeField(
-        default=clock.now, help_text="No renewal goes beyond this; then others have their turn."
-    )
+    expires_at = models.DateTimeField(default=clock.now)
     choice = models.CharField(
         max_length=10,
-        choices=[*Judgment.Choice.choices, (SKIPPED, "Skipped"), (LOST, "Not answered in time")],
+        choices=[*Judgment.Choice.choices, (SKIPPED, "Skipped"), (LOST, "Open when the experiment ended")],
         blank=True,
     )
     comment = models.CharField(max_length=1000, blank=True, help_text="Comment of the annotator.")
@@ -104,7 +88,10 @@ class Check(models.Model):
     passed = models.BooleanField(
         null=True,
         blank=True,
-        help_text="True if the answer agrees with the known or earlier answer; empty if skipped.",
+        help_text=(
+            "True if the first answer agrees with the known or earlier answer; empty if skipped. An answer "
+            "that replaces one that was taken back does not change it."
+        ),
     )
     judged_at = models.DateTimeField(null=True, blank=True)
 

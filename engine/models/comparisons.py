@@ -1,4 +1,4 @@
-"""Comparisons, their leases, and the flags that annotators raise."""
+"""Comparisons, their leases, and why annotators skipped some."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
+from engine.domain.showings import Phase
 from engine.models import clock
 from engine.models.experiments import Experiment
 from engine.models.generation import Response
@@ -27,6 +28,7 @@ class Comparison(models.Model):
 
     # In flight: chosen by the sampler, outcome still to come.
     PENDING = (State.PLANNED, State.READY, State.LEASED)
+    PHASES = tuple((phase.value, phase.value) for phase in Phase)
 
     experiment = models.ForeignKey(
         Experiment,
@@ -61,6 +63,12 @@ class Comparison(models.Model):
         null=True, blank=True, help_text="Outcome D, set once enough annotators judged the comparison."
     )
     discard_reason = models.TextField(blank=True)
+    # What the log of showings says of it, so that a click need not read the log: engine/domain/showings.py.
+    showing = models.CharField(
+        max_length=10, blank=True, choices=PHASES, help_text="Whether its showing has begun and has ended."
+    )
+    least = models.FloatField(null=True, blank=True, help_text="The smallest D that the proofs allow for.")
+    most = models.FloatField(null=True, blank=True, help_text="The largest D that the proofs allow for.")
     created_at = models.DateTimeField(default=clock.now)
     ready_at = models.DateTimeField(null=True, blank=True)
     judged_at = models.DateTimeField(null=True, blank=True)
@@ -108,50 +116,42 @@ class Comparison(models.Model):
 
 
 class Lease(models.Model):
-    """A comparison shown to one annotator, for a while. ``token`` names it in the annotator's page.
-
-    Rows are kept after they end: they say who saw what and when, and make a late click recognisable.
+    """A comparison given to one annotator, who keeps it until they answer or skip it. ``token`` names it in
+    the annotator's page; an answer that is taken back gives the lease a new one.
     """
 
     class State(models.TextChoices):
-        ACTIVE = "active", "Active"
+        OPEN = "open", "Open"
         JUDGED = "judged", "Judged"
         SKIPPED = "skipped", "Skipped"
-        EXPIRED = "expired", "Expired"
-        RETURNED = "returned", "Returned"
-
-    # Ended without an answer: its annotator may be shown the pair again.
-    HANDED_BACK = (State.RETURNED, State.EXPIRED)
 
     comparison = models.ForeignKey(
         Comparison,
         models.CASCADE,
         related_name="leases",
-        db_index=False,  # it begins the index below
+        db_index=False,  # it begins the constraint below
     )
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="leases")
     token = models.UUIDField(default=uuid.uuid4, unique=True)
-    state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
+    state = models.CharField(max_length=10, choices=State, default=State.OPEN)
     created_at = models.DateTimeField(
-        default=clock.now, help_text="When it was first shown; ``granted_at`` is when it was shown last."
+        default=clock.now, help_text="When it was given; a person's pairs come in this order."
     )
-    granted_at = models.DateTimeField(default=clock.now)
-    expires_at = models.DateTimeField()
-    held_until = models.DateTimeField(
-        help_text="End of the longest possible lease; then other annotators get the pair."
+    granted_at = models.DateTimeField(
+        default=clock.now,
+        help_text="When its annotator came for it: at first, after they had left, or after an undo.",
+    )
+    expires_at = models.DateTimeField(
+        help_text="Until when its annotator counts as being here; later they still have the pair."
     )
 
     class Meta:
         constraints = (
-            models.UniqueConstraint(
-                fields=["comparison"], name="lease_held_by_one", condition=Q(state="active")
-            ),
+            models.UniqueConstraint(fields=["comparison", "annotator"], name="lease_once_for_each_person"),
         )
         indexes = (
-            models.Index(fields=["expires_at"], name="lease_active_expiry", condition=Q(state="active")),
-            # Each click asks for the few that somebody holds, and whether they had a comparison before.
-            models.Index(fields=["annotator"], name="lease_held", condition=Q(state="active")),
-            models.Index(fields=["comparison", "annotator"], name="lease_of_comparison"),
+            # Each click asks for the few that somebody holds.
+            models.Index(fields=["annotator"], name="lease_open", condition=Q(state="open")),
         )
 
     def __str__(self) -> str:
@@ -159,18 +159,17 @@ class Lease(models.Model):
 
 
 class Flag(models.Model):
-    """An annotator's note that something is wrong with a pair. It says nothing about which is better."""
+    """Why an annotator skipped a pair. It says nothing about which response is better."""
 
     class Reason(models.TextChoices):
-        BROKEN = "broken", _("A response is broken or empty")
-        HARMFUL = "harmful", _("A response is harmful")
+        CANNOT_TELL = "cannot_tell", _("I cannot tell, or it is not my field")
+        BROKEN = "broken", _("A response is broken, empty or harmful")
         TASK = "task", _("The task makes no sense")
-        LEAK = "leak", _("A response reveals its prompt or model")
-        OTHER = "other", _("Something else")
+        LEAK = "leak", _("I know who wrote it, or it names its model or prompt")
 
     comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="flags")
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="flags")
-    reason = models.CharField(max_length=10, choices=Reason)
+    reason = models.CharField(max_length=11, choices=Reason)
     comment = models.CharField(max_length=1000, blank=True)
     created_at = models.DateTimeField(default=clock.now)
 

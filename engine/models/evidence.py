@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import models
 from django.db.models import Q
 
@@ -20,18 +18,6 @@ class Snapshot(models.Model):
     comparisons = models.PositiveIntegerField()
     evidence = models.JSONField(help_text="log E_k per policy, natural logarithm, at this point.")
     peak_evidence = models.JSONField(help_text="The largest log E_k so far, per policy.")
-    named = models.JSONField(
-        default=dict,
-        help_text="Index of the policy that each claim has named so far: a name once given stays.",
-    )
-    streams = models.JSONField(
-        null=True,
-        blank=True,
-        help_text="State of the pooled evidence; only the newest snapshot keeps it.",
-    )
-    last_judgment = models.PositiveBigIntegerField(
-        default=0, help_text="Number of the last judgment in this evidence; 0 before the first."
-    )
     threshold = models.FloatField(help_text="log 1/δ.")
     best = models.ForeignKey(Policy, models.CASCADE, null=True, blank=True, related_name="+")
     open_rivals = models.PositiveIntegerField(
@@ -43,41 +29,7 @@ class Snapshot(models.Model):
 
     class Meta:
         # The race is read by number and the latest is asked for all the time; the rows are wide.
-        indexes = (
-            models.Index(fields=["experiment", "id"], name="snapshot_in_order"),
-            # One row of each experiment: the next snapshot takes the streams over from it.
-            models.Index(
-                fields=["experiment"], name="snapshot_with_streams", condition=Q(streams__isnull=False)
-            ),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.experiment} after {self.comparisons}"
-
-    @property
-    def progress(self) -> dict[str, Any]:
-        """The state beside the counts, as `Design.from_counts` takes it."""
-        return {"peak_evidence": self.peak_evidence, "named": self.named, "streams": self.streams}
-
-
-class ReplayPoint(models.Model):
-    """The state of the evidence after some number of comparisons; a replay starts from the newest that fits.
-
-    A cache: `engine.services.replaying` says when a point fits.
-    """
-
-    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="replay_points")
-    comparisons = models.PositiveIntegerField()
-    last_judgment = models.PositiveBigIntegerField(
-        db_default=0, help_text="Number of the last judgment in this evidence."
-    )
-    digest = models.CharField(max_length=64, help_text="Names the rules under which it was reached.")
-    progress = models.JSONField(help_text="What the counts do not tell, as the design gave it.")
-
-    class Meta:
-        constraints = (
-            models.UniqueConstraint(fields=["experiment", "comparisons"], name="replay_point_once"),
-        )
+        indexes = (models.Index(fields=["experiment", "id"], name="snapshot_in_order"),)
 
     def __str__(self) -> str:
         return f"{self.experiment} after {self.comparisons}"

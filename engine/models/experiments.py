@@ -53,6 +53,10 @@ class Experiment(models.Model):
         MAJORITY = "majority", "The majority decides"
         MEAN = "mean", "Each judgment counts its share (1, 2, 4 or 8 judgments)"
 
+    class Missing(models.TextChoices):
+        AGAINST = "against", "A pair without an answer counts against every claim"
+        ANSWERS = "answers", "Answers alone count"
+
     class Backend(models.TextChoices):
         EMBEDDED = "embedded", "Embedded (the small built-in model)"
         SMOLLM2 = "smollm2", "SmolLM2 (a small real model, without a GPU)"
@@ -144,6 +148,16 @@ class Experiment(models.Model):
             "is a best: the winner must win that much more than half of the time. Best: it does not count."
         ),
     )
+    missing = models.CharField(
+        max_length=10,
+        choices=Missing,
+        default=Missing.AGAINST,
+        help_text=(
+            "How pairs count that were shown and not answered. Against every claim: the accepted risk holds "
+            "whoever leaves which pairs. By answers alone: it holds only if pairs are left regardless of "
+            "what the answer would be."
+        ),
+    )
     budget = models.PositiveIntegerField(
         default=2000, validators=[MinValueValidator(1)], help_text="Comparisons after which to stop anyway."
     )
@@ -214,9 +228,6 @@ class Experiment(models.Model):
         default=0,
         editable=False,
         help_text="Number of the first comparison under this secret.",
-    )
-    max_skips = models.PositiveSmallIntegerField(
-        default=3, help_text="A comparison skipped this often is discarded and its pair planned again."
     )
     allow_tie = models.BooleanField(default=False, help_text="Offer “equally good”: neither response wins.")
     allow_both_bad = models.BooleanField(
@@ -295,6 +306,15 @@ class Experiment(models.Model):
             "next decision."
         ),
     )
+    closing_since = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text=(
+            "Since when the claim would hold without the pairs that annotators hold now: nobody is shown a "
+            "new one. Empty otherwise."
+        ),
+    )
     used_up = models.BooleanField(
         default=False,
         editable=False,
@@ -366,9 +386,9 @@ class Experiment(models.Model):
         return self.name
 
     @property
-    def reserve(self) -> bool:
-        """True if proofs may hold capital back for later moments: not with texts that are drawn without
-        replacement, for which that is not proved.
+    def capital_moves(self) -> bool:
+        """True if proofs may move capital: not with texts that are drawn without replacement, for which that
+        is not proved.
         """
         return self.responses == self.Responses.FRESH
 

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
+from engine.domain.showings import Fate
 from engine.models import clock
 from engine.models.comparisons import Comparison
 from engine.models.experiments import Experiment
@@ -125,7 +126,14 @@ class JudgmentVoid(models.Model):
     transaction.
     """
 
+    FATES = (
+        (Fate.SLIP.value, "Taken back by its annotator before their next answer"),
+        (Fate.TAKEN_BACK.value, "Taken back by its annotator later"),
+        (Fate.VOIDED.value, "Voided by hand"),
+    )
+
     judgment = models.OneToOneField(Judgment, models.PROTECT, related_name="void")
+    fate = models.CharField(max_length=10, choices=FATES, default=Fate.VOIDED)
     by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
     reason = models.CharField(max_length=200)
     created_at = models.DateTimeField(default=clock.now)
@@ -173,7 +181,7 @@ class PairCount(models.Model):
 
 
 class Allowance(models.Model):
-    """The undos that one annotator has in one experiment; :mod:`engine.services.allowances` has the rules.
+    """The undos and skips of one annotator in an experiment; :mod:`engine.services.allowances` has the rules.
 
     The row is also the lock that orders an annotator's own requests, from any number of tabs.
     """
@@ -186,6 +194,8 @@ class Allowance(models.Model):
     answers = models.PositiveIntegerField(
         default=0, help_text="Number of answers at the time of the latest undo."
     )
+    shown = models.PositiveIntegerField(default=0, help_text="Pairs given so far, checks among them.")
+    skipped = models.PositiveIntegerField(default=0, help_text="Pairs skipped so far, checks among them.")
     waited_at = models.DateTimeField(
         null=True,
         blank=True,

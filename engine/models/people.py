@@ -9,6 +9,7 @@ from django.contrib.auth.models import AbstractUser
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Lower
 
 from engine.models import clock
 from engine.models.experiments import Experiment
@@ -30,9 +31,33 @@ class User(AbstractUser):
     # The rights in the stored row before a save; `labeling.signals` compares.
     rights_before: tuple[Any, ...] | None = None
 
+    class Meta(AbstractUser.Meta):
+        constraints = (
+            # SQLite folds the letters of ASCII alone.
+            models.UniqueConstraint(
+                Lower("username"),
+                name="user_name_once",
+                violation_error_message="A user with that username already exists.",
+            ),
+        )
+
     def _get_session_auth_hash(self, secret: str | None = None) -> str:
         hashed = super()._get_session_auth_hash(secret=secret)  # type: ignore[misc]  # not in Django's stubs
         return f"{hashed}.{self.session_version}"
+
+
+class Browser(models.Model):
+    """A browser in which an account has logged in. Only the hash of the number in its cookie is kept."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="browsers")
+    hash = models.CharField(max_length=64, db_index=True)
+    first_login_at = models.DateTimeField(default=clock.now)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["user", "hash"], name="browser_once_each"),)
+
+    def __str__(self) -> str:
+        return f"{self.user} logged in in {self.hash[:6]}…"
 
 
 class Membership(models.Model):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import socket
-import threading
 import time
-from contextlib import suppress
-from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx2
 
+from engine.domain.deadlines import Deadline
 from engine.domain.webhook_urls import check_url, resolve
 
 _TIMEOUT_SECONDS = 5.0
@@ -27,40 +24,6 @@ class WebhookError(Exception):
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
         self.final = final
-
-
-class _Deadline:
-    """Closes the connection of a call that takes longer than ``seconds`` as a whole."""
-
-    def __init__(self, seconds: float) -> None:
-        self.passed = False
-        self._connection: socket.socket | None = None
-        self._timer = threading.Timer(seconds, self._close)
-        self._timer.daemon = True
-
-    def __enter__(self) -> Self:
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        if self._connection is not None:
-            self._connection.close()
-
-    def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Note the connection when the HTTP client has made it. TLS takes the socket over, so keep another
-        handle.
-        """
-        if event == "connection.connect_tcp.complete":
-            self._connection = info["return_value"].get_extra_info("socket").dup()
-            if self.passed:
-                self._close()
-
-    def _close(self) -> None:
-        self.passed = True
-        if self._connection is not None:
-            with suppress(OSError):
-                self._connection.shutdown(socket.SHUT_RDWR)
 
 
 def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
@@ -91,7 +54,7 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
     except OSError as error:
         raise WebhookError(f"{parts.hostname} is not found: {error}.") from error
 
-    deadline = _Deadline(_WHOLE_CALL_SECONDS)
+    deadline = Deadline(_WHOLE_CALL_SECONDS)
     timestamp = str(int(time.time()))
     # The very address that was checked: asked again, the name could lead elsewhere.
     target = httpx2.URL(url).copy_with(host=address)

@@ -11,8 +11,8 @@ from engine.models import Experiment, Judgment, JudgmentVoid, Membership, Token,
 
 
 def account(username: str) -> User | None:
-    """The account of this user name, open or closed; ``None`` if there is none."""
-    return User.objects.filter(username=username).first()
+    """The account of this user name in any case, open or closed; ``None`` if there is none."""
+    return User.objects.filter(username__iexact=username).first()
 
 
 def accounts_like(part: str) -> QuerySet[User]:

@@ -17,6 +17,9 @@ from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
 from engine.selectors.counts import count_of, standing, standing_judgments
 from engine.selectors.pace import times_taken
 
+# A check may also have been skipped.
+_CHOICES = Judgment.Choice.values
+
 
 def with_answers_since(experiments: QuerySet[Experiment], user: User | Given) -> QuerySet[Experiment]:
     """The same experiments, each with ``mine_today``: the number of the user's answers that stand and were
@@ -54,7 +57,7 @@ def _answered_checks(user: User | Given) -> QuerySet[Check]:
     Where somebody has voided all judgments of the user, the answers to checks from before are left out too.
     Alone they would show which pairs were checks. They still say how well the user judges.
     """
-    answered = Check.objects.filter(annotator=user, passed__isnull=False, voided_at__isnull=True)
+    answered = Check.objects.filter(annotator=user, choice__in=_CHOICES, voided_at__isnull=True)
     all_voided = AuditEntry.objects.filter(
         experiment=OuterRef("experiment"),
         about=user,
@@ -283,7 +286,7 @@ def _given_before(experiment_id: int, moment: datetime) -> tuple[QuerySet[Judgme
 
 
 def _checks_ever_answered(experiment_id: int) -> QuerySet[Check]:
-    answered = Check.objects.filter(experiment_id=experiment_id, passed__isnull=False)
+    answered = Check.objects.filter(experiment_id=experiment_id, choice__in=_CHOICES)
     return answered.exclude(kind=Check.Kind.PRACTICE)
 
 

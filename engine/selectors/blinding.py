@@ -74,7 +74,7 @@ def _verify_check(found: Verified, check: Check, secret: str, experiment: Experi
     if check.gold_id is not None:
         derived = blinding.better_on_left(secret, check.annotator_id, check.gold_id)
         found.compare(f"Check {check.pk}, better on the left", recorded=check.better_on_left, derived=derived)
-    if check.kind != Check.Kind.PRACTICE:
+    if check.kind not in {Check.Kind.PRACTICE, Check.Kind.ADMISSION}:
         draw = blinding.check_draw(secret, check.annotator_id, check.number)
         due: str = Check.Kind.GOLD if draw < experiment.gold_rate else Check.Kind.REPEAT
         if draw >= experiment.gold_rate + experiment.repeat_rate:

@@ -46,12 +46,15 @@ def annotators_present(experiment: Experiment) -> set[int]:
     """The numbers of annotators who are here. They look at a pair now, or judged one or asked for one within
     the last minute and may wait for another.
     """
-    return {person for (person,) in _PRESENT(experiment=experiment.pk, since=clock.now() - PRESENCE)}
+    now = clock.now()
+    return {person for (person,) in _PRESENT(experiment=experiment.pk, now=now, since=now - PRESENCE)}
 
 
 def _present() -> QuerySet[Allowance, tuple[int]]:
     since = Given("since", DateTimeField())
-    looking = _theirs(Lease.objects.filter(state=Lease.State.ACTIVE))
+    looking = _theirs(
+        Lease.objects.filter(state=Lease.State.OPEN, expires_at__gt=Given("now", DateTimeField()))
+    )
     judged = _theirs(
         Judgment.objects.filter(created_at__gte=since, via__in=[Judgment.Via.PAGE, Judgment.Via.API])
     )

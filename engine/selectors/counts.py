@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import BigAutoField, Count, F, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
 from engine.core.contradictions import ties_within
@@ -19,7 +19,6 @@ from engine.models import (
     Judgment,
     PairCount,
     Response,
-    User,
 )
 from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, Given
 
@@ -130,151 +129,9 @@ _PAIR_COUNTS = Compiled(
 )
 
 
-class Completion(NamedTuple):
-    """A comparison that has its outcome.
-
-    Attributes
-    ----------
-    judgment, comparison
-        Numbers of the judgment that completed it, and of itself.
-    i, j
-        Indices of its policies.
-    outcome
-        D in [0, 1], of policy i against policy j.
-    """
-
-    judgment: int
-    comparison: int
-    i: int
-    j: int
-    outcome: float
-
-
-class StandingJudgment(NamedTuple):
-    """A judgment that was not taken back, as the evidence needs it.
-
-    Attributes
-    ----------
-    judgment, comparison
-        Its number, and that of its comparison.
-    i, j
-        Indices of the two policies.
-    outcome
-        D in [0, 1], of policy i against policy j.
-    via
-        Its origin, a `Judgment.Via`.
-    """
-
-    judgment: int
-    comparison: int
-    i: int
-    j: int
-    outcome: float
-    via: str
-
-
-def outcomes(experiment: Experiment) -> Iterator[tuple[int, int, float]]:
-    """``(i, j, D)`` of every judged comparison by policy index, in the order in which they were completed.
-
-    Computed from the standing judgments alone. The stored counts must equal it.
-    """
-    for _, _, i, j, outcome in completed(experiment):
-        yield i, j, outcome
-
-
-def completed(experiment: Experiment, *, without: User | None = None) -> Iterator[Completion]:
-    """The judged comparisons in the order of the judgments that completed them: the order of all evidence.
-
-    ``without``: as they would be if this annotator had judged nothing.
-    """
-    judgments = standing_judgments(experiment.pk)
-    if without is not None:
-        judgments = judgments.exclude(annotator=without)
-    return completions(experiment, (StandingJudgment(*row) for row in _in_order(judgments).iterator()))
-
-
-def wins_and_newer(experiment: Experiment, judgment: int) -> tuple[npt.NDArray[np.float64], list[Completion]]:
-    """The :func:`wins_matrix`, and the comparisons that were completed by a judgment with a larger number
-    than this, in the order of :func:`completed`.
-
-    Both come from one statement: a click or a void between two of them would make them disagree.
-    """
-    # An earlier judgment of a comparison is part of the outcome that a later one completes.
-    read = _NEWER if needed(experiment) == 1 else _OF_COMPARISONS_WITH_NEWER
-    index = _indices(experiment)
-    counted: dict[Pair, tuple[float, int]] = {}
-    standing: list[StandingJudgment] = []
-    for number, many, i, j, won, via in sorted(read(experiment=experiment.pk, judgment=judgment)):
-        if number == _OF_COUNTS:
-            counted[index[i], index[j]] = won, many
-        else:
-            standing.append(StandingJudgment(number, many, index[i], index[j], won, via))
-    newer = [each for each in completions(experiment, standing) if each.judgment > judgment]
-    return _as_matrix(len(index), counted), newer
-
-
 def _indices(experiment: Experiment) -> dict[int, int]:
     """The index of each policy by its key."""
     return {policy.pk: policy.index for policy in experiment.policies.all()}
-
-
-def _in_order(judgments: QuerySet[Judgment]) -> QuerySet[Judgment, Any]:
-    """The fields of :class:`StandingJudgment`."""
-    return judgments.order_by("pk").values_list(
-        "pk", "comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "outcome", "via"
-    )
-
-
-def _newer() -> QuerySet[Judgment]:
-    return standing_judgments(EXPERIMENT).filter(pk__gt=Given("judgment", BigAutoField()))
-
-
-# The number of no judgment.
-_OF_COUNTS = 0
-
-
-def _with_counts(judgments: QuerySet[Judgment]) -> QuerySet[Any, Any]:
-    """The fields of these judgments in any order, and in their places those of each pair's counts. They have
-    the keys of policies in place of their indices.
-
-    Each round of planning asks this, and with four joins more it takes PostgreSQL nearly twice as long.
-    """
-    counted = PairCount.objects.filter(experiment=EXPERIMENT).values_list(
-        Value(_OF_COUNTS, output_field=BigAutoField()),
-        "comparisons",
-        "policy_i",
-        "policy_j",
-        "wins_i",
-        Value(""),
-    )
-    judged = judgments.order_by().values_list(
-        "pk", "comparison_id", "comparison__policy_i", "comparison__policy_j", "outcome", "via"
-    )
-    return counted.union(judged, all=True)
-
-
-_NEWER = Compiled(lambda: _with_counts(_newer()), keeps_plan=False, for_pages=True)
-_OF_COMPARISONS_WITH_NEWER = Compiled(
-    lambda: _with_counts(
-        standing_judgments(EXPERIMENT).filter(comparison__in=_newer().values("comparison_id"))
-    ),
-    keeps_plan=False,
-    for_pages=True,
-)
-
-
-def completions(experiment: Experiment, standing: Iterable[StandingJudgment]) -> Iterator[Completion]:
-    """The comparisons that these judgments, in their order, complete. Reads nothing from the database.
-
-    A tie of identical texts is complete by itself, however many people are to judge each other pair.
-    """
-    n_needed = needed(experiment)
-    heard: defaultdict[int, list[float]] = defaultdict(list)
-    for judgment, comparison, i, j, outcome, via in standing:
-        heard[comparison].append(outcome)
-        if len(heard[comparison]) == n_needed or via == Judgment.Via.IDENTICAL:
-            joint = joint_outcome(heard.pop(comparison), experiment.overlap_rule)
-            yield Completion(judgment, comparison, i, j, joint)
 
 
 def needed(experiment: Experiment) -> int:
@@ -302,8 +159,20 @@ def wins_and_ties(experiment: Experiment) -> tuple[npt.NDArray[np.float64], npt.
 
 
 def counts_from_judgments(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
-    """The same as :func:`pair_counts`, counted afresh from the judgments; pairs without any are left out."""
-    return tallied(outcomes(experiment))
+    """The same as :func:`pair_counts`, counted afresh from the judgments that stand; pairs without any are
+    left out.
+    """
+    judged: dict[int, tuple[int, int, int, list[float]]] = {}
+    rows = standing_judgments(experiment.pk).filter(comparison__state=Comparison.State.JUDGED)
+    for comparison, i, j, via, outcome in rows.order_by("pk").values_list(
+        "comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "via", "outcome"
+    ):
+        n_needed = 1 if via == Judgment.Via.IDENTICAL else needed(experiment)
+        judged.setdefault(comparison, (i, j, n_needed, []))[3].append(outcome)
+    return tallied(
+        (i, j, joint_outcome([*said, *[0.5] * (n_needed - len(said))], experiment.overlap_rule))
+        for i, j, n_needed, said in judged.values()
+    )
 
 
 def tallied(outcomes: Iterable[tuple[int, int, float]]) -> dict[Pair, tuple[float, int]]:
@@ -314,6 +183,16 @@ def tallied(outcomes: Iterable[tuple[int, int, float]]) -> dict[Pair, tuple[floa
         wins[i, j] += outcome
         comparisons[i, j] += 1
     return {pair: (wins[pair], n) for pair, n in comparisons.items()}
+
+
+def outcomes_by_machines(experiment: Experiment) -> tuple[int, int]:
+    """How many of the outcomes that count were given by machines alone, and how many outcomes there are.
+
+    A rule, a language model, and ties of identical texts that nobody saw.
+    """
+    judged = Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
+    by_people = Judgment.objects.filter(comparison=OuterRef("pk"), judge=Judgment.Judge.HUMAN, standing=True)
+    return judged.exclude(Exists(by_people)).count(), judged.count()
 
 
 def wins_matrix(experiment: Experiment) -> npt.NDArray[np.float64]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 from django.db.models import (
     Case,
     Count,
+    Exists,
     F,
     IntegerField,
     OuterRef,
     Q,
     QuerySet,
     Subquery,
-    Sum,
     Value,
     When,
     Window,
@@ -28,18 +29,10 @@ from engine.core.problem import BradleyTerry, Space
 from engine.core.robustness import summed_wins
 from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
 from engine.domain.rules import Rules
-from engine.models import Experiment, Factor, PairCount, ReplayPoint, Snapshot
+from engine.domain.showings import Kind, Logged, follow
+from engine.models import Evidence, Experiment, Factor, ShowingEvent, Snapshot
 from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled
-from engine.selectors.counts import (
-    Completion,
-    completed,
-    in_flight_matrix,
-    wins_and_newer,
-    wins_matrix,
-)
-
-# A difference of sums of thirds may be off by so much.
-_ROUNDING = 1e-9
+from engine.selectors.counts import in_flight_matrix, wins_matrix
 
 
 def space(experiment: Experiment) -> Space:
@@ -129,36 +122,90 @@ def design_settings(experiment: Experiment) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Observed:
-    """A design with all evidence of an experiment, and the number of the last judgment in it, 0 where there
-    is none.
+    """A design that went through the first events of an experiment, and the number of the last one.
 
-    There is one definition of the moments at which evidence is observed. They are after each comparison, in
-    the order of the judgments that completed them, up to the one with which the experiment stops. The
-    planner, a replay after an undo, an audit and a re-import all call `observe`, so that they agree bit by
-    bit.
+    Evidence is a fold over the numbered events of the log (:class:`engine.models.ShowingEvent`), up to the
+    one with which the experiment stops. The planner, pages and a replay all call `observe`, so that they
+    agree bit by bit.
     """
 
     design: Design
-    last_judgment: int = 0
+    last: int = 0
 
 
 def observe(
-    start: Observed, completions: Iterable[Completion], *, each: Callable[[Observed], bool] = lambda _: True
+    start: Observed, events: Iterable[Logged], *, each: Callable[[Observed, Logged], bool] = lambda *_: True
 ) -> Observed:
-    """Tell a design the outcomes of comparisons in their order, until it stops.
+    """Have a design go through events in their order, until it stops. Reads nothing from the database.
 
-    ``each`` is called after each of them; if it returns ``False``, no more are told. Reads nothing from the
-    database.
+    ``each`` is called after each of them; if it returns ``False``, no more follow.
     """
     observed = start
-    for completion in completions:
-        if observed.design.stopped:
+    stopped = observed.design.stopped
+    for event in events:
+        if stopped:
             break
-        observed.design.tell(completion.i, completion.j, completion.outcome)
-        observed = Observed(observed.design, completion.judgment)
-        if not each(observed):
+        follow(observed.design, event)
+        observed = Observed(observed.design, observed.last + 1)
+        # A showing that begins counts against every claim, and decides nothing.
+        stopped = event.kind != Kind.BEGUN and observed.design.stopped
+        if not each(observed, event):
             break
     return observed
+
+
+def in_the_evidence(experiment: Experiment, after: int = 0) -> QuerySet[ShowingEvent]:
+    """The events of the evidence that come after this number, in their order."""
+    return ShowingEvent.objects.filter(experiment=experiment, number__gt=after).order_by("number")
+
+
+def not_in_the_evidence(experiment_id: int) -> QuerySet[ShowingEvent]:
+    """The events that the planner has not numbered yet.
+
+    In the order in which they were written. An event that is committed late comes after others that were
+    written after it: nobody could see it meanwhile.
+    """
+    return ShowingEvent.objects.filter(experiment=experiment_id, number__isnull=True).order_by("pk")
+
+
+def logged(events: QuerySet[ShowingEvent]) -> list[Logged]:
+    """These events, as `observe` takes them."""
+    rows = events.values_list(
+        "pk", "comparison_id", "comparison__policy_i__index", "comparison__policy_j__index",
+        "kind", "outcome", "least", "most",
+    )  # fmt: skip
+    return [Logged(*row) for row in rows]
+
+
+def new_design(experiment: Experiment) -> Observed:
+    """The design before the first event."""
+    of, labels = labelled_space(experiment)
+    return Observed(Design(space=of, labels=labels, **design_settings(experiment)))
+
+
+def stored(experiment: Experiment) -> Observed:
+    """The evidence as the planner has left it."""
+    row = Evidence.objects.filter(experiment=experiment).first()
+    if row is None or not row.last:
+        return new_design(experiment)
+    of, labels = labelled_space(experiment)
+    wins = np.zeros((of.n_policies, of.n_policies))
+    for i, j, won in row.wins:
+        wins[i, j] = won
+    design = Design.from_counts(of, wins, progress=row.progress, labels=labels, **design_settings(experiment))
+    return Observed(design, row.last)
+
+
+def recall(observed: Observed, events: Iterable[Logged]) -> None:
+    """Make ended showings known to a stored design, as far as these events change them."""
+    changed = {event.comparison for event in events if event.kind in {Kind.REOPENED, Kind.REVISED}}
+    known = ShowingEvent.objects.filter(
+        comparison__in=changed.difference(observed.design.open_showings),
+        number__lte=observed.last,
+        showing__isnull=False,
+    )
+    for comparison, showing in known.order_by("number").values_list("comparison_id", "showing"):
+        observed.design.remember(comparison, showing or {})
 
 
 def design(experiment: Experiment) -> Design:
@@ -173,63 +220,42 @@ def with_in_flight(experiment: Experiment, design: Design) -> Design:
 
 
 def with_late(experiment: Experiment, design: Design) -> Design:
-    """The same design with all counts, including comparisons that were judged after it had stopped."""
-    return Design.from_counts(
-        design.space,
-        wins_matrix(experiment),
-        progress=design.progress,
-        labels=design.labels,
-        **design_settings(experiment),
-    )
+    """The same design with all that came after it had stopped, for estimates."""
+    if experiment.state != Experiment.State.CONCLUDED:
+        return design
+    late = logged(not_in_the_evidence(experiment.pk))
+    if not late:
+        return design
+    observed = stored(experiment)
+    recall(observed, late)
+    for event in late:
+        follow(observed.design, event)
+    return observed.design
 
 
 def observed(experiment: Experiment) -> Observed:
-    """The present evidence: that of the latest snapshot and of what was judged since, or else a replay."""
+    """The present evidence: what is stored and the events since, or else a replay."""
     return continued(experiment) or replayed(experiment)
 
 
-def continued(experiment: Experiment, latest: Snapshot | None = None) -> Observed | None:
-    """The evidence of the latest snapshot, told what was judged since.
+def continued(experiment: Experiment) -> Observed | None:
+    """The stored evidence and the events since; ``None`` while it is being recomputed.
 
-    ``None`` where a replay is needed: there is no snapshot, or it is stale. Also where a judgment with a
-    smaller number than its last one was committed after it. What is judged after the conclusion has no part
-    in the finding.
-
-    ``latest``: the latest snapshot, where the caller has it already.
+    What is judged after the conclusion has no part in the finding.
     """
-    found = _found(experiment, latest or latest_snapshot(experiment))
-    if found is None:
+    if experiment.evidence_stale:
         return None
-    noted, newer = found
-    return observe(noted, [] if experiment.state == Experiment.State.CONCLUDED else newer)
+    observed = stored(experiment)
+    if experiment.state == Experiment.State.CONCLUDED:
+        return observed
+    events = logged(not_in_the_evidence(experiment.pk))
+    recall(observed, events)
+    return observe(observed, events)
 
 
-def noted(experiment: Experiment, latest: Snapshot) -> Observed | None:
-    """The evidence as the latest snapshot has it, or ``None`` as from `continued`."""
-    found = _found(experiment, latest)
-    return None if found is None else found[0]
-
-
-def _found(experiment: Experiment, latest: Snapshot | None) -> tuple[Observed, list[Completion]] | None:
-    return None if latest is None or experiment.evidence_stale else since(experiment, latest)
-
-
-def since(experiment: Experiment, stored: Snapshot | ReplayPoint) -> tuple[Observed, list[Completion]] | None:
-    """The evidence as it was stored, and what was judged since.
-
-    ``None`` where the counts do not fit. Then a judgment with a smaller number than the last one in the
-    evidence was committed after it, or voided.
-    """
-    every, newer = wins_and_newer(experiment, stored.last_judgment)
-    wins = every - summed_wins(len(every), [(each.i, each.j, each.outcome) for each in newer])
-    if round(wins.sum()) != stored.comparisons or wins.min() < -_ROUNDING:
-        return None
-    wins[wins < 0.0] = 0.0
-    of, labels = labelled_space(experiment)
-    design = Design.from_counts(
-        of, wins, progress=stored.progress, labels=labels, **design_settings(experiment)
-    )
-    return Observed(design, stored.last_judgment), newer
+def noted(experiment: Experiment) -> Observed | None:
+    """The evidence as it is stored; ``None`` while it is being recomputed."""
+    return None if experiment.evidence_stale else stored(experiment)
 
 
 def known_design(experiment: Experiment) -> Design:
@@ -245,20 +271,35 @@ def counted(experiment: Experiment) -> Observed:
 
 
 def replayed(experiment: Experiment) -> Observed:
-    """The evidence of every standing judgment, from nothing."""
-    of, labels = labelled_space(experiment)
-    return told_design(experiment, of, completed(experiment), labels=labels)
+    """The evidence of all events, from nothing."""
+    events = logged(in_the_evidence(experiment))
+    if experiment.state != Experiment.State.CONCLUDED:
+        events += logged(not_in_the_evidence(experiment.pk))
+    return observe(new_design(experiment), events)
 
 
-def told_design(
-    experiment: Experiment,
-    of: Space,
-    completions: Iterable[Completion],
-    *,
-    labels: Sequence[str] | None = None,
-) -> Observed:
-    """A design with the experiment's settings told these comparisons. Reads nothing from the database."""
-    return observe(Observed(Design(space=of, labels=labels, **design_settings(experiment))), completions)
+def state_of(observed: Observed) -> dict[str, Any]:
+    """The evidence as `Evidence` stores it."""
+    wins, progress = observed.design.wins, observed.design.progress
+    # In the order of their numbers: a design that was loaded knows them in another order.
+    progress["showings"] = sorted(progress["showings"], key=lambda showing: showing[0])
+    return {
+        "last": observed.last,
+        "wins": [[int(i), int(j), float(wins[i, j])] for i, j in np.argwhere(wins)],
+        "progress": progress,
+    }
+
+
+def n_standing(design: Design) -> int:
+    """The number of comparisons with an outcome that stands: none that were voided."""
+    left_out: float = sum(won for _, _, won in design.progress["left_out"])
+    return design.n_comparisons - round(left_out)
+
+
+def counted_in(observed: Observed, at: str) -> Q:
+    """The rows whose comparison has its outcome in this evidence; ``at``: the path to the comparison."""
+    told = ShowingEvent.objects.filter(comparison=OuterRef(at), kind=Kind.TOLD, number__lte=observed.last)
+    return Q(Exists(told))
 
 
 def model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
@@ -273,11 +314,9 @@ def model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
     wanted = none_best or any(state.holds and state.assumes_model for state in decision.claims)
     if not isinstance(of, BradleyTerry) or not wanted:
         return None
-    outcomes = [
-        (each.i, each.j, each.outcome)
-        for each in completed(experiment)
-        if each.judgment <= observed.last_judgment
-    ]
+    judged = experiment.comparisons.filter(counted_in(observed, "pk"), outcome__isnull=False)
+    rows = judged.values_list("policy_i__index", "policy_j__index", "outcome")
+    outcomes = [(i, j, outcome) for i, j, outcome in rows if outcome is not None]
     return misfit(of, summed_wins(of.n_policies, outcomes), summed_ties(of.n_policies, outcomes))
 
 
@@ -298,23 +337,19 @@ def latest_snapshots(experiments: Collection[Experiment]) -> dict[int, Snapshot]
     newest = Snapshot.objects.filter(experiment=OuterRef("pk")).order_by("-pk").values("pk")[:1]
     asked = Experiment.objects.filter(pk__in=[each.pk for each in experiments]).order_by()
     found = Snapshot.objects.filter(pk__in=asked.values_list(Subquery(newest))).select_related("best")
-    return {each.experiment_id: each for each in found.defer("evidence", "peak_evidence", "named", "streams")}
+    return {each.experiment_id: each for each in found.defer("evidence", "peak_evidence")}
 
 
 def paused_and_behind() -> list[int]:
     """The keys of paused experiments whose evidence is stale, or lacks judgments, as of pairs that were on a
     screen. Evidence that has come to a decision ends with it and lacks none.
     """
-    of_it = {"experiment": OuterRef("pk")}
-    latest = Snapshot.objects.filter(**of_it).order_by("-pk")
-    pairs = PairCount.objects.filter(**of_it).order_by().values("experiment")
-    judged = pairs.annotate(judged=Sum("comparisons")).values("judged")
+    latest = Snapshot.objects.filter(experiment=OuterRef("pk")).order_by("-pk")
+    new = ShowingEvent.objects.filter(experiment=OuterRef("pk"), number__isnull=True)
     paused = Experiment.objects.filter(state=Experiment.State.PAUSED).annotate(
-        told=Coalesce(Subquery(latest.values("comparisons")[:1]), 0),
         reason=Coalesce(Subquery(latest.values("reason")[:1]), Value("")),
-        judged=Coalesce(Subquery(judged), 0),
     )
-    behind = paused.filter(Q(evidence_stale=True) | (Q(reason="") & ~Q(told=F("judged"))))
+    behind = paused.filter(Q(evidence_stale=True) | Q(Exists(new), reason=""))
     return list(behind.order_by("pk").values_list("pk", flat=True))
 
 

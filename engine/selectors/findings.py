@@ -105,7 +105,7 @@ def ladder(experiment: Experiment) -> Ladder:
 
 def ladder_at(experiment: Experiment, latest: Snapshot | None) -> Ladder:
     """The claims as they stood at the latest snapshot, for words beside others about it."""
-    return ladder_from(experiment, None if latest is None else designs.noted(experiment, latest))
+    return ladder_from(experiment, None if latest is None else designs.noted(experiment))
 
 
 def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:
@@ -157,6 +157,7 @@ def _remaining(claim: Claim, design: Design) -> float | None:
         sampler=design.sampler,
         streams=design.streams,
         capital_moves=design.capital_moves,
+        missing=design.missing,
         exact_ties=design.exact_ties,
         exclusive_proofs=design.exclusive_proofs,
     )
@@ -265,8 +266,8 @@ def _facts_against(experiment: Experiment) -> list[str]:
     if experiment.concluded_at is not None:
         # Late clicks change no finding, which is stored with what was so then. The clocks of two machines may
         # differ, so what is in the evidence is no late click.
-        counted = experiment.snapshots.order_by("-pk").values_list("last_judgment", flat=True).first() or 0
-        judgments = judgments.exclude(pk__gt=counted, created_at__gt=experiment.concluded_at)
+        counted = designs.counted_in(designs.stored(experiment), "comparison")
+        judgments = judgments.exclude(~counted, created_at__gt=experiment.concluded_at)
     reasons = {
         "more than one person judged": len(people_behind(judgments)[:2]) > 1,
         # Not by its opinions: an export that is imported again has none. The index begins with the annotator.
@@ -302,16 +303,16 @@ def _n_left_out(experiment: Experiment) -> int:
     return experiment.tasks.filter(Exists(responses), ~Exists(judged)).count()
 
 
-def by_one_person(experiment: Experiment, *, last_judgment: int | None = None) -> bool:
-    """True if one person gave all judgments that stand, of those up to this one if it is given.
+def by_one_person(experiment: Experiment, observed: Observed | None = None) -> bool:
+    """True if one person gave all judgments that stand, of those in this evidence if it is given.
 
     Ties of identical texts are nobody's.
     """
     if experiment.judge != Experiment.Judge.HUMAN:
         return False
     judgments = counts.standing_judgments(experiment.pk).exclude(via=Judgment.Via.IDENTICAL)
-    if last_judgment is not None:
-        judgments = judgments.filter(pk__lte=last_judgment)
+    if observed is not None:
+        judgments = judgments.filter(designs.counted_in(observed, "comparison"))
     # Without an annotator it is a language model's, or a past vote, of which nobody said whose it is.
     people = list(judgments.values_list("annotator", flat=True).distinct()[:2])
     return len(people) == 1 and people[0] is not None
@@ -319,5 +320,5 @@ def by_one_person(experiment: Experiment, *, last_judgment: int | None = None) -
 
 def _whose(experiment: Experiment, observed: Observed) -> list[str]:
     """A sentence if this evidence is one person's."""
-    alone = by_one_person(experiment, last_judgment=observed.last_judgment)
+    alone = by_one_person(experiment, observed)
     return ["It rests on the judgments of one person alone."] if alone else []

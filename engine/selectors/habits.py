@@ -99,7 +99,9 @@ def _drift(experiment: Experiment, shared: list[dict[str, Answer]]) -> dict[str,
             others = Counter(each.outcome for by, each in heard.items() if by != name).most_common(2)
             if len(others) == 1 or others[0][1] > others[1][1]:
                 signs[name].append((answer.at, answer.outcome == others[0][0]))
-    checks = Check.objects.filter(experiment=experiment, passed__isnull=False, voided_at__isnull=True)
+    checks = Check.objects.filter(
+        experiment=experiment, passed__isnull=False, judged_at__isnull=False, voided_at__isnull=True
+    )
     for name, at, passed in checks.values_list("annotator__username", "judged_at", "passed"):
         if at is not None:
             signs[name].append((at, bool(passed)))

@@ -10,7 +10,7 @@ from engine.core import Design
 from engine.core.robustness import summed_wins
 from engine.domain.rules import LADDER
 from engine.models import Experiment, User
-from engine.selectors import counts, designs
+from engine.selectors import counts, designs, sequences
 
 _NAMES = dict(Experiment.CLAIMS)
 
@@ -70,23 +70,19 @@ def leaving_out(experiment: Experiment, annotator: User, *, seconds: float = mat
 
 
 def _without(experiment: Experiment, annotator: User, deadline: float) -> Standing:
-    completions = list(counts.completed(experiment, without=annotator))
+    outcomes = sequences.outcomes_without(experiment, [annotator.pk])[annotator.pk]
+    n_judged = sum(outcome is not None for _, _, outcome in outcomes)
     of, labels = designs.labelled_space(experiment)
     settings = designs.design_settings(experiment)
-    late = False
-
-    def in_time(_: designs.Observed) -> bool:
-        nonlocal late
-        late = time.monotonic() >= deadline
-        return not late
-
-    start = designs.Observed(Design(of, labels=labels, **settings))
-    replayed = designs.observe(start, completions, each=in_time).design
-    if not late:
-        return _standing(replayed, len(completions), True)
-    wins = summed_wins(of.n_policies, [(each.i, each.j, each.outcome) for each in completions])
-    counted = Design.from_counts(of, wins, labels=labels, **settings)
-    return _standing(counted, len(completions), False)
+    design = Design(of, labels=labels, **settings)
+    for each in outcomes:
+        if design.stopped:
+            break
+        if time.monotonic() >= deadline:
+            wins = summed_wins(of.n_policies, outcomes)
+            return _standing(Design.from_counts(of, wins, labels=labels, **settings), n_judged, False)
+        design.tell(*each)
+    return _standing(design, n_judged, True)
 
 
 def _standing(design: Design, comparisons: int, evidence_known: bool) -> Standing:

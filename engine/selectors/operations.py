@@ -30,7 +30,7 @@ class Figures:
     comparisons : dict
         Comparisons of running experiments that wait, by the experiment's number and their state.
     newest_leases : dict
-        The newest thousand leases, by state; many that expired mean that people leave, or lose their network.
+        The newest thousand leases, by state; many open ones mean that people leave, or lose their network.
     responses_waiting, oldest_waiting_seconds
         Responses that no worker has taken yet.
     newest_responses : dict

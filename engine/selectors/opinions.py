@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from django.conf import settings
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
+from django.db.models import Count, Exists, F, OuterRef, QuerySet, Sum
 
 from engine.core.agreement import Agreement, Proportion, agreement, proportion
 from engine.domain.outcomes import joint_outcome
-from engine.models import Comparison, Experiment, Flag, Judgment, Opinion
+from engine.domain.texts import NOTHING
+from engine.models import Comparison, Experiment, Judgment, Opinion
 from engine.selectors.counts import standing
 from engine.selectors.rubrics import identity, why_no_judge
 
@@ -174,6 +175,16 @@ def votes_to_cast(experiment: Experiment) -> QuerySet[Opinion]:
     ).order_by("pk")
 
 
+def votes_that_failed(experiment: Experiment) -> QuerySet[Comparison]:
+    """The comparisons that the language model was to judge now, and could not."""
+    if not votes_now(experiment):
+        return Comparison.objects.none()
+    failed = Opinion.objects.filter(
+        comparison=OuterRef("pk"), state=Opinion.State.FAILED, identity=experiment.llm_calibrated
+    )
+    return _open_to_votes(Comparison.objects.filter(Exists(failed), experiment=experiment))
+
+
 def votes_now(experiment: Experiment) -> bool:
     """True if the language model may vote: an admin has accepted it, and it has not changed since."""
     return (
@@ -187,13 +198,10 @@ def votes_now(experiment: Experiment) -> bool:
 
 
 def _open_to_votes(comparisons: QuerySet[Comparison]) -> QuerySet[Comparison]:
-    """The ready comparisons that nobody has skipped or flagged, and that have no vote of the language model.
+    """The ready comparisons that nobody has been shown, with a text to judge.
 
-    A vote that somebody took back is not cast again: that comparison is left to people.
+    What somebody was shown is theirs, or that of the next person whom it needs.
     """
-    return comparisons.filter(
-        ~Exists(Flag.objects.filter(comparison=OuterRef("pk"))),
-        ~Exists(Judgment.objects.filter(comparison=OuterRef("pk"), judge=Judgment.Judge.LLM)),
-        Q(skips=0),
-        state=Comparison.State.READY,
+    return comparisons.exclude(response_i__digest=NOTHING, response_j__digest=NOTHING).filter(
+        showing="", state=Comparison.State.READY
     )

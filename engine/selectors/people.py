@@ -7,8 +7,10 @@ from collections.abc import Collection
 from django.db.models import BigAutoField, CharField, Exists, F, OuterRef, Prefetch, QuerySet
 
 from engine.models import (
+    Browser,
     Experiment,
     Invitation,
+    Judgment,
     Membership,
     Notification,
     ReportLink,
@@ -85,6 +87,22 @@ def open_report_links() -> QuerySet[ReportLink]:
         .select_related("created_by")
         .order_by("-pk")
     )
+
+
+def accounts_of_one_browser(experiment: Experiment) -> list[list[User]]:
+    """The experiment's members and annotators who have logged in in one browser, several at a time.
+
+    One list for each such group of accounts, which are sorted by name. It may be one person with several
+    accounts, or several people at one computer. Two browsers of one person are not recognised.
+    """
+    judged = Judgment.objects.filter(comparison__experiment=experiment, annotator=OuterRef("user"))
+    member = Membership.objects.filter(experiment=experiment, user=OuterRef("user"))
+    groups: dict[str, list[User]] = {}
+    used = Browser.objects.filter(Exists(member) | Exists(judged)).select_related("user")
+    for browser in used.order_by("user__username"):
+        groups.setdefault(browser.hash, []).append(browser.user)
+    several = {tuple(user.pk for user in group): group for group in groups.values() if len(group) > 1}
+    return [several[keys] for keys in sorted(several)]
 
 
 def annotators(experiment_id: int | Given) -> QuerySet[Membership]:

@@ -15,6 +15,7 @@ from django.db.models.functions import Lower
 
 from engine.models import (
     AuditEntry,
+    Browser,
     Check,
     Experiment,
     Flag,
@@ -144,10 +145,20 @@ def person_data(user: User, *, complete: bool) -> Row:
             experiment="comparison__experiment__name", at="granted_at", state="state",
         ) if complete else [],
         "answers_until_the_experiment_concludes": withheld,
-        "sessions": [{"until": session.expire_date} for session in sessions_of(user)],
+        # Not those of everybody, decoded one by one: anybody may ask for their own file.
+        "sessions": _rows(
+            Session.objects.filter(
+                session_key__in=UserSession.objects.filter(user=user).values("session_key"),
+                expire_date__gt=clock.now(),
+            ).order_by("expire_date"),
+            until="expire_date",
+        ),
         "browsers": _rows(
             UserSession.objects.filter(user=user).order_by("pk"),
             since="created_at", last_seen_at="last_seen_at", address="ip", browser="user_agent",
+        ),
+        "known_browsers": _rows(
+            Browser.objects.filter(user=user).order_by("pk"), digest="hash", since="first_login_at"
         ),
         "email_addresses": _rows(
             EmailAddress.objects.filter(user=user).order_by("pk"), address="email", confirmed="verified"
@@ -157,8 +168,8 @@ def person_data(user: User, *, complete: bool) -> Row:
             last_used_at="last_used_at",
         ),
         "linked_accounts": _rows(
-            SocialAccount.objects.filter(user=user).order_by("pk"), provider="provider", name="uid",
-            since="date_joined", told_by_the_provider="extra_data",
+            SocialAccount.objects.filter(user=user).order_by("pk"), provider="provider", since="date_joined",
+            told_by_the_provider="extra_data",
         ),
         "invitations_used": _rows(
             InvitationUse.objects.filter(user=user).order_by("pk"),
@@ -203,7 +214,7 @@ def _withheld(
     """
     given = judgments.filter(comparison__experiment__in=experiments, restores__isnull=True)
     names = Counter(given.values_list("comparison__experiment__name", flat=True))
-    answered = checks.filter(experiment__in=experiments, passed__isnull=False)
+    answered = checks.filter(experiment__in=experiments, choice__in=Judgment.Choice.values)
     names.update(answered.values_list("experiment__name", flat=True))
     return [{"experiment": name, "answers": answers} for name, answers in sorted(names.items())]
 

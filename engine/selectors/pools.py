@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from django.db.models import BigAutoField, CharField, Count, Exists, OuterRef, Q, QuerySet
 
-from engine.domain.texts import pair_of_texts
+from engine.domain.texts import NOTHING, pair_of_texts
 from engine.models import Comparison, Experiment, Judgment, Lease, Response, Task, User
 from engine.selectors import counts
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, GivenList
 from engine.selectors.people import annotators
-from engine.selectors.seen import SEEN, has_seen
+from engine.selectors.seen import has_seen
 
 
 class Stored(NamedTuple):
@@ -199,7 +199,6 @@ _SEEN_BY = Compiled(
             # The index of texts has those that are named alone.
             comparison__texts__in=_NAMES,
             comparison__texts__gt="",
-            state__in=SEEN,
         )
         .values_list("annotator_id", "comparison__texts")
         .distinct()
@@ -209,7 +208,7 @@ _SEEN_BY = Compiled(
 _PEOPLE = Compiled(lambda: annotators(EXPERIMENT).values_list("user_id"), keeps_plan=False)
 _N_SEEN = Compiled(
     lambda: (
-        Lease.objects.filter(annotator__pk__in=_PERSONS, comparison__experiment=EXPERIMENT, state__in=SEEN)
+        Lease.objects.filter(annotator__pk__in=_PERSONS, comparison__experiment=EXPERIMENT)
         .values_list("annotator_id")
         .annotate(n=Count("comparison__texts", distinct=True))
         .order_by()
@@ -320,7 +319,7 @@ def _out_of_reach(experiment: int | Given, annotator: int | Given | None) -> Que
     own = Comparison.objects.filter(experiment=experiment)
     if annotator is None:
         return own.exclude(state=Comparison.State.DISCARDED)
-    leases = Lease.objects.filter(comparison=OuterRef("pk"), annotator=annotator, state__in=SEEN)
+    leases = Lease.objects.filter(comparison=OuterRef("pk"), annotator=annotator)
     judgments = Judgment.objects.filter(comparison=OuterRef("pk"), standing=True)
     theirs = Q(annotator=annotator) | Q(via=Judgment.Via.IDENTICAL)
     return own.filter(Q(state__in=Comparison.PENDING) | Exists(leases) | Exists(judgments.filter(theirs)))
@@ -352,6 +351,6 @@ def _are_written(first: Half, second: Half) -> bool:
 
 
 def is_identical(name: str) -> bool:
-    """True if this is the name of one text twice."""
+    """True if this is the name of one text twice, and there is something to be seen of it."""
     _task, first, second = name.split(":")
-    return first == second
+    return first == second != NOTHING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet
 from django.db.models.functions import Greatest
 from django.db.models.lookups import GreaterThanOrEqual
 
@@ -13,28 +13,13 @@ from engine.selectors.compiled import Given, found_one
 from engine.selectors.counts import count_of
 from engine.selectors.people import annotators
 
-# States of a lease whose annotator has finished the pair, or has it on the screen.
-SEEN = (Lease.State.ACTIVE, Lease.State.JUDGED, Lease.State.SKIPPED)
 
+def annotators_left(experiment_id: int, texts: str | OuterRef) -> QuerySet[Membership]:
+    """The annotators who were not given two texts yet.
 
-def annotators_left(
-    experiment_id: int, comparison: int | OuterRef, texts: str | OuterRef
-) -> QuerySet[Membership]:
-    """The annotators who may still be shown a comparison: they have neither judged nor skipped it, nor
-    another one of the same two texts.
-
-    ``comparison``, ``texts``: its number and the name of its texts, or an ``OuterRef`` to each, to use this
-    as a subquery.
+    ``texts``: their name, or an ``OuterRef`` to it, to use this as a subquery.
     """
-    through_with_it = Lease.objects.filter(
-        comparison=_outer(comparison),
-        annotator=OuterRef("user"),
-        state__in=[Lease.State.SKIPPED, Lease.State.JUDGED],
-    )
-    judged = Judgment.objects.filter(comparison=_outer(comparison), annotator=OuterRef("user"), standing=True)
-    return annotators(experiment_id).filter(
-        ~Exists(through_with_it), ~Exists(judged), ~has_seen(OuterRef("user"), _outer(texts))
-    )
+    return annotators(experiment_id).filter(~has_seen(OuterRef("user"), _outer(texts)))
 
 
 def seen_as_often_as_there_are_annotators(experiment_id: int | Given, texts: OuterRef) -> GreaterThanOrEqual:
@@ -43,7 +28,7 @@ def seen_as_often_as_there_are_annotators(experiment_id: int | Given, texts: Out
     By the name of the texts; of none without a name.
     """
     of_these = {"comparison__texts": texts, "comparison__texts__gt": ""}
-    shown = Lease.objects.filter(state__in=SEEN, **of_these)
+    shown = Lease.objects.filter(**of_these)
     # Each other judgment that stands has a lease.
     judged = Judgment.objects.filter(
         standing=True, annotator__isnull=False, via=Judgment.Via.IMPORT, **of_these
@@ -54,11 +39,11 @@ def seen_as_often_as_there_are_annotators(experiment_id: int | Given, texts: Out
 
 
 def has_seen(annotator: User | OuterRef | Given, texts: str | OuterRef) -> Q:
-    """True if somebody has judged or skipped these two texts, or has them on the screen; by their name."""
+    """True if somebody was given these two texts, or has judged them; by their name."""
     # Found by their texts, and then by whose they are. In a join, SQLite would go through all that somebody
     # ever answered, for each pair that is ready.
     theirs = {"annotator": _outer(annotator), "comparison": OuterRef("pk")}
-    shown = Q(found_one(Lease.objects.filter(state__in=SEEN, **theirs)))
+    shown = Q(found_one(Lease.objects.filter(**theirs)))
     judged = Q(found_one(Judgment.objects.filter(standing=True, **theirs)))
     return Q(found_one(Comparison.objects.filter(shown | judged, texts=texts, texts__gt="")))
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Count, F, Q
 
 from engine.domain.policy_space import code_of
+from engine.domain.showings import Kind
 from engine.domain.texts import digest
 from engine.models import Comparison, Experiment, Response
 from engine.selectors import blinding, counts, designs
@@ -20,8 +21,8 @@ _DIGITS = 1e-6
 def faults_of(experiment: Experiment) -> Iterator[str]:
     """Derive everything again that is stored and can be derived; yield a sentence for each difference.
 
-    Counts and outcomes follow from the judgments that stand, and the evidence from the outcomes in their
-    order. The digests follow from the texts, and sides and checks from the secrets.
+    Counts follow from the judgments that stand, and outcomes and the evidence from the log of showings. The
+    digests follow from the texts, and sides and checks from the secrets.
     """
     yield from _counts(experiment)
     yield from _comparisons(experiment)
@@ -51,10 +52,23 @@ def _comparisons(experiment: Experiment) -> Iterator[str]:
 
 
 def _evidence(experiment: Experiment) -> Iterator[str]:
-    known = designs.continued(experiment)
-    # Stale evidence will be replayed anyway.
-    if known is not None and not alike(known.design.progress, designs.replayed(experiment).design.progress):
-        yield "The evidence is not that of its judgments told one by one in their order."
+    said = _said_by_the_log(experiment)
+    for pk, number, outcome in experiment.comparisons.values_list("pk", "number", "outcome").iterator():
+        if said.get(pk) != outcome:
+            yield f"Comparison {number} has the outcome {outcome}, and by the log of showings {said.get(pk)}."
+    if experiment.evidence_stale:
+        return  # It will be replayed anyway.
+    stored = designs.stored(experiment)
+    events = designs.logged(designs.in_the_evidence(experiment))
+    replayed = designs.observe(designs.new_design(experiment), events)
+    if not alike(designs.state_of(stored), designs.state_of(replayed)):
+        yield "The evidence is not that of the events of its log, one by one in their order."
+
+
+def _said_by_the_log(experiment: Experiment) -> dict[int, float | None]:
+    """The outcome of each comparison for the estimates, by the last event of its showing."""
+    events = experiment.showing_events.exclude(kind=Kind.BEGUN).order_by("pk")
+    return dict(events.values_list("comparison_id", "outcome").iterator())
 
 
 def alike(one: Any, other: Any) -> bool:

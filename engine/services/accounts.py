@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from allauth.mfa.models import Authenticator
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import F
 
-from engine.models import AuditEntry, User
+from engine.domain.credentials import hashed
+from engine.domain.errors import NameTakenError
+from engine.models import AuditEntry, Browser, User
 from engine.services.audit import record
 from engine.services.tokens import end_all_tokens
 
@@ -18,10 +20,16 @@ def make_account(*, username: str, password: str, email: str = "", superuser: bo
 
     Raises
     ------
-    django.db.IntegrityError
-        Somebody else has this user name.
+    NameTakenError
+        Somebody else has taken this user name since, in any case.
     """
-    return User.objects.create_user(username, email, password, is_staff=superuser, is_superuser=superuser)
+    try:
+        with transaction.atomic():
+            return User.objects.create_user(
+                username, email, password, is_staff=superuser, is_superuser=superuser
+            )
+    except IntegrityError as error:
+        raise NameTakenError(f"There is an account {username!r} already.") from error
 
 
 def end_sessions(*, user: User) -> None:
@@ -38,6 +46,11 @@ def log_out_everywhere(*, user: User, tokens: bool) -> int:
     ended = end_all_tokens(user=user, by=user, because="All sessions were ended.") if tokens else 0
     record(experiment=None, by=user, action=AuditEntry.Action.LOG_OUT, details={"tokens": ended})
     return ended
+
+
+def note_browser(*, user: User, number: str) -> None:
+    """Note that the account has logged in in the browser with this random number."""
+    Browser.objects.get_or_create(user=user, hash=hashed(number))
 
 
 @transaction.atomic

@@ -1,18 +1,21 @@
-"""Allowances of one annotator in one experiment: pairs to hold, for how long, and answers to take back."""
+"""Allowances of one annotator in one experiment: pairs to hold, pairs to leave, and answers to take back."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
-from django.db.models import DateTimeField, Q
+from django.db.models import Case, DateTimeField, F, Q, When
 from django.utils.translation import ngettext
 
 from engine.domain.errors import WrongStateError
-from engine.models import Allowance, User, clock
+from engine.models import Allowance, Check, Lease, User, clock
 from engine.selectors.answers import answers_given
 from engine.selectors.buffer import PRESENCE
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
+from engine.selectors.missing import hold
 from engine.services.compiled_writes import Update
 
 # The pair on show, one that came back by an undo, and four that are fetched ahead or whose answers are on
@@ -25,22 +28,35 @@ MOST_HELD = 6
 UNDOS_IN_A_ROW = 10
 ANSWERS_PER_UNDO = 5
 
-# A lease may be renewed for twelve times its own length (an hour by default): long enough for a lunch with
-# the page open. Then other annotators get the pair for the same time.
-_LEASES_IN_A_HOLD = 12
+# Beyond this share of at least so many pairs, the page asks before a skip.
+ASKED_FROM_SHOWN, ASKED_BEYOND = 20, 0.05
 
 # Half of the time for which somebody counts as being here.
 _WAITING_NOTED = PRESENCE / 2
 
 
 def lease_end() -> datetime:
-    """The end of a reservation that begins or is renewed now, unless `hold` ends it earlier."""
+    """Until when somebody who is seen now counts as being here."""
     return clock.now() + timedelta(seconds=settings.LEASE_SECONDS)
 
 
-def hold() -> timedelta:
-    """The longest time for which one annotator may keep a pair."""
-    return timedelta(seconds=_LEASES_IN_A_HOLD * settings.LEASE_SECONDS)
+def arrival(came_at: str) -> dict[str, Any]:
+    """The update of pairs whose annotator looks at them now. ``came_at``: the field that says since when."""
+    since = Case(When(expires_at__lt=clock.now(), then=clock.now()), default=F(came_at))
+    return {"expires_at": lease_end(), came_at: since}
+
+
+def n_left(allowance: Allowance, held: Collection[Lease | Check]) -> int:
+    """The number of pairs that somebody skipped, or left open for longer than a `hold`.
+
+    ``held``: their open pairs.
+    """
+    return allowance.skipped + sum(pair.created_at < clock.now() - hold() for pair in held)
+
+
+def asks_before_skip(n_left: int, n_shown: int) -> bool:
+    """True if the page asks somebody who left so many of their pairs before it skips another one."""
+    return n_shown >= ASKED_FROM_SHOWN and n_left > ASKED_BEYOND * n_shown
 
 
 _OF_ONE = Allowance.objects.filter(experiment=EXPERIMENT, annotator=ANNOTATOR)
@@ -73,7 +89,7 @@ def note_waiting(*, experiment_id: int, annotator: User) -> bool:
     )
 
 
-def spend_undo(*, experiment_id: int, annotator: User) -> None:
+def spend_undo(*, experiment_id: int, annotator: User) -> Allowance:
     """Take one undo off the annotator's allowance, in the caller's transaction.
 
     The allowance starts with `UNDOS_IN_A_ROW` undos and never holds more. An undo costs one, and
@@ -98,3 +114,4 @@ def spend_undo(*, experiment_id: int, annotator: User) -> None:
         raise WrongStateError(message % {"n": missing})
     allowance.undo_credit, allowance.answers = credit - ANSWERS_PER_UNDO, answers
     allowance.save(update_fields=["undo_credit", "answers"])
+    return allowance

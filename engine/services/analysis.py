@@ -188,8 +188,8 @@ class _Material:
     ----------
     judgments
         These judgments.
-    last, n_judgments
-        The number of the last one, and how many there are.
+    last_judgment, last_event, n_judgments
+        The numbers of the last one and of the last event of the evidence, and how many judgments there are.
     annotators
         The number, the name and the number of judgments of each annotator to leave out.
     n_asked, n_judged
@@ -200,12 +200,13 @@ class _Material:
     """
 
     judgments: QuerySet[Judgment]
-    last: int
+    last_judgment: int
+    last_event: int
     n_judgments: int
     annotators: list[tuple[int, str, int]]
     n_asked: int
     n_judged: int
-    sequences: list[list[tuple[int, int, float]]]
+    sequences: list[list[tuple[int, int, float | None]]]
 
     @property
     def total(self) -> int:
@@ -255,17 +256,19 @@ def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material
     last = so_far.get("last_judgment") or (standing.order_by("pk").values_list("pk", flat=True).last() or 0)
     judgments = standing.filter(pk__lte=last)
     n_judgments = judgments.count()
-    # Before 0.2.0, replays went on beyond their decision.
-    if so_far.get("n_judgments") != n_judgments or "told" not in so_far:
+    if so_far.get("n_judgments") != n_judgments:
         so_far = {}
+    last_event = so_far.get("last_event") or designs.stored(experiment).last
     annotators = so_far.get("annotators") or _annotators(judgments)
-    without = sequences.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
-    asked = sequences.outcomes_as_asked(experiment, last)
+    without = sequences.outcomes_without(experiment, [pk for pk, _, _ in annotators], last_event)
+    asked = sequences.outcomes_as_asked(experiment, last_event)
     # A comparison that is discarded between two turns makes the list longer: it stays what it was.
-    in_order = asked.outcomes[: so_far.get("n_asked", experiment.budget)]
+    in_order: list[tuple[int, int, float | None]] = []
+    in_order += asked.outcomes[: so_far.get("n_asked", experiment.budget)]
     material = _Material(
         judgments,
         last,
+        last_event,
         n_judgments,
         annotators,
         n_asked=len(in_order),
@@ -278,7 +281,8 @@ def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material
 def _stored(material: _Material, reached: Replays) -> dict[str, Any]:
     """The progress of the replays, as JSON keeps it; :func:`_reached` reads it."""
     return {
-        "last_judgment": material.last,
+        "last_judgment": material.last_judgment,
+        "last_event": material.last_event,
         "n_judgments": material.n_judgments,
         "annotators": material.annotators,
         "n_asked": material.n_asked,
@@ -339,7 +343,7 @@ def _progress(reached: Replays, run: int, claim: Claim) -> dict[str, Any]:
 
 def _finding(
     experiment: Experiment,
-    sequence: list[tuple[int, int, float]],
+    sequence: list[tuple[int, int, float | None]],
     progress: dict[str, Any],
 ) -> dict[str, Any]:
     space, labels = designs.labelled_space(experiment)

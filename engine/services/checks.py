@@ -1,29 +1,27 @@
 """Pairs shown to learn about an annotator: practice, gold items, repeats. They never enter the estimates.
 
 Except for practice, an annotator must not be able to tell a check from a comparison. A check therefore goes
-through everything that a comparison does. It is reserved for a while, can be handed back, may then go to
-somebody else, and can be taken back.
+through everything that a comparison does: it stays open until it is answered or skipped, comes back first
+after its annotator was away, and can be taken back.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from enum import Enum, auto
-from typing import Any, cast
 
 from django.db import transaction
-from django.db.models import Count, Exists, F, Q, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce, Least
+from django.db.models import QuerySet
 
 from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, WrongStateError
-from engine.models import Check, Comparison, Experiment, GoldItem, Judgment, Lease, User, clock
+from engine.models import Check, Experiment, GoldItem, Judgment, User, clock
 from engine.selectors import answers, counts
+from engine.selectors.admission import Gold
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled
 from engine.services import allowances, judging
+from engine.services.leases import has_ended
 from engine.services.locks import locked_experiment
 
 
@@ -47,228 +45,74 @@ _UNANSWERED = Compiled(
 )
 
 
-def unanswered_checks(*, experiment: Experiment, annotator: User) -> list[Check]:
-    """The checks that this annotator was shown and has not answered, in the order of showing."""
+def held(*, experiment: Experiment, annotator: User) -> list[Check]:
+    """The checks of this annotator that are open, in the order in which they were given."""
     return _UNANSWERED(experiment=experiment.pk, annotator=annotator.pk)
 
 
-def is_held(check: Check) -> bool:
-    """True if the annotator holds it, as they hold an active lease."""
-    return check.reserved and check.held_until > clock.now()
+def come_for(held: Sequence[Check]) -> list[Check]:
+    """These checks as far as they are still open, with their texts. Their annotator is here from now on."""
+    theirs = Check.objects.filter(pk__in=[check.pk for check in held], choice="")
+    if any(check.expires_at <= clock.now() for check in held):
+        theirs.update(**allowances.arrival("shown_at"))
+    return list(theirs.select_related("experiment", *answers.TEXTS_OF_A_CHECK))
 
 
-def renew(check: Check) -> Check | None:
-    """Extend the reservation of a check; returns it with its texts, or ``None`` if it was handed back."""
-    if not _renewed(Check.objects.filter(pk=check.pk)):
-        return None
-    return _with_texts().get(pk=check.pk)
+def stay(*, experiment_id: int, annotator: User) -> None:
+    """Note that the annotator is still here."""
+    _open_in(annotator, experiment_id).update(expires_at=allowances.lease_end())
 
 
-@transaction.atomic(savepoint=False)
-def renew_checks(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
-    """Keep checks reserved while their page is open, for at most as long as a comparison can be held."""
-    _renewed(_in_order(Check.objects.filter(annotator=annotator, token__in=tokens)))
+def leave(*, annotator: User, experiment_id: int | None) -> None:
+    """Note that the annotator left this experiment, or all of them. Their checks wait for them."""
+    _open_in(annotator, experiment_id).filter(expires_at__gt=clock.now()).update(expires_at=clock.now())
 
 
-def _in_order(checks: QuerySet[Check]) -> QuerySet[Check]:
-    """The same checks, locked by number: a beat and the sweep could each hold what the other waits for."""
-    return Check.objects.filter(pk__in=checks.order_by("pk").select_for_update(no_key=True).values("pk"))
-
-
-def _renewed(checks: QuerySet[Check]) -> int:
-    held = checks.filter(choice="", reserved=True, held_until__gt=clock.now())
-    return held.update(expires_at=Least(Value(allowances.lease_end()), F("held_until")))
-
-
-@transaction.atomic(savepoint=False)
-def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> None:
-    """End the reservation of these checks, or of all of the annotator's, because their page was closed."""
-    held = Check.objects.filter(annotator=annotator, choice="", reserved=True)
-    if tokens is not None:
-        held = held.filter(token__in=tokens)
-    _in_order(held).update(reserved=False, expires_at=clock.now())
-
-
-@transaction.atomic(savepoint=False)
-def expire_checks() -> None:
-    """End the reservations of annotators who left, in the sweep that ends their leases."""
-    now = clock.now()
-    gone = Check.objects.filter(choice="", reserved=True, expires_at__lt=now)
-    _in_order(gone).update(reserved=False, expires_at=now)
-
-
-def resumable(unanswered: Iterable[Check]) -> Check | None:
-    """The first of these that was handed back and may be shown to its annotator again.
-
-    The rules are those of a comparison. It is not shown while it would be with somebody else, nor for as long
-    again after it was held for too long. Practice waits for its annotator.
+def _open_in(annotator: User, experiment_id: int | None) -> QuerySet[Check]:
+    """The open checks of somebody, locked by number: a beat and another tab's could each hold what the other
+    waits for.
     """
-    now = clock.now()
-    for check in unanswered:
-        others_turn = check.held_until <= now < check.held_until + allowances.hold()
-        if check.reserved or (others_turn and check.kind != Check.Kind.PRACTICE):
-            continue
-        fate = _fate(check)
-        if fate == _Fate.FREE:
-            return check
-        if fate == _Fate.LOST:
-            _give_up(check)
+    theirs = Check.objects.filter(annotator=annotator, choice="")
+    if experiment_id is not None:
+        theirs = theirs.filter(experiment=experiment_id)
+    return Check.objects.filter(pk__in=theirs.order_by("pk").select_for_update(no_key=True).values("pk"))
+
+
+def end_open(*, experiment: Experiment) -> None:
+    """End the checks that were open when a conclusion came that is now undone by reopening.
+
+    The comparisons that were open then were discarded.
+    """
+    left = Check.objects.filter(experiment=experiment, choice="", expires_at__lte=clock.now())
+    left.exclude(kind=Check.Kind.PRACTICE).update(choice=Check.LOST, judged_at=clock.now())
+
+
+def first_ones_due(
+    *, experiment: Experiment, annotator: User, gold: Gold, n_admission: int, n_shown: int
+) -> Check | None:
+    """The next practice pair or admission item, until this annotator has had them all."""
+    if gold.practice < experiment.practice:
+        return _gold_check(experiment, annotator, Check.Kind.PRACTICE, n_shown)
+    if gold.admission < n_admission:
+        return _gold_check(experiment, annotator, Check.Kind.ADMISSION, n_shown)
     return None
 
 
-def resume(check: Check) -> Check:
-    """Reserve a check again for its annotator, as a lease is; it comes back with its texts."""
-    now = clock.now()
-    held_until = check.held_until if check.held_until > now else now + allowances.hold()
-    Check.objects.filter(pk=check.pk).update(
-        reserved=True, shown_at=now, held_until=held_until, expires_at=min(allowances.lease_end(), held_until)
-    )
-    return _with_texts().get(pk=check.pk)
-
-
-class _Fate(Enum):
-    """The present state of a comparison that was handed back: ready, with somebody else, or judged."""
-
-    FREE = auto()
-    TAKEN = auto()
-    LOST = auto()
-
-
-def _fate(check: Check) -> _Fate:
-    """The state that a comparison would have by now in the place of a check that is no longer reserved."""
-    if check.kind == Check.Kind.PRACTICE:
-        return _Fate.FREE
-    if check.experiment.state == Experiment.State.CONCLUDED:
-        return _Fate.LOST
-    return _fate_among_others(check, since=check.expires_at, own=0)
-
-
-def _fate_among_others(check: Check, *, since: datetime, own: int) -> _Fate:
-    """The state of the comparison since it was ready, with ``own`` answers of this annotator.
-
-    Annotators are shown the first comparison that is ready. So an annotator who then saw a later pair for the
-    first time would have been shown this one instead. A language model would have voted on it.
-    """
-    before = Judgment.objects.filter(
-        comparison=check.instead_of, created_at__lt=check.created_at, standing=True
-    )
-    judged_by = list(before.values_list("annotator", flat=True))
-    votes = Judgment.objects.filter(
-        comparison__experiment_id=check.experiment_id, judge=Judgment.Judge.LLM, created_at__gte=since
-    )
-    wanted = check.experiment.overlap - own - len(judged_by) - votes.exists()
-    leases = Lease.objects.filter(
-        comparison__experiment_id=check.experiment_id,
-        comparison__gte=check.instead_of_id,
-        created_at__gte=since,
-    )
-    others = leases.exclude(annotator=check.annotator_id).order_by("pk")
-    for annotator_id, state in others.values_list("annotator", "state"):
-        if wanted <= 0:
-            break
-        if annotator_id in judged_by:
-            continue
-        if state == Lease.State.ACTIVE:
-            return _Fate.TAKEN
-        if state == Lease.State.JUDGED:
-            judged_by.append(annotator_id)
-            wanted -= 1
-    return _Fate.FREE if wanted > 0 else _Fate.LOST
-
-
-def give_up_handed_back(*, experiment: Experiment) -> None:
-    """End the checks that were handed back before a conclusion that is now undone by reopening.
-
-    The comparisons that were handed back then were discarded.
-    """
-    handed_back = Check.objects.filter(experiment=experiment, choice="", reserved=False)
-    handed_back.exclude(kind=Check.Kind.PRACTICE).update(choice=Check.LOST, judged_at=clock.now())
-
-
-def _with_texts() -> QuerySet[Check]:
-    return Check.objects.select_related("experiment", *answers.TEXTS_OF_A_CHECK)
-
-
-def _give_up(check: Check) -> None:
-    """End a check that would be with somebody else by now: it counts as neither passed nor failed."""
-    lost = Check.objects.filter(pk=check.pk, choice="", reserved=False)
-    lost.update(choice=Check.LOST, judged_at=clock.now())
-
-
-@dataclass(frozen=True)
-class Seen:
-    """The numbers of pairs that an annotator was shown: practice, checks, and all including comparisons.
-
-    ``handed_back`` is true if they ever handed one back, were away for too long, or took an answer back.
-    """
-
-    practice: int
-    checks: int
-    pairs: int
-    handed_back: bool
-
-
-def _with_counts() -> QuerySet[User]:
-    """The annotator, with the numbers of :class:`Seen`."""
-    leases = Lease.objects.filter(annotator=ANNOTATOR, comparison__experiment=EXPERIMENT)
-    left = Q(choice="", reserved=False) | Q(choice=Check.LOST) | Q(voided_at__isnull=False)
-    checks_left = Check.objects.filter(left, annotator=ANNOTATOR, experiment=EXPERIMENT)
-    return (
-        User.objects.filter(pk=ANNOTATOR)
-        .only("pk")
-        .annotate(
-            practice=Count(
-                "checks", filter=Q(checks__experiment=EXPERIMENT, checks__kind=Check.Kind.PRACTICE)
-            ),
-            seen=Count("checks", filter=Q(checks__experiment=EXPERIMENT)),
-            leased=Coalesce(
-                Subquery(leases.order_by().values("annotator").annotate(n=Count("pk")).values("n")), 0
-            ),
-            handed_back=Exists(leases.filter(state__in=Lease.HANDED_BACK)),
-            checks_left=Exists(checks_left),
-        )
-    )
-
-
-_WITH_COUNTS = Compiled(_with_counts)
-
-
-def seen_by(*, experiment: Experiment, annotator: User) -> Seen:
-    """The number of pairs that this annotator was shown so far, by kind."""
-    counted: Any
-    [counted] = _WITH_COUNTS(experiment=experiment.pk, annotator=annotator.pk)
-    return Seen(
-        practice=counted.practice,
-        checks=counted.seen,
-        pairs=counted.seen + counted.leased,
-        handed_back=counted.handed_back or counted.checks_left,
-    )
-
-
-def practice_due(*, experiment: Experiment, annotator: User, seen: Seen) -> Check | None:
-    """The next practice pair, if this annotator has not finished them."""
-    if seen.practice >= experiment.practice:
-        return None
-    return _gold_check(experiment, annotator, Check.Kind.PRACTICE, seen.pairs)
-
-
-def check_due(*, experiment: Experiment, annotator: User, seen: Seen, instead_of: Comparison) -> Check | None:
+def check_due(*, experiment: Experiment, annotator: User, n_shown: int) -> Check | None:
     """The check to show instead of a comparison, if the annotator's next pair is a check.
 
-    That depends on the experiment's secret, the annotator, and the number of pairs that they were shown, at
+    That depends on the experiment's secret, the annotator, and the number of pairs that they were given, at
     the rates that the experiment sets.
     """
-    draw = blinding.check_draw(experiment.secret, annotator.pk, seen.pairs)
+    draw = blinding.check_draw(experiment.secret, annotator.pk, n_shown)
     if draw < experiment.gold_rate:
-        return _gold_check(experiment, annotator, Check.Kind.GOLD, seen.pairs, instead_of)
+        return _gold_check(experiment, annotator, Check.Kind.GOLD, n_shown)
     if draw < experiment.gold_rate + experiment.repeat_rate:
-        return _repeat_check(experiment, annotator, seen.pairs, instead_of)
+        return _repeat_check(experiment, annotator, n_shown)
     return None
 
 
-def _gold_check(
-    experiment: Experiment, annotator: User, kind: str, number: int, instead_of: Comparison | None = None
-) -> Check | None:
+def _gold_check(experiment: Experiment, annotator: User, kind: str, number: int) -> Check | None:
     unseen = (
         GoldItem.objects.filter(experiment=experiment).exclude(checks__annotator=annotator).order_by("pk")
     )
@@ -283,14 +127,11 @@ def _gold_check(
         better_on_left=blinding.better_on_left(experiment.secret, annotator.pk, gold.pk),
         number=number,
         period=len(experiment.past_secrets),
-        instead_of=instead_of,
-        **_reservation(),
+        expires_at=allowances.lease_end(),
     )
 
 
-def _repeat_check(
-    experiment: Experiment, annotator: User, number: int, instead_of: Comparison
-) -> Check | None:
+def _repeat_check(experiment: Experiment, annotator: User, number: int) -> Check | None:
     earlier = counts.standing_judgments(experiment.pk).filter(annotator=annotator).order_by("-pk")
     rows = list(earlier.values_list("pk", "choice", "repeats"))
     candidates = [
@@ -312,8 +153,7 @@ def _repeat_check(
         repeated=with_texts.get(pk=chosen),
         number=number,
         period=len(experiment.past_secrets),
-        instead_of=instead_of,
-        **_reservation(),
+        expires_at=allowances.lease_end(),
     )
 
 
@@ -326,7 +166,7 @@ def answer_check(
     Raises
     ------
     LeaseLostError
-        It was skipped, or left for so long that a comparison would have gone to somebody else.
+        It was skipped, or the experiment ended while the annotator was away.
     WrongStateError
         The experiment does not offer this choice.
     """
@@ -339,19 +179,20 @@ def answer_check(
     if check is None:
         return None
     skipped = choice == Check.SKIPPED
-    if skipped and (check.choice or not check.reserved):
-        # A pair that was handed back is not skipped: it may be shown to its annotator again.
+    if skipped and check.choice:
         return Checked(check=check, created=False)
     if check.choice == Check.SKIPPED:
         raise LeaseLostError(judging.WAS_SKIPPED)
-    if check.choice == Check.LOST or (not check.choice and not check.reserved and _fate(check) != _Fate.FREE):
-        raise LeaseLostError(judging.WENT_ON)
+    if check.choice == Check.LOST or (not check.choice and has_ended(check.experiment, check)):
+        raise LeaseLostError(judging.ENDED)
     if check.choice:
         return Checked(check=check, created=False)
     if choice not in [*counts.choices(check.experiment), Check.SKIPPED]:
         raise WrongStateError(judging.NOT_OFFERED)
     check.choice = choice
-    check.passed = None if skipped else choice == expected_choice(check)
+    # The first answer says how well somebody judges: an undo must not pass a check.
+    if check.passed is None and not skipped:
+        check.passed = choice == expected_choice(check)
     check.comment = comment
     check.judged_at = clock.now()
     check.save(update_fields=["choice", "passed", "comment", "judged_at"])
@@ -359,10 +200,10 @@ def answer_check(
 
 
 @transaction.atomic
-def take_back_check(*, check_id: int) -> Check:
-    """Void the answer to a check and show its pair again, as for a judgment that is taken back.
+def take_back_check(*, check_id: int, watches: bool) -> Check | None:
+    """Void the answer to a check and open its pair again, as for a judgment that is taken back.
 
-    It is not reserved if somebody else would be looking at a comparison in its place now.
+    ``watches``: see :func:`engine.services.judging.take_back_judgment`.
 
     Raises
     ------
@@ -372,41 +213,30 @@ def take_back_check(*, check_id: int) -> Check:
     taken_back = Check.objects.filter(pk=check_id)
     # As a void does: one that did not wait for the planner would tell the check by its haste.
     experiment = locked_experiment(taken_back.values_list("experiment", flat=True).get())
-    check = _with_texts().select_for_update(no_key=True, of=("self",)).get(pk=check_id)
+    check = taken_back.select_for_update(no_key=True, of=("self",)).get()
     judging.check_not_final(experiment)
     if check.voided_at is not None:
         raise WrongStateError(judging.VOID_ALREADY)
     check.voided_at = clock.now()
     check.save(update_fields=["voided_at"])
-    reservation = _reservation()
-    answered_at = cast(datetime, check.judged_at)
-    if _fate_among_others(check, since=answered_at, own=1) == _Fate.TAKEN:
-        # A comparison would come again as the pair that it was, and would have been ready since the answer.
-        # It would come to this annotator too, who does not hold it.
-        over = clock.now() - allowances.hold()
-        reservation |= {
-            "reserved": False,
-            "created_at": check.created_at,
-            "expires_at": check.judged_at,
-            "held_until": over,
-        }
-    return Check.objects.create(
-        experiment=check.experiment,
-        annotator_id=check.annotator_id,
-        kind=check.kind,
-        gold=check.gold,
-        better_on_left=check.better_on_left,
-        repeated=check.repeated,
-        number=check.number,
-        period=check.period,
-        instead_of_id=check.instead_of_id,
-        **reservation,
-    )
-
-
-def _reservation() -> dict[str, Any]:
-    """The times of a check that is shown now: the end of its reservation, and the latest one."""
-    return {"expires_at": allowances.lease_end(), "held_until": clock.now() + allowances.hold()}
+    # It comes before all that was given later.
+    again = Check(
+        created_at=check.created_at,
+        expires_at=allowances.lease_end(),
+        **{
+            name: getattr(check, name)
+            for name in (
+                "experiment_id", "annotator_id", "kind", "gold_id", "better_on_left", "repeated_id", "number",
+                "period", "passed",
+            )
+        },
+    )  # fmt: skip
+    if watches:
+        again.choice, again.judged_at = Check.SKIPPED, clock.now()
+    again.save()
+    if watches:
+        return None
+    return Check.objects.select_related("experiment", *answers.TEXTS_OF_A_CHECK).get(pk=again.pk)
 
 
 def expected_choice(check: Check) -> str:

@@ -18,12 +18,11 @@ from engine.models import AuditEntry, Experiment, User
 from engine.selectors import consequences, counts
 from engine.services.analysis import outdate
 from engine.services.audit import record
-from engine.services.checks import give_up_handed_back
+from engine.services.checks import end_open
 from engine.services.descriptions import faults_in
+from engine.services.evidence import settle, start_again
 from engine.services.experiments import refuse_archived
 from engine.services.locks import locked_experiment
-from engine.services.replaying import mark_stale, replayed
-from engine.services.snapshots import write_snapshot
 
 CONSEQUENCES: dict[str, Callable[[Experiment, Any], str]] = {
     "claim": consequences.claim_consequence,
@@ -88,8 +87,7 @@ def reopen(*, experiment_id: int, by: User | None, **given: Unpack[GivenSettings
         },
     )
     _change(experiment, by, given)
-    observed = replayed(experiment=experiment)
-    decision = observed.design.decision
+    decision = settle(experiment=experiment).design.decision
     if decision.stopped:
         spent = decision.reason == StopReason.BUDGET
         remedy = (
@@ -105,8 +103,7 @@ def reopen(*, experiment_id: int, by: User | None, **given: Unpack[GivenSettings
         update_fields=["state", "conclusion", "certified_claim", "finding", "winner", "concluded_at"]
     )
     _renew_secret(experiment=experiment)
-    give_up_handed_back(experiment=experiment)
-    write_snapshot(experiment=experiment, observed=observed)
+    end_open(experiment=experiment)
     return experiment
 
 
@@ -148,7 +145,7 @@ def _change(experiment: Experiment, by: User | None, given: GivenSettings) -> No
     lowered = "budget" in changes and experiment.budget < counts.comparison_count(experiment.pk)
     if seen and (lowered or changes.keys() & {"claim", "delta", "epsilon"}):
         # Peaks reached under other settings, or beyond the budget, do not count for these.
-        mark_stale(experiment=experiment)
+        start_again(experiment=experiment)
 
 
 @transaction.atomic

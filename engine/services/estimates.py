@@ -39,7 +39,7 @@ class Question:
     delta: float
     epsilon: float
     streams: bool
-    reserve: bool
+    capital_moves: bool
     sampler: str
     stopping: str
     budget: int
@@ -51,6 +51,11 @@ class Question:
     def exact_ties(self) -> bool:
         """No part of the question: nobody knows beforehand how many ties there will be."""
         return True
+
+    @property
+    def missing(self) -> str:
+        """No part of the question: nobody knows beforehand what will be missing."""
+        return "against"
 
 
 @transaction.atomic

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from engine.core import StopReason
 from engine.domain.errors import WrongStateError
-from engine.models import AuditEntry, Comparison, Experiment, Policy, Response, User, clock
+from engine.models import AuditEntry, Comparison, Experiment, Lease, Policy, Response, User, clock
 from engine.selectors import designs
 from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
 from engine.services.audit import record
+from engine.services.evidence import catch_up, settle
 from engine.services.locks import lock_by_number, locked_experiment
 from engine.services.notifications import announce_conclusion
-from engine.services.replaying import catch_up, settle
 from engine.services.trials import drop_tried
 
 _STOPPABLE = {Experiment.State.RUNNING, Experiment.State.PAUSED}
@@ -105,8 +106,7 @@ def stop_on(*, experiment_id: int, claim: str, by: User | None) -> Experiment:
 def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
     experiment = locked_experiment(experiment_id)
     check_may_stop(experiment)
-    settle(experiment=experiment)
-    observed = designs.observed(experiment)
+    observed = settle(experiment=experiment)
     decision = observed.design.decision_given(designs.model_test(experiment, observed))
     state = next((each for each in decision.claims if each.claim == claim), None)
     if state is None or not state.holds or state.policy is None:
@@ -215,18 +215,20 @@ def conclude(
 
 @transaction.atomic
 def discard_leftovers() -> None:
-    """Discard comparisons that were returned to an experiment while it concluded."""
+    """Discard comparisons of concluded experiments that nobody is looking at any more."""
     concluded = Comparison.objects.filter(
-        experiment__state=Experiment.State.CONCLUDED,
-        state__in=[Comparison.State.PLANNED, Comparison.State.READY],
+        experiment__state=Experiment.State.CONCLUDED, state__in=Comparison.PENDING
     )
     _discard_leftovers(experiment_ids=list(concluded.values_list("experiment_id", flat=True).distinct()))
 
 
 def _discard_leftovers(*, experiment_ids: Sequence[int]) -> None:
-    reason = "The experiment concluded before this comparison was needed."
+    reason = "The experiment concluded before this comparison was judged."
+    looked_at = Lease.objects.filter(
+        comparison=OuterRef("pk"), state=Lease.State.OPEN, expires_at__gt=clock.now()
+    )
     comparisons = Comparison.objects.filter(
-        experiment__in=experiment_ids, state__in=[Comparison.State.PLANNED, Comparison.State.READY]
+        ~Exists(looked_at), experiment__in=experiment_ids, state__in=Comparison.PENDING
     )
     lock_by_number(comparisons, no_key=True)
     comparisons.update(state=Comparison.State.DISCARDED, discard_reason=reason)

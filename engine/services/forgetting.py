@@ -13,6 +13,7 @@ from django.db import transaction
 from engine.domain.errors import MembershipError, PersonError
 from engine.models import (
     AuditEntry,
+    Browser,
     Check,
     Examination,
     Experiment,
@@ -36,7 +37,7 @@ from engine.services.people import remove_member
 from engine.services.tokens import end_all_tokens
 
 # Rows that are deleted with the account; any other row of ours is a reason to keep it.
-_GO_WITH_THE_ACCOUNT = {Membership, Token, Trial, Upload}
+_GO_WITH_THE_ACCOUNT = {Browser, Membership, Token, Trial, Upload}
 
 
 @transaction.atomic
@@ -118,6 +119,7 @@ def _end_access(user: User, by: User | None, addresses: set[str]) -> None:
     for session in sessions_of(user):
         session.delete()
     Upload.objects.filter(user=user).delete()
+    Browser.objects.filter(user=user).delete()
 
 
 def _has_left_a_trace(user: User) -> bool:

@@ -19,6 +19,7 @@ from engine.selectors.capabilities import Offer
 from engine.services import claims
 from engine.services.identical_texts import name_and_hold_back
 from engine.services.locks import lock_by_number
+from engine.services.showings import let_go
 
 
 @dataclass(frozen=True)
@@ -254,9 +255,7 @@ def _settle(comparisons: Sequence[Comparison]) -> set[int]:
         halves = [responses[comparison.response_i_id], responses[comparison.response_j_id]]
         failed = next((half for half in halves if half.state == Response.State.FAILED), None)
         if failed is not None:
-            comparison.state = Comparison.State.DISCARDED
-            comparison.discard_reason = f"A response could not be generated: {failed.failure_reason}"
-            comparison.save(update_fields=["state", "discard_reason"])
+            let_go(comparison, f"A response could not be generated: {failed.failure_reason}")
             discarded.append(comparison)
         elif all(half.state == Response.State.DONE for half in halves):
             ready.append(comparison)

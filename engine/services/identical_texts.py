@@ -9,8 +9,9 @@ from django.db import transaction
 from django.db.models import CharField, F, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Cast, Concat, Greatest, Least
 
+from engine.domain.texts import NOTHING
 from engine.models import Comparison, Experiment, Judgment, Response
-from engine.selectors import buffer, counts, pools
+from engine.selectors import counts
 from engine.selectors.compiled import EXPERIMENT, Compiled
 from engine.services.judging import record_judgment
 
@@ -27,7 +28,8 @@ def name_and_hold_back(*, comparison_ids: Collection[int]) -> None:
     """
     ours = Comparison.objects.filter(pk__in=comparison_ids, experiment__judge=Experiment.Judge.HUMAN)
     _name_texts(ours)
-    for comparison in ours.filter(response_i__digest=F("response_j__digest")):
+    same = ours.filter(response_i__digest=F("response_j__digest"))
+    for comparison in same.exclude(response_i__digest=NOTHING):
         comparison.plan = comparison.plan | IDENTICAL_PLAN
         comparison.state = Comparison.State.PLANNED
         comparison.save(update_fields=["plan", "state"])
@@ -52,29 +54,20 @@ def _name_texts(comparisons: QuerySet[Comparison]) -> None:
 
 @transaction.atomic(savepoint=False)
 def settle_identical(*, experiment: Experiment) -> None:
-    """Judge comparisons of one text twice a tie, each in its turn. This is when as many are judged as were
-    asked before it, or when no other waits for any annotator who is here.
+    """Judge comparisons of one text twice a tie.
 
-    Judged as soon as they are ready, they would come before all that wait for people. Which outcomes come
-    first would depend on what they are, and with a margin ties alone could then establish a claim.
+    At once: what people still have before them counts against every claim, so that it matters to none which
+    outcomes come first.
     """
-    if not (held := _HELD_BACK(experiment=experiment.pk)):
-        return
-    n_judged = counts.comparison_count(experiment.pk)
-    alone = not _others_wait(experiment)
-    n_settled = 0
-    for comparison in held:
-        plan = comparison.plan
-        if alone or n_judged + n_settled >= plan["comparisons"] + plan["in_flight"] + plan["draw"]:
-            record_judgment(
-                comparison=comparison,
-                choice=Judgment.Choice.TIE,
-                judge=Judgment.Judge.RULE,
-                via=Judgment.Via.IDENTICAL,
-                token=uuid.uuid4(),
-                reason="Both responses are the same text.",
-            )
-            n_settled += 1
+    for comparison in _HELD_BACK(experiment=experiment.pk):
+        record_judgment(
+            comparison=comparison,
+            choice=Judgment.Choice.TIE,
+            judge=Judgment.Judge.RULE,
+            via=Judgment.Via.IDENTICAL,
+            token=uuid.uuid4(),
+            reason="Both responses are the same text.",
+        )
 
 
 # Each round of planning asks, and mostly there are none.
@@ -87,18 +80,3 @@ _HELD_BACK = Compiled(
     ),
     keeps_plan=False,
 )
-
-
-def _others_wait(experiment: Experiment) -> bool:
-    """True if somebody looks at a comparison, or some wait for people who are here; where nobody is, for
-    anybody.
-    """
-    others = Comparison.objects.filter(
-        counts.FOR_PEOPLE, experiment=experiment, state__in=Comparison.PENDING, skips=0
-    )
-    # In a finite pool, what waits may be over for all who are here.
-    finite = pools.is_finite(experiment)
-    stocks = pools.stocks(experiment, buffer.annotators_present(experiment)) if finite else []
-    if stocks and not any(stock.n_waiting for stock in stocks):
-        others = others.filter(state=Comparison.State.LEASED)
-    return others.exists()

@@ -52,10 +52,12 @@ def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]
     """New accounts, one for each of these names from a file; nobody can log in to them.
 
     Two names may be equal after they are cut or brought into one form of Unicode: the second gets a number.
-    If an account of the name exists already, the number stands at the end, where `name_in_file` ignores it.
+    If an account of the name exists already, in any case, the number stands at the end, where `name_in_file`
+    ignores it.
     """
     suffix = suffix_of(experiment.pk)
-    taken = set(User.objects.filter(username__contains=suffix).values_list("username", flat=True))
+    existing = User.objects.filter(username__contains=suffix).values_list("username", flat=True)
+    taken = {username.lower() for username in existing}
     numbers: Counter[str] = Counter()
     stems: set[str] = set()
     accounts: dict[str, User] = {}
@@ -68,7 +70,8 @@ def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]
                 break
         stems.add(own)
         usernames = (_numbered(f"{own}{suffix}", number) for number in itertools.count(1))
-        username = next(each for each in usernames if each not in taken)
+        username = next(each for each in usernames if each.lower() not in taken)
+        taken.add(username.lower())
         accounts[name] = User(username=username, password=make_password(None), is_active=False)
     User.objects.bulk_create(accounts.values(), batch_size=_BATCH)
     return accounts

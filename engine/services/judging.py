@@ -3,55 +3,57 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import BigAutoField, F, FloatField, OuterRef, Q
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from engine.domain import about
-from engine.domain.errors import LeaseLostError, WrongStateError
-from engine.domain.outcomes import joint_outcome, outcome_of
+from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.domain.outcomes import outcome_of
+from engine.domain.showings import Fate, Phase, Showing, answered
+from engine.domain.texts import is_blank
 from engine.models import (
     Comparison,
     Experiment,
     Judgment,
     JudgmentVoid,
     Lease,
-    Membership,
     PairCount,
-    Response,
     User,
 )
 from engine.selectors import counts
-from engine.selectors.blinding import has_or_had
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Given
-from engine.services.compiled_writes import Update, Write, inserting, saving, write
-from engine.services.leases import locked_lease, reopen
+from engine.services.compiled_writes import Write, inserting, saving, write
+from engine.services.leases import end_without_answer, has_ended, lease_again, locked_lease
 from engine.services.locks import locked_experiment
-from engine.services.replaying import mark_stale
+from engine.services.showings import (
+    FIELDS,
+    Change,
+    become,
+    begin,
+    check_counted,
+    counted,
+    let_go,
+    settle,
+)
 
 # Checks are refused in the same words, so that nobody can tell them from comparisons.
 WAS_SKIPPED = gettext_lazy("You skipped that pair, so your answer to it was not counted.")
-WENT_ON = gettext_lazy(
-    "That pair was open for a long time and went to somebody else, so your answer was not counted."
-)
+ENDED = gettext_lazy("The experiment ended before your answer to that pair came, so it was not counted.")
 NOT_OFFERED = gettext_lazy("This experiment does not offer that choice.")
+WAS_VOIDED = "Its judgment was voided by hand."
 VOID_ALREADY = gettext_lazy("This judgment was taken back already.")
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A judgment that stands, whether this very call made it, and whether its pair was not reserved any more
-    then.
-    """
+    """A judgment, and whether this very call made it."""
 
     judgment: Judgment
     created: bool
-    late: bool
 
 
 @transaction.atomic
@@ -66,8 +68,8 @@ def judge_leased(
 ) -> Recorded:
     """Record an annotator's click on the pair shown under ``token``, exactly once.
 
-    A repeated request returns the judgment of the first. A click after the lease ran out still counts as
-    long as nobody else holds or has judged the pair. A click after a skip does not: the skip stands.
+    A repeated request returns the judgment of the first. A pair stays its annotator's, so a click counts
+    however late it comes, unless the experiment has ended. A click after a skip does not: the skip stands.
 
     Raises
     ------
@@ -75,21 +77,27 @@ def judge_leased(
     WrongStateError
         The experiment does not offer this choice.
     """
-    lease = locked_lease(experiment_id, token, annotator)
+    try:
+        lease = locked_lease(experiment_id, token, annotator)
+    except UnknownTokenError:
+        # An answer that was taken back gave its lease another token.
+        theirs = Judgment.objects.filter(comparison__experiment=experiment_id, annotator=annotator)
+        if (taken_back := theirs.filter(token=token).first()) is None:
+            raise
+        return Recorded(judgment=taken_back, created=False)
     comparison = lease.comparison
     about.note(comparison=comparison.pk)
-    # An active lease has led to no judgment yet, and there is no second one of the same pair.
-    active = lease.state == Lease.State.ACTIVE
-    if not active and (earlier := Judgment.objects.filter(token=token).first()) is not None:
-        return Recorded(judgment=earlier, created=False, late=True)
     if lease.state == Lease.State.SKIPPED:
         raise LeaseLostError(WAS_SKIPPED)
-    # Brought back by an editor: one person's judgment of a comparison counts once.
-    if not active and counts.standing(comparison.judgments.filter(annotator=annotator)).exists():
+    if lease.state == Lease.State.JUDGED:
+        if (earlier := Judgment.objects.filter(token=token).first()) is not None:
+            return Recorded(judgment=earlier, created=False)
+        # Brought back by an editor: one person's judgment of a comparison counts once.
         raise LeaseLostError(_("Your earlier answer to that pair stands, so this one was not counted."))
-    held_by_other = not active and comparison.leases.filter(state=Lease.State.ACTIVE).exists()
-    if held_by_other or comparison.state not in {Comparison.State.READY, Comparison.State.LEASED}:
-        raise LeaseLostError(WENT_ON)
+    if comparison.state not in {Comparison.State.READY, Comparison.State.LEASED} or has_ended(
+        comparison.experiment, lease
+    ):
+        raise LeaseLostError(ENDED)
     if choice not in counts.choices(comparison.experiment):
         raise WrongStateError(NOT_OFFERED)
     lease.state = Lease.State.JUDGED
@@ -105,7 +113,7 @@ def judge_leased(
         could_see_policies=annotator.is_superuser or lease.annotator_watches,
         besides=[saving(lease, "state")],
     )
-    return Recorded(judgment=judgment, created=True, late=not active)
+    return Recorded(judgment=judgment, created=True)
 
 
 @transaction.atomic
@@ -121,6 +129,10 @@ def judge_ready(*, comparison_id: int, verdict: Callable[[Comparison], tuple[str
         .first()
     )
     if comparison is None:
+        return None
+    if is_blank(comparison.response_i.text) and is_blank(comparison.response_j.text):
+        # A rule would find a tie, and two policies that say nothing would be good enough.
+        let_go(comparison, "Neither response has any text.")
         return None
     choice, reason = verdict(comparison)
     return record_judgment(
@@ -150,8 +162,8 @@ def record_judgment(
 ) -> Judgment:
     """Write a judgment of a locked comparison, in the caller's transaction.
 
-    With the last judgment that the experiment asks for, the comparison has its outcome and is counted. Before
-    that it goes on to the next annotator.
+    With the last judgment that the experiment asks for, the comparison has its outcome and is counted. The
+    log of showings has both.
 
     ``besides``: writes of other rows, to be executed with its own.
     """
@@ -169,50 +181,28 @@ def record_judgment(
         restores=restores,
         annotator_could_see_policies=could_see_policies,
     )
-    experiment = comparison.experiment
-    needed = counts.needed(experiment)
-    outcomes = [judgment.outcome]
-    if needed > 1:
-        outcomes += counts.standing(comparison.judgments.all()).values_list("outcome", flat=True)
-    has_outcome = len(outcomes) >= needed or via == Judgment.Via.IDENTICAL
-    if has_outcome:
-        comparison.outcome = joint_outcome(outcomes, experiment.overlap_rule)
-        comparison.state = Comparison.State.JUDGED
-        comparison.judged_at = judgment.created_at
-    else:
-        reopen(comparison)
-    saved = saving(comparison, "state", "outcome", "judged_at", "discard_reason")
-    writes = [*besides, inserting(judgment), saved]
-    if has_outcome:
-        _count(_ADDED, comparison, besides=writes, annotator=judgment.annotator_id)
-    else:
-        write(*writes)
-    return judgment
-
-
-_PAIR = PairCount.objects.filter(
-    experiment=EXPERIMENT, policy_i=Given("i", BigAutoField()), policy_j=Given("j", BigAutoField())
-)
-_OUTCOME = Given("outcome", FloatField())
-_ADDED = Update(
-    _PAIR, wins_i=F("wins_i") + _OUTCOME, comparisons=F("comparisons") + 1, last_annotator=ANNOTATOR
-)
-_TAKEN_OFF = Update(_PAIR, wins_i=F("wins_i") - _OUTCOME, comparisons=F("comparisons") - 1)
-
-
-def _count(
-    change: Update, comparison: Comparison, *, besides: Sequence[Write] = (), **values: int | None
-) -> None:
-    counted = change.of(
-        experiment=comparison.experiment_id,
-        i=comparison.policy_i_id,
-        j=comparison.policy_j_id,
-        outcome=comparison.outcome,
-        **values,
+    if via != Judgment.Via.IDENTICAL and (counts.needed(comparison.experiment) > 1 or restores):
+        write(*besides, inserting(judgment))
+        settle(comparison, reason="", annotator=judgment.annotator_id)
+        return judgment
+    # One answer is all that it needs: the way of every click, without a further look at the tables.
+    begun = begin(comparison)
+    before = Showing(Phase(comparison.showing), None, comparison.least, comparison.most)
+    [told] = become(comparison, answered(before, judgment.outcome))
+    comparison.state = Comparison.State.JUDGED
+    comparison.judged_at = judgment.created_at
+    for event in begun:
+        write(inserting(event))
+    change = Change([told], judgment.outcome, 1)
+    _, _, _, n_changed, *_ = write(
+        inserting(judgment),
+        inserting(told),
+        saving(comparison, *FIELDS),
+        counted(comparison, change, annotator=judgment.annotator_id),
+        *besides,
     )
-    *_, changed = write(*besides, counted)
-    if changed != 1:
-        raise RuntimeError(f"{comparison} has {changed} pair counts instead of one; run rebuild_counts.")
+    check_counted(comparison, n_changed)
+    return judgment
 
 
 def check_not_final(experiment: Experiment) -> None:
@@ -228,88 +218,70 @@ def check_not_final(experiment: Experiment) -> None:
 
 @transaction.atomic
 def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
-    """Take a judgment back while its experiment runs: the pair is judged anew, and evidence that has seen the
-    judgment is marked as stale.
+    """Void somebody's judgment by hand while its experiment runs.
+
+    Whoever does it could see the outcome. So the proofs keep what was given; the estimates leave it out, and
+    nobody judges the pair anew.
 
     Raises
     ------
     WrongStateError
         The experiment has concluded, or the judgment is void already.
     """
+    return _void(judgment_id, by, reason, Fate.VOIDED)
+
+
+@transaction.atomic
+def take_back_judgment(*, judgment_id: int, watches: bool) -> Lease | None:
+    """Void a judgment for its own annotator, and open its pair for them again. Before their next answer it
+    was a slip.
+
+    ``None`` for somebody who ``watches``, and may have looked meanwhile who wrote what: their pair has then
+    ended without an answer.
+
+    Raises
+    ------
+    WrongStateError
+        The experiment has concluded, or the judgment is void already.
+    """
+    judgment = Judgment.objects.select_related("annotator").get(pk=judgment_id)
+    annotator = judgment.annotator
+    if annotator is None:
+        raise ValueError("Only a person takes an answer back.")
+    later = Judgment.objects.filter(
+        annotator=annotator, comparison__experiment=judgment.comparison.experiment_id, pk__gt=judgment_id
+    )
+    fate = Fate.TAKEN_BACK if watches or later.exists() else Fate.SLIP
+    void = _void(judgment_id, annotator, "Taken back by the annotator", fate)
+    comparison = void.judgment.comparison
+    lease = comparison.leases.select_for_update(no_key=True, of=("self",)).get(annotator=annotator)
+    lease.comparison = comparison
+    if watches:
+        end_without_answer(lease)
+        return None
+    return lease_again(lease=lease)
+
+
+def _void(judgment_id: int, by: User, reason: str, fate: Fate) -> JudgmentVoid:
     judged = Judgment.objects.filter(pk=judgment_id)
     experiment = locked_experiment(judged.values_list("comparison__experiment", flat=True).get())
     # Read under the experiment's lock, which every void takes.
     judgment = judged.select_related("comparison").select_for_update(no_key=True, of=("comparison",)).get()
-    comparison = judgment.comparison
     check_not_final(experiment)
     if not judgment.standing:
         raise WrongStateError(VOID_ALREADY)
-    [void] = write_voids(judgments=[judgment], by=by, reason=reason)
-    hand_voided_back(comparison_ids=[comparison.pk], annotator_id=judgment.annotator_id)
-    if comparison.outcome is None:
-        return void
-    _count(_TAKEN_OFF, comparison)
-    take_outcomes_back([comparison])
-    comparison.save(update_fields=["state", "discard_reason", "outcome", "judged_at"])
-    # The voided outcome may have carried a peak of the evidence.
-    mark_stale(experiment=experiment, changed_from=judgment.pk)
+    [void] = write_voids(judgments=[judgment], by=by, reason=reason, fate=fate)
+    judgment.comparison.experiment = experiment
+    settle(judgment.comparison, reason=WAS_VOIDED)
     return void
 
 
-def hand_voided_back(*, comparison_ids: Collection[int], annotator_id: int | None) -> None:
-    """Let an annotator be shown pairs again whose judgments by them are void, in the caller's transaction.
-
-    Not if they may have looked meanwhile who wrote what.
-    """
-    Lease.objects.filter(
-        ~Q(annotator__is_superuser=True),
-        ~has_or_had(OuterRef("comparison__experiment"), OuterRef("annotator"), Membership.WATCHING),
-        comparison__in=comparison_ids,
-        annotator=annotator_id,
-        state=Lease.State.JUDGED,
-    ).update(state=Lease.State.RETURNED)
-
-
-def take_outcomes_back(comparisons: Sequence[Comparison]) -> None:
-    """Have comparisons judged anew, but for identical texts, and for past votes without texts to show. The
-    caller locks and saves them.
-    """
-    past = [comparison.pk for comparison in comparisons if comparison.plan.get("past")]
-    # Asked for past votes only: an undo takes as many queries as one of a check does.
-    textless = set(
-        Comparison.objects.filter(
-            Q(response_i__state=Response.State.FAILED) | Q(response_j__state=Response.State.FAILED),
-            pk__in=past,
-        ).values_list("pk", flat=True)
-        if past
-        else ()
-    )
-    for comparison in comparisons:
-        comparison.state, comparison.discard_reason = state_without_judgments(
-            textless=comparison.pk in textless, identical=comparison.plan.get("identical", False)
-        )
-        comparison.outcome = comparison.judged_at = None
-
-
-def state_without_judgments(*, textless: bool, identical: bool) -> tuple[Comparison.State, str]:
-    """The state of a comparison whose judgments are all void, and the reason where it is discarded.
-
-    ``textless``: a past vote that lacks the text of a response. ``identical``: both responses are one text.
-    """
-    if identical:
-        return (
-            Comparison.State.DISCARDED,
-            "Both responses are the same text, so nobody can judge it anew.",
-        )
-    if textless:
-        return Comparison.State.DISCARDED, "A past vote without texts, so nobody can judge it anew."
-    return Comparison.State.READY, ""
-
-
-def write_voids(*, judgments: Sequence[Judgment], by: User, reason: str) -> list[JudgmentVoid]:
-    """Write that judgments are void, in the caller's transaction, which corrects the counts too."""
+def write_voids(
+    *, judgments: Sequence[Judgment], by: User, reason: str, fate: Fate = Fate.VOIDED
+) -> list[JudgmentVoid]:
+    """Write that judgments are void, in the caller's transaction, which settles their comparisons too."""
     voids = JudgmentVoid.objects.bulk_create(
-        JudgmentVoid(judgment=judgment, by=by, reason=reason) for judgment in judgments
+        JudgmentVoid(judgment=judgment, by=by, reason=reason, fate=fate) for judgment in judgments
     )
     Judgment.objects.filter(pk__in=[judgment.pk for judgment in judgments]).update(standing=False)
     return voids

@@ -19,6 +19,7 @@ from engine.selectors.opinions import (
     agreement_table,
     experiments_with_opinions,
     opinions_spent,
+    votes_that_failed,
     votes_to_cast,
     without_opinion,
 )
@@ -27,6 +28,7 @@ from engine.services import audit, claims
 from engine.services.judging import record_judgment
 from engine.services.locks import locked_experiment
 from engine.services.notifications import announce
+from engine.services.showings import let_go
 
 logger = logging.getLogger(__name__)
 
@@ -287,8 +289,17 @@ def _count_failures(experiment_id: int, failures: int, reason: str) -> None:
 def cast_votes(*, experiment_id: int) -> int:
     """Turn the opinions that may vote into judgments, each in a transaction of its own; returns how many."""
     experiment = Experiment.objects.get(pk=experiment_id)
+    _let_failures_go(experiment)
     ids = list(votes_to_cast(experiment).values_list("pk", flat=True))
     return sum(_cast_vote(opinion_id) is not None for opinion_id in ids)
+
+
+@transaction.atomic
+def _let_failures_go(experiment: Experiment) -> None:
+    """Discard what the model should have judged and could not: why it failed may depend on its answer."""
+    failed = votes_that_failed(experiment).select_for_update(no_key=True, skip_locked=True, of=("self",))
+    for comparison in failed.order_by("pk"):
+        let_go(comparison, "The language model could not judge it.")
 
 
 @transaction.atomic

@@ -24,17 +24,29 @@ from engine.domain import limits
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.outcomes import outcome_of
 from engine.domain.policy_space import code_of
+from engine.domain.showings import Phase
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.domain.texts import digest, two_texts
 from engine.importing.items import factor_of
 from engine.importing.pacing import paced
 from engine.importing.votes.vote import Vote, Winner
-from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, Upload, User, clock
+from engine.models import (
+    AuditEntry,
+    Comparison,
+    Experiment,
+    Judgment,
+    Response,
+    ShowingEvent,
+    Upload,
+    User,
+    clock,
+)
 from engine.selectors import designs
 from engine.services.audit import record
 from engine.services.bulk_rows import Prepared, analyze, insert, prepared, staged
 from engine.services.descriptions import check_description
 from engine.services.drafts import store_experiment
+from engine.services.evidence import mark_stale
 from engine.services.experiments import refuse_archived
 from engine.services.imported_votes import (
     NO_TEXT,
@@ -49,7 +61,7 @@ from engine.services.imported_votes import (
 )
 from engine.services.locks import locked_experiment
 from engine.services.repeated_votes import Counted, refuse_repeated
-from engine.services.replaying import mark_stale
+from engine.services.showings import told
 from engine.services.uploads import refuse_taken, take_upload
 
 _CHOICES = {Winner.TIE: Judgment.Choice.TIE, Winner.BOTH_BAD: Judgment.Choice.BOTH_BAD}
@@ -312,12 +324,13 @@ class _Ready:
     comparisons: Prepared
     judgments: Prepared
     uuids: Sequence[uuid.UUID | None]
+    events: Prepared
     # Policies by index, and D.
     outcomes: Sequence[tuple[int, int, float]]
 
     @property
     def tables(self) -> tuple[Prepared, ...]:
-        return (self.responses, self.comparisons, self.judgments)
+        return (self.responses, self.comparisons, self.judgments, self.events)
 
 
 def _numbered(
@@ -370,6 +383,7 @@ def _prepared(
             (_judgment(each, number, people.get(by[number])) for number, each in enumerate(paced(placed))),
         ),
         uuids=[vote.uuid for vote in votes],
+        events=prepared(ShowingEvent, told(each.outcome for each in paced(placed))),
         outcomes=[(each.policy_i, each.policy_j, each.outcome) for each in placed],
     )
 
@@ -447,6 +461,9 @@ def _comparison(placed: _Placed, number: int, *, texts: str) -> Comparison:
         },
         state=Comparison.State.JUDGED,
         outcome=placed.outcome,
+        showing=Phase.TOLD,
+        least=placed.outcome,
+        most=placed.outcome,
         created_at=placed.at,
         judged_at=placed.at,
     )
@@ -492,6 +509,7 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
         {"comparison_id": comparisons, "annotator_id": [people[name].pk for name in ready.names]},
         values={"token": tokens_of(experiment, ready.uuids)} if any(ready.uuids) else None,
     )
+    insert(ready.events, {"experiment_id": [experiment.pk], "comparison_id": comparisons})
     n_votes = len(ready.outcomes)
     add_to_counts(experiment, ready.outcomes)
     experiment.past_votes += n_votes

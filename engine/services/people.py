@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from engine.domain.errors import MembershipError
-from engine.models import AuditEntry, Check, Experiment, Lease, Membership, RoleLoss, User
+from engine.models import AuditEntry, Experiment, Membership, RoleLoss, User
 from engine.selectors import people
 from engine.services import notifications, reports, serving
 from engine.services.accounts import end_sessions
@@ -89,7 +89,8 @@ def change_role(*, membership_id: int, by: User, role: str) -> int:
     _keep_an_owner(member)
     before, member.role = member.role, role
     member.save(update_fields=["role"])
-    _return_pairs(member, before)
+    if before == Membership.Role.ANNOTATOR:
+        serving.leave(annotator=member.user, experiment_id=member.experiment_id)
     record(
         experiment=member.experiment,
         by=by,
@@ -114,7 +115,8 @@ def remove_member(*, membership_id: int, by: User | None) -> int:
     member = _locked_member(membership_id)
     _keep_an_owner(member)
     member.delete()
-    _return_pairs(member, member.role)
+    if member.role == Membership.Role.ANNOTATOR:
+        serving.leave(annotator=member.user, experiment_id=member.experiment_id)
     record(
         experiment=member.experiment,
         by=by,
@@ -158,21 +160,6 @@ def _keep_an_owner(member: Membership) -> None:
     owners = Membership.objects.filter(experiment=member.experiment, role=Membership.Role.OWNER)
     if not owners.exclude(pk=member.pk).exists():
         raise MembershipError(f"{member.user} is the only owner; make somebody else an owner first.")
-
-
-def _return_pairs(member: Membership, role: str) -> None:
-    """Return the pairs of a person who is no longer an annotator."""
-    if role != Membership.Role.ANNOTATOR:
-        return
-    leases = Lease.objects.filter(comparison__experiment=member.experiment, state=Lease.State.ACTIVE)
-    checks = Check.objects.filter(experiment=member.experiment, choice="", reserved=True)
-    held = [
-        token
-        for pairs in (leases, checks)
-        for token in pairs.filter(annotator=member.user).values_list("token", flat=True)
-    ]
-    if held:
-        serving.hand_back(annotator=member.user, tokens=held)
 
 
 def _settle_loss(member: Membership, lost: str, *, by: User | None) -> int:

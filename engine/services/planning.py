@@ -15,11 +15,12 @@ from django.db.models import prefetch_related_objects
 from engine.core import Design
 from engine.core.types import BoolArray
 from engine.domain import blinding
-from engine.models import Comparison, Experiment, Policy, Response, clock
+from engine.domain.showings import Kind
+from engine.models import Comparison, Experiment, Lease, Policy, Response, clock
 from engine.selectors import buffer, counts, designs, pools
 from engine.selectors.compiled import EXPERIMENT, Compiled
 from engine.selectors.pools import Halves, Stock
-from engine.services import replaying
+from engine.services import evidence
 from engine.services.compiled_writes import saving, write
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
@@ -29,7 +30,7 @@ from engine.services.snapshots import write_snapshot
 from engine.services.task_draws import Draw, PoolDrawer, drawer, pool_of
 
 # Raise it whenever the same counts and seed would give other pairs: a replay needs the version.
-RULES_VERSION = 6
+RULES_VERSION = 7
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Advance:
     Attributes
     ----------
     comparisons
-        Comparisons judged.
+        Comparisons judged, also those that were voided.
     planned
         Comparisons planned now.
     ready
@@ -49,9 +50,9 @@ class Advance:
     low
         Less than half of what is to be kept ahead was left.
     behind
-        The time for replaying stale evidence ran out; call again.
+        The evidence lacks more events than one round takes; call again.
     unseen
-        Judgments came during the last round; call again.
+        Something happened during the last round; call again.
     held
         Some of those planned now are one text twice, which nobody is shown; call again.
     """
@@ -70,7 +71,6 @@ class Advance:
 def advance(
     *,
     experiment_id: int,
-    replay_seconds: float = math.inf,
     most_rounds: float = math.inf,
     round_seconds: float = 0.0,
 ) -> Advance | None:
@@ -79,21 +79,19 @@ def advance(
     One at a time per experiment: while another caller holds the row, this one returns ``None`` at once. The
     holder looks again after its commit, so that no judgment is left unseen. Where people click all the time
     this has no end. So a worker that serves other experiments too makes ``most_rounds`` rounds and is told
-    whether there is more. Stale evidence is replayed before the row is taken, for about ``replay_seconds`` at
-    most.
+    whether there is more. Where the evidence lacks many events, a round takes a slice of them alone.
 
     ``round_seconds``: the time that passes from one round to the next, where that is known.
     """
     rounds = 0
     while True:
-        if not replaying.catch_up(experiment_id=experiment_id, seconds=replay_seconds):
-            return Advance(comparisons=0, planned=0, concluded=False, behind=True)
         _settle(experiment_id)
         done = _advance_once(experiment_id, round_seconds)
         rounds += 1
         if done is None or done.concluded:
             return done
-        if not done.held and counts.comparison_count(experiment_id) == done.comparisons:
+        unseen = designs.not_in_the_evidence(experiment_id).exclude(kind=Kind.BEGUN)
+        if not (done.held or done.behind or unseen.exists()):
             return done
         if rounds >= most_rounds:
             return replace(done, unseen=True)
@@ -135,24 +133,26 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     experiment = _locked(experiment_id)
     if experiment is None:
         return None
+    folded = evidence.fold(experiment=experiment)
+    if not folded.complete:
+        return Advance(folded.observed.design.n_comparisons, planned=0, concluded=False, behind=True)
+    evidence.note(experiment=experiment, folded=folded)
+    latest = designs.latest_snapshot(experiment)
+    if latest is None:
+        latest = write_snapshot(experiment=experiment, observed=folded.observed)
     if experiment.state == Experiment.State.PAUSED:
-        replaying.settle(experiment=experiment)
         return None
     # They are the same for as long as it runs, and most of what follows asks for them.
     prefetch_related_objects([experiment], "policies")
     asks_people = experiment.judge == Experiment.Judge.HUMAN
     here = buffer.annotators_present(experiment) if asks_people else set()
-    stale = experiment.evidence_stale
-    latest = designs.latest_snapshot(experiment)
-    observed = replaying.up_to_date(experiment=experiment, latest=latest)
+    observed = folded.observed
     decision = observed.design.decision
-    if stale or latest is None or latest.comparisons != decision.n_comparisons or decision.stopped:
-        before = 0 if latest is None else latest.comparisons
-        latest = write_snapshot(experiment=experiment, observed=observed)
-        replaying.keep_point(experiment=experiment, observed=observed, before=before)
     if decision.reason is not None:
         conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
+    if _is_closing(experiment, observed.design):
+        return Advance(comparisons=decision.n_comparisons, planned=0, concluded=False)
     target = buffer.buffer_target(experiment, latest, here, round_seconds=round_seconds)
     added = _top_up(experiment, observed.design, target, here)
     return Advance(
@@ -167,14 +167,29 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     )
 
 
+def _is_closing(experiment: Experiment, design: Design) -> bool:
+    """True if the claim would hold without the pairs that somebody is looking at: then nobody gets new ones.
+
+    Otherwise there would always be some, each of which counts against the claim until it is answered.
+    """
+    open_ones = design.open_showings
+    held = Lease.objects.filter(
+        comparison__in=open_ones, state=Lease.State.OPEN, expires_at__gt=clock.now()
+    )
+    looked_at = set(held.values_list("comparison_id", flat=True)) if open_ones else set()
+    closing = bool(looked_at) and design.settled_without(looked_at)
+    if closing != (experiment.closing_since is not None):
+        experiment.closing_since = clock.now() if closing else None
+        experiment.save(update_fields=["closing_since"])
+    return closing
+
+
 def _top_up(experiment: Experiment, observed: Design, target: int, here: set[int]) -> list[Comparison]:
     """Plan what the annotators need next, those who are ``here`` first; returns the comparisons planned."""
     policies = list(experiment.policies.all())
     design = designs.with_in_flight(experiment, observed)
     in_flight = int(design.in_flight.sum()) // 2
-    # Comparisons that are held back serve nobody, and there is a limit to them too.
-    n_held = len(_HELD_BACK(experiment=experiment.pk))
-    most = min(experiment.budget - design.n_comparisons - in_flight, settings.BUFFER_MAX - n_held)
+    most = min(experiment.budget - design.n_comparisons - in_flight, settings.BUFFER_MAX)
     if buffer.generation_is_failing(experiment):
         most = min(most, int(buffer.probe_is_due(experiment)))
     if not pools.is_finite(experiment):
@@ -201,12 +216,6 @@ def _top_up(experiment: Experiment, observed: Design, target: int, here: set[int
         experiment.used_up = used_up
         experiment.save(update_fields=["used_up"])
     return added
-
-
-_HELD_BACK = Compiled(
-    lambda: Comparison.objects.filter(counts.HELD_BACK, experiment=EXPERIMENT).values_list("pk"),
-    keeps_plan=False,
-)
 
 
 def _planned_from_pool(  # noqa: PLR0917 - they belong to one round
@@ -316,7 +325,7 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
     design = chooser.design
     in_flight = int(design.in_flight.sum()) // 2
     first, next_number = experiment.planned_count, counts.next_number(experiment)
-    evidence = design.evidence
+    so_far = design.evidence
     indices = {policy.pk: policy.index for policy in chooser.policies}
     # All else that is random about a comparison follows from the experiment's secret and its own number.
     # Anybody who could draw it too would know a response by its seed.
@@ -360,7 +369,7 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
                     "comparisons": design.n_comparisons,
                     "in_flight": in_flight,
                     # Basis of the choice: log E of both policies at the start of this round.
-                    "evidence": [float(evidence[i]), float(evidence[j])],
+                    "evidence": [float(so_far[i]), float(so_far[j])],
                     # The chance that this pair had, where the sampler draws it and the chance is known.
                     "propensity": propensity,
                 }

@@ -10,13 +10,16 @@ from django.db import transaction
 from django.db.models import F
 
 from engine.domain.errors import WrongStateError
+from engine.domain.showings import Fate
 from engine.models import (
     AuditEntry,
     Comparison,
+    Experiment,
     Judgment,
     JudgmentVoid,
     Lease,
     PairCount,
+    ShowingEvent,
     User,
     clock,
 )
@@ -24,15 +27,14 @@ from engine.selectors import counts
 from engine.services.analysis import outdate
 from engine.services.audit import record
 from engine.services.judging import (
+    WAS_VOIDED,
     check_not_final,
-    hand_voided_back,
     record_judgment,
-    take_outcomes_back,
     void_judgment,
     write_voids,
 )
 from engine.services.locks import locked_experiment
-from engine.services.replaying import mark_stale
+from engine.services.showings import FIELDS, Change, answers_to, resettled
 
 # States of comparisons that accept no judgment now.
 _WHY_NOT = {
@@ -90,7 +92,7 @@ def void_one(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
 def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
     """Bring a voided judgment back by a new one that copies it and refers to it.
 
-    It counts from now on, after the judgments made in the meantime.
+    The estimates have it again from now on; the proofs have had it all the time.
 
     Raises
     ------
@@ -100,13 +102,17 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
     """
     voided = Judgment.objects.select_related("comparison", "annotator").get(pk=judgment_id)
     experiment = locked_experiment(voided.comparison.experiment_id)
-    comparison = Comparison.objects.select_for_update(no_key=True).get(pk=voided.comparison_id)
+    comparison = (
+        Comparison.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("experiment")
+        .get(pk=voided.comparison_id)
+    )
     check_not_final(experiment)
     if refusal := _refusal(comparison, voided):
         raise WrongStateError(refusal)
     # As if the annotator had just clicked: the pair is not shown to them again.
     if voided.annotator is not None:
-        comparison.leases.filter(annotator=voided.annotator, state__in=Lease.HANDED_BACK).update(
+        comparison.leases.filter(annotator=voided.annotator, state=Lease.State.OPEN).update(
             state=Lease.State.JUDGED
         )
     restored = record_judgment(
@@ -122,8 +128,6 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
         restores=voided,
         could_see_policies=voided.annotator_could_see_policies,
     )
-    if comparison.state == Comparison.State.JUDGED:
-        mark_stale(experiment=experiment)
     record(
         experiment=experiment,
         by=by,
@@ -138,14 +142,16 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
 
 
 def _refusal(comparison: Comparison, voided: Judgment) -> str:
-    if not JudgmentVoid.objects.filter(judgment=voided).exists():
+    void = JudgmentVoid.objects.filter(judgment=voided).first()
+    if void is None:
         return "This judgment is not voided, so it cannot be restored."
     if Judgment.objects.filter(restores=voided).exists():
         return "This judgment has already been restored."
     standing = counts.standing(comparison.judgments.all())
     if voided.annotator is not None and standing.filter(annotator=voided.annotator).exists():
         return f"{voided.annotator} has judged this pair again. Void that judgment first."
-    return _WHY_NOT.get(comparison.state, "")
+    # What was voided by hand keeps its place, so that nobody else's answer can be in it.
+    return "" if void.fate == Fate.VOIDED else _WHY_NOT.get(comparison.state, "")
 
 
 @transaction.atomic
@@ -173,12 +179,8 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     judgments = list(theirs.filter(comparison__in=comparisons))
     write_voids(judgments=judgments, by=by, reason=reason)
     voided_in = {judgment.comparison_id for judgment in judgments}
-    hand_voided_back(comparison_ids=voided_in, annotator_id=annotator.pk)
-    counted = [c for c in comparisons if c.pk in voided_in and c.outcome is not None]
-    if counted:
-        _uncount(counted)
+    if _settle_voided(experiment, [each for each in comparisons if each.pk in voided_in]):
         outdate(experiment=experiment)
-        mark_stale(experiment=experiment, changed_from=min(judgment.pk for judgment in judgments))
     if judgments:
         record(
             experiment=experiment,
@@ -194,16 +196,22 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     return len(judgments)
 
 
-def _uncount(comparisons: list[Comparison]) -> None:
-    lost: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
+def _settle_voided(experiment: Experiment, comparisons: list[Comparison]) -> bool:
+    """Settle comparisons after a void by hand; returns whether an outcome changed."""
+    answers = answers_to([comparison.pk for comparison in comparisons])
+    events: list[ShowingEvent] = []
+    lost: defaultdict[tuple[int, int], list[Change]] = defaultdict(list)
     for comparison in comparisons:
-        if comparison.outcome is not None:
-            lost[comparison.policy_i_id, comparison.policy_j_id].append(comparison.outcome)
-    take_outcomes_back(comparisons)
-    Comparison.objects.bulk_update(
-        comparisons, ["state", "discard_reason", "outcome", "judged_at"], batch_size=500
-    )
-    for (policy_i, policy_j), outcomes in sorted(lost.items()):
+        comparison.experiment = experiment
+        change = resettled(comparison, answers[comparison.pk], reason=WAS_VOIDED)
+        events += change.events
+        if change.won or change.judged:
+            lost[comparison.policy_i_id, comparison.policy_j_id].append(change)
+    Comparison.objects.bulk_update(comparisons, FIELDS, batch_size=500)
+    ShowingEvent.objects.bulk_create(events)
+    for (policy_i, policy_j), changes in sorted(lost.items()):
         PairCount.objects.filter(policy_i=policy_i, policy_j=policy_j).update(
-            wins_i=F("wins_i") - sum(outcomes), comparisons=F("comparisons") - len(outcomes)
+            wins_i=F("wins_i") + sum(change.won for change in changes),
+            comparisons=F("comparisons") + sum(change.judged for change in changes),
         )
+    return bool(lost)

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 from django.db import transaction
 from django.utils.translation import gettext
 
 from engine.domain.conversations import Message
 from engine.domain.errors import LeaseLostError, UnknownTokenError
-from engine.models import Check, Experiment, Flag, Judgment, Lease, User
+from engine.models import Allowance, Check, Experiment, Judgment, Lease, Membership, User
+from engine.selectors import admission
+from engine.selectors.admission import Gold
+from engine.selectors.blinding import has_or_had
+from engine.selectors.missing import is_capped
 from engine.services import allowances, checks, judging, leases
-from engine.services.checks import Seen, expected_choice
+from engine.services.checks import expected_choice
+from engine.services.compiled_writes import saving, write
 from engine.services.constant_cost import same_cost
-from engine.services.leases import ReadyComparison
 
 # Statements that each of these takes at most, a comparison or a check: both are filled up to it.
-_SHOWING = 8
-_SHOWING_AFTER_ONE_WAS_HANDED_BACK = 21
+_GIVING = 8
+_SHOWING = 4
 _ANSWERING = 11
-_ANSWERING_LATE_OR_AS_ONE_OF_SEVERAL = 13
-_SKIPPING = 13
-_FLAGGING = 22
+_ANSWERING_AS_ONE_OF_SEVERAL = 13
+_SKIPPING = 20
 _TAKING_BACK = 23
-_TAKING_BACK_AND_MAKING_ROOM = 31
-_RETURNING = 6
-_RETURNING_EACH = 3
 
 
 @dataclass(frozen=True)
@@ -51,89 +52,145 @@ class Answered:
     feedback: str = ""
 
 
-def show_next(
-    *, experiment: Experiment, annotator: User, besides: Collection[uuid.UUID] = ()
-) -> ShownPair | None:
-    """The next pair for this annotator, other than those on their screen already; ``None`` where none is
-    ready.
+class Ended(Enum):
+    """Why somebody gets no new pairs any more: they left too many, or failed gold items."""
 
-    After the conclusion none is shown again, though one that is on a screen may still be answered.
+    NOT = auto()
+    LEFT = auto()
+    GOLD = auto()
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The pairs that are open for an annotator, in the order in which they were given.
+
+    Attributes
+    ----------
+    ended
+        Why the annotator gets no new pairs any more, for good or until they answer the open ones; see
+        :class:`Ended`.
+    asks_before_skip
+        True for somebody who has left many: the page asks before it skips another one.
+    """
+
+    pairs: Sequence[Lease | Check]
+    ended: Ended = Ended.NOT
+    asks_before_skip: bool = False
+
+    def behind(self, token: uuid.UUID | None) -> Sequence[Lease | Check]:
+        """The pairs behind this one; all of them if it is not open."""
+        return self.pairs[_place_behind(self.pairs, token) :]
+
+    def without(self, token: uuid.UUID) -> Desk:
+        """It without a pair that was answered meanwhile."""
+        return replace(self, pairs=[pair for pair in self.pairs if pair.token != token])
+
+
+def desk(*, experiment: Experiment, annotator: User, n_wanted: int, after: uuid.UUID | None = None) -> Desk:
+    """The open pairs of an annotator, and new ones until there are ``n_wanted``, as far as any are ready.
+    ``after``: until there are so many behind this one, if it is open.
+
+    What somebody was given stays theirs and comes first, from any tab, device or program. Nobody is given
+    more than `allowances.MOST_HELD`. After the conclusion nothing is shown again, though a pair on a
+    screen may still be answered.
+
+    Whoever records an answer asks for its next pairs before: were they chosen after it, they could tell what
+    the answered pair was.
     """
     if experiment.state == Experiment.State.CONCLUDED:
-        return None
-    if not checks.are_used(experiment):
-        lease = leases.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
-        return None if lease is None else _of_comparison(lease)
+        return Desk([])
+    checked = checks.are_used(experiment)
     with transaction.atomic(savepoint=False):
-        # The first look makes the row, which takes as long before a comparison as before a check.
-        allowances.locked(experiment_id=experiment.pk, annotator=annotator)
-        with same_cost(_SHOWING) as cost:
-            unanswered = checks.unanswered_checks(experiment=experiment, annotator=annotator)
-            held = _held(experiment, annotator, unanswered)
-            for pair in held:
-                if pair.token not in besides and (found := _renewed(pair)) is not None:
-                    return _shown(found)
-            if experiment.state != Experiment.State.RUNNING or len(held) >= allowances.MOST_HELD:
-                return None
-            if any(isinstance(pair, Check) and pair.kind == Check.Kind.PRACTICE for pair in held):
-                # One learns from the answer to it, so that comes before the next pair.
-                return None
-            seen = checks.seen_by(experiment=experiment, annotator=annotator)
-            if seen.handed_back:
-                cost.statements = _SHOWING_AFTER_ONE_WAS_HANDED_BACK
-            due = _due(experiment, annotator, seen=seen, unanswered=unanswered, besides=besides)
-            return None if due is None else _shown(due)
+        allowance = allowances.locked(experiment_id=experiment.pk, annotator=annotator)
+        held: list[Lease | Check] = [*leases.held(experiment_id=experiment.pk, annotator=annotator)]
+        if checked:
+            held += checks.held(experiment=experiment, annotator=annotator)
+            held.sort(key=lambda pair: pair.created_at)
+        n_left = allowances.n_left(allowance, held)
+        ended = Ended.LEFT if is_capped(n_left, allowance.shown) else Ended.NOT
+        wanted = admission.n_admission(experiment)
+        gold = admission.gold_of(experiment, annotator.pk) if checked else Gold()
+        if gold.fails(wanted):
+            ended = Ended.GOLD
+        n_wanted += _place_behind(held, after)
+        while ended is Ended.NOT and len(held) < min(n_wanted, allowances.MOST_HELD):
+            with same_cost(_GIVING if checked else 0):
+                new = _given(experiment, annotator, allowance, held, wanted)
+            if new is None:
+                break
+            held.append(new)
+    return Desk(held, ended, allowances.asks_before_skip(n_left, allowance.shown))
+
+
+def _place_behind(pairs: Sequence[Lease | Check], token: uuid.UUID | None) -> int:
+    """The place behind the pair of a token; the first one if there is no such pair."""
+    return next((place for place, pair in enumerate(pairs, 1) if pair.token == token), 0)
+
+
+def _given(
+    experiment: Experiment,
+    annotator: User,
+    allowance: Allowance,
+    held: Sequence[Lease | Check],
+    n_admission: int,
+) -> Lease | Check | None:
+    """A new pair of an annotator who may have another one; ``None`` where none is ready."""
+    if not checks.are_used(experiment):
+        return leases.new_lease(experiment=experiment, annotator=annotator, allowance=allowance)
+    if experiment.state != Experiment.State.RUNNING:
+        return None
+    if any(isinstance(pair, Check) and pair.kind == Check.Kind.PRACTICE for pair in held):
+        # One learns from the answer to it, so that comes before the next pair.
+        return None
+    n_shown = allowance.shown
+    gold = admission.gold_of(experiment, annotator.pk)
+    new: Lease | Check | None = checks.first_ones_due(
+        experiment=experiment, annotator=annotator, gold=gold, n_admission=n_admission, n_shown=n_shown
+    )
+    # Nothing that counts is given before all admission items are answered.
+    if new is None and not gold.admission_open:
+        # A check comes where a comparison is ready only: else a pair that was waited for would be no check.
+        new = leases.new_lease(
+            experiment=experiment,
+            annotator=annotator,
+            allowance=allowance,
+            instead=lambda: checks.check_due(experiment=experiment, annotator=annotator, n_shown=n_shown),
+        )
+    if isinstance(new, Check):
+        allowance.shown += 1
+        write(saving(allowance, "shown"))
+    return new
+
+
+def shown(experiment: Experiment, pairs: Sequence[Lease | Check]) -> list[ShownPair]:
+    """These pairs of a :class:`Desk` with their texts, as far as they are still open. Their annotator is here
+    from now on.
+    """
+    # Those that are new have them already.
+    others = [pair for pair in pairs if not _has_texts(pair)]
+    with same_cost(_SHOWING if others and checks.are_used(experiment) else 0):
+        there: list[Lease | Check] = [
+            *leases.come_for([pair for pair in others if isinstance(pair, Lease)]),
+            *checks.come_for([pair for pair in others if isinstance(pair, Check)]),
+        ]
+    found = {pair.token: _shown(pair) for pair in (*filter(_has_texts, pairs), *there)}
+    return [found[pair.token] for pair in pairs if pair.token in found]
+
+
+def _has_texts(pair: Lease | Check) -> bool:
+    return not {"comparison", "gold", "repeated"}.isdisjoint(pair._state.fields_cache)
+
+
+def show_next(*, experiment: Experiment, annotator: User) -> ShownPair | None:
+    """The pair for this annotator to answer now; ``None`` where none is ready."""
+    pairs = desk(experiment=experiment, annotator=annotator, n_wanted=1).pairs
+    return next(iter(shown(experiment, pairs[:1])), None)
 
 
 def may_have_next(*, experiment: Experiment, annotator: User) -> bool:
-    """``False`` if nothing is there for an annotator whose page waits for a pair: `show_next` is spared."""
+    """``False`` if nothing is there for an annotator whose page waits for a pair: the look is spared."""
     # A check may be due where no comparison is.
     return checks.are_used(experiment) or leases.has_next(experiment_id=experiment.pk, annotator=annotator)
-
-
-def _held(experiment: Experiment, annotator: User, unanswered: list[Check]) -> list[Lease | Check]:
-    """The pairs that an annotator holds, whatever they are, in the order in which they were shown first."""
-    pairs = leases.held_leases(experiment_id=experiment.pk, annotator=annotator)
-    held: list[Lease | Check] = [*pairs, *filter(checks.is_held, unanswered)]
-    return sorted(held, key=lambda pair: pair.created_at)
-
-
-def _renewed(pair: Lease | Check) -> Lease | Check | None:
-    """A pair that is held, for longer; ``None`` where it was handed back meanwhile."""
-    return checks.renew(pair) if isinstance(pair, Check) else leases.renew(pair)
-
-
-def _due(
-    experiment: Experiment,
-    annotator: User,
-    *,
-    seen: Seen,
-    unanswered: list[Check],
-    besides: Collection[uuid.UUID],
-) -> Lease | Check | None:
-    """A pair that the annotator does not hold: one that they handed back, the first one first, before a new
-    one.
-    """
-    handed_back = checks.resumable(check for check in unanswered if check.token not in besides)
-    if handed_back is None:
-        practice = checks.practice_due(experiment=experiment, annotator=annotator, seen=seen)
-        if practice is not None:
-            return practice
-
-    def instead(comparison: ReadyComparison) -> Check | None:
-        # Asked where a comparison is ready only: else a pair that had to be waited for would be no check.
-        if handed_back is not None:
-            first = comparison.had_since is None or handed_back.created_at < comparison.had_since
-            return checks.resume(handed_back) if first else None
-        if comparison.had_since is not None:
-            return None
-        # Also where a check is held already. If one never followed another, an annotator who recognised a
-        # check would know the next pair for a comparison.
-        return checks.check_due(experiment=experiment, annotator=annotator, seen=seen, instead_of=comparison)
-
-    due = leases.new_lease(experiment_id=experiment.pk, annotator=annotator, besides=besides, instead=instead)
-    # One that was handed back is there even where no comparison is.
-    return checks.resume(handed_back) if due is None and handed_back is not None else due
 
 
 def answer(
@@ -154,7 +211,7 @@ def answer(
     LeaseLostError, UnknownTokenError, WrongStateError
         See :func:`engine.services.judging.judge_leased`.
     """
-    with same_cost(_ANSWERING_LATE_OR_AS_ONE_OF_SEVERAL) as cost:
+    with same_cost(_ANSWERING_AS_ONE_OF_SEVERAL) as cost:
         try:
             recorded = judging.judge_leased(
                 experiment_id=experiment_id,
@@ -171,14 +228,14 @@ def answer(
             if checked is None:
                 raise
             check, created = checked.check, checked.created
-            if created and check.reserved and check.experiment.overlap == 1:
+            if created and check.experiment.overlap == 1:
                 cost.statements = _ANSWERING
             if not created:
                 _refuse_another(check.choice, check.voided_at is None, choice)
-            counts = created and check.passed is not None and check.kind != Check.Kind.PRACTICE
+            counts = created and check.kind != Check.Kind.PRACTICE
             return Answered(created, counts, feedback=_feedback(check))
         asked_of = recorded.judgment.comparison.experiment
-        if recorded.created and not recorded.late and asked_of.overlap == 1:
+        if recorded.created and asked_of.overlap == 1:
             cost.statements = _ANSWERING
         if recorded.created and not checks.are_used(asked_of):
             cost.statements = 0
@@ -192,131 +249,85 @@ def _refuse_another(given: str, stands: bool, choice: str) -> None:
     dropped without a word.
     """
     if not stands:
-        raise LeaseLostError(
-            gettext("Your answer to that pair was taken back, so this one was not counted. Answer it anew.")
-        )
+        raise LeaseLostError(gettext("Your answer to that pair was taken back, so this one was not counted."))
     if given != choice:
         raise LeaseLostError(
             gettext("You had answered that pair already. That answer stands; this one was not counted.")
         )
 
 
-def flag(
+def skip(
     *, experiment: Experiment, token: uuid.UUID, annotator: User, reason: str, comment: str = ""
 ) -> None:
-    """Hand a pair back with a word about what is wrong with it. A check that is flagged is just skipped."""
-    with same_cost(_FLAGGING if checks.are_used(experiment) else 0), transaction.atomic():
-        lease = Lease.objects.filter(
-            token=token, annotator=annotator, comparison__experiment=experiment
-        ).first()
-        if lease is not None:
-            Flag.objects.update_or_create(
-                comparison_id=lease.comparison_id,
-                annotator=annotator,
-                defaults={"reason": reason, "comment": comment},
-            )
-        skip(experiment=experiment, token=token, annotator=annotator)
-
-
-def skip(*, experiment: Experiment, token: uuid.UUID, annotator: User) -> None:
-    """Hand a pair back for somebody else. A check that is skipped is over.
+    """End a pair for its annotator without an answer: nobody gives one in their place. Skipping twice is
+    skipping once.
 
     Raises
     ------
     UnknownTokenError
     """
-    with same_cost(_SKIPPING if checks.are_used(experiment) else 0):
+    with same_cost(_SKIPPING if checks.are_used(experiment) else 0), transaction.atomic():
+        allowance = allowances.locked(experiment_id=experiment.pk, annotator=annotator)
         try:
-            leases.skip(experiment_id=experiment.pk, token=token, annotator=annotator)
+            skipped = leases.skip(
+                experiment_id=experiment.pk, token=token, annotator=annotator, reason=reason, comment=comment
+            )
         except UnknownTokenError:
             checked = checks.answer_check(
-                experiment_id=experiment.pk, token=token, annotator=annotator, choice=Check.SKIPPED
+                experiment_id=experiment.pk,
+                token=token,
+                annotator=annotator,
+                choice=Check.SKIPPED,
+                comment=comment,
             )
             if checked is None:
                 raise
+            skipped = checked.created
+        if skipped:
+            allowance.skipped += 1
+            write(saving(allowance, "skipped"))
 
 
-def renew(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
-    """Keep the pairs of an open page reserved. Says nothing of how many are: a check must not differ."""
-    leases.renew_leases(annotator=annotator, tokens=tokens)
-    checks.renew_checks(annotator=annotator, tokens=tokens)
+def stay(*, experiment: Experiment, annotator: User) -> None:
+    """Note that an annotator's page is open. Says nothing of their pairs: a check must not differ."""
+    leases.stay(experiment_id=experiment.pk, annotator=annotator)
+    checks.stay(experiment_id=experiment.pk, annotator=annotator)
 
 
-def hand_back(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> None:
-    """End the reservations of a page that was closed, or all of the annotator's."""
-    with same_cost(_RETURNING) as cost:
-        n_pairs = _n_held(annotator) if tokens is None else len(tokens)
-        cost.statements += _RETURNING_EACH * n_pairs
-        leases.return_leases(annotator=annotator, tokens=tokens)
-        checks.return_checks(annotator=annotator, tokens=tokens)
-
-
-def _n_held(annotator: User) -> int:
-    """The number of pairs that somebody holds in all experiments together."""
-    leases = Lease.objects.filter(annotator=annotator, state=Lease.State.ACTIVE)
-    held = Check.objects.filter(annotator=annotator, choice="", reserved=True)
-    return leases.values("pk").union(held.values("pk"), all=True).count()
-
-
-def hand_back_expired() -> None:
-    """End the reservations of annotators who went away."""
-    leases.expire_leases()
-    checks.expire_checks()
+def leave(*, annotator: User, experiment_id: int | None = None) -> None:
+    """Note that an annotator left an experiment, or all. Their pairs wait for them, and nobody waits for
+    these.
+    """
+    leases.leave(annotator=annotator, experiment_id=experiment_id)
+    checks.leave(annotator=annotator, experiment_id=experiment_id)
 
 
 @transaction.atomic
-def take_back(
-    *, experiment: Experiment, answer: Judgment | Check, annotator: User, besides: Collection[uuid.UUID] = ()
-) -> ShownPair | None:
-    """Void one of the annotator's own answers, to a comparison or to a check, and show its pair again.
+def take_back(*, experiment: Experiment, answer: Judgment | Check, annotator: User) -> ShownPair | None:
+    """Void one of the annotator's own answers, to a comparison or to a check, and open its pair again, before
+    all that they were given later.
 
-    ``None`` where a colleague is looking at the pair now; the answer is void all the same. ``besides``: the
-    pairs that wait behind the one on the screen. Where the annotator holds as many as they may, one of the
-    others goes back.
+    ``None`` where the annotator may see who wrote what: their pair has then ended without an answer.
 
     Raises
     ------
     WrongStateError
-        The annotator has no undo left now, or see :func:`engine.services.judging.void_judgment`.
+        The annotator has no undo left now, or see :func:`engine.services.judging.take_back_judgment`.
     """
-    checked = checks.are_used(experiment)
-    with same_cost(_TAKING_BACK if checked else 0) as cost:
-        allowances.spend_undo(experiment_id=experiment.pk, annotator=annotator)
+    with same_cost(_TAKING_BACK if checks.are_used(experiment) else 0):
+        allowance = allowances.spend_undo(experiment_id=experiment.pk, annotator=annotator)
+        roles = has_or_had(experiment.pk, annotator.pk, Membership.WATCHING)
+        watches = annotator.is_superuser or User.objects.filter(roles, pk=annotator.pk).exists()
         again: Lease | Check | None
         if isinstance(answer, Check):
-            again = checks.take_back_check(check_id=answer.pk)
-            if not again.reserved:
-                return None
+            again = checks.take_back_check(check_id=answer.pk, watches=watches)
         else:
-            void = judging.void_judgment(
-                judgment_id=answer.pk, by=annotator, reason="Taken back by the annotator"
-            )
-            again = leases.lease_again(comparison_id=void.judgment.comparison_id, annotator=annotator)
-            if again is None:
-                return None
-        if _make_room(experiment, annotator, again.token, besides) and checked:
-            cost.statements = _TAKING_BACK_AND_MAKING_ROOM
+            again = judging.take_back_judgment(judgment_id=answer.pk, watches=watches)
+        if again is None:
+            allowance.skipped += 1
+            write(saving(allowance, "skipped"))
+            return None
         return _shown(again)
-
-
-def _make_room(
-    experiment: Experiment, annotator: User, shown: uuid.UUID, besides: Collection[uuid.UUID]
-) -> bool:
-    """Hand pairs back until the annotator holds no more than they may, the one that is ``shown`` now among
-    them. Returns whether any had to go.
-
-    Those that wait on the screen (``besides``) go before the one that was on show, the last before the first.
-    """
-    unanswered = []
-    if checks.are_used(experiment):
-        unanswered = checks.unanswered_checks(experiment=experiment, annotator=annotator)
-    others = [pair for pair in _held(experiment, annotator, unanswered) if pair.token != shown]
-    places = {token: place for place, token in enumerate(besides, 1)}
-    others.sort(key=lambda pair: (places.get(pair.token, 0), pair.created_at))
-    if over := [pair.token for pair in others[allowances.MOST_HELD - 1 :]]:
-        leases.return_leases(annotator=annotator, tokens=over)
-        checks.return_checks(annotator=annotator, tokens=over)
-    return bool(over)
 
 
 def _shown(found: Lease | Check) -> ShownPair:

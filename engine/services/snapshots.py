@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from engine.models import Experiment, Snapshot
-from engine.selectors.compiled import EXPERIMENT
-from engine.selectors.designs import Observed
-from engine.services.compiled_writes import Update, inserting, write
+from engine.selectors.designs import Observed, n_standing
+from engine.services.compiled_writes import insert
 
 
 def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
@@ -14,24 +13,18 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
         experiment.evidence_stale = False
         experiment.save(update_fields=["evidence_stale"])
     design = observed.design
-    progress = design.progress
     decision = design.decision
     policy_ids = [policy.pk for policy in experiment.policies.all()]
-    snapshot = Snapshot(
-        experiment=experiment,
-        comparisons=decision.n_comparisons,
-        evidence=[float(value) for value in design.evidence],
-        **progress,
-        last_judgment=observed.last_judgment,
-        threshold=decision.threshold,
-        best_id=None if decision.best is None else policy_ids[decision.best],
-        open_rivals=len(decision.open) if decision.n_comparisons else design.n_policies - 1,
-        expected_left=decision.expected_left,
-        reason=decision.reason or "",
+    return insert(
+        Snapshot(
+            experiment=experiment,
+            comparisons=n_standing(design),
+            evidence=design.evidence.tolist(),
+            peak_evidence=design.peak_evidence.tolist(),
+            threshold=decision.threshold,
+            best_id=None if decision.best is None else policy_ids[decision.best],
+            open_rivals=len(decision.open) if decision.n_comparisons else design.n_policies - 1,
+            expected_left=decision.expected_left,
+            reason=decision.reason or "",
+        )
     )
-    write(_WITHOUT_STREAMS.of(experiment=experiment.pk), inserting(snapshot))
-    return snapshot
-
-
-# They are far larger than the rest of a snapshot, and only those of the newest are read again.
-_WITHOUT_STREAMS = Update(Snapshot.objects.filter(experiment=EXPERIMENT, streams__isnull=False), streams=None)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
+import time
 from base64 import urlsafe_b64encode
 from smtplib import SMTPException
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx2
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.internal.flows.login import record_authentication
 from allauth.account.models import EmailAddress, EmailConfirmation
+from allauth.account.utils import filter_users_by_email
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialAccount, SocialLogin
+from allauth.socialaccount.providers.base.constants import AuthError, AuthProcess
 from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
 from django.contrib import messages
@@ -32,8 +36,10 @@ from engine.domain.errors import InvitationError
 from engine.domain.mail import mail_is_sent
 from engine.models import User
 from engine.services import invitations
+from engine.services.accounts import note_browser
 from labeling import access
 from labeling.accounts.following import first_page, followed, stop_following
+from labeling.accounts.oidc import http_client
 from labeling.accounts.throttling import count_attempt, remember_browser, take_back
 
 logger = logging.getLogger(__name__)
@@ -106,14 +112,15 @@ class AccountAdapter(DefaultAccountAdapter):
 
     # ------------------------------------------------------------ logging in
 
-    def login(self, request: HttpRequest, user: User) -> None:
-        super().login(request, user)
-        # A fresh login needs no confirmation a minute later.
-        record_authentication(request, user, method="login", reauthenticated=True)
-
     def post_login(self, request: HttpRequest, user: User, **how: Any) -> HttpResponse:
         response: HttpResponse = super().post_login(request, user, **how)
-        remember_browser(request, response, user.get_username())
+        # A fresh login needs no confirmation a minute later. A provider may have asked for nothing: it says
+        # when it last did.
+        at = time.time()
+        if sociallogin := (how["signal_kwargs"] or {}).get("sociallogin"):
+            at = min(at, sociallogin.state["authenticated_at"])
+        record_authentication(request, user, method="login", at=at, reauthenticated=True)
+        note_browser(user=user, number=remember_browser(request, response, user.get_username()))
         return response
 
     def is_reauthentication_required(self, *, app: str, **_: Any) -> bool:
@@ -222,21 +229,43 @@ class OidcAdapter(DefaultSocialAccountAdapter):
     """Login with the organisation's own accounts.
 
     It opens the account here that is linked to it. If none is, it links one whose e-mail address both sides
-    have verified, once. It makes a new account only for somebody who follows an invitation, which is then
-    used.
+    have verified, once: an address does not open an account that has a link. It makes a new account only for
+    somebody who follows an invitation, which is then used.
     """
 
+    def get_requests_session(self) -> httpx2.Client:
+        return http_client()
+
+    def on_authentication_error(
+        self,
+        request: HttpRequest,
+        provider: Any,
+        error: str = AuthError.UNKNOWN,
+        exception: Exception | None = None,
+        extra_context: Any = None,
+    ) -> None:
+        if error != AuthError.CANCELLED:
+            logger.warning("A login with %s failed: %.300r", provider, exception)
+
     def can_authenticate_by_email(self, login: SocialLogin, email: str) -> bool:
-        # Some providers send the string "false".
-        proved = any(a.email.lower() == email.lower() and a.verified is True for a in login.email_addresses)
-        return proved and EmailAddress.objects.filter(email__iexact=email, verified=True).exists()
+        return bool(EmailAddress.objects.filter(email__iexact=email, verified=True).exists())
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        if sociallogin.is_existing or sociallogin.state.get("process") == "connect":
+        sociallogin.state["authenticated_at"] = sociallogin.authenticated_at
+        if sociallogin.state.get("process") == AuthProcess.CONNECT:
             return
-        sociallogin.email_addresses = [a for a in sociallogin.email_addresses if a.verified is True]
-        if not self.is_open_for_signup(request, sociallogin) or _is_known(sociallogin):
-            raise ImmediateHttpResponse(render(request, "socialaccount/refused.html", status=403))
+        if not sociallogin.is_existing:
+            if not self.is_open_for_signup(request, sociallogin):
+                raise ImmediateHttpResponse(render(request, "socialaccount/refused.html", status=403))
+            _drop_claimed_addresses(sociallogin)
+        elif not sociallogin.account.pk and SocialAccount.objects.filter(user=sociallogin.user).exists():
+            logger.warning(
+                "Refused a login with %s: %r has its e-mail address, and a link to another account there",
+                sociallogin.provider,
+                sociallogin.user.get_username(),
+            )
+            context = {"linked_elsewhere": True}
+            raise ImmediateHttpResponse(render(request, "socialaccount/refused.html", context, status=403))
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         try:
@@ -263,10 +292,8 @@ class OidcAdapter(DefaultSocialAccountAdapter):
         return reverse("account")
 
 
-def _is_known(sociallogin: SocialLogin) -> bool:
-    """True if an account here has one of the addresses unverified, so that its true owner is unknown."""
-    emails = [address.email.lower() for address in sociallogin.email_addresses]
-    return (
-        EmailAddress.objects.filter(email__in=emails).exists()
-        or User.objects.filter(email__in=emails).exists()
-    )
+def _drop_claimed_addresses(sociallogin: SocialLogin) -> None:
+    """Make the new account without an address that another account has entered and not confirmed."""
+    emails = [address.email for address in sociallogin.email_addresses]
+    if any(filter_users_by_email(email) for email in emails):
+        sociallogin.email_addresses, sociallogin.user.email = [], ""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
 
-import requests
 from allauth.account import views as allauth_views
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
-from allauth.socialaccount.models import SocialAccount
-from allauth.socialaccount.providers.openid_connect import views as openid_connect
+from allauth.socialaccount.internal import statekit
+from allauth.socialaccount.models import SocialAccount, SocialApp
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView, OAuth2View
 from allauth.usersessions.models import UserSession
 from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_required
+from django.contrib.sessions.backends import signed_cookies
+from django.db import IntegrityError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -25,10 +29,15 @@ from django.views.decorators.http import require_POST, require_safe
 from engine.domain.mail import mail_is_sent
 from engine.selectors.accounts import tokens_of
 from engine.services import accounts
+from labeling.accounts import oidc
+from labeling.accounts.throttling import count_by_browser, remember_browser
 from labeling.annotation.keys import KeysForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 logger = logging.getLogger(__name__)
+
+# The cookie of an attempt to log in at the provider, for browsers that have no session.
+_STATE = "provider_login"
 
 
 class LogOutForm(forms.Form):
@@ -135,29 +144,65 @@ def _is_ours(request: HttpRequest, page: str) -> bool:
 @read_or_write
 def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Ask, then send the browser to the provider, by a page in between: see the template."""
-    try:
-        response: HttpResponse = openid_connect.login(request, provider_id)
-    except requests.RequestException:
-        return _provider_is_away(request)
-    if request.method != "POST" or response.status_code != 302:
-        return response
-    context = {"url": response["Location"], "name": settings.OIDC_NAME}
-    return render(request, "socialaccount/leaving.html", context)
+    if request.method != "POST":
+        return _answer(request, OAuth2LoginView, provider_id)
+    stored = request.session
+    if not stored.keys():
+        # Nobody's session: a row for each press would fill the table.
+        request.session = signed_cookies.SessionStore()
+    response = _in_time(request, OAuth2LoginView, provider_id)
+    state, request.session = request.session, stored
+    if response.status_code == HTTPStatus.FOUND:
+        context = {"url": response["Location"], "name": settings.OIDC_NAME}
+        response = render(request, "socialaccount/leaving.html", context)
+        remember_browser(request, response)
+        if state is not stored:
+            response.set_cookie(
+                _STATE,
+                str(state.session_key),
+                max_age=statekit.STATE_TTL,
+                httponly=True,
+                samesite="Lax",
+                secure=settings.SESSION_COOKIE_SECURE,
+            )
+    return response
 
 
 @require_safe
 def oidc_callback(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """The browser is back from the provider."""
-    try:
-        response: HttpResponse = openid_connect.callback(request, provider_id)
-    except requests.RequestException:
-        return _provider_is_away(request)
+    """The browser is back from the provider. Attempts that fail are limited."""
+    attempt = count_by_browser(request, "provider_failed")
+    if attempt is None:
+        return render(request, "429.html", status=HTTPStatus.TOO_MANY_REQUESTS)
+    was_empty = not request.session.keys()
+    if was_empty:
+        request.session.update(signed_cookies.SessionStore(request.COOKIES.get(_STATE)).load())
+    response = _in_time(request, OAuth2CallbackView, provider_id)
+    if response.status_code == HTTPStatus.FOUND:
+        attempt.rollback()
+    elif was_empty:
+        request.session.flush()
+    response.delete_cookie(_STATE)
     return response
 
 
-def _provider_is_away(request: HttpRequest) -> HttpResponse:
-    logger.exception("The OpenID Connect provider does not answer")
-    return render(request, "socialaccount/authentication_error.html", status=503)
+def _in_time(request: HttpRequest, view: type[OAuth2View], provider_id: str) -> HttpResponse:
+    """The answer of a view that asks the provider."""
+    try:
+        with oidc.exchange(request):
+            return _answer(request, view, provider_id)
+    except (OAuth2Error, IntegrityError) as error:
+        # Two answers at once may want one name, or make one link.
+        logger.warning("A login at the provider failed: %.300r", error)
+        return render(request, "socialaccount/authentication_error.html", status=503)
+
+
+def _answer(request: HttpRequest, view: type[OAuth2View], provider_id: str) -> HttpResponse:
+    try:
+        response: HttpResponse = view.adapter_view(oidc.Exchange(request, provider_id))(request)
+    except SocialApp.DoesNotExist as missing:
+        raise Http404 from missing
+    return response
 
 
 @require_safe

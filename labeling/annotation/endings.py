@@ -13,6 +13,7 @@ from engine.core import StopReason
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, User
 from engine.selectors import designs, pools
+from engine.services.serving import Desk, Ended
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,30 @@ def _ending(experiment: Experiment, names: Sequence[PolicyName] | None) -> Endin
     return _concluded(experiment, StopReason(experiment.conclusion), names)
 
 
-def nothing_ready(experiment: Experiment, annotator: User) -> Ending:
+def nothing_ready(experiment: Experiment, annotator: User, desk: Desk) -> Ending:
     """The reason why this annotator has no pair now, although the experiment runs."""
+    if desk.ended is Ended.GOLD:
+        return Ending(
+            _("No more pairs for you here"),
+            _(
+                "Thank you for your answers. This experiment has no more pairs for you; you may close this "
+                "page. If you have questions, ask the person who invited you."
+            ),
+        )
+    if desk.ended is Ended.LEFT:
+        return Ending(
+            _("No more pairs for you here"),
+            _(
+                "Thank you for your answers. More than a tenth of your pairs were skipped or left open, and "
+                "pairs without an answer make the result less certain. If you would like to go on, ask the "
+                "person who invited you."
+            ),
+        )
+    if experiment.closing_since is not None:
+        return Ending(
+            _("Nearly finished"),
+            _("No new pairs are needed once the open ones are answered. This page says when that is so."),
+        )
     if experiment.used_up and not pools.awaits_planning(experiment, annotator):
         return Ending(
             _("You have judged everything there is. Thank you!"),

@@ -21,7 +21,6 @@ USUAL = {
     "undo": "u",
     "differences": "d",
     "comment": "c",
-    "report": "f",
 }
 LABELS = {
     "left": gettext_lazy("A is better"),
@@ -32,7 +31,6 @@ LABELS = {
     "undo": gettext_lazy("Undo"),
     "differences": gettext_lazy("Differences"),
     "comment": gettext_lazy("Write a comment"),
-    "report": gettext_lazy("Report what is wrong with a pair"),
 }
 
 _ONE_CHARACTER = gettext_lazy("Type one character: a letter, a digit or a sign.")

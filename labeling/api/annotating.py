@@ -17,7 +17,7 @@ from labeling import access
 from labeling.annotation.misses import note_miss
 from labeling.api.auth import ANNOTATE
 from labeling.api.experiments import WRITE_PROBLEMS, Id
-from labeling.api.schemas import FlagIn, JudgedOut, JudgmentIn, NextIn, NextOut, TokenIn
+from labeling.api.schemas import JudgedOut, JudgmentIn, NextOut, SkipIn
 from labeling.requests import AuthenticatedRequest
 
 router = Router()
@@ -25,11 +25,13 @@ _TAKEN_BACK = "You have no answer to this pair. It may have been taken back alre
 
 
 @router.post("/{experiment_id}/next", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
-def next_pair(request: AuthenticatedRequest, experiment_id: Id, payload: NextIn) -> dict[str, Any]:
-    """Reserve the next pair for a while. You may hold at most six. The policies stay hidden."""
+def next_pair(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
+    """Your next pair. It stays the next one, on the page too, until you judge or skip it. Nobody else gets
+    it. The policies stay hidden.
+    """
     experiment = access.to_label(request, experiment_id)
-    shown = serving.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
-    if shown is None and not payload.besides:
+    shown = serving.show_next(experiment=experiment, annotator=request.user)
+    if shown is None:
         note_miss(experiment, request.user)
     return _shown(experiment, shown)
 
@@ -38,6 +40,7 @@ def next_pair(request: AuthenticatedRequest, experiment_id: Id, payload: NextIn)
 def judge(request: AuthenticatedRequest, experiment_id: Id, payload: JudgmentIn) -> dict[str, Any]:
     """Store the answer to a pair exactly once. Repeating the request changes nothing."""
     experiment = access.to_label(request, experiment_id)
+    _settle_next(request, experiment)
     answered = serving.answer(
         experiment_id=experiment.pk,
         token=payload.token,
@@ -52,19 +55,14 @@ def judge(request: AuthenticatedRequest, experiment_id: Id, payload: JudgmentIn)
 
 
 @router.post("/{experiment_id}/skip", auth=ANNOTATE, response={204: None} | WRITE_PROBLEMS)
-def skip(request: AuthenticatedRequest, experiment_id: Id, payload: TokenIn) -> Status[None]:
-    """Return a pair for another annotator. A later answer to it is refused."""
-    experiment = access.to_label(request, experiment_id)
-    serving.skip(experiment=experiment, token=payload.token, annotator=request.user)
-    wake_planner(experiment.pk)
-    return Status(204, None)
+def skip(request: AuthenticatedRequest, experiment_id: Id, payload: SkipIn) -> Status[None]:
+    """End a pair without an answer. Nobody else judges it in your place, so it counts against the result.
 
-
-@router.post("/{experiment_id}/flag", auth=ANNOTATE, response={204: None} | WRITE_PROBLEMS)
-def flag(request: AuthenticatedRequest, experiment_id: Id, payload: FlagIn) -> Status[None]:
-    """Return a pair and report a problem with it."""
+    Who skips or leaves more than a tenth of their pairs, and at least five, gets no more.
+    """
     experiment = access.to_label(request, experiment_id)
-    serving.flag(
+    _settle_next(request, experiment)
+    serving.skip(
         experiment=experiment,
         token=payload.token,
         annotator=request.user,
@@ -80,11 +78,10 @@ def undo(request: AuthenticatedRequest, experiment_id: Id, token: uuid.UUID | No
     """Take back your newest answer, or the one to the pair of a token. Repeating the request with a token
     takes back nothing more.
 
-    The reply holds its pair again, unless it is another annotator's now. It is if you also have or had a role
-    that shows which policy wrote what.
+    The reply holds its pair again, unless you also have or had a role that shows which policy wrote what:
+    then the pair has ended without an answer.
 
     You may do so ten times in a row, and once more for every five answers.
-    If you hold six pairs, one is returned.
     """
     experiment = access.to_label(request, experiment_id)
     if token is None:
@@ -96,6 +93,11 @@ def undo(request: AuthenticatedRequest, experiment_id: Id, token: uuid.UUID | No
     shown = serving.take_back(experiment=experiment, answer=answer, annotator=request.user)
     wake_planner(experiment.pk)
     return _shown(experiment, shown)
+
+
+def _settle_next(request: AuthenticatedRequest, experiment: Experiment) -> None:
+    """Settle the pair after the one that is answered, so that it cannot tell what that one was."""
+    serving.desk(experiment=experiment, annotator=request.user, n_wanted=2)
 
 
 def _shown(experiment: Experiment, shown: ShownPair | None) -> dict[str, Any]:

@@ -200,7 +200,7 @@ def _summaries(
     listed = list(experiments)
     names = (
         "id", "name", "question", "judge", "state", "conclusion", "certified_claim", "finding", "claim",
-        "delta", "epsilon", "budget", "created_at", "started_at", "concluded_at",
+        "delta", "epsilon", "missing", "budget", "created_at", "started_at", "concluded_at",
     )  # fmt: skip
     return [
         {name: getattr(experiment, name) for name in names}

@@ -17,7 +17,6 @@ from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SM
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment, Membership
 from engine.selectors.rankings import Word
-from engine.services.allowances import MOST_HELD
 
 
 class Problem(Schema):
@@ -156,6 +155,7 @@ class ExperimentOut(Schema):
     claim: Claim = Field(description="The claim that the experiment stops on.")
     delta: float
     epsilon: float
+    missing: Literal["against", "answers"]
     budget: int
     archived: bool
     tags: list[str]
@@ -422,12 +422,6 @@ Action = Literal["start", "pause", "stop", "archive", "unarchive"]
 # ---------------------------------------------------------------- annotating
 
 
-class NextIn(Payload):
-    besides: list[uuid.UUID] = Field(
-        [], max_length=MOST_HELD, description="Tokens of pairs that you already hold."
-    )
-
-
 class ShownOut(Schema):
     token: uuid.UUID
     prompt: str = Field(description="The task as one text; of a conversation, its transcript.")
@@ -441,7 +435,7 @@ class NextOut(Schema):
     question: str
     choices: list[str]
     pair: ShownOut | None = Field(
-        description=f"Null if no pair is ready (ask again in seconds), or if you already hold {MOST_HELD}."
+        description="Null if no pair is ready (ask again in seconds), or if you have left too many pairs."
     )
 
 
@@ -456,10 +450,7 @@ class JudgedOut(Schema):
     feedback: str
 
 
-class TokenIn(Payload):
+class SkipIn(Payload):
     token: uuid.UUID
-
-
-class FlagIn(TokenIn):
     reason: Flag.Reason
     comment: str = Field("", max_length=1000)

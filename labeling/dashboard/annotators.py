@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy import special
 
 from engine.models import Check, Experiment, Judgment, User
 from engine.selectors import judges
+from engine.selectors.admission import failed
 from engine.selectors.agreement import Answer
 from engine.selectors.habits import Alike, Drift, habits
+from engine.selectors.missing import capped
 
 # Low, because the test is repeated often and for every annotator.
 _SIDE_BIAS_P = 0.001
-# Beginners skip a few pairs as well.
-_MANY_SKIPS = 10
 # Fewer answers say little about a habit.
 _ENOUGH_ANSWERS = 20
 _NEARLY_ALL = 0.95
@@ -104,10 +105,26 @@ class AnnotatorRow:
             return ""
         return f"{read.longer} of {read.uneven} for the longer one"
 
-    @property
-    def skips_much(self) -> bool:
-        """True if they skip more than they judge: the skipped pairs may differ from the rest."""
-        return self.skips >= _MANY_SKIPS and self.skips > self.judged
+
+class EndedRow(NamedTuple):
+    """Somebody who gets no more pairs, and why."""
+
+    name: str
+    reason: str
+
+
+def ended_rows(experiment: Experiment) -> list[EndedRow]:
+    """Everybody who gets no more pairs: because of gold items, or of how many they left."""
+    reasons = {
+        name: f"skipped or left {left} of {shown} pairs."
+        for name, (left, shown) in capped(experiment).items()
+    }
+    for name, gold in failed(experiment).items():
+        used = (
+            "Their answers are not used." if gold.judged == gold.admission else "What they answered counts."
+        )
+        reasons[name] = f"answered {gold.right} of {gold.judged} gold items correctly. {used}"
+    return [EndedRow(name, reason) for name, reason in sorted(reasons.items())]
 
 
 def annotator_rows(
@@ -133,7 +150,7 @@ def annotator_rows(
             median_seconds=judged.median_seconds,
             sides=Sides(judged.left, judged.left + judged.right),
             repeats=checks.get((name, Check.Kind.REPEAT), (0, 0)),
-            gold=checks.get((name, Check.Kind.GOLD), (0, 0)),
+            gold=_gold(checks, name),
             flags=flags.get(name, 0),
             skips=skips.get(name, 0),
             reading=reading.get(name, judges.Reading()),
@@ -142,6 +159,13 @@ def annotator_rows(
         )
         for name, judged in tallies.by_annotator.items()
     ]
+
+
+def _gold(checks: dict[tuple[str, str], tuple[int, int]], name: str) -> tuple[int, int]:
+    """The gold items that somebody answered, and those of them that they answered correctly."""
+    of_kinds = [checks.get((name, kind), (0, 0)) for kind in (Check.Kind.ADMISSION, Check.Kind.GOLD)]
+    answered, passed = (sum(each) for each in zip(*of_kinds, strict=True))
+    return answered, passed
 
 
 def judge_rows(tallies: judges.Tallies) -> list[JudgeRow]:

@@ -25,7 +25,7 @@ from engine.services.experiments import may_stop
 from labeling import replica
 from labeling.caching import is_shared, shared
 from labeling.dashboard import charts
-from labeling.dashboard.annotators import annotator_rows, judge_rows
+from labeling.dashboard.annotators import annotator_rows, ended_rows, judge_rows
 from labeling.dashboard.past_votes import facts
 from labeling.dashboard.policies import asked
 from labeling.dashboard.status import badge, late_clicks
@@ -106,7 +106,7 @@ def result_figures(experiment: Experiment) -> ResultFigures:
 def _result_figures(experiment: Experiment) -> ResultFigures:
     snapshot = designs.latest_snapshot(experiment)
     # The leader, the claims and the ranking all come from this one evidence.
-    observed = designs.continued(experiment, snapshot)
+    observed = designs.continued(experiment)
     design = (observed or designs.counted(experiment)).design
     ranked = ranking(experiment, design)
     comparisons = counts.comparison_count(experiment.pk)
@@ -321,6 +321,7 @@ def _people(experiment: Experiment) -> dict[str, Any]:
     return {
         "annotators": annotators,
         "doubtful": [row for row in annotators if row.doubts],
+        "ended": ended_rows(experiment),
         "judges": judge_rows(judged),
         "longer": longer_preferred(experiment),
         "facts": facts(experiment),

@@ -303,8 +303,8 @@ _TABLE = (
     Column(
         "flags",
         Kind.TEXT,
-        "Annotators' flags on the pair, oldest first, separated by spaces: `broken`, `harmful`, `task`, "
-        "`leak`, `other`.",
+        "Why annotators skipped the pair, oldest first, separated by spaces: `cannot_tell`, `broken`, `task`, "
+        "`leak`.",
         python=lambda flags, comparison_id: flags.get(comparison_id, ""),
         of=("flags", "comparison_id"),
         sql="(SELECT string_agg(f.reason, ' ' ORDER BY f.id) FROM engine_flag f "

@@ -13,7 +13,13 @@ from django.core.exceptions import EmptyResultSet
 from django.db import transaction
 
 from engine.domain.judgment_uuids import mark
-from engine.importing.defusing import FIRST, NUMBER_PATTERN, STARTS_CLASS
+from engine.importing.defusing import (
+    FIRST,
+    FORMULA_PATTERN,
+    NUMBER_PATTERN,
+    SEPARATORS_CLASS,
+    STARTS_CLASS,
+)
 from engine.models import Experiment
 from engine.selectors import browsing, counts
 from engine.selectors.browsing import Selection
@@ -28,6 +34,7 @@ _PIECE_BYTES = 1 << 17
 _FIRST_CODES = ", ".join(str(ord(start)) for start in sorted(FIRST))
 # A percent sign would be a parameter.
 _DANGEROUS = f"^''*{STARTS_CLASS}".replace("%", "%%")
+_WITHIN = f"({SEPARATORS_CLASS})(?={FORMULA_PATTERN})".replace("'", "''")
 # With at least so many judgments, PostgreSQL is told to follow the indexes row by row. A sort or a hash of
 # all rows would delay the first one. Its parallel workers look rows up while the leading process makes the
 # columns, which is a quarter faster on two cores.
@@ -106,8 +113,9 @@ def _expression(column: Column, *, defused: bool) -> str:
         return value
     if defused:
         # The code of the first character is quick to look at; hardly any cell needs more.
+        safe = f"regexp_replace({value}, '{_WITHIN}', '\\1''', 'g')"
         value = (
             f"CASE WHEN ascii({value}) IN ({_FIRST_CODES}) AND ({value}) ~ '{_DANGEROUS}' "
-            f"AND ({value}) !~ '^{NUMBER_PATTERN}$' THEN '''' || ({value}) ELSE {value} END"
+            f"AND ({value}) !~ '^{NUMBER_PATTERN}$' THEN '''' || {safe} ELSE {safe} END"
         )
     return f"NULLIF({value}, '')"

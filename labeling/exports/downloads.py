@@ -49,28 +49,26 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
             status=403,
             content_type="text/plain",
         )
-    if files.FORMATS[kind].parquet and not parquet_is_there():
-        return HttpResponse(
-            "Parquet needs pyarrow on the server: pip install pyarrow.", status=501, content_type="text/plain"
-        )
+    withheld = access.withholds_unfinished(request, experiment)
+    if refusal := _refused(kind, withheld=withheld):
+        return refusal
     chosen = {"usernames": False} | options.cleaned_data
     chosen_export = Export(
         experiment=experiment,
         format=kind,
-        selection=form.selection(finished=access.withholds_unfinished(request, experiment)),
+        selection=form.selection(finished=withheld),
         filter=form.said(),
         raw=chosen["raw"],
         conversational=chosen["conversational"],
         usernames=chosen["usernames"],
     )
-    if request.method != "HEAD":
-        record_export(
-            experiment=experiment,
-            by=request.user,
-            format=kind,
-            filter=form.said(),
-            usernames=chosen["usernames"],
-        )
+    record_export(
+        experiment=experiment,
+        by=request.user,
+        format=kind,
+        filter=form.said(),
+        usernames=chosen["usernames"],
+    )
     if chosen["zip"]:
         return _streamed(request, chosen_export.zipped(), f"{chosen_export.filename}.zip", "application/zip")
     return _streamed(
@@ -78,12 +76,24 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
     )
 
 
+def _refused(kind: str, *, withheld: bool) -> HttpResponse | None:
+    """The reply where this person or this server cannot have a kind of file."""
+    if kind == files.EVENTS and withheld:
+        # It names the policies of pairs that are open.
+        said = "Whoever judges gets the log of showings once the experiment has ended."
+        return HttpResponse(said, status=403, content_type="text/plain")
+    if files.FORMATS[kind].parquet and not parquet_is_there():
+        said = "Parquet needs pyarrow on the server: pip install pyarrow."
+        return HttpResponse(said, status=501, content_type="text/plain")
+    return None
+
+
 def _streamed(
     request: AuthenticatedRequest, pieces: Iterator[bytes], filename: str, content_type: str
 ) -> StreamingHttpResponse:
-    # A HEAD request must not make the server write the whole file.
+    replica.only_reads(request)
     return StreamingHttpResponse(
-        replica.read(pieces) if request.method == "GET" else (),
+        replica.read(pieces),
         content_type=content_type,
         headers=saved_as(filename),
     )

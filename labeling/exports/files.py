@@ -28,9 +28,11 @@ from engine.selectors.experiments import as_stored
 from engine.services.planning import RULES_VERSION
 from labeling.exports.columns import read_rows, stamped
 from labeling.exports.copying import copied_rows
+from labeling.exports.events import event_rows
 from labeling.exports.formats import (
     csv_pieces,
     dpo_pieces,
+    json_lines,
     jsonl_pieces,
     kto_pieces,
     parquet_pieces,
@@ -44,6 +46,7 @@ from labeling.formatting import agreement, agreement_figures
 CSV, JSONL, PARQUET = "csv", "jsonl", "parquet"
 DPO, REWARD, KTO = "dpo", "reward", "kto"
 LMARENA, ARGILLA, HUGGING_FACE = "lmarena", "argilla", "huggingface"
+EVENTS = "events"
 _JSON_LINES = "application/jsonl; charset=utf-8"
 
 
@@ -91,7 +94,7 @@ FORMATS = {
         "JSON lines",
         "judgments.jsonl",
         _JSON_LINES,
-        "The same rows with unchanged texts, to be imported again.",
+        "The same rows with unchanged texts.",
     ),
     PARQUET: Format(
         "Parquet",
@@ -139,6 +142,12 @@ FORMATS = {
         "application/zip",
         "A folder for the library datasets: the rows as Parquet, and a card.",
         parquet=True,
+    ),
+    EVENTS: Format(
+        "Log of showings",
+        "events.jsonl",
+        _JSON_LINES,
+        "What began and ended when, in the order of the evidence: enough to compute the decision again.",
     ),
 }
 _OF_ROWS = {
@@ -214,6 +223,8 @@ class Export:
 
     def pieces(self, tally: Tally) -> Iterator[bytes]:
         """The file, piece by piece."""
+        if self.format == EVENTS:
+            return tally.hashed(json_lines(tally.counted(event_rows(self.experiment))))
         return tally.hashed(self._pieces(tally))
 
     def _pieces(self, tally: Tally) -> Iterator[bytes]:

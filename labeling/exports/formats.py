@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from engine.domain.conversations import ASSISTANT, Message, as_json, transcript
-from engine.importing.defusing import FIRST, defused
+from engine.importing.defusing import defused, is_harmless
 from labeling.exports.columns import COLUMNS, Kind, Row
 from labeling.exports.preferences import Preference, Rated
 
@@ -31,11 +31,10 @@ def csv_pieces(rows: Iterable[Row], *, raw: bool = False) -> Iterator[bytes]:
     texts = itemgetter(
         *(n for n, column in enumerate(COLUMNS.values()) if column.kind == Kind.TEXT and not column.ours)
     )
-    harmless = FIRST.isdisjoint
     yield heading()
     for batch in _batches(rows, _ROWS_PER_PIECE):
         for row in batch:
-            if raw or harmless([text[:1] for text in texts(row)]):
+            if raw or all(map(is_harmless, texts(row))):
                 write(row)
             else:
                 write([defused(cell) if isinstance(cell, str) else cell for cell in row])

@@ -461,7 +461,7 @@ class DraftEditor:
             levels=levels,
             excluded=excluded,
             log_odds=log_odds,
-            reserve=not self.imported and known.get("responses") == Experiment.Responses.FRESH,
+            capital_moves=not self.imported and known.get("responses") == Experiment.Responses.FRESH,
             **{name: known[name] for name in wanted},
         )
 

@@ -36,10 +36,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "llm_judge": ("llm_judge", "rubric", "llm_budget"),
     # Whether people may tie changes how soon a claim holds, so both are chosen together.
-    "claim": ("claim", "allow_tie", "budget"),
+    "claim": ("claim", "allow_tie", "missing", "budget"),
     "risk": ("epsilon", "delta"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
-    "advanced": ("streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "max_skips", "seed"),
+    "advanced": ("streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "seed"),
 }
 
 # The steps of the page, by the name that its address has: title, and groups of settings.
@@ -68,6 +68,7 @@ LABELS = {
     "overlap": "Judgments per comparison",
     "overlap_rule": "Combining several judgments",
     "claim": "When to stop",
+    "missing": "Pairs that were shown and not answered",
     "delta": "Accepted risk of a wrong claim (0.05 is 5%)",
     "budget": "Budget: maximum number of comparisons",
     "epsilon": "Margin (0.05 is 5 points)",
@@ -76,7 +77,6 @@ LABELS = {
     "exclusive_proofs": "Need fewer comparisons for “good enough”",
     "sampler": "Choice of pairs",
     "stopping": "Stopping rule",
-    "max_skips": "Skips before a comparison is discarded",
     "seed": "Random seed",
     "backend": "Backend that writes the responses",
     "model": "Model",
@@ -98,6 +98,11 @@ _HELP = {
         "The dashboard shows the other claims too, and you can stop on one that holds. “Good enough” "
         "nearly always names the best policy as well, and it ends even if two policies are equally "
         "good. “Best, if there is a best” says nothing about a winner if no policy beats all others."
+    ),
+    "missing": (
+        "Against every claim is recommended: the accepted risk then holds whoever leaves or delays which "
+        "pairs. With 2% of the pairs unanswered it takes about a fifth more comparisons. By answers alone, "
+        "the risk holds only if nobody leaves a pair because of what the answer would be."
     ),
     "delta": "5% means: at most 1 in 20 such experiments claims something wrong.",
     "budget": "The experiment stops there, even without a winner. You can raise the budget later.",

@@ -1,5 +1,6 @@
-"""Requests that cannot be answered: too large (413), about an experiment that was just deleted (404), or the
-database is busy or away (503). The API's errors are JSON.
+"""Requests that cannot be answered: too large (413), about an experiment that was just deleted (404). Or the
+database is busy or away, the disk is full, or one person sends too much at once (503). The API's errors are
+JSON.
 
 503 carries Retry-After. Clients and static/js/pair.js send the same request again then; every write is safe
 to repeat.
@@ -7,17 +8,21 @@ to repeat.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 import sqlite3
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.db import Error, InterfaceError, OperationalError, connections
 from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
@@ -48,6 +53,10 @@ _SQLITE_CODES = {
 # available.
 _SQL_STATES = ("08", "40", "53", "57P", "55P03")
 _LOST_STATES = ("08", "57P")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+# Requests of one person that are answered at once. Browsers open no more connections to one server, and of
+# gunicorn's eight threads two are left for others.
+MOST_AT_ONCE = 6
 _DETAILS = {
     400: "The request cannot be read. See /api/docs for its format.",
     403: "This is not allowed. See /api/docs.",
@@ -64,6 +73,18 @@ class Failures:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        # Before the session is read: refusing a thousand requests has to cost next to nothing.
+        person = request.COOKIES.get(settings.SESSION_COOKIE_NAME) or request.headers.get("Authorization")
+        if person is None:
+            return self._answered(request)
+        if not _UNDER_WAY.begin(person):
+            return _busy(request, f"More than {MOST_AT_ONCE} requests of yours are under way.")
+        response = self._answered(request)
+        # A download is under way until its last byte is sent.
+        response._resource_closers.append(partial(_UNDER_WAY.end, person))  # type: ignore[attr-defined]
+        return response
+
+    def _answered(self, request: HttpRequest) -> HttpResponse:
         # By the declared length, before any of it is kept: no server here reads more than that.
         if message := limits.UPLOAD_BYTES.refusal(_declared_bytes(request)):
             return _too_large(request, message)
@@ -114,8 +135,37 @@ def _refusal(request: HttpRequest, error: BaseException) -> HttpResponse | None:
     if isinstance(error, Error) and is_temporary(error):
         _COMPLAINTS.add(error)
         _CONNECTIONS.doubt(error)
-        return _busy(request)
+        return _busy(request, "The database is busy or cannot be reached.")
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        logger.error("A request was refused with 503: %s", error)
+        return _busy(request, "The server's disk is full.")
     return None
+
+
+class _UnderWay:
+    """Counts the requests of each person that this process is answering."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def begin(self, person: str) -> bool:
+        """Count one more, or return ``False`` where there are too many."""
+        with self._lock:
+            if self._counts[person] >= MOST_AT_ONCE:
+                return False
+            self._counts[person] += 1
+            return True
+
+    def end(self, person: str) -> None:
+        """Count one less."""
+        with self._lock:
+            self._counts[person] -= 1
+            if not self._counts[person]:
+                del self._counts[person]
+
+
+_UNDER_WAY = _UnderWay()
 
 
 class _Complaints:
@@ -196,10 +246,8 @@ def _pass_over_body(request: HttpRequest) -> None:
                 pass
 
 
-def _busy(request: HttpRequest) -> HttpResponse:
-    message = (
-        f"The database is busy or cannot be reached. Send the same request again in {_RETRY_SECONDS} seconds."
-    )
+def _busy(request: HttpRequest, reason: str) -> HttpResponse:
+    message = f"{reason} Send the same request again in {_RETRY_SECONDS} seconds."
     response = _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, message, "503.html")
     response["Retry-After"] = str(_RETRY_SECONDS)
     # Django would log each of them as an error.

@@ -7,9 +7,11 @@ address as their host.
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Callable
 
 from celery import current_app
+from django.conf import settings
 from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -18,13 +20,15 @@ from kombu.exceptions import OperationalError
 logger = logging.getLogger(__name__)
 
 _BROKER_SECONDS = 2
+_ROOM_BYTES = 1_000_000
 
 
 class Health:
     """Middleware. ``/healthz``: the process answers. ``/readyz``: everything that it needs is there, or 503.
 
-    The reply of ``/readyz`` says "ok" or "missing" for the database, the migrations and the broker; the log
-    has the reasons. Without a broker clicks are still stored, but nothing is planned.
+    The reply of ``/readyz`` says "ok" or "missing" for the database, the migrations, the broker and the space
+    for temporary files; the log has the reasons. Without a broker clicks are still stored, but nothing is
+    planned.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -45,6 +49,7 @@ def _readiness() -> dict[str, str]:
         "database": _database,
         "migrations": _migrations,
         "broker": _broker,
+        "disk_space": _disk_space,
     }
     return {name: "ok" if _passes(name, check) else "missing" for name, check in checks.items()}
 
@@ -72,4 +77,12 @@ def _migrations() -> bool:
 def _broker() -> bool:
     with current_app.connection_for_write() as broker:
         broker.ensure_connection(max_retries=1, timeout=_BROKER_SECONDS, interval_start=0, interval_step=0)
+    return True
+
+
+def _disk_space() -> bool:
+    """A megabyte can be written where temporary files and uploads go."""
+    for folder in {None, settings.FILE_UPLOAD_TEMP_DIR}:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_ROOM_BYTES))
     return True

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.http import urlencode
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from engine.selectors import browsing
 from labeling import access
@@ -48,7 +48,9 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             "formats": [
                 each
                 for each in files.FORMATS.values()
-                if not (each.parquet and not parquet_is_there()) and not (each.training and untrainable)
+                if not (each.parquet and not parquet_is_there())
+                and not (each.training and untrainable)
+                and not (withheld and each is files.FORMATS[files.EVENTS])
             ],
             "parquet": parquet_is_there(),
         }
@@ -56,9 +58,11 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
-@require_safe
+@require_POST
 def file(request: AuthenticatedRequest, experiment_id: int, kind: str) -> HttpResponseBase:
-    """The download in the format ``kind``: judgments that the estimates rest on unless asked."""
+    """The download in the format ``kind``: judgments that the estimates rest on unless asked. A POST, as the
+    log notes it: a link of somebody else's must not make anybody export.
+    """
     return download(request, experiment_id, kind)
 
 

@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from engine.domain.errors import InvitationError, MembershipError
+from engine.domain.errors import InvitationError, MembershipError, NameTakenError
 from engine.models import Experiment, Invitation, Membership, User
 from engine.selectors import blinding
 from engine.services import invitation_mails, invitations
@@ -23,6 +23,7 @@ from engine.tasks import deliver, wake
 from labeling import access
 from labeling.accounts.following import first_page, follow, followed, stop_following
 from labeling.accounts.forms import JoinForm
+from labeling.accounts.throttling import count_by_browser, remember_browser
 from labeling.forms.people import InvitationForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.views.people import people_page
@@ -52,6 +53,8 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
     if user and (member := invitations.membership_from(invitation_id=invitation_id, user=user)):
         stop_following(request)
         return redirect(first_page(member))
+    if request.method == "POST" and not user and count_by_browser(request, "join") is None:
+        return render(request, "429.html", status=429)
     form = JoinForm(request.POST or None)
     try:
         invitation = invitations.open_invitation(invitation_id=invitation_id, user=user)
@@ -68,6 +71,8 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
                 if user
                 else perform_login(request, joining, redirect_url=onward, signup=True)
             )
+    except NameTakenError:
+        form.add_error("username", form.instance.unique_error_message(User, ["username"]))
     except InvitationError as refused:
         stop_following(request)
         return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
@@ -78,7 +83,10 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
         "oidc": settings.OIDC_ISSUER and settings.OIDC_NAME,
         "unblinds": user is not None and blinding.would_unblind(invitation.experiment, user, invitation.role),
     }
-    return render(request, "labeling/join.html", context, status=status)
+    response = render(request, "labeling/join.html", context, status=status)
+    # So that the browsers of an office are told apart when they join.
+    remember_browser(request, response)
+    return response
 
 
 def _new_account(data: Mapping[str, str]) -> User:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from django import forms
 from django.conf import settings
@@ -38,34 +38,31 @@ _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 5, 60
 _ANSWERS_PER_PAGE = 10
 
 
-class TokensField(forms.Field):
-    """Tokens of pairs that are on the annotator's screen: no more than one person may hold."""
-
-    widget = forms.MultipleHiddenInput
-
-    def to_python(self, value: list[str] | None) -> list[Any]:
-        if len(value or []) > MOST_HELD:
-            raise forms.ValidationError("Too many tokens.")
-        token = forms.UUIDField()
-        return [token.clean(each) for each in value or []]
-
-
 class ScreenForm(forms.Form):
-    """``besides``: the pairs that the page already holds; they are not handed out again.
+    """``after``: the last one of the user's open pairs that the page has.
 
-    ``ahead``: the number of further pairs that it wants, one by default.
+    ``ahead``: the number of pairs behind it that the page wants, one by default.
     """
 
-    besides = TokensField(required=False)
+    after = forms.UUIDField(required=False)
     ahead = forms.IntegerField(required=False, min_value=1, max_value=MOST_HELD)
 
+    def screen(self) -> Screen:
+        """What a valid form says."""
+        return Screen(self.cleaned_data["after"], self.cleaned_data["ahead"] or 1)
 
-# The names of the addresses to which the page sends; the first three have buttons under each pair. A
-# rehearsal has other addresses.
-_UNDER_A_PAIR = ("judge", "skip", "flag")
+
+class Screen(NamedTuple):
+    """See :class:`ScreenForm`."""
+
+    after: uuid.UUID | None = None
+    ahead: int = 1
+
+
+# The names of the addresses to which the page sends; the first two have buttons under each pair. A rehearsal
+# has other addresses.
+_UNDER_A_PAIR = ("judge", "skip")
 ACTIONS = ("pair", *_UNDER_A_PAIR, "undo", "beat", "leave", "history")
-
-_EMPTY_SCREEN: Mapping[str, Any] = {"besides": [], "ahead": None, "on_show": []}
 
 
 class LookForm(ScreenForm):
@@ -79,38 +76,28 @@ class LookForm(ScreenForm):
     waited = forms.IntegerField(required=False, min_value=0)
 
 
-class UndoForm(ScreenForm):
-    """``answer``: the token of the answer to take back; none where the page knows of none.
-
-    ``on_show``: the pair that is on show.
-    """
+class UndoForm(forms.Form):
+    """``answer``: the token of the answer to take back; none where the page knows of none."""
 
     answer = forms.UUIDField(required=False)
-    on_show = TokensField(required=False)
 
 
-class SkipForm(ScreenForm):
+class JudgeForm(ScreenForm):
     token = forms.UUIDField()
-
-
-class JudgeForm(SkipForm):
     choice = forms.ChoiceField(choices=Judgment.Choice.choices)
     comment = forms.CharField(max_length=1000, required=False)
 
 
-class FlagForm(SkipForm):
+class SkipForm(ScreenForm):
+    token = forms.UUIDField()
     reason = forms.ChoiceField(choices=Flag.Reason.choices)
     comment = forms.CharField(max_length=1000, required=False)
-
-
-class LeasesForm(forms.Form):
-    token = TokensField()
 
 
 @login_required
 @require_safe
 def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """The pair to judge now; with ``besides``, the one after those that the page holds."""
+    """The pair to judge now; with ``after``, the one behind those that the page has."""
     form = LookForm(request.GET)
     # Nearly every look of a page that waits is in vain, and shows no number.
     waits = form.is_valid() and form.cleaned_data["waits"]
@@ -124,12 +111,12 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return HttpResponse()
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
-    data = form.cleaned_data
     if waits and _is_to_wait_on(request, experiment):
         note_miss(experiment, request.user)
         return HttpResponse(status=204)
     today = None if waits else answers.counted_today(experiment)
-    return _show_next(request, experiment, data, waited=data["waited"] or 0, today=today)
+    waited = form.cleaned_data["waited"] or 0
+    return _show_next(request, experiment, form.screen(), waited=waited, today=today)
 
 
 def _is_to_wait_on(request: AuthenticatedRequest, experiment: Experiment) -> bool:
@@ -137,6 +124,7 @@ def _is_to_wait_on(request: AuthenticatedRequest, experiment: Experiment) -> boo
     return (
         experiment.state == Experiment.State.RUNNING
         and not experiment.used_up
+        and experiment.closing_since is None
         and not serving.may_have_next(experiment=experiment, annotator=request.user)
     )
 
@@ -156,6 +144,7 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if not form.is_valid():
         return _bad_request(request, experiment, _("Choose one of the answers that the page offers."))
     data = form.cleaned_data
+    desk = _desk_before_an_answer(request, experiment, form.screen())
     try:
         answered = serving.answer(
             experiment_id=experiment.pk,
@@ -165,7 +154,7 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             comment=data["comment"],
         )
     except LeaseLostError as lost:
-        return _show_next(request, experiment, data, notice=str(lost))
+        return _show_next(request, experiment, form.screen(), notice=str(lost))
     except (UnknownTokenError, WrongStateError) as refused:
         return _bad_request(request, experiment, str(refused))
     if answered.created:
@@ -174,34 +163,28 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     today = answers.counted_today(experiment) + answered.counts
     # Practice is no answer to take back.
     newest = None if answered.feedback else str(data["token"])
-    return _show_next(request, experiment, data, feedback=answered.feedback, today=today, newest=newest)
+    return _show_next(
+        request,
+        experiment,
+        form.screen(),
+        desk=desk.without(data["token"]),
+        feedback=answered.feedback,
+        today=today,
+        newest=newest,
+    )
 
 
 @access.annotator_action
 def skip(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Hand the pair back and reply with another one."""
+    """End the pair without an answer, with the reason, and reply with another one."""
     experiment = access.to_label(request, experiment_id)
     form = SkipForm(request.POST)
     if not form.is_valid():
-        return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
-    try:
-        serving.skip(experiment=experiment, token=form.cleaned_data["token"], annotator=request.user)
-    except UnknownTokenError as unknown:
-        return _bad_request(request, experiment, str(unknown))
-    wake_planner(experiment.pk)
-    return _show_next(request, experiment, form.cleaned_data, notice=_("Skipped."))
-
-
-@access.annotator_action
-def flag(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Hand the pair back with a word about what is wrong with it."""
-    experiment = access.to_label(request, experiment_id)
-    form = FlagForm(request.POST)
-    if not form.is_valid():
-        return _bad_request(request, experiment, _("Say what is wrong with the pair."))
+        return _bad_request(request, experiment, _("Say why you skip this pair."))
     data = form.cleaned_data
+    desk = _desk_before_an_answer(request, experiment, form.screen())
     try:
-        serving.flag(
+        serving.skip(
             experiment=experiment,
             token=data["token"],
             annotator=request.user,
@@ -211,7 +194,19 @@ def flag(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
     wake_planner(experiment.pk)
-    return _show_next(request, experiment, data, notice=_("Reported, and skipped. Thank you."))
+    notice = _("Skipped: it counts as no answer.")
+    return _show_next(request, experiment, form.screen(), desk=desk.without(data["token"]), notice=notice)
+
+
+def _desk_before_an_answer(
+    request: AuthenticatedRequest, experiment: Experiment, screen: Screen
+) -> serving.Desk:
+    """The user's pairs, with those that the reply to an answer will show: they are settled before it is
+    recorded, so that nothing of the reply depends on what the answered pair was.
+    """
+    # Without another pair on the page, the answered one is still the first.
+    n_wanted = screen.ahead if screen.after else screen.ahead + 1
+    return serving.desk(experiment=experiment, annotator=request.user, n_wanted=n_wanted, after=screen.after)
 
 
 @access.annotator_action
@@ -221,9 +216,8 @@ def undo(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     form = UndoForm(request.POST)
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
-    data = form.cleaned_data
-    if data["answer"]:
-        return _take_back(request, experiment, data["answer"], data)
+    if answer := form.cleaned_data["answer"]:
+        return _take_back(request, experiment, answer)
     # An undo takes back only the answer that it names. Repeated without a name, it would take back two.
     newest = _newest(request, experiment)
     notice = (
@@ -231,7 +225,7 @@ def undo(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         if newest
         else _("You have no answer to take back.")
     )
-    return _show_next(request, experiment, data, notice=notice, newest=newest)
+    return _show_next(request, experiment, Screen(), notice=notice, newest=newest)
 
 
 @access.annotator_action
@@ -240,37 +234,31 @@ def reopen(request: AuthenticatedRequest, experiment_id: int, token: uuid.UUID) 
     experiment = access.to_label(request, experiment_id)
     if not answers.gave_answer(experiment, request.user, token):
         raise Http404
-    return _take_back(request, experiment, token, _EMPTY_SCREEN)
+    return _take_back(request, experiment, token)
 
 
-def _take_back(
-    request: AuthenticatedRequest,
-    experiment: Experiment,
-    token: uuid.UUID,
-    screen: Mapping[str, Any],
-) -> HttpResponse:
+def _take_back(request: AuthenticatedRequest, experiment: Experiment, token: uuid.UUID) -> HttpResponse:
     answer = answers.own_answer(experiment, request.user, token)
     if answer is None:
-        # The pair that came back is on no screen where the first reply was lost: show it.
-        besides = [*screen["besides"], *screen["on_show"]]
+        # The pair that came back is on no screen where the first reply was lost: it is the first one.
         return _show_next(
             request,
             experiment,
-            {**screen, "besides": besides},
+            Screen(),
             notice=_("That answer does not count any more."),
             newest=_newest(request, experiment),
         )
     try:
-        shown = serving.take_back(
-            experiment=experiment, answer=answer, annotator=request.user, besides=screen["besides"]
-        )
+        shown = serving.take_back(experiment=experiment, answer=answer, annotator=request.user)
     except WrongStateError as refused:
-        return _show_next(request, experiment, screen, notice=str(refused))
+        return _show_next(request, experiment, Screen(), notice=str(refused))
     wake_planner(experiment.pk)
     newest = _newest(request, experiment)
     if shown is None:
-        notice = _("Taken back. That pair goes to somebody else.")
-        return _show_next(request, experiment, screen, notice=notice, newest=newest)
+        notice = _(
+            "Taken back. You may see who wrote what, so that pair is not shown again: it counts as no answer."
+        )
+        return _show_next(request, experiment, Screen(), notice=notice, newest=newest)
     notice = _("Taken back. Choose again.")
     if not request.htmx:
         messages.info(request, notice)
@@ -285,23 +273,16 @@ def _newest(request: AuthenticatedRequest, experiment: Experiment) -> str:
 
 @access.annotator_action
 def beat(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Keep the pairs of an open page reserved. The reply is the same for comparisons and checks."""
-    access.to_label(request, experiment_id)
-    form = LeasesForm(request.POST)
-    if not form.is_valid():
-        return HttpResponse(status=400)
-    serving.renew(annotator=request.user, tokens=form.cleaned_data["token"])
+    """Note that the page is open. The reply is the same for comparisons and checks."""
+    serving.stay(experiment=access.to_label(request, experiment_id), annotator=request.user)
     return HttpResponse(status=204)
 
 
 @access.annotator_action
 def leave(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Hand back the pairs of a page that is being closed."""
-    access.to_label(request, experiment_id)
-    form = LeasesForm(request.POST)
-    if not form.is_valid():
-        return HttpResponse(status=400)
-    serving.hand_back(annotator=request.user, tokens=form.cleaned_data["token"])
+    """Note that the page is being closed. Its pairs are there again when it is opened again."""
+    experiment = access.to_label(request, experiment_id)
+    serving.leave(annotator=request.user, experiment_id=experiment.pk)
     return HttpResponse(status=204)
 
 
@@ -328,33 +309,37 @@ def history(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 def _show_next(
     request: AuthenticatedRequest,
     experiment: Experiment,
-    screen: Mapping[str, Any],
+    screen: Screen,
     *,
+    desk: serving.Desk | None = None,
     feedback: str = "",
     notice: str = "",
     waited: int = 0,
     today: int | None = None,
     newest: str | None = None,
 ) -> HttpResponse:
-    """``today``: the user's answers of today. ``newest``: see :func:`_newest`. Both where they are known."""
+    """``desk``: the user's pairs, where they were settled before. ``today``: the user's answers of today.
+    ``newest``: see :func:`_newest`. Each where it is known.
+    """
     if request.method == "POST" and not request.htmx:
         if told := notice or feedback:
             messages.info(request, told)
         return redirect("pair", experiment_id=experiment.pk)
-    pairs: list[ShownPair] = []
-    for _number in range(screen["ahead"] or 1 if request.htmx else 1):
-        besides = [*screen["besides"], *(pair.token for pair in pairs)]
-        shown = serving.show_next(experiment=experiment, annotator=request.user, besides=besides)
-        if shown is None:
-            break
-        pairs.append(shown)
-    if not pairs and not screen["besides"]:
+    if not request.htmx:
+        screen = Screen()
+    if desk is None or not desk.behind(screen.after):
+        desk = serving.desk(
+            experiment=experiment, annotator=request.user, n_wanted=screen.ahead, after=screen.after
+        )
+    pairs = serving.shown(experiment, desk.behind(screen.after)[: screen.ahead])
+    if not pairs and not desk.pairs and desk.ended is serving.Ended.NOT:
         note_miss(experiment, request.user)
     # Without a pair, the page says why there is none.
     return _render(
         request,
         experiment,
         pairs or [None],
+        desk=desk,
         feedback=feedback,
         notice=notice,
         waited=waited,
@@ -368,6 +353,7 @@ def _render(
     experiment: Experiment,
     pairs: Sequence[ShownPair | None],
     *,
+    desk: serving.Desk | None = None,
     feedback: str = "",
     notice: str = "",
     waited: int = 0,
@@ -379,10 +365,12 @@ def _render(
         "experiment": experiment,
         "to": {name: reverse(name, args=[experiment.pk]) for name in actions},
         "pairs": pairs,
-        "ending": ending(experiment) or (nothing_ready(experiment, request.user) if None in pairs else None),
+        "ending": ending(experiment)
+        or (nothing_ready(experiment, request.user, desk) if desk and None in pairs else None),
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),
         "choices": counts.choices(experiment),
-        "flag_reasons": Flag.Reason.choices,
+        "skip_reasons": Flag.Reason.choices,
+        "asks_before_skip": desk is not None and desk.asks_before_skip,
         "today": answers.judged_today(experiment.pk, request.user) if today is None else today,
         "everybody": answers_together(experiment),
         "newest": newest,

@@ -11,7 +11,7 @@ from django.core.paginator import Paginator
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.text import slugify
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import PersonError
 from engine.models import User
@@ -87,7 +87,7 @@ def person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
 
 
 @login_required
-@require_safe
+@require_POST
 def data_of_person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
     """The stored data about a person, as a file."""
     access.to_administer(request)
@@ -96,15 +96,14 @@ def data_of_person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
 
 
 @login_required
-@require_safe
+@require_POST
 def own_data(request: AuthenticatedRequest) -> HttpResponse:
     """The stored data about the user, without the answers in experiments that have not concluded."""
     return _file(request, request.user, complete=False)
 
 
 def _file(request: AuthenticatedRequest, account: User, *, complete: bool) -> HttpResponse:
-    if request.method != "HEAD":
-        record_access(by=request.user, about=account)
+    record_access(by=request.user, about=account)
     return JsonResponse(
         person_data(account, complete=complete),
         json_dumps_params={"indent": 2, "ensure_ascii": False},

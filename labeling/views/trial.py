@@ -90,7 +90,7 @@ def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "to": dict.fromkeys(ACTIONS, here) | dict.fromkeys(("beat", "leave"), f"{here}?held"),
         "pairs": [shown],
         "choices": counts.choices(experiment),
-        "flag_reasons": Flag.Reason.choices,
+        "skip_reasons": Flag.Reason.choices,
         "today": 0,
         "most_held": MOST_HELD,
         "store": f"llmpo-rehearsal-{experiment.pk}",

@@ -15,10 +15,10 @@
   // Without a limit, a connection that is dead but open holds a request for minutes.
   const TIMEOUT_MS = 15000;
   const BUTTONS = {
-    left: "choose-left", right: "choose-right", tie: "choose-tie", both_bad: "choose-both-bad", skip: "skip",
-    undo: "undo", differences: "differences",
+    left: "choose-left", right: "choose-right", tie: "choose-tie", both_bad: "choose-both-bad", undo: "undo",
+    differences: "differences",
   };
-  const FIELDS = { comment: "comment", report: "reason" };
+  const FIELDS = { comment: "comment", skip: "reason" };
   const ARROWS = { ArrowLeft: "left", ArrowRight: "right", ArrowDown: "tie" };
   const actionOf = new Map(Object.entries(ARROWS)); // by key; the page adds each person's own keys
 
@@ -32,7 +32,7 @@
   const LETTERS = "llmpo-letter-keys";
   const lettersOff = () => localStorage.getItem(LETTERS) === "off";
 
-  // Tokens of pairs answered or handed back on this page, known to the server or not.
+  // Tokens of pairs answered or put away on this page, known to the server or not.
   const answered = new Set();
   // {token, at, url, fields, stage}: answers that the server has not confirmed, oldest first.
   const queue = [];
@@ -54,6 +54,7 @@
   let retry = 0;
   let shownAt = 0;
   let fetching = false;
+  let asksBeforeSkip = false; // this person has left many of their pairs
   let roundTrip = 0; // duration of the last request, in milliseconds
 
   // ---------------------------------------------------------------- showing
@@ -75,6 +76,7 @@
     byId("today").textContent = stage.dataset.today;
     byId("everybody").textContent = stage.dataset.everybody;
     if ("newest" in stage.dataset) newest().value = stage.dataset.newest;
+    asksBeforeSkip = "asks" in stage.dataset;
   }
 
   // The answer that an undo means. Naming it, a request that is repeated takes back no other one.
@@ -174,7 +176,7 @@
   const unanswered = () => [...(waits() ? [] : [byId("stage")]), ...held].map(token);
 
   // The number of pairs to fetch: one for each answer that a quick person can give during one request. No
-  // more than that: a pair chosen ahead is chosen with less information, and nobody else can have it.
+  // more than that: a pair chosen ahead is chosen with less information, and is this person's for good.
   function lacking() {
     // The reply to a practice answer explains it; a pair fetched earlier would hide the explanation.
     if ("practice" in byId("stage").dataset) return 0;
@@ -182,8 +184,8 @@
     return Math.min(ahead - held.length, mostHeld() - inHand().length);
   }
 
-  const screen = (besides, ahead) =>
-    [...besides.map((each) => ["besides", each]), ["ahead", Math.max(1, ahead)]];
+  // The server gives everybody their pairs in a fixed order, so it only needs to know the last one here.
+  const screen = (last, ahead) => [...(last ? [["after", last]] : []), ["ahead", Math.max(1, ahead)]];
 
   // Two replies may carry the same pair; it must not be shown twice.
   function hold(stages) {
@@ -199,7 +201,7 @@
   // True after the experiment has ended: no more pairs come.
   const isOver = () => Boolean(empty && "over" in empty.dataset);
 
-  // Hand back the pairs that nobody has read. A pair that somebody is reading stays, as the last one.
+  // Put away the pairs that nobody has read. A pair that somebody is reading stays, as the last one.
   function letGo() {
     const unread = held.splice(0);
     if (!waits()) {
@@ -207,11 +209,7 @@
       else say(words().over);
     }
     for (const stage of unread) answered.add(token(stage));
-    if (unread.length) sendTokens(words().leave, unread.map(token));
-  }
-
-  function sendTokens(url, tokens) {
-    post(url, tokens.map((each) => ["token", each])).catch(() => {});
+    if (unread.length && waits()) post(words().leave, []).catch(() => {});
   }
 
   async function fetchAhead() {
@@ -221,7 +219,7 @@
     fetching = true;
     const before = held.length;
     try {
-      const url = `${words().pair}?${new URLSearchParams(screen(inHand(), lacking()))}`;
+      const url = `${words().pair}?${new URLSearchParams(screen(inHand().at(-1), lacking()))}`;
       const reply = await timed(() => ask(url, { headers: headers() }));
       if (reply.ok) hold(parse(await reply.text()));
     } catch {
@@ -305,13 +303,13 @@
 
   // Send an answer. Returns the reason to send it again, or an empty string.
   async function send(answer) {
-    const besides = inHand().filter((each) => each !== answer.token);
+    const last = inHand().filter((each) => each !== answer.token).at(-1);
     // The form's CSRF token belongs to the login at that time, and Django would prefer it to the one in the
     // header.
     const fields = answer.fields.filter(([name]) => name !== "csrfmiddlewaretoken");
     let reply, text, stages;
     try {
-      reply = await timed(() => post(answer.url, [...fields, ...screen(besides, lacking())]));
+      reply = await timed(() => post(answer.url, [...fields, ...screen(last, lacking())]));
       text = await reply.text();
       if (reply.status === 403) return (await signedIn()) || words().loggedOut;
     } catch {
@@ -379,9 +377,7 @@
     takingBack = true;
     let stage;
     try {
-      const onScreen = held.map((each) => ["besides", token(each)]);
-      if (!waits()) onScreen.push(["on_show", token(byId("stage"))]);
-      const reply = await post(url, [["answer", newest().value], ...onScreen]);
+      const reply = await post(url, [["answer", newest().value]]);
       if (reply.ok) [stage] = parse(await reply.text());
     } catch {
       // The connection is down.
@@ -400,12 +396,11 @@
     if (token(stage)) putBack(stage);
   }
 
-  // Show a pair again, before the current one. The number of held pairs stays within the limit: the server
-  // hands back the rest.
+  // Show a pair again, before the current one.
   function putBack(stage) {
     const current = byId("stage");
     if (token(stage) === token(current)) return settle(true);
-    if (!waits()) held = [current, ...held].slice(0, mostHeld() - 1);
+    if (!waits()) held.unshift(current);
     held = held.filter((each) => token(each) !== token(stage));
     show(stage);
   }
@@ -419,6 +414,7 @@
       undo(form.action);
     } else if (form.closest("#stage")) {
       event.preventDefault();
+      if (event.submitter.name === "reason" && asksBeforeSkip && !confirm(words().askSkip)) return;
       const url = event.submitter.getAttribute("formaction") || form.action;
       submit(url, [...new FormData(form, event.submitter)]);
     }
@@ -436,7 +432,7 @@
   }
 
   document.addEventListener("click", (event) => {
-    const pressed = event.target.closest("#stage .choices [name=choice], #skip, #undo");
+    const pressed = event.target.closest("#stage .choices [name=choice], #undo");
     // A key presses a button with no pointer.
     if (pressed && event.detail && isHasty(event)) refuse(event);
   }, true);
@@ -486,6 +482,7 @@
       button.setAttribute("aria-expanded", open);
       arrange();
     },
+    skip: () => openMore("reason"),
     "see-a": () => { byId("responses").scrollLeft = 0; },
     "see-b": () => { byId("responses").scrollLeft = byId("responses").clientWidth; },
   };
@@ -540,24 +537,21 @@
     }
   }, true);
 
-  // ---------------------------------------------------------------- reservations
+  // ---------------------------------------------------------------- presence
 
   function keep() {
-    const tokens = inHand();
-    if (document.visibilityState !== "visible" || !tokens.length) return;
-    sendTokens(words().beat, tokens);
+    if (document.visibilityState !== "visible" || !inHand().length) return;
+    post(words().beat, []).catch(() => {});
   }
 
   addEventListener("pagehide", () => {
-    // Keep the pairs of unsent answers reserved: the answers are sent when the page is opened again.
     if (!unanswered().length) return;
     const form = new FormData();
     form.append("csrfmiddlewaretoken", csrf());
-    for (const each of unanswered()) form.append("token", each);
     navigator.sendBeacon(words().leave, form);
   });
   addEventListener("pageshow", (event) => {
-    // A page restored from the browser's cache shows a pair that was handed back.
+    // A page restored from the browser's cache may show a pair that was answered elsewhere meanwhile.
     if (event.persisted) location.reload();
   });
 
@@ -590,6 +584,7 @@
       showGoal();
     });
     showGoal();
+    readProgress(byId("stage"));
     settle(false);
     addEventListener("resize", arrange);
     setInterval(keep, Number(words().beatSeconds) * 1000);

@@ -18,10 +18,9 @@ from ninja import NinjaAPI
 from engine import tasks
 from engine.core.contradictions import Misfit
 from engine.core.ledger import Ledger
-from engine.models import Comparison, Experiment, Flag, Judgment, Notification, WorkerPulse
+from engine.models import Experiment, Flag, Judgment, Notification, WorkerPulse
 from engine.selectors import designs, specs
 from engine.selectors.counts import comparison_count, pair_counts
-from engine.services.allowances import MOST_HELD
 from engine.services.experiments import stop
 from engine.services.planning import advance
 from tests.accounts import let_create
@@ -375,11 +374,14 @@ class TestAnnotate:
         assert call("post", f"{path}/undo?token={tokens[0]}").status_code == 200
         assert comparison_count(experiment.pk) == 0
 
-    def test_what_is_held_is_not_handed_out_again(self, experiment, call):
-        path = f"/label/{experiment.pk}/next"
-        first = call("post", path, {}).json()["pair"]["token"]
-        assert call("post", path, {}).json()["pair"]["token"] == first
-        assert call("post", path, {"besides": [first]}).json()["pair"]["token"] != first
+    def test_the_next_pair_is_the_same_until_it_is_answered(self, experiment, call):
+        path = f"/label/{experiment.pk}"
+        first = call("post", f"{path}/next", {}).json()["pair"]["token"]
+        assert call("post", f"{path}/next", {}).json()["pair"]["token"] == first
+        # There is no naming of pairs that one would rather not have.
+        assert call("post", f"{path}/next", {"besides": [first]}).json()["pair"]["token"] == first
+        call("post", f"{path}/judgments", {"token": first, "choice": "left"})
+        assert call("post", f"{path}/next", {}).json()["pair"]["token"] != first
 
     def test_a_choice_that_is_not_offered_is_a_conflict(self, experiment, call):
         token = call("post", f"/label/{experiment.pk}/next", {}).json()["pair"]["token"]
@@ -387,31 +389,27 @@ class TestAnnotate:
         assert response.status_code == 409
         assert not Judgment.objects.exists()
 
-    def test_skip_and_flag_hand_the_pair_back(self, experiment, call):
+    def test_a_skip_ends_the_pair_and_needs_a_reason(self, experiment, call):
         path = f"/label/{experiment.pk}"
-        for action, extra in (("skip", {}), ("flag", {"reason": "harmful", "comment": "Ugh."})):
-            token = call("post", f"{path}/next", {}).json()["pair"]["token"]
-            assert call("post", f"{path}/{action}", {"token": token} | extra).status_code == 204
-        assert Flag.objects.get().comment == "Ugh."
-        assert not Comparison.objects.filter(state="leased").exists()
-
-    def test_the_limits_of_the_page_hold_here_too(self, experiment, call, settings):
-        """So many pairs at a time, ten undos in a row, a skip is a skip."""
-        settings.BUFFER_MIN = MOST_HELD + 2
-        advance(experiment_id=experiment.pk)
-        write_responses()
-        path, held = f"/label/{experiment.pk}", []
-        while (pair := call("post", f"{path}/next", {"besides": held}).json()["pair"]) is not None:
-            held.append(pair["token"])
-        assert len(held) == MOST_HELD
-        assert call("post", f"{path}/next", {"besides": [*held, held[0]]}).status_code == 422
-        call("post", f"{path}/skip", {"token": held[0]})
-        refused = call("post", f"{path}/judgments", {"token": held[0], "choice": "left"})
+        token = call("post", f"{path}/next", {}).json()["pair"]["token"]
+        assert call("post", f"{path}/skip", {"token": token}).status_code == 422
+        given = {"token": token, "reason": "cannot_tell", "comment": "Law."}
+        assert call("post", f"{path}/skip", given).status_code == 204
+        assert (Flag.objects.get().reason, Flag.objects.get().comment) == ("cannot_tell", "Law.")
+        refused = call("post", f"{path}/judgments", {"token": token, "choice": "left"})
         assert (refused.status_code, refused.json()["detail"]) == (
             409,
             "You skipped that pair, so your answer to it was not counted.",
         )
-        for token in held[1:]:
+
+    def test_the_limits_of_the_page_hold_here_too(self, experiment, call, settings):
+        """Ten undos in a row."""
+        settings.BUFFER_MIN = 8
+        advance(experiment_id=experiment.pk)
+        write_responses()
+        path = f"/label/{experiment.pk}"
+        for _ in range(5):
+            token = call("post", f"{path}/next", {}).json()["pair"]["token"]
             call("post", f"{path}/judgments", {"token": token, "choice": "left"})
         undone = 0
         while (reply := call("post", f"{path}/undo")).status_code == 200:

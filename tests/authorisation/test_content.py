@@ -14,6 +14,7 @@ from django.http import HttpResponse
 from django.urls import resolve, reverse
 from lxml import html
 
+from engine.models import AuditEntry
 from tests.authorisation.table import ADMIN_SITE, TABLE, is_api
 from tests.authorisation.world import World, people_inside
 
@@ -131,6 +132,17 @@ def start_pages(world: World, role: str) -> Iterator[tuple[str, bool]]:
             yield world.path(route, role, "own"), True
 
 
+@pytest.mark.parametrize("role", ["annotator", "owner", "superuser"])
+def test_no_page_that_is_only_looked_at_writes_to_the_log(role, world: World):
+    """A link of somebody else's could make anybody export."""
+    paths = [path for path, _ in start_pages(world, role)]
+    with world.visit(role) as client:
+        before = AuditEntry.objects.count()
+        for path in paths:
+            b"".join(client.get(path))
+            assert AuditEntry.objects.count() == before, path
+
+
 @pytest.mark.parametrize("role", people_inside())
 def test_a_canary_is_where_it_may_be_read(role, world: World):
     """A canary that nobody ever meets would guard nothing."""
@@ -148,7 +160,8 @@ def test_a_canary_is_where_it_may_be_read(role, world: World):
         "the hint of an owner's invitation": "people/",
     }
     for name, page in readers.items():
-        text = world.call(role, "get", f"/experiments/{world.own.experiment.pk}/{page}").text_read
+        method = "post" if page in FILES else "get"
+        text = world.call(role, method, f"/experiments/{world.own.experiment.pk}/{page}").text_read
         assert (world.own.canaries[name].encode() in text) == world.may_read(role, name), (name, page)
 
 
@@ -161,8 +174,8 @@ def test_exports_name_nobody_unless_an_owner_asks(role, world: World):
     name, own = world.own.canaries["another annotator's name"].encode(), world.own.experiment.pk
     for file in FILES[:2]:
         path = f"/experiments/{own}/{file}"
-        assert name not in world.call(role, "get", path).text_read
-        asked = world.call(role, "get", f"{path}?usernames=on")
+        assert name not in world.call(role, "post", path).text_read
+        asked = world.call(role, "post", f"{path}?usernames=on")
         assert asked.status_code == (200 if role in {"owner", "superuser"} else 403)
         assert (name in asked.text_read) == (role in {"owner", "superuser"})
 
@@ -174,7 +187,7 @@ def test_the_secret_is_published_with_exports_after_the_conclusion(role, state, 
     experiment = world.by_state[state]
     secret = experiment.secret.encode()
     for file in FILES:
-        answer = world.call(role, "get", f"/experiments/{experiment.pk}/{file}?zip=on")
+        answer = world.call(role, "post", f"/experiments/{experiment.pk}/{file}?zip=on")
         pieces = [answer.text_read]
         if answer.status_code == 200:
             archive = zipfile.ZipFile(io.BytesIO(answer.text_read))

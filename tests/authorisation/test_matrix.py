@@ -210,8 +210,7 @@ def test_nobody_answers_for_somebody_else(world: World):
     theirs, made_up = world.own.things["token_on_show_of_another"], "00000000-0000-4000-8000-000000000000"
     for action, form in (
         ("judge", {"choice": "left"}),
-        ("skip", {}),
-        ("flag", {"reason": "broken"}),
+        ("skip", {"reason": "broken"}),
         ("beat", {}),
     ):
         path = f"/label/{experiment}/{action}/"
@@ -219,7 +218,7 @@ def test_nobody_answers_for_somebody_else(world: World):
             world.call("annotator", "post", path, form | {"token": token}) for token in (theirs, made_up)
         ]
         assert len({(each.status_code, each.get("Location")) for each in asked}) == 1, path
-    for action, form in (("judgments", {"choice": "left"}), ("skip", {}), ("flag", {"reason": "broken"})):
+    for action, form in (("judgments", {"choice": "left"}), ("skip", {"reason": "broken"})):
         path = f"/api/label/{experiment}/{action}"
         assert world.call("annotator", "post", path, form | {"token": str(theirs)}).status_code == 404, path
     path = f"/label/{experiment}/history/{world.own.things['token_of_another']}/reopen/"

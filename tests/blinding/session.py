@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.http import HttpResponse
 from django.test import Client
@@ -55,6 +56,10 @@ class Pair:
     reloaded: Reply | None = None
     returned: Reply | None = None
     same_after_return: bool | None = None
+    ahead: str | None = None
+    """The pair that the server has for after it, asked for before the answer."""
+    following: str | None = None
+    """The pair in the reply to the answer."""
 
 
 @dataclass
@@ -120,7 +125,7 @@ class _Player:
             choice = random.choice(["left", "right"])
             form = {"token": pair.token, "choice": choice}
             response, pair.answered = self.measured("post", "judge", form)
-            token = stage(response).get("token")
+            token = pair.following = stage(response).get("token")
             reply = pair.answered
             if token is None:
                 advance(experiment_id=self.experiment.pk)
@@ -133,12 +138,14 @@ class _Player:
         _, pair.returned = self.measured("post", "leave", {"token": pair.token})
         _, pair.reloaded, token = self.show()
         pair.same_after_return = token == pair.token
+        ahead, _ = self.measured("get", "pair", {"after": pair.token})
+        pair.ahead = stage(ahead).get("token")
 
     def show(self) -> tuple[HttpResponse, Reply, str | None]:
         response, reply = self.measured("get", "pair", {})
         return response, reply, stage(response).get("token")
 
-    def measured(self, method: str, name: str, form: dict[str, str]) -> tuple[HttpResponse, Reply]:
+    def measured(self, method: str, name: str, form: dict[str, Any]) -> tuple[HttpResponse, Reply]:
         with same_cost(0) as cost:
             address = reverse(name, args=[self.experiment.pk])
             response = getattr(self.client, method)(address, form, headers=HTMX)

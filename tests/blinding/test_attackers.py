@@ -131,6 +131,9 @@ CHECKS: dict[str, Callable[[Session, list[Pair]], list[bool]]] = {
     "the size of the page": measured("reloaded", lambda reply: reply.size),
     "the headers of the page": measured("reloaded", lambda reply: (reply.status, reply.headers)),
     "the headers of the answer": measured("answered", lambda reply: (reply.status, reply.headers)),
+    "another pair follows than the one that was to follow before the answer": lambda s, pairs: [
+        p.following != p.ahead for p in pairs
+    ],
     "leaving it and opening the page again, and another pair comes": lambda s, pairs: [
         bool(p.same_after_return) for p in pairs
     ],

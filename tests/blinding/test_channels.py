@@ -25,12 +25,11 @@ from django.utils import timezone
 
 from engine.domain import blinding
 from engine.models import Check, Lease, User
-from engine.selectors.answers import newest_answer
 from engine.services import serving
 from engine.services.allowances import MOST_HELD, hold
 from engine.services.constant_cost import same_cost
 from engine.services.controls import reopen
-from engine.services.experiments import pause, stop
+from engine.services.experiments import discard_leftovers, pause, stop
 from engine.services.planning import advance
 from engine.services.review import void_annotator
 from engine.services.tokens import make_token
@@ -154,20 +153,20 @@ class World:
     def passes(self, span: timedelta) -> None:
         """Of what the annotator holds or held; sweeps run."""
         for lease in Lease.objects.filter(annotator=self.ann):
-            lease.granted_at, lease.held_until = lease.granted_at - span, lease.held_until - span
+            lease.granted_at, lease.created_at = lease.granted_at - span, lease.created_at - span
             lease.expires_at -= span
             lease.save()
         for check in Check.objects.filter(annotator=self.ann, choice=""):
-            check.shown_at, check.held_until = check.shown_at - span, check.held_until - span
+            check.shown_at, check.created_at = check.shown_at - span, check.created_at - span
             check.expires_at -= span
             check.save()
-        serving.hand_back_expired()
+        discard_leftovers()
 
     def time_passes(self) -> None:
         past = timezone.now() - timedelta(seconds=1)
-        Lease.objects.filter(state="active", annotator=self.ann).update(expires_at=past)
+        Lease.objects.filter(state="open", annotator=self.ann).update(expires_at=past)
         Check.objects.filter(choice="", annotator=self.ann).update(expires_at=past)
-        serving.hand_back_expired()
+        discard_leftovers()
 
 
 def judge(world: World) -> None:
@@ -175,11 +174,7 @@ def judge(world: World) -> None:
 
 
 def skip(world: World) -> None:
-    world.call("skip", token=world.token)
-
-
-def flag(world: World) -> None:
-    world.call("flag", token=world.token, reason="task")
+    world.call("skip", token=world.token, reason="task", comment="Odd.")
 
 
 def look(world: World) -> None:
@@ -196,7 +191,7 @@ def history(world: World) -> None:
 
 def own_data(world: World) -> None:
     """The file of one's own data, as far as it is about an experiment that goes on."""
-    mine = world.client.get(reverse("own_data")).json()
+    mine = world.client.post(reverse("own_data")).json()
     assert (mine["judgments"], mine["checks"], mine["pairs_shown"]) == ([], [], [])
     world.heard.append([each["answers"] for each in mine["answers_until_the_experiment_concludes"]])
     world.heard.append([each["sentence"].replace(world.ann.username, "NAME") for each in mine["log"]])
@@ -210,11 +205,11 @@ def void_all(world: World) -> None:
 
 
 def beat(world: World) -> None:
-    world.call("beat", token=world.token)
+    world.call("beat")
 
 
 def leave(world: World) -> None:
-    world.call("leave", token=world.token)
+    world.call("leave")
 
 
 def wait(world: World) -> None:
@@ -226,26 +221,23 @@ def colleague(world: World) -> None:
 
 
 def ahead(world: World) -> None:
-    world.call("pair", besides=[world.token])
-
-
-def beside_the_old_page(world: World) -> None:
-    world.call("pair", besides=[world.first])
+    world.call("pair", after=world.token)
 
 
 def several_ahead(world: World) -> None:
-    world.call("pair", besides=[world.token], ahead=MOST_HELD)
+    world.call("pair", after=world.token, ahead=MOST_HELD)
+
+
+def judge_and_take_several(world: World) -> None:
+    world.call("judge", token=world.token, choice="right", ahead=3)
 
 
 def grab(world: World) -> None:
-    """Ask for more and more pairs beside those that one has, until none comes."""
-    mine = [world.token]
-    for _ in range(MOST_HELD):
-        world.call("pair", besides=mine)
-        if not world.shown:
-            break
-        mine += world.shown
-    world.heard.append(len(mine))
+    """Ask for more and more pairs, until none comes."""
+    last = world.token
+    for _ in range(MOST_HELD + 1):
+        world.call("pair", after=last)
+        last = world.shown[-1] if world.shown else last
 
 
 def an_hour(world: World) -> None:
@@ -286,7 +278,8 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "answer": (judge,),
     "answer twice": (judge, judge),
     "skip twice": (skip, skip),
-    "report": (flag,),
+    "answer, and take several": (judge_and_take_several, look),
+    "answer what is fetched ahead, and leave": (judge, leave, look, follow, judge, leave, look),
     "skip, and count the answers in the file of one's data": (skip, own_data),
     "answer, and count them": (judge, own_data),
     "take it back, and count them": (judge, undo, own_data),
@@ -296,7 +289,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "leave, and ask for more": (leave, grab),
     "ask for several at once": (several_ahead, look),
     "leave, and ask for several at once": (leave, several_ahead, look),
-    "leave, and look beside it": (leave, ahead, look),
+    "leave, and look ahead": (leave, ahead, look),
     "hold it for too long": (beat, an_hour, look, judge),
     "hold it for too long, and beat": (an_hour, beat, look),
     "hold it for too long, and a colleague takes the next pair": (an_hour, colleague, judge),
@@ -314,10 +307,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "take it back": (judge, undo),
     "take it back, and answer the old page": (judge, undo, judge),
     "take it back and look it up": (judge, undo, history),
-    "take it back, and look beside the old page": (judge, undo, follow, beside_the_old_page),
-    "take it back, stay away, and look beside the old page": (
-        *(judge, undo, follow, wait, beside_the_old_page, look),
-    ),
+    "take it back, and look ahead": (judge, undo, follow, ahead),
     "take it back twice, and hold it for long": (
         *(judge, undo, follow, half_an_hour, look),
         *(judge, undo, follow, half_an_hour, look),
@@ -330,7 +320,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "a pause, and leave": (a_pause, leave, look),
 }
 # Actions that the API does not offer.
-_PAGE_ONLY = {history, own_data, beat, leave, several_ahead}
+_PAGE_ONLY = {history, own_data, beat, leave, ahead, several_ahead, grab, judge_and_take_several}
 
 
 @pytest.fixture(scope="module")
@@ -378,34 +368,11 @@ def test_a_pair_that_was_left_comes_before_a_new_one():
     for _ in range(12):
         shown = serving.show_next(experiment=experiment, annotator=ann)
         assert serving.show_next(experiment=experiment, annotator=ann) == shown
-        serving.hand_back(annotator=ann, tokens=[shown.token])
+        serving.leave(annotator=ann)
         assert serving.show_next(experiment=experiment, annotator=ann) == shown
         serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=ann, choice="left")
         advance(experiment_id=experiment.pk)
         write_responses()
-
-
-@pytest.mark.parametrize("is_check", [True, False])
-def test_a_pair_that_a_colleague_had_comes_again_though_the_old_page_names_it(is_check: bool):
-    """It was taken back while the colleague looked at it, or at the comparison in its place."""
-    ann, colleague = make_user(), make_user()
-    experiment = make_experiment(
-        ready=True,
-        n_gold=9,
-        gold_rate=0.5,
-        overlap=2,
-        annotators=(ann, colleague),
-        secret=secret_for({ann.pk: [is_check, False], colleague.pk: [False]}),
-    )
-    first = serving.show_next(experiment=experiment, annotator=ann)
-    assert Check.objects.filter(token=first.token).exists() is is_check
-    serving.answer(experiment_id=experiment.pk, token=first.token, annotator=ann, choice="left")
-    theirs = serving.show_next(experiment=experiment, annotator=colleague)
-    answer = newest_answer(experiment, ann)
-    assert serving.take_back(experiment=experiment, answer=answer, annotator=ann) is None
-    serving.hand_back(annotator=colleague, tokens=[theirs.token])
-    again = serving.show_next(experiment=experiment, annotator=ann, besides=[first.token])
-    assert (again.prompt, again.left, again.right) == (first.prompt, first.left, first.right)
 
 
 def test_a_check_waits_where_no_comparison_is_ready():

@@ -19,13 +19,12 @@ from engine.domain import blinding
 from engine.importing.files import write_experiment
 from engine.models import Check, Comparison, Experiment, User
 from engine.selectors import browsing, specs
-from engine.selectors.blinding import verify_blinding
 from engine.services import controls, drafts, serving
 from engine.services.drafts import create_experiment
 from engine.services.experiments import pause, start, stop
 from engine.services.planning import advance
 from engine.services.tokens import make_token
-from labeling.exports.files import Export, Tally, manifest_name
+from labeling.exports.files import Export, Tally
 from tests.authorisation.table import TABLE, is_api
 from tests.factories import (
     add_member,
@@ -235,34 +234,6 @@ class TestAudit:
         Path("judgments.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         with pytest.raises(AssertionError):
             exec(program, {})  # noqa: S102 - ours
-
-    def test_the_record_of_a_concluded_experiment_comes_with_its_secrets_when_imported(
-        self, experiment, annotator, tmp_path
-    ):
-        click_on(experiment, annotator, 8)
-        stop(experiment_id=experiment.pk)
-        file = tmp_path / "out.jsonl"
-        call_command("export", "Blind", "--format", "jsonl", "--out", str(file), verbosity=0)
-        call_command("import_judgments", str(file), "--experiment", "Again", verbosity=0)
-        again = Experiment.objects.get(name="Again")
-        assert again.past_secrets == [{"first": 0, "secret": SECRET}]
-        # It may go on from there, under a secret that nobody has read.
-        assert again.secret != SECRET
-        assert again.secret_from == again.planned_count
-        assert verify_blinding(again).verified == 8
-        assert verify_blinding(again).differences == []
-
-    @pytest.mark.parametrize("secrets", [[{}], [{"first_comparison": 0, "secret": "x"}], "x", [1], {"a": 1}])
-    def test_secrets_that_are_none_are_refused(self, secrets, experiment, annotator, tmp_path):
-        click_on(experiment, annotator, 2)
-        file = tmp_path / "out.jsonl"
-        call_command("export", "Blind", "--format", "jsonl", "--out", str(file), verbosity=0)
-        beside = file.with_name(manifest_name(file.name))
-        written = json.loads(beside.read_text())
-        written["experiment"]["secrets"] = secrets
-        beside.write_text(json.dumps(written))
-        with pytest.raises(CommandError, match="secrets"):
-            call_command("import_judgments", str(file), "--experiment", "Again", verbosity=0)
 
     def test_the_command_verifies_checks_and_says_what_was_changed(self, annotator, capsys):
         experiment = make_experiment(

@@ -22,13 +22,13 @@ from django.utils import timezone
 
 from engine.domain import blinding
 from engine.domain.errors import EngineError
-from engine.models import Check, Comparison, Experiment, Judgment, Lease, User
+from engine.models import Check, Comparison, Judgment
 from engine.models import clock as engine_clock
 from engine.selectors.answers import judged_today, newest_answer, own_answer, own_answers
 from engine.services import serving
 from engine.services.allowances import MOST_HELD
 from engine.services.constant_cost import same_cost
-from engine.services.experiments import pause, start, stop
+from engine.services.experiments import discard_leftovers, pause, start, stop
 from engine.services.judging import record_judgment
 from tests.factories import make_experiment, make_user
 
@@ -41,11 +41,10 @@ _N_RANDOM = 24
 # No name of a choice or a colleague here: those have scripts of their own, as a check takes no comparison
 # from anybody.
 _RANDOM_STEPS = (
-    "look", "look", "look", "judge", "judge", "skip", "flag", "leave", "leave", "log_out",
-    "beat", "undo", "reopen",
+    "look", "look", "look", "judge", "judge", "skip", "leave", "leave", "log_out", "beat", "undo", "reopen",
     "list_answers", "be_away", "be_away_before_a_sweep", "half_a_lease", "an_hour",
 )  # fmt: skip
-_OF_ONE_PAIR = {"judge", "skip", "flag", "leave", "beat", "reopen"}
+_OF_ONE_PAIR = {"judge", "skip", "reopen"}
 
 
 class Clock(datetime):
@@ -125,9 +124,9 @@ class World:
 
     # ------------------------------------------------------------ what the annotator does
 
-    def look(self, *besides: int) -> int | None:
-        tokens = [self.token(number) for number in besides]
-        return self.number(serving.show_next(experiment=self.experiment, annotator=self.ann, besides=tokens))
+    def look(self, n_wanted: int = 1) -> list[int | None]:
+        pairs = serving.desk(experiment=self.experiment, annotator=self.ann, n_wanted=n_wanted).pairs
+        return [self.number(shown) for shown in serving.shown(self.experiment, pairs[:n_wanted])]
 
     def judge(self, number: int) -> bool:
         return serving.answer(
@@ -135,19 +134,18 @@ class World:
         ).created
 
     def skip(self, number: int) -> None:
-        serving.skip(experiment=self.experiment, token=self.token(number), annotator=self.ann)
+        serving.skip(
+            experiment=self.experiment, token=self.token(number), annotator=self.ann, reason="cannot_tell"
+        )
 
-    def flag(self, number: int) -> None:
-        serving.flag(experiment=self.experiment, token=self.token(number), annotator=self.ann, reason="task")
-
-    def leave(self, number: int) -> None:
-        serving.hand_back(annotator=self.ann, tokens=[self.token(number)])
+    def leave(self) -> None:
+        serving.leave(annotator=self.ann, experiment_id=self.experiment.pk)
 
     def log_out(self) -> None:
-        serving.hand_back(annotator=self.ann)
+        serving.leave(annotator=self.ann)
 
-    def beat(self, number: int) -> None:
-        serving.renew(annotator=self.ann, tokens=[self.token(number)])
+    def beat(self) -> None:
+        serving.stay(experiment=self.experiment, annotator=self.ann)
 
     def undo(self) -> int | str | None:
         return self._take_back(newest_answer(self.experiment, self.ann))
@@ -175,11 +173,11 @@ class World:
 
     def be_away(self) -> None:
         self.be_away_before_a_sweep()
-        serving.hand_back_expired()
+        discard_leftovers()
 
     def an_hour(self) -> None:
         Clock.ahead += timedelta(seconds=3601)
-        serving.hand_back_expired()
+        discard_leftovers()
 
     def pause_and_resume(self) -> None:
         pause(experiment_id=self.experiment.pk)
@@ -189,10 +187,9 @@ class World:
         stop(experiment_id=self.experiment.pk)
 
     def colleague_looks(self) -> None:
-        shown = serving.show_next(
-            experiment=self.experiment, annotator=self.colleague, besides=self.colleagues
-        )
-        self.colleagues.append(shown.token)
+        n_wanted = len(self.colleagues) + 1
+        pairs = serving.desk(experiment=self.experiment, annotator=self.colleague, n_wanted=n_wanted).pairs
+        self.colleagues.append(pairs[-1].token)
 
     def colleague_judges(self) -> None:
         serving.answer(
@@ -202,9 +199,6 @@ class World:
             choice="left",
         )
 
-    def colleague_leaves(self) -> None:
-        serving.hand_back(annotator=self.colleague, tokens=[self.colleagues.pop()])
-
     def model_votes(self) -> None:
         for comparison in Comparison.objects.filter(experiment=self.experiment, state="ready"):
             record_judgment(
@@ -212,46 +206,29 @@ class World:
             )
 
 
-TWO: tuple[Step, ...] = (("look",), ("look", 0))
-FULL: tuple[Step, ...] = tuple(("look", *range(number)) for number in range(MOST_HELD))
-# All places taken after an answer that can be taken back: pairs 1 to MOST_HELD.
-FULL_AFTER_ONE: tuple[Step, ...] = (
-    ("look",), ("judge", 0), *(("look", *range(1, number)) for number in range(1, MOST_HELD + 1))
-)  # fmt: skip
+TWO: tuple[Step, ...] = (("look", 2),)
+FULL: tuple[Step, ...] = (("look", MOST_HELD),)
 
 # Script, how many people judge each comparison, and the number of the pair that is a check or not.
 SCRIPTS: dict[str, tuple[tuple[Step, ...], int, int]] = {
-    "leave both and look which comes first": ((*TWO, ("log_out",), ("look",), ("look", 0)), 1, 1),
-    "leave one and come back, then look at the order": (
-        (*TWO, ("leave", 0), ("look", 1), ("look",)), 1, 1
-    ),
-    "look before a sweep has ended what was left open": (
-        (*TWO, ("be_away_before_a_sweep",), ("look",), ("look", 0)), 1, 0
-    ),
-    "ask for one pair more before a sweep": (
-        (*FULL, ("be_away_before_a_sweep",), ("look", *range(MOST_HELD))), 1, 1
-    ),
-    "skip before a sweep": ((*TWO, ("be_away_before_a_sweep",), ("skip", 0), ("look",)), 1, 0),
+    "leave both and look which comes first": ((*TWO, ("log_out",), ("look",), ("look", 2)), 1, 1),
+    "ask for one pair more after being away": ((*FULL, ("be_away",), ("look", MOST_HELD + 1)), 1, 1),
+    "skip after being away": ((*TWO, ("be_away",), ("skip", 0), ("look",)), 1, 0),
     "take an answer back while all places are taken, and ask which pair went": (
-        (*FULL_AFTER_ONE, ("undo",), ("look", *range(1, MOST_HELD), MOST_HELD + 1),
-         ("look", *range(1, MOST_HELD - 1), MOST_HELD + 1)),
+        (("look",), ("judge", 0), *FULL, ("undo",), ("look", MOST_HELD), ("judge", 1), ("look", MOST_HELD)),
         1, MOST_HELD,
     ),
-    "log out": ((*TWO, ("log_out",)), 1, 0),
-    "log out with all places taken": ((*FULL, ("log_out",)), 1, MOST_HELD - 1),
-    "answer what was left when the experiment ends": ((*TWO, ("leave", 0), ("the_end",), ("judge", 0)), 1, 0),
-    "leave it after the end, and answer": ((*TWO, ("the_end",), ("leave", 0), ("judge", 0)), 1, 0),
-    "answer what was left and a colleague looked at and left": (
-        (*TWO, ("leave", 0), ("colleague_looks",), ("colleague_leaves",), ("judge", 0)), 1, 0
-    ),
-    "answer what was left and a colleague judges": (
-        (*TWO, ("leave", 0), ("colleague_looks",), ("judge", 0), ("colleague_judges",), ("judge", 0)), 1, 0
+    "log out with all places taken": ((*FULL, ("log_out",), ("look", MOST_HELD)), 1, MOST_HELD - 1),
+    "answer what was left when the experiment ends": ((*TWO, ("leave",), ("the_end",), ("judge", 0)), 1, 0),
+    "leave it after the end, and answer": ((*TWO, ("the_end",), ("leave",), ("judge", 0)), 1, 0),
+    "answer what was left, and a colleague looks": (
+        (*TWO, ("leave",), ("colleague_looks",), ("judge", 0)), 1, 0
     ),
     "answer what was left and a colleague has judged, where two judge each": (
-        (*TWO, ("leave", 0), ("colleague_looks",), ("judge", 0), ("colleague_judges",), ("judge", 0)), 2, 0
+        (*TWO, ("leave",), ("colleague_looks",), ("judge", 0), ("colleague_judges",), ("judge", 0)), 2, 0
     ),
     "look for what was left and a colleague has judged, where two judge each": (
-        (*TWO, ("leave", 0), ("colleague_looks",), ("look", 1), ("colleague_judges",), ("look", 1)), 2, 0
+        (*TWO, ("leave",), ("colleague_looks",), ("look", 2), ("colleague_judges",), ("look", 2)), 2, 0
     ),
     "take back what a colleague looks at, where two judge each": (
         (("look",), ("judge", 0), ("colleague_looks",), ("undo",), ("colleague_judges",), ("look",)), 2, 0
@@ -260,10 +237,14 @@ SCRIPTS: dict[str, tuple[tuple[Step, ...], int, int]] = {
         (("look",), ("judge", 0), ("colleague_looks",), ("colleague_judges",), ("undo",), ("look",)), 2, 0
     ),
     "answer, where two judge each": ((("look",), ("judge", 0), ("look",), ("judge", 1)), 2, 0),
-    "answer what was left and a language model voted on": (
-        (*TWO, ("leave", 0), ("model_votes",), ("judge", 0)), 1, 0
+    "skip, where two judge each": ((*TWO, ("skip", 0), ("look", 2), ("skip", 1)), 2, 0),
+    "answer what was left and a language model voted": (
+        (*TWO, ("leave",), ("model_votes",), ("judge", 0)), 1, 0
     ),
-    "a pause": ((*TWO, ("log_out",), ("pause_and_resume",), ("look",), ("look", 0)), 1, 1),
+    "skip until no more come": (
+        tuple(step for number in range(6) for step in (("look",), ("skip", number))), 1, 3
+    ),
+    "a pause": ((*TWO, ("log_out",), ("pause_and_resume",), ("look",), ("look", 2)), 1, 1),
 }  # fmt: skip
 
 
@@ -278,7 +259,7 @@ def drawn(dice: random.Random) -> list[Step]:
     script: list[Step] = list(dice.choice([TWO, FULL]))
     for name in dice.choices(_RANDOM_STEPS, k=dice.randint(2, 8)):
         if name == "look":
-            script.append((name, *sorted(dice.sample(range(MOST_HELD + 1), dice.randint(0, MOST_HELD)))))
+            script.append((name, dice.randint(1, MOST_HELD)))
         else:
             script.append((name, dice.randrange(MOST_HELD + 1)) if name in _OF_ONE_PAIR else (name,))
     return script
@@ -292,35 +273,3 @@ def test_whatever_is_done_no_check_is_told(monkeypatch: pytest.MonkeyPatch):
         expected = world.play(script, set(), monkeypatch)
         for number in (0, 1):
             assert world.play(script, {number}, monkeypatch) == expected, (script, number)
-
-
-def test_a_check_that_was_handed_back_keeps_no_other_one_away(monkeypatch: pytest.MonkeyPatch):
-    """A client that named its token with every request, as one that waits on the screen,
-    got no second check.
-    """
-    world = World()
-    world.checks = {0, 3}
-    monkeypatch.setattr(blinding, "check_draw", world.draw)
-    world.take("look")
-    world.take("leave", 0)
-    for number in (1, 2, 3):
-        world.take("look", 0)
-        world.take("judge", number)
-    assert Check.objects.filter(token=world.known[3]).exists()
-
-
-def kinds_held(experiment: Experiment, user: User) -> int:
-    leases = Lease.objects.filter(comparison__experiment=experiment, annotator=user, state="active")
-    return leases.count() + Check.objects.filter(annotator=user, choice="", reserved=True).count()
-
-
-def test_nobody_holds_more_pairs_than_there_are_places_whatever_they_are(monkeypatch: pytest.MonkeyPatch):
-    world = World()
-    monkeypatch.setattr(blinding, "check_draw", world.draw)
-    for checks in (*({number} for number in range(MOST_HELD + 1)), set()):
-        world.checks, world.known = checks, []
-        with transaction.atomic():
-            for step in (*FULL_AFTER_ONE, ("undo",), ("look", *range(1, MOST_HELD + 1))):
-                world.take(*step)
-                assert kinds_held(world.experiment, world.ann) <= MOST_HELD
-            transaction.set_rollback(True)

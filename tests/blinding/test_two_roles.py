@@ -26,6 +26,7 @@ from engine.services.people import begin_to_judge, change_role, remove_member
 from engine.services.review import restore_judgment, void_annotator
 from engine.services.tokens import make_token
 from tests.accounts import let_create, logged_in
+from tests.downloads import ask
 from tests.factories import add_member, click, lease, make_experiment, make_user
 from tests.markup import words
 
@@ -41,7 +42,7 @@ def experiment(annotator: User) -> Experiment:
 
 
 def get(client: Client, name: str, *args: int, **query: str) -> HttpResponse:
-    return client.get(reverse(name, args=args), query)
+    return ask(client, name, *args, **query)
 
 
 def content(response: HttpResponse) -> str:

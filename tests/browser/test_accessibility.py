@@ -247,9 +247,9 @@ def opened(page: Page, world: dict[str, object]) -> dict[str, list[str]]:
     expect(page.get_by_role("dialog")).to_be_visible()
     found["help"] = violations(page)
     page.keyboard.press("?")
-    page.keyboard.press("f")
+    page.keyboard.press("s")
     expect(page.locator("#reason")).to_be_focused()
-    found["comment and report"] = violations(page)
+    found["comment and skip"] = violations(page)
     return found
 
 

@@ -12,9 +12,8 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from engine.models import Judgment, Lease
+from engine.models import Judgment
 from engine.models.append_only import lifted
-from engine.services.allowances import MOST_HELD
 from engine.services.experiments import pause, start, stop
 from tests.backends import ScriptedBackend
 from tests.browser.annotating import open_pair, press, saved, settled, shown_token, write_everything
@@ -83,6 +82,7 @@ def test_skip_then_caught_up_then_the_next_pair_comes_by_itself(page: Page, sett
     page.goto(f"/label/{experiment.pk}/")
     expect(page.get_by_role("heading", name="Response A")).to_be_visible()
     press(page, "s")
+    page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="The next pair is on its way")).to_be_visible()
     write_everything(experiment)
     expect(page.get_by_role("heading", name="Response A")).to_be_visible()
@@ -108,7 +108,6 @@ def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Pag
         press(page, "u")
         expect(page.locator("#today")).to_have_text(str(25 - number))
         expect(page.locator("#said")).to_have_text("Taken back. Choose again.")
-        assert Lease.objects.filter(state="active").count() <= MOST_HELD
     shown = shown_token(page)
     press(page, "u")
     refusal = "You have taken back many answers. After 5 more answers you can take back another one."
@@ -122,7 +121,6 @@ def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Pag
             page.screenshot(path=f"{folder}/undo-{width}-{scheme}.png")
     press(page, "ArrowLeft")
     saved(page, 17)
-    assert Lease.objects.filter(state="active").count() <= MOST_HELD
 
 
 def test_the_buttons_keep_their_place_whatever_the_length_of_a_pair(page: Page):
@@ -142,7 +140,7 @@ def test_the_buttons_keep_their_place_whatever_the_length_of_a_pair(page: Page):
         places.add(tuple(page.evaluate(place, "choose-left")) + tuple(page.evaluate(place, "choose-right")))
         heights.add(page.evaluate("document.querySelector('.response').offsetHeight"))
         settled(page)
-        page.locator("#skip").click()
+        page.locator("#choose-left").click()
         expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
     assert len(heights) > 1
     assert len(places) == 1

@@ -49,7 +49,7 @@ def test_find_void_restore_and_export(page: Page, annotator):
     page.get_by_role("button", name="Apply").click()
     expect(page.locator("#judgments")).to_have_text("5")
     with page.expect_download() as download:
-        page.get_by_role("link", name="JSON lines").click()
+        page.get_by_role("button", name="JSON lines").click()
     archive = zipfile.ZipFile(download.value.path())
     name, manifest = archive.namelist()
     assert name == "which-is-best-judgments.jsonl"

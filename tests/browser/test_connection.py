@@ -13,9 +13,9 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from engine.models import Experiment, Judgment, Lease, User
 from engine.selectors import counts
+from engine.selectors.missing import actively_held
 from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts
-from engine.services.leases import expire_leases
 from tests.browser.annotating import open_pair, press, saved, settled, shown_token, write_everything
 from tests.browser.conftest import log_in_by_form, watch
 from tests.factories import make_experiment, make_user
@@ -69,7 +69,7 @@ def given_by(user) -> dict[str, str]:
 
 def open_with_the_next(page: Page, experiment: Experiment, user: User) -> None:
     """Open the page and wait until it has the pair that follows, too."""
-    with page.expect_response(lambda reply: "besides=" in reply.url, timeout=120_000) as ahead:
+    with page.expect_response(lambda reply: "after=" in reply.url, timeout=120_000) as ahead:
         open_pair(page, experiment, user)
     ahead.value.finished()
 
@@ -136,9 +136,9 @@ def test_two_browsers_one_offline_for_a_minute_and_one_pressing_back(
             saved(his, number + 1)
 
         hers.wait_for_timeout(60_000)
-        expire_leases()
-        assert not Lease.objects.filter(annotator=ann, state="active").exists()
-        assert Lease.objects.filter(annotator=bob, state="active").count() >= 2
+        here = Lease.objects.filter(comparison__in=actively_held(experiment), state="open")
+        assert not here.filter(annotator=ann).exists()
+        assert here.filter(annotator=bob).count() >= 2
         assert Judgment.objects.filter(annotator=ann).count() == 3
         # At once, after 1, 2 and 4 seconds, and then every 8 seconds: it neither gives up nor hammers.
         assert 4 <= len(sent) <= 13
@@ -448,13 +448,22 @@ def test_two_tabs_of_one_annotator_never_judge_a_pair_twice(page: Page, context,
     assert_counted_once(experiment, len(tokens))
 
 
-def test_who_closes_the_page_hands_its_pairs_back(page: Page, experiment, people):
+def test_nobody_waits_for_who_closed_the_page_and_its_pair_is_there_again(page: Page, experiment, people):
     open_with_the_next(page, experiment, people[0])
-    # What is on its way while a page closes is handed back by the sweep alone.
     page.wait_for_load_state("networkidle")
-    assert Lease.objects.filter(state="active").count() >= 2
+    token = shown_token(page)
+    assert len(actively_held(experiment)) >= 2
     page.goto("/")
-    wait_until(lambda: not Lease.objects.filter(state="active").exists(), 120, "the pairs to be handed back")
+    wait_until(lambda: not actively_held(experiment), 120, "word that the page was closed")
+    open_pair(page, experiment)
+    assert shown_token(page) == token
+
+
+def test_a_second_tab_shows_the_same_pair(page: Page, context, experiment, people):
+    open_with_the_next(page, experiment, people[0])
+    other = context.new_page()
+    open_pair(other, experiment)
+    assert shown_token(other) == shown_token(page)
 
 
 def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, experiment, people):
@@ -627,7 +636,7 @@ def test_the_step_after_the_conclusion_is_its_outcome(page: Page, experiment, pe
     expect(page.get_by_role("heading", name="Stopped. Thank you!")).to_be_visible()
     expect(page.locator("#said")).to_have_text("Saved")
     assert_counted_once(experiment, 1)
-    wait_until(lambda: not Lease.objects.filter(state="active").exists(), 60, "the pairs to be handed back")
+    wait_until(lambda: not actively_held(experiment), 60, "word that nobody reads a pair")
 
 
 def test_a_pair_that_is_being_read_at_the_conclusion_is_the_last_and_its_answer_is_kept(

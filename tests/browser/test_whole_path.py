@@ -117,7 +117,7 @@ def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
     page.wait_for_url("**/export/")
     picture(page, "4-export")
     with page.expect_download() as download:
-        page.get_by_role("link", name="CSV", exact=True).click()
+        page.get_by_role("button", name="CSV", exact=True).click()
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
     assert len(rows) == Judgment.objects.count() > 100
     assert {row["judge"] for row in rows} == {"rule"}

@@ -11,14 +11,13 @@ from django.utils.translation import override
 
 from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Comparison, Experiment, Judgment, JudgmentVoid, Lease, User
-from engine.selectors import answers
+from engine.selectors import admission, answers
 from engine.selectors.counts import pair_counts
 from engine.services.allowances import ANSWERS_PER_UNDO, MOST_HELD, UNDOS_IN_A_ROW, hold
 from engine.services.judging import judge_leased, void_judgment
-from engine.services.leases import expire_leases, lease_next, renew_leases, return_leases
 from engine.services.planning import advance
-from engine.services.serving import answer, show_next, skip, take_back
-from tests.factories import click, lease, make_experiment, make_user, write_responses
+from engine.services.serving import Ended, answer, desk, show_next, skip, take_back
+from tests.factories import click, lease, lease_all, lease_next, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -69,12 +68,10 @@ class TestUndos:
         answer_on(experiment, annotator, UNDOS_IN_A_ROW + 1)
         for _ in range(UNDOS_IN_A_ROW):
             undo(experiment, annotator)
-        return_leases(annotator=annotator)
         counts = pair_counts(experiment)
         with pytest.raises(WrongStateError):
             undo(experiment, annotator)
         assert pair_counts(experiment) == counts
-        assert not Lease.objects.filter(state="active").exists()
 
     def test_answers_save_up_no_more_than_ten(self, experiment, annotator):
         answer_on(experiment, annotator, UNDOS_IN_A_ROW + 5)
@@ -97,14 +94,14 @@ class TestUndos:
             undone += 1
         assert undone == UNDOS_IN_A_ROW + 2
 
-    def test_checks_are_answers_too_and_cannot_be_told_by_it(self, annotator):
+    def test_checks_are_answers_too_and_cannot_be_told_by_it(self, annotator, monkeypatch):
+        monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
         experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=40)
         answer_on(experiment, annotator, 2 * UNDOS_IN_A_ROW + 10)
         for _ in range(UNDOS_IN_A_ROW):
             undo(experiment, annotator)
         # Pairs that were taken back come first, then new ones, of which every other is a check.
         for _ in range(40):
-            return_leases(annotator=annotator)
             before = Check.objects.exclude(choice="").count()
             answer_on(experiment, annotator, ANSWERS_PER_UNDO)
             undo(experiment, annotator)
@@ -139,41 +136,27 @@ class TestUndos:
 class TestHeldPairs:
     """One annotator held every ready pair, for ever."""
 
-    def grab(self, experiment: Experiment, user: User) -> list[Lease]:
-        held: list[Lease] = []
-        while (more := lease_next(
-            experiment_id=experiment.pk, annotator=user, besides=[each.token for each in held]
-        )) is not None:  # fmt: skip
-            held.append(more)
-        return held
-
     def test_nobody_holds_so_many_that_others_find_none(self, experiment, annotator, bob):
         assert Comparison.objects.filter(state="ready").count() > MOST_HELD
-        assert len(self.grab(experiment, annotator)) == MOST_HELD
+        assert len(lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=99)) == MOST_HELD
         assert lease(experiment, bob).comparison.state == "leased"
 
     def test_an_answer_makes_room_for_one_more(self, experiment, annotator):
-        held = self.grab(experiment, annotator)
+        held = lease_all(experiment_id=experiment.pk, annotator=annotator)
         judge_leased(experiment_id=experiment.pk, token=held[1].token, annotator=annotator, choice="left")
-        more = lease_next(
-            experiment_id=experiment.pk,
-            annotator=annotator,
-            besides=[each.token for each in held if each != held[1]],
-        )
-        assert more.comparison_id not in {each.comparison_id for each in held}
+        more = lease_all(experiment_id=experiment.pk, annotator=annotator)
+        assert more[:-1] == [held[0], *held[2:]]
+        assert more[-1] not in held
 
-    def test_a_check_takes_a_place_like_any_pair(self, annotator, settings):
+    def test_a_check_takes_a_place_like_any_pair(self, annotator, settings, monkeypatch):
         """Else a pair handed out beyond the last place would be known for a check."""
+        monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
         settings.BUFFER_MIN = 2 * MOST_HELD
         experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.2, n_gold=30)
         with_checks = set()
         # The draws follow from the account's key: each kind comes in about every second round.
         for _ in range(60):
-            shown = []
-            while (more := show_next(
-                experiment=experiment, annotator=annotator, besides=[each.token for each in shown]
-            )) is not None:  # fmt: skip
-                shown.append(more)
+            shown = desk(experiment=experiment, annotator=annotator, n_wanted=99).pairs
             assert len(shown) == MOST_HELD
             with_checks.add(Check.objects.filter(token__in=[each.token for each in shown]).exists())
             for each in shown:
@@ -184,67 +167,68 @@ class TestHeldPairs:
                 break
         assert with_checks == {False, True}
 
-    def test_an_undo_keeps_the_pair_on_show_and_hands_back_the_one_that_waits_longest(
-        self, experiment, annotator
-    ):
+    def test_an_undo_takes_nothing_that_is_held_away(self, experiment, annotator):
         judgment = click(experiment, annotator)
-        on_show, *waiting = self.grab(experiment, annotator)
-        again = take_back(
-            experiment=experiment,
-            answer=judgment,
-            annotator=annotator,
-            besides=[each.token for each in waiting],
-        )
-        active = set(Lease.objects.filter(state="active").values_list("token", flat=True))
-        assert active == {again.token, on_show.token, *(each.token for each in waiting[:-1])}
-        waiting[-1].comparison.refresh_from_db()
-        assert waiting[-1].comparison.state == "ready"
+        held = lease_all(experiment_id=experiment.pk, annotator=annotator)
+        again = take_back(experiment=experiment, answer=judgment, annotator=annotator)
+        pairs = desk(experiment=experiment, annotator=annotator, n_wanted=99).pairs
+        assert [each.token for each in pairs] == [again.token, *(each.token for each in held)]
 
-    def go_by(self, span: timedelta) -> None:
-        for held in Lease.objects.all():
-            held.granted_at, held.expires_at = held.granted_at - span, held.expires_at - span
-            held.held_until -= span
-            held.save()
 
-    def test_a_pair_is_renewed_up_to_an_hour_and_then_goes_to_others(self, experiment, annotator, bob):
-        held = lease(experiment, annotator)
-        self.go_by(hold() - timedelta(seconds=1))
-        assert renew_leases(annotator=annotator, tokens=[held.token]) == 1
-        held.refresh_from_db()
-        assert held.expires_at == held.held_until
-        self.go_by(timedelta(seconds=2))
-        expire_leases()
-        assert renew_leases(annotator=annotator, tokens=[held.token]) == 0
-        # Neither a reload nor handing it back and asking again starts another hour.
-        assert lease(experiment, annotator).comparison_id != held.comparison_id
-        return_leases(annotator=annotator)
-        assert lease(experiment, annotator).comparison_id != held.comparison_id
-        assert lease(experiment, bob).comparison_id == held.comparison_id
+class TestCap:
+    """Whoever leaves at least five pairs and more than a tenth gets no more."""
 
-    def test_a_pair_handed_back_before_its_end_has_only_the_rest_of_its_hour(self, experiment, annotator):
-        held = lease(experiment, annotator)
-        until = held.held_until
-        return_leases(annotator=annotator)
-        again = lease(experiment, annotator)
-        assert (again.pk, again.held_until) == (held.pk, until)
+    def leave_and_answer(self, experiment: Experiment, user: User, does: str) -> None:
+        for each in does:
+            held = lease_next(experiment_id=experiment.pk, annotator=user)
+            if held is None:
+                advance(experiment_id=experiment.pk)
+                write_responses()
+                held = lease(experiment, user)
+            if each == "s":
+                skip(experiment=experiment, token=held.token, annotator=user, reason="cannot_tell")
+            else:
+                judge_leased(experiment_id=experiment.pk, token=held.token, annotator=user, choice="left")
 
-    def test_who_is_alone_gets_the_pair_again_after_the_others_turn(self, annotator):
-        experiment = make_experiment(ready=True, annotators=(annotator,))
-        held = lease(experiment, annotator)
-        self.go_by(hold() + timedelta(seconds=1))
-        expire_leases()
-        self.go_by(hold())
-        again = lease(experiment, annotator)
-        assert again.comparison_id == held.comparison_id
-        assert again.held_until > timezone.now() + hold() / 2
+    def test_five_skips_and_more_than_a_tenth_end_it(self, experiment, annotator, bob):
+        self.leave_and_answer(experiment, annotator, "ssss")
+        assert desk(experiment=experiment, annotator=annotator, n_wanted=1).ended is Ended.NOT
+        self.leave_and_answer(experiment, annotator, "s")
+        ended = desk(experiment=experiment, annotator=annotator, n_wanted=1)
+        assert (list(ended.pairs), ended.ended) == ([], Ended.LEFT)
+        assert lease_next(experiment_id=experiment.pk, annotator=bob) is not None
 
-    def test_a_late_answer_still_counts_while_nobody_else_has_the_pair(self, experiment, annotator, bob):
-        held = lease(experiment, annotator)
-        self.go_by(hold() + timedelta(seconds=1))
-        expire_leases()
-        assert judge_leased(
-            experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
-        ).created
+    def test_five_skips_of_fifty_do_not(self, experiment, annotator):
+        self.leave_and_answer(experiment, annotator, "a" * 45 + "sssss")
+        assert desk(experiment=experiment, annotator=annotator, n_wanted=1).ended is Ended.NOT
+
+    def test_pairs_that_are_left_open_count_until_they_are_answered(self, experiment, annotator):
+        held = lease_all(experiment_id=experiment.pk, annotator=annotator)
+        past = timezone.now() - hold() - timedelta(seconds=1)
+        Lease.objects.filter(annotator=annotator).update(created_at=past, expires_at=past)
+        ended = desk(experiment=experiment, annotator=annotator, n_wanted=99)
+        assert ended.ended is Ended.LEFT
+        assert [each.token for each in ended.pairs] == [each.token for each in held], "they come back"
+        self.leave_and_answer(experiment, annotator, "aa")
+        assert desk(experiment=experiment, annotator=annotator, n_wanted=99).ended is Ended.NOT
+
+    def test_an_answer_taken_back_and_left_counts_too(self, experiment, annotator):
+        self.leave_and_answer(experiment, annotator, "ssssa")
+        undo(experiment, annotator)
+        past = timezone.now() - hold() - timedelta(seconds=1)
+        Lease.objects.filter(annotator=annotator).update(created_at=past, expires_at=past)
+        assert desk(experiment=experiment, annotator=annotator, n_wanted=1).ended is Ended.LEFT
+
+    def test_the_page_asks_beyond_a_twentieth_of_twenty(self, experiment, annotator):
+        def asks() -> bool:
+            return desk(experiment=experiment, annotator=annotator, n_wanted=0).asks_before_skip
+
+        self.leave_and_answer(experiment, annotator, "ss" + "a" * 17)
+        assert not asks()
+        self.leave_and_answer(experiment, annotator, "a")
+        assert asks()
+        self.leave_and_answer(experiment, annotator, "a" * 20)
+        assert not asks()
 
 
 class TestSkipped:
@@ -252,17 +236,17 @@ class TestSkipped:
 
     def test_an_answer_after_a_skip_is_refused(self, experiment, annotator):
         held = lease(experiment, annotator)
-        skip(experiment=experiment, token=held.token, annotator=annotator)
+        skip(experiment=experiment, token=held.token, annotator=annotator, reason="task")
         with pytest.raises(LeaseLostError, match="You skipped that pair"):
             answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         assert not Judgment.objects.exists()
         held.comparison.refresh_from_db()
-        assert (held.comparison.state, held.comparison.skips) == ("ready", 1)
+        assert (held.comparison.state, held.comparison.skips) == ("discarded", 1)
 
     def test_that_of_a_check_is_refused_alike(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), practice=1, n_gold=1)
         shown = show_next(experiment=experiment, annotator=annotator)
-        skip(experiment=experiment, token=shown.token, annotator=annotator)
+        skip(experiment=experiment, token=shown.token, annotator=annotator, reason="task")
         with pytest.raises(LeaseLostError, match="You skipped that pair"):
             answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
         assert Check.objects.get().choice == Check.SKIPPED
@@ -273,5 +257,5 @@ def test_an_undo_is_filled_up_only_where_there_are_checks_to_hide(
 ):
     click(experiment, annotator)
     newest = answers.newest_answer(experiment, annotator)
-    with django_assert_num_queries(20 if connection.vendor == "postgresql" else 21):
+    with django_assert_num_queries(22 if connection.vendor == "postgresql" else 23):
         take_back(experiment=experiment, answer=newest, annotator=annotator)

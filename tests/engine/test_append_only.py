@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from uuid import uuid4
-
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 
-from engine.domain.errors import LeaseLostError, SpecError
 from engine.models import AuditEntry, Experiment, Judgment, JudgmentVoid, PairCount, append_only
 from engine.models.append_only import lifted
-from engine.selectors import browsing, counts, specs
 from engine.services.drafts import delete_draft
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
-from engine.services.leases import lease_next, return_leases
-from engine.services.reimporting import import_experiment
 from engine.services.review import restore_judgment, void_annotator
-from labeling.exports.columns import COLUMNS, read_rows
-from tests.factories import click, lease, make_experiment, make_user
+from tests.factories import click, lease_next, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -35,20 +27,6 @@ def refused(call) -> None:
 
 
 class TestOnePersonCountsOnce:
-    def test_void_shown_again_restored_and_a_late_answer_are_one_judgment(self, experiment, annotator, admin):
-        """The way in which one person was counted as two."""
-        old = click(experiment, annotator)
-        void_judgment(judgment_id=old.pk, by=admin, reason="A slip.")
-        second = lease(experiment, annotator)
-        assert second.comparison == old.comparison
-        return_leases(annotator=annotator)
-        restore_judgment(judgment_id=old.pk, by=admin)
-        with pytest.raises(LeaseLostError, match="earlier answer to that pair stands"):
-            judge_leased(experiment_id=experiment.pk, token=second.token, annotator=annotator, choice="left")
-        assert counts.standing(old.comparison.judgments.all()).count() == 1
-        assert counts.comparison_count(experiment.pk) == 0
-        assert lease(experiment, annotator).comparison != old.comparison
-
     def test_the_database_takes_no_second_standing_judgment(self, experiment, annotator):
         first = click(experiment, annotator)
         again = {"comparison": first.comparison, "annotator": annotator, "judge": "human"}
@@ -64,15 +42,6 @@ class TestOnePersonCountsOnce:
         standing = set(Judgment.objects.filter(standing=True).values_list("pk", flat=True))
         assert standing == set(Judgment.objects.filter(void__isnull=True).values_list("pk", flat=True))
         assert 0 < len(standing) < Judgment.objects.count()
-
-    def test_an_import_with_two_of_one_person_is_refused_in_words(self, experiment, annotator):
-        click(experiment, annotator)
-        [row] = [dict(zip(COLUMNS, row, strict=True)) for row in read_rows(experiment, browsing.Selection())]
-        rows = [row, row | {"judgment_id": row["judgment_id"] + 1, "judgment_uuid": str(uuid4())}]
-        spec = replace(specs.experiment_spec(experiment), name="Imported")
-        with pytest.raises(SpecError, match="two judgments of comparison"):
-            import_experiment(spec=spec, rows=rows)
-        assert not Experiment.objects.filter(name="Imported").exists()
 
 
 @pytest.mark.postgres
@@ -194,7 +163,7 @@ def test_nobody_is_shown_the_pair_of_a_judgment_that_was_restored(experiment, an
     void_judgment(judgment_id=old.pk, by=admin, reason="A slip.")
     restore_judgment(judgment_id=old.pk)
     shown = []
-    while (held := lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[])) is not None:
+    while (held := lease_next(experiment_id=experiment.pk, annotator=annotator)) is not None:
         judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         shown.append(held.comparison_id)
     assert old.comparison_id not in shown

@@ -13,9 +13,10 @@ from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, SpecError, UnknownTokenError
 from engine.models import Check, Experiment, Flag, GoldItem, Judgment, Lease, User
 from engine.models.append_only import lifted
-from engine.selectors import answers, browsing, counts
+from engine.selectors import admission, answers, browsing, counts
+from engine.selectors.judges import check_results
 from engine.services import serving
-from engine.services.checks import answer_check, check_due, expected_choice, seen_by
+from engine.services.checks import answer_check, check_due, expected_choice
 from engine.services.experiments import pause
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.planning import advance
@@ -24,13 +25,19 @@ from tests.factories import click, click_on, make_experiment, make_user, write_r
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(autouse=True)
+def no_admission(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These answers are not meant to be right; `test_admission.py` has those that are."""
+    monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
+
+
 def draw(experiment: Experiment, annotator, shown: int) -> float:
     """The secret coin of the pair that comes after ``shown`` others."""
     return blinding.check_draw(experiment.secret, annotator.pk, shown)
 
 
-def show(experiment: Experiment, annotator, besides=()):
-    return serving.show_next(experiment=experiment, annotator=annotator, besides=besides)
+def show(experiment: Experiment, annotator):
+    return serving.show_next(experiment=experiment, annotator=annotator)
 
 
 def answer(experiment: Experiment, annotator, token, choice="left", **fields):
@@ -110,15 +117,14 @@ class TestGold:
         experiment = make_experiment(
             ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=40, n_tasks=50
         )
-        kinds, screen = [], []
+        kinds: list[bool] = []
         for n in range(40):
-            shown = show(experiment, annotator, besides=screen)
-            is_gold = Check.objects.filter(token=shown.token, kind=Check.Kind.GOLD).exists()
+            held = serving.desk(experiment=experiment, annotator=annotator, n_wanted=min(n + 1, 3)).pairs
+            is_gold = isinstance(held[-1], Check)
             assert is_gold is (draw(experiment, annotator, n) < 0.5)
             kinds.append(is_gold)
-            screen.append(shown.token)
-            if len(screen) == 3:
-                answer(experiment, annotator, screen.pop(0))
+            if len(held) == 3:
+                answer(experiment, annotator, held[0].token)
             advance(experiment_id=experiment.pk)
             write_responses()
         assert (True, True) in pairwise(kinds)
@@ -248,15 +254,7 @@ class TestRepeats:
         for shown in range(30):
             if draw(experiment, other, shown) < 0.5:
                 break
-        assert (
-            check_due(
-                experiment=experiment,
-                annotator=other,
-                seen=seen_by(experiment=experiment, annotator=other),
-                instead_of=experiment.comparisons.first(),
-            )
-            is None
-        )
+        assert check_due(experiment=experiment, annotator=other, n_shown=shown) is None
 
 
 class TestAnswers:
@@ -295,7 +293,7 @@ class TestAnswers:
 
     def test_nothing_is_fetched_ahead_of_what_is_to_be_learned_from_practice(self, experiment, annotator):
         first = show(experiment, annotator)
-        assert show(experiment, annotator, besides=[first.token]) is None
+        assert len(serving.desk(experiment=experiment, annotator=annotator, n_wanted=2).pairs) == 1
         answer(experiment, annotator, first.token)
         second = show(experiment, annotator)
         assert Check.objects.filter(token=second.token).exists()
@@ -324,24 +322,34 @@ class TestAnswers:
             is None
         )
 
-    def test_a_check_that_is_skipped_or_flagged_is_over_and_flags_no_comparison(self, experiment, annotator):
+    def test_a_check_that_is_skipped_is_over_and_flags_no_comparison(self, experiment, annotator):
         first = show(experiment, annotator)
-        serving.skip(experiment=experiment, token=first.token, annotator=annotator)
-        second = show(experiment, annotator)
-        serving.flag(experiment=experiment, token=second.token, annotator=annotator, reason="task")
-        third = show(experiment, annotator)
-        assert len({first.token, second.token, third.token}) == 3
-        assert not third.practice
+        serving.skip(experiment=experiment, token=first.token, annotator=annotator, reason="task")
+        assert show(experiment, annotator).token != first.token
         assert not Flag.objects.exists()
 
 
-@pytest.mark.parametrize("report", [False, True])
-def test_a_skip_has_nothing_to_hide_where_no_checks_are_shown(annotator, report):
+def test_an_undo_passes_no_check(annotator, monkeypatch):
+    """The first answer says how well somebody judges."""
+    monkeypatch.setattr(blinding, "check_draw", lambda *args: 0.0)
+    experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=9)
+    token = show(experiment, annotator).token
+    wrong, right = sorted(("left", "right"), key=expected_choice(Check.objects.get(token=token)).__eq__)
+    answer(experiment, annotator, token, wrong)
+    given = answers.own_answer(experiment, annotator, token)
+    again = serving.take_back(experiment=experiment, answer=given, annotator=annotator)
+    assert answers.newest_answer(experiment, annotator) is None
+    answer(experiment, annotator, again.token, right)
+    stands = Check.objects.get(token=again.token)
+    assert (stands.choice, stands.passed) == (right, False)
+    assert check_results(experiment) == {(annotator.username, "gold"): (1, 0)}
+
+
+def test_a_skip_has_nothing_to_hide_where_no_checks_are_shown(annotator):
     experiment = make_experiment(ready=True, annotators=(annotator,))
     shown = show(experiment, annotator)
-    pair = {"experiment": experiment, "token": shown.token, "annotator": annotator}
     with CaptureQueriesContext(connection) as captured:
-        serving.flag(**pair, reason="task") if report else serving.skip(**pair)
+        serving.skip(experiment=experiment, token=shown.token, annotator=annotator, reason="task")
     asked = [each["sql"] for each in captured]
     assert not [sql for sql in asked if "engine_check" in sql or sql == "SELECT 1"]
     assert Lease.objects.get(token=shown.token).state == "skipped"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 def comparisons(experiment: Any, annotator: Any, states: Any) -> QuerySet[Comparison]:
     """With an annotation, related rows, JSON, moments and columns that are left out."""
-    mine = Lease.objects.filter(comparison=OuterRef("pk"), annotator=annotator, state="active")
+    mine = Lease.objects.filter(comparison=OuterRef("pk"), annotator=annotator, state="open")
     return (
         Comparison.objects.filter(experiment=experiment, state__in=states)
         .annotate(on_screen=Exists(mine))

@@ -105,7 +105,7 @@ def test_several_writes_are_one_statement_on_postgresql(annotator, django_assert
     no_task = Update(Task.objects.filter(pk=Given("pk", BigAutoField())), prompt="").of(pk=-1)
     for comment in ("first 100%", "second"):
         free.discard_reason = comment
-        new = Lease(comparison=held.comparison, annotator=annotator, state=Lease.State.RETURNED)
+        new = Lease(comparison=held.comparison, annotator=annotator, state=Lease.State.JUDGED)
         new.expires_at = new.held_until = clock.now()
         writes = (
             saving(held, "state"),
@@ -143,7 +143,7 @@ def test_of_several_writes_all_or_none_are_executed(annotator):
             write(saving(held, "state"), inserting(twice))
         assert transaction.get_connection().needs_rollback
         transaction.set_rollback(True)
-    assert stored(held)["state"] == "active"
+    assert stored(held)["state"] == "open"
     assert twice.pk is None
 
 

@@ -24,7 +24,7 @@ QUESTION = Question(
     epsilon=0.0,
     # A simulation takes twice as long with them.
     streams=False,
-    reserve=False,
+    capital_moves=False,
     sampler="balanced",
     stopping="certified",
     budget=300,

@@ -55,7 +55,7 @@ def judged(n: int, overlap: int = 1, people: int = 2, **settings) -> Experiment:
 
 QUESTION = estimates.Question(
     space="unstructured", levels=[3], excluded=[], claim="best_if_any", delta=0.1, epsilon=0.0,
-    streams=False, reserve=False, sampler="balanced",
+    streams=False, capital_moves=False, sampler="balanced",
     stopping="certified", budget=50, log_odds=0.8,
 )  # fmt: skip
 
@@ -229,7 +229,6 @@ class TestReplays:
             for each in itertools.takewhile(lambda each: each.outcome is not None, asked)
         ]
         assert asked[len(prefix)] == held
-        held.leases.update(state="expired")
         experiment.comparisons.filter(pk=held.pk).update(state="discarded")
         found = finish(experiment).findings["as_asked"]
         assert (found["comparisons"], found["judged"]) == (len(prefix), 13)

@@ -72,7 +72,7 @@ def greta() -> User:
     with lifted():
         Judgment.objects.filter(annotator=user).update(comment="I thought of my dog.")
     Flag.objects.create(
-        comparison=judgment.comparison, annotator=user, reason="other", comment="My dog again."
+        comparison=judgment.comparison, annotator=user, reason="leak", comment="My dog again."
     )
     void_judgment(judgment_id=judgment.pk, by=user, reason="A slip.")
     void_annotator(experiment_id=experiment.pk, annotator=other, by=user, reason="A robot.")

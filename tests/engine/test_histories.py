@@ -53,7 +53,7 @@ def judge_before(experiment: Experiment, annotator: User, n: int, first: int = 1
         like(pattern, number=first + k, texts=f"{first + k:060d}", judged_at=then) for k in range(n)
     )
     theirs = {"annotator_id": annotator.pk, "created_at": then}
-    moments = dict.fromkeys(("granted_at", "expires_at", "held_until"), then)
+    moments = dict.fromkeys(("granted_at", "expires_at"), then)
     Lease.objects.bulk_create(
         like(pattern.leases.get(), comparison_id=row.pk, token=uuid.uuid4(), **theirs, **moments)
         for row in rows

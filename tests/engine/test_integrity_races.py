@@ -7,18 +7,16 @@ from django.db import connection, transaction
 
 from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
 from engine.models import Judgment, JudgmentVoid, Lease, User
-from engine.selectors import answers, counts, designs
+from engine.selectors import answers, designs
 from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
 from engine.services.drafts import create_experiment
 from engine.services.forgetting import forget_person
-from engine.services.judging import judge_leased, rebuild_counts, void_judgment
-from engine.services.leases import lease_next, return_leases, skip
+from engine.services.judging import judge_leased, rebuild_counts
 from engine.services.locks import locked_experiment
 from engine.services.planning import advance
-from engine.services.review import restore_judgment
 from engine.services.serving import take_back
 from tests.concurrency import at_once, blocked
-from tests.factories import click, lease, make_experiment, make_spec, make_user
+from tests.factories import click, lease, lease_all, make_experiment, make_spec, make_user, skip
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,14 +26,11 @@ def test_many_tabs_at_once_hold_together_no_more_than_one(settings, annotator):
     experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
 
     def grab() -> None:
-        mine: list = []
-        for _ in range(MOST_HELD + 1):
-            held = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=mine)
-            if held is not None:
-                mine.append(held.token)
+        for n_wanted in range(1, MOST_HELD + 2):
+            lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=n_wanted)
 
     at_once([grab] * 6)
-    assert Lease.objects.filter(state="active").count() == MOST_HELD
+    assert Lease.objects.filter(state="open").count() == MOST_HELD
 
 
 def test_many_tabs_at_once_spend_one_allowance(settings, annotator):
@@ -52,34 +47,7 @@ def test_many_tabs_at_once_spend_one_allowance(settings, annotator):
 
     undone = at_once([lambda each=each: undo(each) for each in judgments])
     assert sum(undone) == JudgmentVoid.objects.count() == UNDOS_IN_A_ROW
-    assert Lease.objects.filter(state="active").count() <= MOST_HELD
     assert rebuild_counts(experiment_id=experiment.pk) == {}
-
-
-def test_a_restore_and_a_late_answer_of_the_same_person_are_one_judgment(annotator, admin):
-    experiment = make_experiment(ready=True, annotators=(annotator, make_user()), overlap=2)
-    old = click(experiment, annotator)
-    void_judgment(judgment_id=old.pk, by=admin, reason="A slip.")
-    second = lease(experiment, annotator)
-    return_leases(annotator=annotator)
-
-    def late() -> bool:
-        try:
-            return judge_leased(
-                experiment_id=experiment.pk, token=second.token, annotator=annotator, choice="left"
-            ).created
-        except LeaseLostError:
-            return False
-
-    def restore() -> bool:
-        try:
-            restore_judgment(judgment_id=old.pk)
-        except WrongStateError:
-            return False
-        return True
-
-    assert sorted(at_once([late, restore])) == [False, True]
-    assert counts.standing(old.comparison.judgments.all()).count() == 1
 
 
 def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_replay(
@@ -130,19 +98,15 @@ def test_a_click_that_waits_for_a_skip_is_refused(annotator):
 
 
 @pytest.mark.postgres
-def test_a_second_tab_waits_for_the_first_and_finds_no_room(annotator, settings):
+def test_a_second_tab_waits_for_the_first_and_gets_the_same_pairs(annotator, settings):
     settings.BUFFER_MIN = MOST_HELD + 2
     experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
-    mine = [lease(experiment, annotator).token]
-    while len(mine) < MOST_HELD - 1:
-        mine.append(lease_next(experiment_id=experiment.pk, annotator=annotator, besides=mine).token)
+    asked = {"experiment_id": experiment.pk, "annotator": annotator, "n_wanted": 3}
+    lease(experiment, annotator)
     with transaction.atomic():
-        last = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=mine)
-        assert last is not None
-        waiting = blocked(
-            lambda: lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[*mine, last.token])
-        )
-    assert waiting.result(timeout=60) is None
+        mine = lease_all(**asked)
+        waiting = blocked(lambda: lease_all(**asked))
+    assert waiting.result(timeout=60) == mine
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer at a time")

@@ -9,16 +9,13 @@ import numpy as np
 import pytest
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
-from django.utils import timezone
 
-from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
-from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
+from engine.domain.errors import UnknownTokenError, WrongStateError
+from engine.models import Comparison, Experiment, Flag, Judgment, JudgmentVoid, Lease, PairCount
 from engine.selectors import designs
 from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
-from engine.services.experiments import pause, start, stop
+from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, judge_ready, rebuild_counts, void_judgment
-from engine.services.leases import discard_unwanted, expire_leases, lease_next, skip
 from engine.services.planning import advance
 from tests.factories import (
     add_member,
@@ -26,8 +23,10 @@ from tests.factories import (
     click_for,
     click_on,
     lease,
+    lease_next,
     make_experiment,
     make_user,
+    skip,
     write_responses,
 )
 
@@ -44,26 +43,13 @@ def experiment(annotator, bob) -> Experiment:
     return make_experiment(ready=True, annotators=(annotator, bob))
 
 
-def go_away(held: Lease) -> None:
-    """Let a lease run out."""
-    Lease.objects.filter(pk=held.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
-
-
 class TestLeaseNext:
     def test_it_reserves_the_oldest_ready_pair_for_the_annotator(self, experiment, annotator):
         held = lease(experiment, annotator)
         assert held.comparison == experiment.comparisons.order_by("pk").first()
         assert held.comparison.state == Comparison.State.LEASED
-        assert (held.annotator, held.state) == (annotator, Lease.State.ACTIVE)
+        assert (held.annotator, held.state) == (annotator, Lease.State.OPEN)
         assert held.expires_at - held.granted_at <= timedelta(seconds=settings.LEASE_SECONDS + 1)
-
-    def test_asking_again_shows_the_same_pair_and_renews_the_lease(self, experiment, annotator):
-        held = lease(experiment, annotator)
-        go_away(held)
-        again = lease(experiment, annotator)
-        assert (again.pk, again.token) == (held.pk, held.token)
-        assert again.expires_at > timezone.now()
-        assert expire_leases() == set()
 
     def test_two_annotators_never_see_the_same_pair(self, experiment, annotator, bob):
         assert lease(experiment, annotator).comparison != lease(experiment, bob).comparison
@@ -76,81 +62,21 @@ class TestLeaseNext:
             click(experiment, annotator)
         assert lease_next(experiment_id=experiment.pk, annotator=annotator) is None
 
-    def test_a_skipped_pair_is_not_shown_to_the_same_annotator_again(self, experiment, annotator, bob):
+    def test_a_skipped_pair_is_shown_to_nobody_again(self, experiment, annotator, bob):
         skipped = lease(experiment, annotator)
         skip(experiment_id=experiment.pk, token=skipped.token, annotator=annotator)
         assert lease(experiment, annotator).comparison != skipped.comparison
-        assert lease(experiment, bob).comparison == skipped.comparison
-
-    def test_an_abandoned_pair_goes_to_somebody_else_under_another_token(self, experiment, annotator, bob):
-        held = lease(experiment, annotator)
-        go_away(held)
-        assert expire_leases() == {experiment.pk}
-        taken_over = lease(experiment, bob)
-        assert taken_over.comparison == held.comparison
-        assert taken_over.token != held.token
+        assert lease(experiment, bob).comparison != skipped.comparison
 
     def test_pairs_of_another_experiment_are_not_mixed_in(self, experiment, annotator):
         other = make_experiment(ready=True, annotators=(annotator,))
         assert lease(experiment, annotator).comparison.experiment == experiment
         assert lease(other, annotator).comparison.experiment == other
 
-    def test_a_paused_experiment_hands_out_nothing_new_but_leaves_what_is_shown(
-        self, experiment, annotator, bob
-    ):
-        # Goes on meanwhile.
-        make_experiment(ready=True, annotators=(bob,))
-        held = lease(experiment, annotator)
-        pause(experiment_id=experiment.pk)
-        assert lease_next(experiment_id=experiment.pk, annotator=bob) is None
-        assert lease(experiment, annotator) == held
-        start(experiment_id=experiment.pk)
-        assert lease(experiment, bob).comparison != held.comparison
-
     def test_a_rule_judged_experiment_is_not_shown_to_people(self, annotator):
         experiment = make_experiment(ready=True, judge="rule", annotators=(annotator,))
         assert experiment.comparisons.filter(state="ready").exists()
         assert lease_next(experiment_id=experiment.pk, annotator=annotator) is None
-
-
-class TestExpiry:
-    def test_a_lease_in_time_is_left_alone(self, experiment, annotator):
-        lease(experiment, annotator)
-        assert expire_leases() == set()
-
-    def test_a_lease_that_ran_out_reopens_its_pair(self, experiment, annotator):
-        held = lease(experiment, annotator)
-        go_away(held)
-        assert expire_leases() == {experiment.pk}
-        held.refresh_from_db()
-        held.comparison.refresh_from_db()
-        assert (held.state, held.comparison.state) == ("expired", "ready")
-        assert expire_leases() == set()
-
-    def test_one_that_is_judged_just_then_stays_judged(self, experiment, annotator, monkeypatch):
-        """The click comes after the late leases were listed, and before their pairs are locked."""
-        held = lease(experiment, annotator)
-        go_away(held)
-        lock = QuerySet.select_for_update
-
-        def judged_before_the_lock(rows: QuerySet, **options: object) -> QuerySet:
-            Lease.objects.filter(pk=held.pk).update(state=Lease.State.JUDGED)
-            return lock(rows, **options)
-
-        monkeypatch.setattr(QuerySet, "select_for_update", judged_before_the_lock)
-        assert expire_leases() == set()
-        held.refresh_from_db()
-        held.comparison.refresh_from_db()
-        assert (held.state, held.comparison.state) == ("judged", "leased")
-
-    def test_after_the_conclusion_it_is_discarded_instead(self, experiment, annotator):
-        held = lease(experiment, annotator)
-        stop(experiment_id=experiment.pk)
-        go_away(held)
-        expire_leases()
-        held.comparison.refresh_from_db()
-        assert held.comparison.state == "discarded"
-        assert held.comparison.discard_reason == "The experiment concluded before this comparison was judged."
 
 
 class TestJudge:
@@ -194,7 +120,7 @@ class TestJudge:
             with pytest.raises(UnknownTokenError, match="was not shown to you"):
                 call()
         assert not Judgment.objects.exists()
-        assert Lease.objects.get().state == "active"
+        assert Lease.objects.get().state == "open"
 
     def test_a_token_of_another_experiment_is_unknown(self, experiment, annotator):
         elsewhere = lease(make_experiment(ready=True, annotators=(annotator,)), annotator)
@@ -206,28 +132,6 @@ class TestJudge:
     def test_a_made_up_token_is_unknown(self, experiment, annotator):
         with pytest.raises(UnknownTokenError):
             judge_leased(experiment_id=experiment.pk, token=uuid.uuid4(), annotator=annotator, choice="left")
-
-    def test_a_late_click_counts_while_nobody_else_has_the_pair(self, experiment, annotator):
-        held = lease(experiment, annotator)
-        go_away(held)
-        expire_leases()
-        assert judge_leased(
-            experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
-        ).created
-
-    def test_a_late_click_is_lost_once_somebody_else_has_the_pair(self, experiment, annotator, bob):
-        held = lease(experiment, annotator)
-        go_away(held)
-        expire_leases()
-        taken_over = lease(experiment, bob)
-        with pytest.raises(LeaseLostError, match="went to somebody else"):
-            judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
-        assert judge_leased(
-            experiment_id=experiment.pk, token=taken_over.token, annotator=bob, choice="right"
-        ).created
-        with pytest.raises(LeaseLostError):
-            judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
-        assert comparison_count(experiment.pk) == 1
 
     def test_a_click_made_while_the_experiment_pauses_or_concludes_still_counts(self, annotator, bob):
         experiment = make_experiment(ready=True, annotators=(annotator, bob))
@@ -245,13 +149,15 @@ class TestJudge:
 
 
 class TestSkip:
-    def test_it_opens_the_pair_to_somebody_else(self, experiment, annotator):
+    def test_it_ends_the_pair_without_an_outcome_and_says_why(self, experiment, annotator):
         held = lease(experiment, annotator)
         skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         held.refresh_from_db()
         held.comparison.refresh_from_db()
         assert held.state == "skipped"
-        assert (held.comparison.state, held.comparison.skips) == ("ready", 1)
+        assert (held.comparison.state, held.comparison.skips) == ("discarded", 1)
+        flag = Flag.objects.get()
+        assert (flag.comparison, flag.annotator, flag.reason) == (held.comparison, annotator, "task")
 
     def test_skipping_twice_is_skipping_once(self, experiment, annotator):
         held = lease(experiment, annotator)
@@ -266,66 +172,6 @@ class TestSkip:
         judged.comparison.refresh_from_db()
         assert judged.comparison.state == "judged"
         assert comparison_count(experiment.pk) == 1
-
-    def test_the_only_annotator_discards_at_once_what_nobody_else_could_see(self, annotator):
-        experiment = make_experiment(ready=True, annotators=(annotator,))
-        held = lease(experiment, annotator)
-        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
-        held.comparison.refresh_from_db()
-        assert held.comparison.state == "discarded"
-        assert held.comparison.discard_reason == "Skipped by 1 annotator(s)."
-
-    def test_annotators_who_may_not_log_in_do_not_count(self, annotator):
-        gone = make_user(is_active=False)
-        experiment = make_experiment(ready=True, annotators=(annotator, gone))
-        held = lease(experiment, annotator)
-        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
-        held.comparison.refresh_from_db()
-        assert held.comparison.state == "discarded"
-
-    def test_what_nobody_is_left_to_see_is_discarded_by_the_sweep(self, experiment, annotator, bob):
-        """Bob was left when it was skipped, and annotates no longer."""
-        skipped, other = lease(experiment, annotator), lease(experiment, bob)
-        skip(experiment_id=experiment.pk, token=skipped.token, annotator=annotator)
-        assert discard_unwanted(experiment_id=experiment.pk) == 0
-        experiment.memberships.filter(user=bob).delete()
-        elsewhere = make_experiment()
-        assert discard_unwanted(experiment_id=elsewhere.pk) == 0
-        assert discard_unwanted(experiment_id=experiment.pk) == 1
-        skipped.comparison.refresh_from_db()
-        assert skipped.comparison.state == "discarded"
-        assert skipped.comparison.discard_reason == "Skipped by 1 annotator(s); no other one is left."
-        other.comparison.refresh_from_db()
-        assert other.comparison.state == "leased"
-
-    def test_what_was_handed_back_waits_though_nobody_annotates(self, experiment, annotator):
-        held = lease(experiment, annotator)
-        go_away(held)
-        expire_leases()
-        experiment.memberships.all().delete()
-        assert discard_unwanted(experiment_id=experiment.pk) == 0
-        held.comparison.refresh_from_db()
-        assert held.comparison.state == "ready"
-
-    def test_after_enough_skips_it_is_discarded_though_others_are_left(self, annotator, bob):
-        people = [annotator, bob, make_user(), make_user()]
-        experiment = make_experiment(ready=True, annotators=tuple(people), max_skips=2)
-        comparison = experiment.comparisons.order_by("pk").first()
-        for user in people[:2]:
-            held = lease(experiment, user)
-            assert held.comparison == comparison
-            skip(experiment_id=experiment.pk, token=held.token, annotator=user)
-        comparison.refresh_from_db()
-        assert comparison.state == "discarded"
-        assert comparison.discard_reason == "Skipped by 2 annotator(s)."
-        assert lease(experiment, people[2]).comparison != comparison
-
-    def test_after_the_conclusion_it_is_discarded(self, experiment, annotator):
-        held = lease(experiment, annotator)
-        stop(experiment_id=experiment.pk)
-        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
-        held.comparison.refresh_from_db()
-        assert held.comparison.state == "discarded"
 
 
 class TestJudgeReady:
@@ -393,12 +239,6 @@ class TestVoid:
         judge_leased(experiment_id=experiment.pk, token=again.token, annotator=bob, choice="right")
         assert list(standing_judgments(experiment.pk).values_list("choice", flat=True)) == ["right"]
         assert rebuild_counts(experiment_id=experiment.pk) == {}
-
-    def test_the_pair_is_handed_back_and_the_annotators_others_are_not(self, experiment, annotator, admin):
-        voided, other = click(experiment, annotator), click(experiment, annotator)
-        void_judgment(judgment_id=voided.pk, by=admin, reason="A slip.")
-        states = {judgment: Lease.objects.get(token=judgment.token).state for judgment in (voided, other)}
-        assert states == {voided: "returned", other: "judged"}
 
     def test_the_click_itself_is_kept_and_sending_it_again_does_not_revive_it(
         self, experiment, annotator, admin

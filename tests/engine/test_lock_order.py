@@ -159,45 +159,25 @@ class TestConcluding:
 class TestChecks:
     @pytest.fixture
     def held(self, monkeypatch: pytest.MonkeyPatch) -> models.QuerySet[Check]:
-        """Two checks on the screen of one annotator, past the end of their reservation."""
+        """Two checks on the screen of one annotator, whose page was not heard of for long."""
         monkeypatch.setattr(blinding, "check_draw", lambda *_: 0.0)
         annotator = make_user()
         experiment = make_experiment(ready=True, n_gold=2, gold_rate=0.5, annotators=(annotator,))
-        first = serving.show_next(experiment=experiment, annotator=annotator)
-        serving.show_next(experiment=experiment, annotator=annotator, besides=[first.token])
+        serving.desk(experiment=experiment, annotator=annotator, n_wanted=2)
         Check.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
         return Check.objects.filter(annotator=annotator)
 
     def test_a_beat(self, held):
-        annotator, tokens = held.first().annotator, [check.token for check in held]
-        locks_by_number(held, lambda: serving.renew(annotator=annotator, tokens=tokens), column="number")
+        first = held.first()
+        beat = {"experiment": first.experiment, "annotator": first.annotator}
+        locks_by_number(held, lambda: serving.stay(**beat), column="number")
         assert all(check.expires_at > timezone.now() for check in held.all())
 
     def test_leaving(self, held):
         annotator = held.first().annotator
-        locks_by_number(held, lambda: serving.hand_back(annotator=annotator), column="number")
-        assert not held.filter(reserved=True).exists()
-
-    def test_the_sweep(self, held):
-        locks_by_number(held, serving.hand_back_expired, column="number")
-        assert not held.filter(reserved=True).exists()
-
-    @pytest.mark.parametrize("is_answered", [True, False])
-    def test_the_sweep_leaves_what_was_answered_or_renewed_while_it_waited(self, held, is_answered):
-        first, second = held.order_by("pk")
-        with transaction.atomic():
-            if is_answered:
-                serving.answer(
-                    experiment_id=first.experiment_id,
-                    token=first.token,
-                    annotator=first.annotator,
-                    choice="left",
-                )
-            else:
-                serving.renew(annotator=first.annotator, tokens=[first.token])
-            sweep = blocked(serving.hand_back_expired)
-        sweep.result(timeout=60)
-        assert dict(held.values_list("pk", "reserved")) == {first.pk: True, second.pk: False}
+        held.update(expires_at=timezone.now() + timedelta(minutes=1))
+        locks_by_number(held, lambda: serving.leave(annotator=annotator), column="number")
+        assert not held.filter(expires_at__gt=timezone.now()).exists()
 
 
 def test_two_superusers_who_forget_each_other_at_once_leave_one():

@@ -11,11 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.models import Experiment, Snapshot, User
+from engine.models import Evidence, Experiment, User
 from engine.selectors import counts, designs
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
-from engine.services.snapshots import write_snapshot
 from tests.factories import click_for, click_on, make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -38,28 +37,12 @@ def judge(
         write_responses()
 
 
-def state(snapshot: Snapshot) -> tuple[object, ...]:
-    return (
-        snapshot.comparisons,
-        snapshot.evidence,
-        snapshot.peak_evidence,
-        snapshot.named,
-        snapshot.streams,
-        snapshot.last_judgment,
-    )
+def state(experiment: Experiment) -> object:
+    return Evidence.objects.get(experiment=experiment).state
 
 
-def replayed(experiment: Experiment) -> tuple[object, ...]:
-    observed = designs.replayed(experiment)
-    design = observed.design
-    return (
-        design.n_comparisons,
-        design.evidence.tolist(),
-        design.peak_evidence.tolist(),
-        design.progress["named"],
-        design.progress["streams"],
-        observed.last_judgment,
-    )
+def replayed(experiment: Experiment) -> object:
+    return designs.state_of(designs.replayed(experiment))
 
 
 @pytest.mark.parametrize("space", ["unstructured", "factorial"])
@@ -67,11 +50,9 @@ def replayed(experiment: Experiment) -> tuple[object, ...]:
 def test_however_seldom_the_planner_looks_it_sees_what_a_replay_sees(space, rules, annotator):
     experiment = make_experiment(ready=True, annotators=(annotator,), delta=1e-6, space=space, **rules)
     judge(experiment, annotator, lambda i, j, number: (i < j) == bool(number % 3), [1, 4, 2, 5, 5])
-    assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
+    assert state(experiment) == replayed(experiment)
     latest = designs.latest_snapshot(experiment)
     assert latest.comparisons == 17
-    kept = experiment.snapshots.filter(streams__isnull=False).values_list("pk", flat=True)
-    assert list(kept) == ([latest.pk] if experiment.streams else [])
 
 
 def test_with_several_judgments_a_comparison_the_last_one_is_the_moment(annotator):
@@ -86,7 +67,7 @@ def test_with_several_judgments_a_comparison_the_last_one_is_the_moment(annotato
             advance(experiment_id=experiment.pk)
             write_responses()
     advance(experiment_id=experiment.pk)
-    assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
+    assert state(experiment) == replayed(experiment)
 
 
 @pytest.mark.parametrize("rules", [{}, GOOD_ENOUGH])
@@ -98,9 +79,9 @@ def test_it_concludes_with_the_comparison_that_decides_whenever_the_planner_look
         while not experiment.conclusion:
             judge(experiment, annotator, lambda i, j, _: i < j, [every])
             experiment.refresh_from_db()
-        assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
+        assert state(experiment) == replayed(experiment)
         snapshot = designs.latest_snapshot(experiment)
-        endings.append((experiment.conclusion, snapshot.comparisons, snapshot.peak_evidence, snapshot.named))
+        endings.append((experiment.conclusion, snapshot.comparisons, snapshot.peak_evidence))
         assert designs.design(experiment).n_comparisons == snapshot.comparisons
     assert endings[0] == endings[1]
     assert endings[0][0] == "certified"
@@ -108,20 +89,24 @@ def test_it_concludes_with_the_comparison_that_decides_whenever_the_planner_look
     assert counts.comparison_count(experiment.pk) > endings[1][1]
 
 
-def test_a_judgment_that_is_committed_after_one_with_a_larger_number_has_its_place(annotator):
-    """Two clicks at once: the numbers are given when they begin, and the planner looks between their ends."""
+def test_an_event_that_is_committed_after_one_with_a_larger_key_has_its_place(annotator, monkeypatch):
+    """Two clicks at once: the keys are given when they begin, and the planner looks between their ends."""
     experiment = make_experiment(ready=True, annotators=(annotator,), delta=1e-6)
     judge(experiment, annotator, lambda i, j, _: i < j, [3])
     slow = click_for(experiment, annotator, lambda i, j: i > j)
     click_for(experiment, annotator, lambda i, j: i < j)
-    # The snapshot that the planner would have written before the slow one was committed.
-    committed = [each for each in counts.completed(experiment) if each.judgment != slow.pk]
-    seen = designs.told_design(experiment, designs.space(experiment), committed)
-    write_snapshot(experiment=experiment, observed=seen)
+    every = designs.not_in_the_evidence
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            designs, "not_in_the_evidence", lambda pk: every(pk).exclude(comparison=slow.comparison)
+        )
+        advance(experiment_id=experiment.pk)
     assert designs.latest_snapshot(experiment).comparisons == 4
     advance(experiment_id=experiment.pk)
-    assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
+    assert state(experiment) == replayed(experiment)
     assert designs.latest_snapshot(experiment).comparisons == 5
+    numbers = dict(experiment.showing_events.values_list("pk", "number"))
+    assert sorted(numbers, key=numbers.__getitem__) != sorted(numbers)
 
 
 def test_an_undo_between_two_looks_leaves_the_evidence_of_the_others(annotator, admin):
@@ -131,7 +116,7 @@ def test_an_undo_between_two_looks_leaves_the_evidence_of_the_others(annotator, 
         last = click_for(experiment, annotator, lambda i, j: i < j)
     void_judgment(judgment_id=last.pk, by=admin, reason="A slip.")
     advance(experiment_id=experiment.pk)
-    assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
+    assert state(experiment) == replayed(experiment)
     assert designs.latest_snapshot(experiment).comparisons == 6
 
 
@@ -142,6 +127,4 @@ def test_the_planner_counts_ties_as_a_replay_does(exact, annotator):
     )
     click_on(experiment, annotator, 9, choice="tie")
     judge(experiment, annotator, lambda i, j, _: i < j, [2])
-    latest = designs.latest_snapshot(experiment)
-    assert state(latest) == replayed(experiment)
-    assert sum(number for _, _, number in latest.streams.get("ties", ())) == (9 if exact else 0)
+    assert state(experiment) == replayed(experiment)

@@ -11,12 +11,11 @@ from engine.domain.errors import LeaseLostError
 from engine.models import Comparison, Judgment, Opinion
 from engine.selectors import counts
 from engine.services.judging import judge_leased, rebuild_counts
-from engine.services.leases import lease_next
 from engine.services.opinions import ask_opinions, cast_votes, claim_opinions
 from engine.services.planning import advance
 from tests.concurrency import at_once, blocked, with_helpers
 from tests.engine.test_races import people, ran_out
-from tests.factories import click, lease, make_experiment, write_responses
+from tests.factories import click, lease, lease_next, make_experiment, write_responses
 from tests.opinions import opine, shadow, vote
 
 pytestmark = pytest.mark.django_db(transaction=True)

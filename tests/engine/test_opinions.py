@@ -271,7 +271,7 @@ class TestVotes:
             assert (judgment.annotator, judgment.via) == (None, "model")
             assert judgment.reason.startswith("scripted-1: It is better.")
         held.refresh_from_db()
-        assert held.state == "active"
+        assert held.state == "open"
         assert counts.comparison_count(calibrated.pk) == 10 + len(ready)
         assert rebuild_counts(experiment_id=calibrated.pk) == {}
 

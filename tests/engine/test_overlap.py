@@ -13,9 +13,17 @@ from engine.selectors import counts
 from engine.selectors.answers import own_judgments
 from engine.services import serving
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
-from engine.services.leases import lease_again, lease_next, renew_leases, return_leases
 from engine.services.planning import advance
-from tests.factories import click, click_on, lease, make_experiment, make_user, nobodys_turn, write_responses
+from tests.factories import (
+    click,
+    click_on,
+    lease,
+    lease_all,
+    lease_next,
+    make_experiment,
+    make_user,
+    write_responses,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -100,24 +108,47 @@ class TestOverlap:
         assert lease_next(experiment_id=experiment.pk, annotator=people[0]) is None
         assert experiment.comparisons.filter(state="ready").count() == ready
 
-    def test_a_pair_is_with_one_annotator_at_a_time(self, people):
+    def test_several_look_at_a_pair_at_a_time(self, people):
         experiment = overlapping(people)
-        assert lease(experiment, people[0]).comparison != lease(experiment, people[1]).comparison
+        held = [lease(experiment, user) for user in people]
+        assert len({each.comparison_id for each in held[:3]}) == 1
+        assert held[3].comparison_id != held[0].comparison_id
+        for user, each in zip(people, held, strict=True):
+            judge_leased(experiment_id=experiment.pk, token=each.token, annotator=user, choice="left")
+        assert counts.comparison_count(experiment.pk) == 1
 
-    def test_what_one_judged_and_the_other_skipped_waits_for_nobody(self, people):
-        """Else it would be in flight for ever, and an experiment of two would never reach its budget."""
-        experiment = overlapping(people[:2], overlap=2, budget=4, delta=1e-9)
-        for user, does in ((people[0], "judge"), (people[1], "skip")):
-            while (shown := serving.show_next(experiment=experiment, annotator=user)) is not None:
-                pair = {"token": shown.token, "annotator": user}
-                if does == "skip":
-                    serving.skip(experiment=experiment, **pair)
-                else:
-                    serving.answer(experiment_id=experiment.pk, choice="left", **pair)
-        advance(experiment_id=experiment.pk)
-        assert set(experiment.comparisons.filter(skips=1).values_list("state", flat=True)) == {"discarded"}
-        assert experiment.comparisons.filter(state__in=Comparison.PENDING).count() == 4
-        assert rebuild_counts(experiment_id=experiment.pk) == {}
+    @pytest.mark.parametrize("last", ["judges", "skips"])
+    @pytest.mark.parametrize(
+        ("overlap", "rule", "outcomes", "joint"),
+        [(2, "majority", [1.0], 1.0), (3, "majority", [1.0, 0.0], 0.5), (4, "mean", [1.0, 1.0, 0.0], 0.625)],
+    )
+    def test_who_skips_is_replaced_by_nobody_and_counts_for_neither(
+        self, people, last, overlap, rule, outcomes, joint
+    ):
+        experiment = overlapping(people, overlap=overlap, overlap_rule=rule)
+        skipper, *others = people[:overlap]
+        held = lease(experiment, skipper)
+
+        def skip() -> None:
+            serving.skip(experiment=experiment, token=held.token, annotator=skipper, reason="task")
+
+        if last == "judges":
+            skip()
+        for user, outcome in zip(others, outcomes, strict=True):
+            assert judge_as(experiment, user, outcome).comparison == held.comparison
+        if last == "skips":
+            skip()
+        held.comparison.refresh_from_db()
+        assert (held.comparison.state, held.comparison.outcome) == ("judged", joint)
+        assert counts.comparison_count(experiment.pk) == 1
+
+    def test_what_all_skipped_has_no_outcome(self, people):
+        experiment = overlapping(people[:2], overlap=2)
+        for user in people[:2]:
+            held = lease(experiment, user)
+            serving.skip(experiment=experiment, token=held.token, annotator=user, reason="task")
+        held.comparison.refresh_from_db()
+        assert (held.comparison.state, held.comparison.outcome) == ("discarded", None)
 
     def test_the_rule_judge_judges_once_whatever_the_overlap(self):
         experiment = make_experiment(judge="rule", ready=True, overlap=3)
@@ -126,32 +157,16 @@ class TestOverlap:
         assert comparison.judgments.count() == 1
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
-    def test_taking_back_one_of_m_opens_the_comparison_for_one_more(self, people, admin):
-        experiment = overlapping(people)
-        judgments = [judge_as(experiment, user, 1.0) for user in people[:3]]
-        comparison = judgments[0].comparison
-        void_judgment(judgment_id=judgments[1].pk, by=admin, reason="A slip.")
-        comparison.refresh_from_db()
-        assert (comparison.state, comparison.outcome, comparison.judged_at) == ("ready", None, None)
-        assert counts.comparison_count(experiment.pk) == 0
-        assert rebuild_counts(experiment_id=experiment.pk) == {}
-        assert judge_as(experiment, people[3], 0.0).comparison == comparison
-        comparison.refresh_from_db()
-        assert (comparison.state, comparison.outcome) == ("judged", 1.0)
-        assert counts.comparison_count(experiment.pk) == 1
-        assert rebuild_counts(experiment_id=experiment.pk) == {}
-
     def test_taking_one_back_before_all_have_judged_changes_no_count(self, people, admin):
         experiment = overlapping(people)
         first = judge_as(experiment, people[0], 1.0)
         before = exact_counts(experiment)
         void_judgment(judgment_id=first.pk, by=admin, reason="A slip.")
         assert exact_counts(experiment) == before
-        for user in people[1:]:
+        for user in people[1:3]:
             judge_as(experiment, user, 0.0)
         first.comparison.refresh_from_db()
         assert first.comparison.outcome == 0.0
-        assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     @pytest.mark.parametrize(
         "rules",
@@ -179,7 +194,7 @@ class TestOverlap:
             advance(experiment_id=experiment.pk)
             write_responses()
         for judgment in reversed(undone):
-            void_judgment(judgment_id=judgment.pk, by=judgment.annotator, reason="A slip.")
+            serving.take_back(experiment=experiment, answer=judgment, annotator=judgment.annotator)
         assert exact_counts(experiment) == before
         assert len(list(counts.outcomes(experiment))) == standing_before
         assert rebuild_counts(experiment_id=experiment.pk) == {}
@@ -216,84 +231,7 @@ class TestTies:
         with pytest.raises(WrongStateError, match="does not offer that choice"):
             click(experiment, annotator, choice)
         assert not Judgment.objects.exists()
-        assert Lease.objects.get().state == "active"
-
-
-class TestSeveralPairsOnAScreen:
-    @pytest.fixture
-    def experiment(self, annotator) -> Experiment:
-        return make_experiment(ready=True, annotators=(annotator, make_user("bob")))
-
-    def test_the_next_pair_is_one_that_is_not_on_the_screen(self, experiment, annotator):
-        first = lease(experiment, annotator)
-        second = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
-        third = lease_next(
-            experiment_id=experiment.pk, annotator=annotator, besides=[first.token, second.token]
-        )
-        assert len({first.comparison_id, second.comparison_id, third.comparison_id}) == 3
-
-    def test_a_pair_that_was_reserved_ahead_is_shown_before_a_new_one(self, experiment, annotator):
-        first = lease(experiment, annotator)
-        ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
-        again = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
-        assert again == ahead
-        judge_leased(experiment_id=experiment.pk, token=first.token, annotator=annotator, choice="left")
-        assert lease(experiment, annotator) == ahead
-
-    def test_the_order_of_answers_does_not_matter(self, experiment, annotator):
-        first = lease(experiment, annotator)
-        ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
-        for held in (ahead, first):
-            assert judge_leased(
-                experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
-            ).created
-        assert rebuild_counts(experiment_id=experiment.pk) == {}
-
-    def test_what_is_returned_is_ready_for_others_and_may_come_again(self, experiment, annotator):
-        first = lease(experiment, annotator)
-        ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
-        assert return_leases(annotator=annotator, tokens=[ahead.token]) == {experiment.pk}
-        states = list(Lease.objects.order_by("pk").values_list("state", "comparison__state"))
-        assert states == [("active", "leased"), ("returned", "ready")]
-        assert return_leases(annotator=annotator) == {experiment.pk}
-        assert return_leases(annotator=annotator) == set()
-        assert lease(experiment, annotator).comparison == first.comparison
-
-    def test_an_answer_to_a_returned_pair_still_counts_while_nobody_else_has_it(self, experiment, annotator):
-        """The page was closed, its pairs handed back, and then the kept answer is sent after all."""
-        held = lease(experiment, annotator)
-        return_leases(annotator=annotator)
-        assert judge_leased(
-            experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
-        ).created
-
-    def test_a_pair_that_comes_again_to_the_same_annotator_has_the_same_token(self, experiment, annotator):
-        """The page was reloaded with an answer unsent: what is sent then must find its pair."""
-        held = lease(experiment, annotator)
-        return_leases(annotator=annotator)
-        again = lease(experiment, annotator)
-        assert (again.pk, again.token, again.state) == (held.pk, held.token, "active")
-        assert again.granted_at > held.granted_at
-        assert judge_leased(
-            experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
-        ).created
-
-    def test_nobody_returns_or_renews_the_pairs_of_somebody_else(self, experiment, annotator):
-        held = lease(experiment, annotator)
-        other = make_user()
-        assert return_leases(annotator=other, tokens=[held.token]) == set()
-        assert renew_leases(annotator=other, tokens=[held.token]) == 0
-        held.refresh_from_db()
-        assert held.state == "active"
-
-    def test_a_beat_renews_what_is_still_held_and_says_how_many(self, experiment, annotator):
-        first = lease(experiment, annotator)
-        ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
-        before = {held.pk: held.expires_at for held in Lease.objects.all()}
-        assert renew_leases(annotator=annotator, tokens=[first.token, ahead.token]) == 2
-        assert all(held.expires_at > before[held.pk] for held in Lease.objects.all())
-        return_leases(annotator=annotator, tokens=[ahead.token])
-        assert renew_leases(annotator=annotator, tokens=[first.token, ahead.token]) == 1
+        assert Lease.objects.get().state == "open"
 
 
 class TestTakeBack:
@@ -327,11 +265,11 @@ class TestTakeBack:
         assert not late.created
         assert counts.comparison_count(experiment.pk) == 0
 
-    def test_a_pair_that_was_taken_back_left_and_come_upon_again_can_be_judged(self, experiment, annotator):
+    def test_a_pair_that_was_taken_back_comes_before_all_that_came_later(self, experiment, annotator):
         judgment = click(experiment, annotator)
+        lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=3)
         serving.take_back(experiment=experiment, answer=judgment, annotator=annotator)
-        return_leases(annotator=annotator)
-        nobodys_turn(experiment)
+        serving.leave(annotator=annotator)
         again = click(experiment, annotator)
         assert again.comparison == judgment.comparison
         assert again.token != judgment.token
@@ -349,22 +287,20 @@ class TestTakeBack:
         assert counts.comparison_count(experiment.pk) == before
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
-    def test_a_pair_that_somebody_holds_is_not_reserved_a_second_time(self, experiment, annotator):
-        held = lease(experiment, annotator)
-        assert lease_again(comparison_id=held.comparison_id, annotator=make_user()) is None
-        assert Lease.objects.filter(comparison=held.comparison, state="active").count() == 1
-
-    def test_while_a_colleague_looks_at_the_pair_the_answer_is_taken_back_and_the_pair_left_to_them(
-        self, people
-    ):
+    def test_while_a_colleague_looks_at_the_pair_it_is_taken_back_all_the_same(self, people):
         experiment = overlapping(people, overlap=2)
         judgment = judge_as(experiment, people[0], 1.0)
         theirs = lease(experiment, people[1])
         assert theirs.comparison == judgment.comparison
-        assert serving.take_back(experiment=experiment, answer=judgment, annotator=people[0]) is None
+        again = serving.take_back(experiment=experiment, answer=judgment, annotator=people[0])
         assert not own_judgments(experiment, people[0]).exists()
         assert judge_leased(
             experiment_id=experiment.pk, token=theirs.token, annotator=people[1], choice="left"
         ).created
         assert counts.comparison_count(experiment.pk) == 0
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+        assert judge_leased(
+            experiment_id=experiment.pk, token=again.token, annotator=people[0], choice="left"
+        ).created
+        assert counts.comparison_count(experiment.pk) == 1
         assert rebuild_counts(experiment_id=experiment.pk) == {}

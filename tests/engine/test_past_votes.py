@@ -30,13 +30,12 @@ from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.forgetting import forget_person
 from engine.services.judging import rebuild_counts, void_judgment
-from engine.services.leases import lease_next
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator
 from engine.services.uploads import keep_upload
 from tests.backends import ScriptedBackend
-from tests.factories import add_member, click, make_experiment, make_user, write_responses
+from tests.factories import add_member, click, lease_next, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 

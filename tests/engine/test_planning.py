@@ -14,12 +14,11 @@ from django.utils import timezone
 
 from engine.core import Design, Unstructured
 from engine.generation.base import GenerationFailure
-from engine.models import Comparison, Experiment, Membership, Response
+from engine.models import Comparison, Experiment, Response
 from engine.selectors import buffer, counts, designs
 from engine.services import planning
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import judge_leased
-from engine.services.leases import lease_next, skip
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of
 from tests.backends import ScriptedBackend
@@ -29,7 +28,7 @@ from tests.factories import (
     click_on,
     lease,
     make_experiment,
-    make_user,
+    skip,
     write_responses,
 )
 
@@ -78,30 +77,6 @@ class TestBuffer:
         skip(experiment_id=experiment.pk, token=lease(experiment, annotator).token, annotator=annotator)
         assert experiment.comparisons.get(state="discarded").skips == 1
         assert advance(experiment_id=experiment.pk).planned == 1
-
-    def test_pairs_that_one_annotator_skipped_do_not_starve_them_while_the_others_are_away(
-        self, settings, annotator
-    ):
-        settings.BUFFER_MIN = settings.BUFFER_MAX = 2
-        experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
-        for _ in range(5):
-            skip(experiment_id=experiment.pk, token=lease(experiment, annotator).token, annotator=annotator)
-            advance(experiment_id=experiment.pk)
-            write_responses()
-        assert experiment.comparisons.filter(state="ready", skips=1).count() == 5
-
-    def test_what_one_skipped_and_the_others_will_not_see_is_planned_anew(self, settings, annotator):
-        other = make_user()
-        experiment = make_experiment(ready=True, annotators=(annotator, other), budget=4)
-        while (held := lease_next(experiment_id=experiment.pk, annotator=annotator)) is not None:
-            skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
-        advance(experiment_id=experiment.pk)
-        skipped = experiment.comparisons.filter(skips=1)
-        assert skipped.filter(state=Comparison.State.READY).count() == skipped.count() > 0
-        Membership.objects.filter(user=other).delete()
-        advance(experiment_id=experiment.pk)
-        assert skipped.filter(state=Comparison.State.DISCARDED).count() == skipped.count()
-        assert experiment.comparisons.filter(state__in=Comparison.PENDING, skips=0).count() == 4
 
     @pytest.mark.parametrize("change", [pause, stop])
     def test_nothing_is_planned_unless_the_experiment_runs(self, change):

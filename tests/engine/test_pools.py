@@ -18,11 +18,10 @@ from engine.services import task_draws
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.judging import judge_leased
-from engine.services.leases import lease_next, skip
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
 from labeling.dashboard.status import USED_UP, status_of, through, too_few_texts
-from tests.factories import add_member, certify, make_experiment, make_user, write_responses
+from tests.factories import add_member, certify, lease_next, make_experiment, make_user, skip, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -133,7 +132,8 @@ class TestNobodyTwice:
         lease = lease_next(experiment_id=experiment.pk, annotator=ann)
         skip(experiment_id=experiment.pk, token=lease.token, annotator=ann)
         assert judged_by(experiment, ann) == []
-        assert len(judged_by(experiment, bob)) == 1
+        # These two texts may be planned anew for somebody else, as another showing.
+        assert {each for each in judged_by(experiment, bob)} <= {lease.comparison.texts}
 
     def test_one_who_has_less_left_is_planned_for_first(self, settings):
         settings.BUFFER_MIN = 2

@@ -7,7 +7,6 @@ until the other side is seen to be blocked, so that the interleaving is the one 
 from __future__ import annotations
 
 import time
-import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +19,7 @@ from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.generation.worker import write_batch
 from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, Response, User
 from engine.selectors import counts
+from engine.services import serving
 from engine.services.experiments import discard_leftovers, stop
 from engine.services.generation import (
     ClaimedResponses,
@@ -29,11 +29,19 @@ from engine.services.generation import (
     store_outcomes,
 )
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
-from engine.services.leases import expire_leases, lease_next, renew_leases, skip
 from engine.services.planning import advance
 from tests.backends import SkilledBackend
 from tests.concurrency import at_once, blocked, with_helpers
-from tests.factories import click, lease, make_experiment, make_user, write_responses
+from tests.factories import (
+    click,
+    lease,
+    lease_all,
+    lease_next,
+    make_experiment,
+    make_user,
+    skip,
+    write_responses,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -87,7 +95,7 @@ class TestClicks:
                 if held is None:
                     time.sleep(0.005)
                     continue
-                if held.comparison_id % 7 == 0 and held.comparison.skips == 0:
+                if held.comparison_id % 17 == 0:
                     skip(experiment_id=experiment.pk, token=held.token, annotator=user)
                     continue
                 clicks += judge_leased(
@@ -105,7 +113,7 @@ class TestClicks:
                 lambda: write_batch(worker="a", backend=SkilledBackend(6)),
                 lambda: write_batch(worker="b", backend=SkilledBackend(6)),
                 lambda: advance(experiment_id=experiment.pk),
-                lambda: (expire_claims(), expire_leases(), discard_leftovers()),
+                lambda: (expire_claims(), discard_leftovers()),
                 lambda: rebuild_counts(experiment_id=experiment.pk),
             ],
         )
@@ -146,7 +154,9 @@ class TestClicks:
             [lambda: skip(experiment_id=experiment.pk, token=held.token, annotator=annotator), judge]
         )
         held.comparison.refresh_from_db()
-        assert (held.comparison.state, held.comparison.skips) == (("judged", 0) if judged else ("ready", 1))
+        assert (held.comparison.state, held.comparison.skips) == (
+            ("judged", 0) if judged else ("discarded", 1)
+        )
         assert_every_click_counts_once(experiment, int(judged))
 
     def test_a_judgment_is_taken_back_only_once(self, annotator, admin):
@@ -254,36 +264,16 @@ class TestPlanners:
 
 @pytest.mark.postgres
 class TestRowLocks:
-    def test_the_sweep_waits_for_no_comparison(self, annotator):
-        held, behind = self.two_leases(annotator)
-        Lease.objects.update(expires_at=timezone.now() - timedelta(minutes=1))
-        with transaction.atomic():
-            Comparison.objects.select_for_update(no_key=True).get(pk=held.comparison_id)
-            at_once([expire_leases])
-        assert list(Lease.objects.filter(state="expired")) == [behind]
-        expire_leases()
-        assert Lease.objects.filter(state="expired").count() == 2
-
-    def test_a_heartbeat_and_the_sweep_lock_leases_in_one_order(self, annotator):
-        first, second = sorted(self.two_leases(annotator), key=lambda each: each.comparison_id)
-        # The first one comes last by its token, and by its place in the table.
-        for token, each in enumerate((second, first)):
-            each.token = uuid.UUID(int=token)
-            each.save(update_fields=["token"])
+    def test_two_beats_lock_leases_in_one_order(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=4)
+        first, second = lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
         with transaction.atomic():
             Lease.objects.select_for_update(no_key=True).get(pk=first.pk)
-            beat = blocked(lambda: renew_leases(annotator=annotator, tokens=[second.token, first.token]))
-            # The sweep comes to the second one. If the heartbeat held it, neither could go on.
+            beat = blocked(lambda: serving.stay(experiment=experiment, annotator=annotator))
+            # Another one comes to the second one. If the first held it, neither could go on.
             Lease.objects.select_for_update(no_key=True).get(pk=second.pk)
-        assert beat.result(timeout=60) == 2
-
-    def two_leases(self, annotator: User) -> tuple[Lease, Lease]:
-        """The pair on the screen of an annotator, and the one behind it."""
-        experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=4)
-        held = lease(experiment, annotator)
-        behind = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=(held.token,))
-        assert behind is not None
-        return held, behind
+        beat.result(timeout=60)
+        assert Lease.objects.get(pk=second.pk).expires_at > second.expires_at
 
     def test_a_second_planner_does_not_wait_for_the_first(self):
         experiment = make_experiment(planned=False)
@@ -337,47 +327,6 @@ class TestRowLocks:
         store_outcomes(claim=claim.token, outcomes=[written(r) for r in claim.responses[1:]])
         assert set(experiment.comparisons.values_list("state", flat=True)) == {"ready"}
 
-    def test_a_click_that_comes_before_its_lease_is_expired_stands(self, annotator):
-        experiment = make_experiment(ready=True, annotators=(annotator,))
-        held = ran_out(lease(experiment, annotator))
-        with transaction.atomic():
-            judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
-            # It waits for nobody.
-            assert at_once([expire_leases]) == [set()]
-        assert expire_leases() == set()
-        held.refresh_from_db()
-        assert held.state == "judged"
-        assert_every_click_counts_once(experiment, 1)
-
-    def test_a_click_that_comes_while_its_lease_is_expired_counts_too(self, annotator):
-        experiment = make_experiment(ready=True, annotators=(annotator,))
-        held = ran_out(lease(experiment, annotator))
-        with transaction.atomic():
-            assert expire_leases() == {experiment.pk}
-            late = blocked(
-                lambda: judge_leased(
-                    experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
-                )
-            )
-        assert late.result().created
-        assert_every_click_counts_once(experiment, 1)
-
-    def test_a_click_that_comes_while_somebody_else_takes_the_pair_is_told_so(self, annotator):
-        other = make_user()
-        experiment = make_experiment(ready=True, annotators=(annotator, other))
-        held = ran_out(lease(experiment, annotator))
-        expire_leases()
-        with transaction.atomic():
-            assert lease(experiment, other).comparison == held.comparison
-            late = blocked(
-                lambda: judge_leased(
-                    experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
-                )
-            )
-        with pytest.raises(LeaseLostError):
-            late.result()
-        assert not Judgment.objects.exists()
-
     def test_counts_are_rebuilt_from_a_click_and_its_count_together(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         held = lease(experiment, annotator)
@@ -396,8 +345,3 @@ class TestRowLocks:
             [_] = at_once([lambda: stop(experiment_id=experiment.pk)])
         discard_leftovers()
         assert not experiment.comparisons.filter(state__in=Comparison.PENDING).exists()
-
-
-def ran_out(held: Lease) -> Lease:
-    Lease.objects.filter(pk=held.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
-    return held

@@ -12,10 +12,18 @@ from engine.models.append_only import lifted
 from engine.selectors import counts, designs
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
-from engine.services.leases import lease_next
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator, void_one
-from tests.factories import add_member, click, click_on, lease, make_experiment, make_user, nobodys_turn
+from tests.factories import (
+    add_member,
+    click,
+    click_on,
+    lease,
+    lease_next,
+    make_experiment,
+    make_user,
+    nobodys_turn,
+)
 
 pytestmark = pytest.mark.django_db
 

@@ -149,7 +149,6 @@ class TestBufferTarget:
                 state=Lease.State.JUDGED,
                 granted_at=then - timedelta(seconds=seconds),
                 expires_at=then,
-                held_until=then,
             )
             Judgment.objects.create(
                 comparison=comparison,

@@ -30,12 +30,11 @@ from engine.services import planning
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import judge_leased
-from engine.services.leases import lease_next
 from engine.services.planning import Advance
 from llmpo_site.celery import app
 from tests.backends import BreakingBackend, SkilledBackend
 from tests.engine.test_drawing import imported_spec, started
-from tests.factories import add_member, click, lease, make_experiment, make_user, write_responses
+from tests.factories import add_member, click, lease, lease_next, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 

@@ -13,9 +13,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.models import Comparison, Lease, Response, clock
+from engine.models import Comparison, Response, clock
 from engine.selectors import workers
-from engine.services import serving
+from engine.selectors.missing import actively_held
 from engine.services.generation import claim_responses, expire_claims
 from engine.tasks import sweep
 from labeling.caching import shared
@@ -50,10 +50,9 @@ def test_what_one_machine_reserved_another_leaves_alone(minutes, elsewhere, anno
     sweep()
 
     elsewhere(minutes)
-    serving.hand_back_expired()
     expire_claims()
     held.refresh_from_db()
-    assert held.state == Lease.State.ACTIVE
+    assert actively_held(experiment) == [held.comparison_id]
     assert Response.objects.filter(state=Response.State.GENERATING).count() == 1
     [control] = workers.seen("control")
     assert control.alive

@@ -1,19 +1,22 @@
-"""No room on the disk: for the database, and for the log."""
+"""No room on the disk: for the database, for an upload, and for the log."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
-from io import StringIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
+from django.core.files.uploadhandler import TemporaryFileUploadHandler
 from django.core.management import call_command
 from django.db import connection
+from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 
 from engine.models import Judgment
-from tests.factories import lease, make_experiment
+from tests.factories import lease, make_experiment, make_user
 
 HTMX = {"HX-Request": "true"}
 
@@ -88,6 +91,28 @@ def test_an_answer_is_refused_until_there_is_room_for_a_table(table, client, ann
     assert client.post(url, form, headers=HTMX).status_code == 200
     assert Judgment.objects.count() == 1
     call_command("verify", stdout=StringIO())
+
+
+@pytest.mark.django_db
+def test_an_upload_is_refused_until_there_is_room_for_it(monkeypatch, settings, tmp_path):
+    settings.FILE_UPLOAD_TEMP_DIR = tmp_path
+    client = Client(raise_request_exception=False)
+    client.force_login(make_user("root", is_superuser=True))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def send() -> HttpResponse:
+        large = BytesIO(b"task,model_a,model_b,winner\n" + b"x,a,b,a\n" * 200_000)
+        large.name = "votes.csv"
+        return client.post(reverse("import_votes"), {"file": large})
+
+    with monkeypatch.context() as full:
+        full.setattr(TemporaryFileUploadHandler, "receive_data_chunk", refuse)
+        reply = send()
+        assert (reply.status_code, reply["Retry-After"]) == (503, "2")
+    # It is read now, and the form asks for a name.
+    assert send().status_code == 400
 
 
 @pytest.mark.django_db

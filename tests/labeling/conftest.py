@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from django.test import Client
@@ -11,6 +11,7 @@ from engine import tasks
 from engine.models import Experiment, User
 from tests.accounts import logged_in
 from tests.factories import add_member, make_experiment, make_user
+from tests.oidc_provider import Provider, a_provider, settings_for
 
 ClientFor = Callable[[User], Client]
 
@@ -59,3 +60,12 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     messages: list[tuple[object, ...]] = []
     monkeypatch.setattr(tasks.advance, "apply_async", lambda args=(), **options: messages.append(tuple(args)))
     return messages
+
+
+@pytest.fixture
+def provider(settings) -> Iterator[Provider]:
+    """The organisation's provider, as the environment variables OIDC_* set it."""
+    with a_provider() as provider:
+        for name, value in settings_for(provider).items():
+            setattr(settings, name, value)
+        yield provider

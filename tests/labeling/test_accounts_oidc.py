@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
 
@@ -20,20 +19,11 @@ from engine.models import Token, User
 from tests.accounts import PASSWORD, log_in_recently
 from tests.factories import invited, make_user
 from tests.labeling.test_accounts import code_of, is_logged_in, log_in, turn_on_two_steps
-from tests.oidc_provider import Provider, a_provider, settings_for
 from tests.starting import settings_with
 
 pytestmark = pytest.mark.django_db
 
 LOGIN = "/accounts/oidc/sso/login/"
-
-
-@pytest.fixture
-def provider(settings) -> Iterator[Provider]:
-    with a_provider() as provider:
-        for name, value in settings_for(provider).items():
-            setattr(settings, name, value)
-        yield provider
 
 
 def go_through(client: Client, query: str = ""):
@@ -207,9 +197,9 @@ def test_who_has_no_password_confirms_at_the_provider(experiment, client, provid
     assert asked["Location"].startswith(reverse("confirm_by_oidc"))
     assert not Token.objects.exists()
     page = client.get(asked["Location"], headers={"Referer": "http://testserver/tokens/"}).content.decode()
-    assert "auth_params=prompt%3Dlogin&amp;next=http%3A//testserver/tokens/" in page
-    back = go_through(client, "?auth_params=prompt%3Dlogin&next=/tokens/")
-    assert provider.asked[-1]["prompt"] == "login"
+    assert f"{LOGIN}?next=http%3A//testserver/tokens/" in page
+    back = go_through(client, "?next=/tokens/")
+    assert (provider.asked[-1]["prompt"], provider.asked[-1]["max_age"]) == ("login", "0")
     assert back["Location"] == "/tokens/"
     client.post(reverse("tokens"), form)
     assert Token.objects.get().user == user
@@ -253,7 +243,7 @@ def test_saying_no_at_the_provider_leads_back(client, provider):
 
 def test_a_token_for_another_client_is_refused(annotator, client, provider):
     verified(annotator)
-    provider.audience = "somebody-else"
+    provider.instead = {"aud": "somebody-else"}
     assert go_through(client).status_code == 401
     assert not is_logged_in(client)
 

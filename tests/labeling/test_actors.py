@@ -23,6 +23,7 @@ from engine.services.invitations import create_invitation
 from engine.services.planning import advance
 from engine.services.tokens import make_token
 from tests.accounts import log_in_recently
+from tests.downloads import ask
 from tests.factories import add_member, click, click_for, make_experiment, make_user, write_responses
 from tests.labeling.test_setup import filled, sent
 
@@ -145,8 +146,8 @@ def walked(shared_rows: None) -> int:
     target = "ann.of.kiel@example.org"
     post("subscribe", experiment.pk, kind="email", target=target, events=["concluded"])
     post("unsubscribe", experiment.pk, experiment.subscriptions.get().pk)
-    client.get(reverse("judgments_csv", args=[experiment.pk]), {"annotator": "ann.of.kiel", "judgments": ""})
-    client.get(reverse("own_data"))
+    ask(client, "judgments_csv", experiment.pk, annotator="ann.of.kiel", judgments="")
+    ask(client, "own_data")
     post("tokens", name="nightly of kiel", scopes=["read"], valid_days=1)
     post("revoke_token", Token.objects.get(user=admin).pk)
     forgotten = make_user("somebody.of.kiel")

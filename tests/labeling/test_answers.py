@@ -8,13 +8,13 @@ import uuid
 import pytest
 from django.urls import reverse
 
-from engine.models import Check, Flag, Judgment, JudgmentVoid, Lease, clock
+from engine.models import Check, Judgment, JudgmentVoid, Lease, clock
 from engine.models.append_only import lifted
 from engine.selectors import answers, counts, judges
+from engine.selectors.missing import actively_held
 from engine.services.experiments import pause, stop
-from engine.services.leases import lease_next
 from engine.services.review import void_annotator
-from tests.factories import add_member, click, lease, make_experiment, make_user, newest
+from tests.factories import add_member, click, lease, lease_all, make_experiment, make_user, newest
 from tests.markup import Markup, stage, words
 
 pytestmark = pytest.mark.django_db
@@ -27,68 +27,6 @@ def other(experiment):
     user = make_user("other")
     add_member(experiment, user)
     return user
-
-
-class TestFlag:
-    @pytest.fixture
-    def url(self, experiment, other) -> str:
-        return reverse("flag", args=[experiment.pk])
-
-    @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
-    @pytest.mark.parametrize("reason", Flag.Reason.values)
-    def test_the_reason_is_kept_and_the_pair_goes_to_somebody_else(
-        self, headers, reason, experiment, annotator, other, client_for, url
-    ):
-        held = lease(experiment, annotator)
-        form = {"token": held.token, "reason": reason, "comment": "Empty <b>A</b>."}
-        response = client_for(annotator).post(url, form, headers=headers, follow=True)
-        assert response.status_code == 200
-        flag = Flag.objects.get()
-        assert (flag.comparison, flag.annotator, flag.reason) == (held.comparison, annotator, reason)
-        assert flag.comment == "Empty <b>A</b>."
-        assert "Reported, and skipped. Thank you." in words(response) + stage(response)["said"]
-        assert stage(response)["token"] != str(held.token)
-        assert lease(experiment, other).comparison == held.comparison
-        assert not Judgment.objects.exists()
-
-    def test_sent_twice_it_is_one_flag_and_one_skip(self, experiment, annotator, client_for, url):
-        held = lease(experiment, annotator)
-        for reason in ("broken", "harmful"):
-            form = {"token": held.token, "reason": reason}
-            assert client_for(annotator).post(url, form, headers=HTMX).status_code == 200
-        held.comparison.refresh_from_db()
-        assert (Flag.objects.get().reason, held.comparison.skips) == ("harmful", 1)
-
-    def test_it_wakes_the_planner(
-        self, experiment, annotator, client_for, url, sent, django_capture_on_commit_callbacks
-    ):
-        form = {"token": lease(experiment, annotator).token, "reason": "task"}
-        with django_capture_on_commit_callbacks(execute=True):
-            client_for(annotator).post(url, form, headers=HTMX)
-        assert sent == [(experiment.pk,)]
-
-    @pytest.mark.parametrize(
-        "change",
-        [{"reason": ""}, {"reason": "ugly"}, {"token": "x"}, {"comment": "x" * 1001}],
-        ids=lambda change: str(change)[:20],
-    )
-    def test_a_bad_form_is_told_so_and_reports_nothing(self, change, experiment, annotator, client_for, url):
-        form = {"token": lease(experiment, annotator).token, "reason": "task"} | change
-        response = client_for(annotator).post(url, form, headers=HTMX)
-        assert response.status_code == 400
-        assert "Say what is wrong with the pair." in words(response)
-        assert not Flag.objects.exists()
-
-    def test_nobody_reports_what_was_shown_to_somebody_else(
-        self, experiment, annotator, other, client_for, url
-    ):
-        form = {"token": lease(experiment, annotator).token, "reason": "task"}
-        for client, sent_form in (
-            (client_for(other), form),
-            (client_for(annotator), form | {"token": uuid.uuid4()}),
-        ):
-            assert client.post(url, sent_form).status_code == 400
-        assert not Flag.objects.exists()
 
 
 class TestUndo:
@@ -123,13 +61,13 @@ class TestUndo:
         self, experiment, annotator, client_for, url
     ):
         first, second, newest = (click(experiment, annotator) for _ in range(3))
-        on_show = lease(experiment, annotator).token
-        client, form = client_for(annotator), {"answer": second.token, "on_show": on_show}
+        lease(experiment, annotator)
+        client, form = client_for(annotator), {"answer": second.token}
         shown = stage(client.post(url, form, headers=HTMX))
         again = stage(client.post(url, form, headers=HTMX))
         assert again["said"] == "That answer does not count any more."
         # The pair that came back is shown, though the reply to the first request may be lost.
-        assert again["token"] == shown["token"] != str(on_show)
+        assert again["token"] == shown["token"]
         assert Lease.objects.get(token=shown["token"]).comparison == second.comparison
         assert again["newest"] == shown["newest"] == str(newest.token)
         assert set(counts.standing_judgments(experiment.pk)) == {first, newest}
@@ -199,7 +137,7 @@ class TestUndo:
 
     def test_a_made_up_screen_is_refused(self, experiment, annotator, client_for, url):
         click(experiment, annotator)
-        assert client_for(annotator).post(url, {"besides": "x"}).status_code == 400
+        assert client_for(annotator).post(url, {"answer": "x"}).status_code == 400
         assert not JudgmentVoid.objects.exists()
 
 
@@ -323,43 +261,28 @@ class TestReopen:
 
 
 class TestBeatAndLeave:
-    def two_on_screen(self, experiment, annotator) -> list[uuid.UUID]:
-        first = lease(experiment, annotator)
-        ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
-        return [first.token, ahead.token]
-
-    def test_a_beat_keeps_the_pairs_of_a_page_reserved_and_says_nothing(
+    def test_a_beat_says_that_somebody_is_here_and_replies_nothing(
         self, experiment, annotator, other, client_for
     ):
-        tokens = self.two_on_screen(experiment, annotator)
+        lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
         before = list(Lease.objects.order_by("pk").values_list("expires_at", flat=True))
         url = reverse("beat", args=[experiment.pk])
-        reply = client_for(annotator).post(url, {"token": tokens})
+        reply = client_for(annotator).post(url)
         assert (reply.status_code, reply.content) == (204, b"")
         after = list(Lease.objects.order_by("pk").values_list("expires_at", flat=True))
         assert all(late > early for early, late in zip(before, after, strict=True))
-        assert client_for(other).post(url, {"token": tokens}).status_code == 204
+        assert client_for(other).post(url).status_code == 204
         assert list(Lease.objects.order_by("pk").values_list("expires_at", flat=True)) == after
 
-    def test_who_leaves_hands_the_pairs_of_that_page_back(self, experiment, annotator, other, client_for):
-        tokens = self.two_on_screen(experiment, annotator)
-        url = reverse("leave", args=[experiment.pk])
-        assert client_for(other).post(url, {"token": tokens}).status_code == 204
-        assert Lease.objects.filter(state="active").count() == 2
-        assert client_for(annotator).post(url, {"token": tokens[1:]}).status_code == 204
-        assert Lease.objects.get(state="active").token == tokens[0]
-
-    def test_who_logs_out_hands_everything_back(self, experiment, annotator, client_for):
-        self.two_on_screen(experiment, annotator)
-        client_for(annotator).post(reverse("logout"))
-        assert not Lease.objects.filter(state="active").exists()
-        assert set(Lease.objects.values_list("comparison__state", flat=True)) == {"ready"}
-
-    @pytest.mark.parametrize("name", ["beat", "leave"])
-    @pytest.mark.parametrize("form", [{}, {"token": ""}, {"token": ["x"]}], ids=str)
-    def test_a_bad_form_changes_nothing(self, name, form, experiment, annotator, client_for):
-        held = lease(experiment, annotator)
-        before = held.expires_at
-        assert client_for(annotator).post(reverse(name, args=[experiment.pk]), form).status_code == 400
-        held.refresh_from_db()
-        assert (held.state, held.expires_at) == ("active", before)
+    @pytest.mark.parametrize("name", ["leave", "logout"])
+    def test_who_leaves_keeps_their_pairs_and_nobody_waits_for_them(
+        self, name, experiment, annotator, other, client_for
+    ):
+        held = lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
+        address = reverse("leave", args=[experiment.pk])
+        assert client_for(other).post(address).status_code == 204
+        assert len(actively_held(experiment)) == 2
+        client_for(annotator).post(address if name == "leave" else reverse("logout"))
+        assert actively_held(experiment) == []
+        page = client_for(annotator).get(reverse("pair", args=[experiment.pk]))
+        assert stage(page)["token"] == str(held[0].token)

@@ -66,7 +66,7 @@ class TestList:
         )
         assert listed(client, experiment, judgments="void") == [tied.comparison_id]
         assert listed(client, experiment, flag="any") == [tied.comparison_id]
-        assert listed(client, experiment, flag="harmful") == []
+        assert listed(client, experiment, flag="leak") == []
         assert len(listed(client, experiment, annotator="ann", judgments="standing")) == 4
         p1 = experiment.policies.get(index=0)
         of_p1 = set(rows.filter(policy_i=p1).values_list("pk", flat=True))

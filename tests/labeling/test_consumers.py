@@ -14,7 +14,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from django.urls import reverse
 
 from engine.domain.limits import VOTES_BYTES
 from engine.importing.items import read_responses, read_tasks
@@ -22,6 +21,7 @@ from engine.importing.sources import source_at
 from engine.importing.votes.reading import read_votes
 from engine.importing.votes.vote import Vote, Winner
 from engine.services.past_votes import start_from_votes
+from tests.downloads import ask
 from tests.factories import make_user
 
 pytestmark = [
@@ -68,7 +68,7 @@ def export(client: Any) -> Callable[..., bytes]:
     experiment = start_from_votes(name="Which tone", votes=VOTES)
 
     def exported(name: str, **query: str) -> bytes:
-        reply = client.get(reverse(name, args=[experiment.pk]), {"usernames": "1"} | query)
+        reply = ask(client, name, experiment.pk, usernames="1", **query)
         return b"".join(reply.streaming_content)
 
     return exported

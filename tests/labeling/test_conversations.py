@@ -100,9 +100,6 @@ def test_exports_hold_it_and_load_again(kind, annotator, admin, tmp_path):
         ),
         ("What is 1 + *0*?", "", '{"customer": "Bob"}', '["short"]'),
     }
-    call_command("import_judgments", str(file), "--experiment", "Again", verbosity=0)
-    again = experiment_spec(Experiment.objects.get(name="Again"))
-    assert (again.tasks, again.gold) == ([TALK, PLAIN], experiment_spec(experiment).gold)
 
 
 def test_preferences_have_the_conversation_as_messages(annotator, tmp_path):

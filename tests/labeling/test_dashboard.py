@@ -463,4 +463,4 @@ def test_names_with_markup_in_them_are_only_text(view, annotator, client_for):
 
 def test_the_export_is_one_click_away(experiment, annotator, viewer, client_for):
     click_on(experiment, annotator, 1)
-    assert reverse("judgments_csv", args=[experiment.pk]) in page(client_for(viewer), experiment)
+    assert reverse("export", args=[experiment.pk]) in page(client_for(viewer), experiment)

@@ -11,13 +11,14 @@ import psycopg
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from engine.models import Experiment, Token, User
 from engine.services.drafts import delete_draft
 from engine.services.tokens import make_token
-from labeling.middleware.failures import Failures, is_temporary
+from labeling.middleware.failures import MOST_AT_ONCE, Failures, is_temporary
 from tests.accounts import log_in_recently
 from tests.factories import make_experiment, make_user
 
@@ -439,3 +440,34 @@ class TestDoors:
         }
         response = client.post(reverse("new_from", args=["prompts"]), sent, headers={"HX-Request": "true"})
         assert "301 levels of one factor; the limit is 300" in response.content.decode()
+
+
+def in_the_middle(request: HttpRequest) -> StreamingHttpResponse:
+    """A download of which nothing is read yet."""
+    return StreamingHttpResponse(iter([b"row"]))
+
+
+@pytest.mark.parametrize("by", ["session", "token"])
+def test_one_person_has_no_more_requests_under_way_than_a_browser_opens(by, rf):
+    """A thousand looks of a waiting page made everybody else wait for 25 seconds."""
+
+    def ask(name: str) -> HttpResponse:
+        if by == "session":
+            rf.cookies["sessionid"] = name
+            return asked(rf.get("/"))
+        return asked(rf.get("/", headers={"authorization": f"Bearer {name}"}))
+
+    asked = Failures(in_the_middle)
+    theirs = [ask("ann") for _ in range(MOST_AT_ONCE)]
+    assert {reply.status_code for reply in theirs} == {200}
+    refused = ask("ann")
+    assert (refused.status_code, refused["Retry-After"]) == (503, "2")
+    other = ask("bob")
+    assert other.status_code == 200
+    for reply in (theirs.pop(), other):
+        reply.close()
+    theirs.append(ask("ann"))
+    assert theirs[-1].status_code == 200
+    assert ask("ann").status_code == 503
+    for reply in theirs:
+        reply.close()

@@ -23,9 +23,9 @@ from engine.selectors.designs import RacePoint
 from engine.selectors.health import queue_health
 from engine.selectors.judges import tallies
 from engine.selectors.remaining import remaining_of
+from engine.services import serving
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
-from engine.services.leases import skip
 from engine.services.planning import advance
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import Sides, annotator_rows, judge_rows
@@ -35,8 +35,16 @@ from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import status_of
 from labeling.dashboard.warnings import concerns
 from labeling.formatting import spread, working_time
-from tests.factories import add_member, click, click_on, lease, make_experiment, make_user, write_responses
-from tests.markup import text_of, words
+from tests.factories import (
+    add_member,
+    click,
+    click_on,
+    lease,
+    make_experiment,
+    make_user,
+    write_responses,
+)
+from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -234,21 +242,21 @@ class TestJudges:
         (kind,) = judge_rows(tallies(experiment))
         assert (kind.name, kind.judged, kind.sides, kind.median_seconds) == ("People", 6, Sides(3, 4), 3.0)
 
-    def test_who_skips_more_than_they_judge_is_marked(self, annotator, client_for):
+    def test_who_left_too_many_is_listed(self, annotator, client_for):
         """An annotator who skips all but the pairs they like is visible."""
         other = make_user()
-        experiment = make_experiment(ready=True, annotators=(annotator, other, make_user()), max_skips=9)
+        experiment = make_experiment(ready=True, n_tasks=20, annotators=(annotator, other, make_user()))
         add_member(experiment, other, "viewer")
         click(experiment, annotator)
-        for _ in range(11):
+        for _ in range(5):
             advance(experiment_id=experiment.pk)
             write_responses()
             held = lease(experiment, annotator)
-            skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
+            serving.skip(experiment=experiment, token=held.token, annotator=annotator, reason="task")
         [row] = annotator_rows(experiment, tallies(experiment), shared_answers(experiment))
-        assert (row.skips, row.judged, row.skips_much) == (11, 1, True)
+        assert (row.skips, row.judged) == (5, 1)
         page = client_for(other).get(reverse("quality", args=[experiment.pk]))
-        assert "11 more than judged" in words(page)
+        assert f'data-ended="{annotator}"' in page.content.decode()
 
     @pytest.mark.parametrize(
         ("judge", "via", "name"),

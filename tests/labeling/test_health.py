@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from django.db import OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
+
+from labeling.middleware import health
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +35,7 @@ def test_ready_where_everything_is_there(probe):
     reply = probe.get("/readyz")
     assert (reply.status_code, reply.json()) == (
         200,
-        {"database": "ok", "migrations": "ok", "broker": "ok"},
+        {"database": "ok", "migrations": "ok", "broker": "ok", "disk_space": "ok"},
     )
 
 
@@ -61,3 +65,21 @@ def test_a_database_that_is_away(probe, monkeypatch, caplog):
     assert (reply.status_code, reply.json()["database"]) == (503, "missing")
     assert "db.internal" not in reply.content.decode()
     assert "Not ready: database" in caplog.text
+
+
+@pytest.mark.parametrize("full", [None, "uploads"])
+def test_no_space_for_temporary_files_or_for_uploads(full, probe, settings, monkeypatch, tmp_path):
+    settings.FILE_UPLOAD_TEMP_DIR = tmp_path / "uploads"
+    settings.FILE_UPLOAD_TEMP_DIR.mkdir()
+    real = health.tempfile.TemporaryFile
+
+    def temporary_file(dir):
+        if getattr(dir, "name", None) == full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(dir=dir)
+
+    assert probe.get("/readyz").json()["disk_space"] == "ok"
+    monkeypatch.setattr(health.tempfile, "TemporaryFile", temporary_file)
+    reply = probe.get("/readyz")
+    assert (reply.status_code, reply.json()["disk_space"]) == (503, "missing")
+    assert probe.get("/healthz").status_code == 200

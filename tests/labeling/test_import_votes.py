@@ -21,14 +21,14 @@ from django.utils import timezone
 from benchmarks.arena import arena, as_record
 from engine.importing.votes.vote import Vote, Winner
 from engine.models import Experiment, Judgment, Level, User
-from engine.selectors import counts, designs
+from engine.selectors import counts
 from engine.selectors.findings import ladder
 from engine.services.planning import advance
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.status import status_of
 from tests.commands import run
 from tests.factories import add_member, make_experiment, make_user
-from tests.labeling.test_reimport import export, from_a_pool
+from tests.labeling.exported import export, from_a_pool
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -448,22 +448,11 @@ def exported(experiment: Experiment, file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_what_went_in_comes_out_vote_by_vote_and_goes_in_again(tmp_path):
+def test_what_went_in_comes_out_vote_by_vote(tmp_path):
     experiment = imported(tmp_path)
     rows = exported(experiment, tmp_path / "out.jsonl")
     assert Counter(map(as_exported, rows)) == Counter(as_given(vote, experiment) for vote in VOTES)
     assert {row["via"] for row in rows} == {"import"}
-    run("import_judgments", tmp_path / "out.jsonl", "--experiment", "Again")
-    again = Experiment.objects.get(name="Again")
-    assert again.past_votes == 120
-    assert counts.pair_counts(again) == counts.pair_counts(experiment)
-    one, two = designs.latest_snapshot(experiment), designs.latest_snapshot(again)
-    assert one is not None
-    assert two is not None
-    assert (one.evidence, one.peak_evidence) == (two.evidence, two.peak_evidence)
-    assert "although LLM-PO did not choose their pairs" in status_of(again).sentence
-    plans = [each.plan for each in again.comparisons.order_by("pk")]
-    assert plans == [each.plan for each in experiment.comparisons.order_by("pk")]
 
 
 def test_a_text_that_is_not_there_is_nobodys_training_data(tmp_path):

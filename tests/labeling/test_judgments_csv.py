@@ -30,7 +30,7 @@ COLUMNS = [
 
 
 def download(client: Client, experiment: Experiment) -> list[dict[str, str]]:
-    response = client.get(reverse("judgments_csv", args=[experiment.pk]))
+    response = client.post(reverse("judgments_csv", args=[experiment.pk]))
     assert response.status_code == 200
     reader = csv.DictReader(io.StringIO(b"".join(response.streaming_content).decode()))
     rows = list(reader)
@@ -40,7 +40,7 @@ def download(client: Client, experiment: Experiment) -> list[dict[str, str]]:
 
 
 def test_it_is_streamed_as_a_file_named_after_the_experiment(experiment, viewer, client_for):
-    response = client_for(viewer).get(reverse("judgments_csv", args=[experiment.pk]))
+    response = client_for(viewer).post(reverse("judgments_csv", args=[experiment.pk]))
     assert isinstance(response, StreamingHttpResponse)
     assert response["Content-Type"] == "text/csv; charset=utf-8"
     assert response["Content-Disposition"] == 'attachment; filename="which-is-best-judgments.csv"'
@@ -49,7 +49,7 @@ def test_it_is_streamed_as_a_file_named_after_the_experiment(experiment, viewer,
 def test_a_name_without_letters_or_with_quotes_makes_no_trouble(admin, client_for):
     for name, stem in (("日本", "experiment-{pk}"), ('a"; x="b\r\nX: y', "a-xb-x-y")):
         experiment = make_experiment(name=name)
-        response = client_for(admin).get(reverse("judgments_csv", args=[experiment.pk]))
+        response = client_for(admin).post(reverse("judgments_csv", args=[experiment.pk]))
         assert (
             response["Content-Disposition"]
             == f'attachment; filename="{stem.format(pk=experiment.pk)}-judgments.csv"'

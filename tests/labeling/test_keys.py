@@ -45,7 +45,7 @@ def test_keys_of_ones_own_follow_the_person_and_are_on_the_page(client, client_f
     assert keys_on(page) == MINE
     assert len(own) <= len(usual)
     assert 'class="pairing left-handed"' in page.content.decode()
-    for key, action in (("j", "A is better"), ("ö", "Equally good"), ("1", "Skip: leave this pair")):
+    for key, action in (("j", "A is better"), ("ö", "Equally good"), ("1", "Skip: say why")):
         assert f"<kbd>{key}</kbd></dt><dd>{action}" in page.content.decode()
     again = elsewhere.get(pair, headers={"HX-Request": "true"})
     assert '<kbd aria-hidden="true">ö</kbd>' in again.content.decode()

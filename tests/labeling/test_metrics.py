@@ -13,7 +13,7 @@ import pytest
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.models import Experiment, Lease, Response, WorkerPulse
+from engine.models import Experiment, Response, WorkerPulse
 from engine.services.tokens import make_token
 from tests.factories import click, make_experiment
 
@@ -58,14 +58,13 @@ def test_it_tells_what_waits_what_was_done_and_who_is_alive(scraper, annotator):
     Response.objects.filter(pk=half.pk).update(
         state="failed", failure_reason="The server answered 503: try again after 7 s"
     )
-    Lease.objects.update(state=Lease.State.EXPIRED)
     WorkerPulse.objects.create(queue="control", worker="control@here")
     found = samples(scraper)
     assert value(found, "llmpo_judgments_total") > before
     assert value(found, "llmpo_experiments", state="running") == 1
     n_ready = experiment.comparisons.filter(state="ready").count()
     assert value(found, "llmpo_comparisons", experiment=str(experiment.pk), state="ready") == n_ready > 0
-    assert value(found, "llmpo_newest_leases", state="expired") == 1
+    assert value(found, "llmpo_newest_leases", state="open") == 1
     assert value(found, "llmpo_newest_responses", state="failed", reason="The server answered") == 1
     assert value(found, "llmpo_generation_tokens_per_second") > 0
     assert value(found, "llmpo_worker_alive", queue="control", worker="control@here") == 1

@@ -36,7 +36,7 @@ def test_an_answer_that_failed(experiment, admin, client_for, monkeypatch):
     monkeypatch.setattr("labeling.exports.downloads.record_export", lambda **_: 1 / 0)
     client = client_for(admin)
     client.raise_request_exception = False
-    response = client.get(reverse("judgments_csv", args=[experiment.pk]))
+    response = client.post(reverse("judgments_csv", args=[experiment.pk]))
     assert response.status_code == 500
     assert not may_be_kept(response)
 

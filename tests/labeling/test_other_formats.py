@@ -14,7 +14,6 @@ from uuid import UUID
 import pyarrow.parquet
 import pytest
 import yaml
-from django.urls import reverse
 
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import VOTES_BYTES
@@ -26,6 +25,7 @@ from engine.models import Judgment
 from engine.services.past_votes import start_from_votes
 from engine.services.review import void_one
 from labeling.exports.columns import COLUMNS
+from tests.downloads import ask
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -61,7 +61,7 @@ def owner(client):
 
 
 def exported(client, experiment, name: str, **query: str) -> bytes:
-    return b"".join(client.get(reverse(name, args=[experiment.pk]), query).streaming_content)
+    return b"".join(ask(client, name, experiment.pk, **query).streaming_content)
 
 
 def of_p(vote: Vote) -> tuple:
@@ -141,7 +141,7 @@ def test_two_empty_responses_are_texts_where_the_export_knows_them(texts_known, 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"task_variables": '{"name": "Ann"}'}, r"The task has variables.*import_judgments"),
+        ({"task_variables": '{"name": "Ann"}'}, r"The task has variables.*LMArena"),
         ({"left_policy": "P9"}, "left_policy is 'P9', which is neither"),
         ({"left_policy": ["P1"]}, r"left_policy is \['P1'\], which is neither"),
         ({"voided": "no"}, "voided is 'no'. Write true or false"),

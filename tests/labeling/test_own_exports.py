@@ -28,7 +28,7 @@ from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from tests.engine.test_sources import MOST, source
 from tests.factories import add_member, click_on, make_experiment, make_user
-from tests.labeling.test_reimport import from_a_pool, import_again, reused, voted
+from tests.labeling.exported import from_a_pool, reused, voted
 
 pytestmark = pytest.mark.django_db
 
@@ -161,22 +161,6 @@ def test_of_two_experiments_of_the_same_votes_neither_takes_the_others_export(
     third = import_votes(export(second, tmp_path / "second", kind, *options), "Third")
     for experiment, file in ((first, "second"), (second, "first"), (third, "first")):
         assert_all_count(experiment, tmp_path / file)
-
-
-@pytest.mark.parametrize("make", [fresh, partial(from_a_pool, overlap=1), grown])
-def test_an_experiment_made_of_an_export_and_its_manifest_takes_none_of_its_votes_again(
-    make, annotator, tmp_path
-):
-    first = make(annotator)
-    advance(experiment_id=first.pk)
-    Experiment.objects.filter(pk=first.pk).update(state="paused")
-    again = import_again(export(first, tmp_path / "out", "jsonl", "--all"))
-    assert again.state == "paused"
-    first_evidence, again_evidence = (designs.replayed(each).design.evidence for each in (first, again))
-    assert first_evidence.tolist() == again_evidence.tolist()
-    for kind, *options in FORMATS:
-        assert_all_count(again, export(first, tmp_path / "first", kind, *options))
-        assert_all_count(first, export(again, tmp_path / "again", kind, *options))
 
 
 def test_the_same_votes_may_be_counted_a_second_time_and_are_told_apart_then(annotator, tmp_path):

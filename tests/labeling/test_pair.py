@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from engine.models import Comparison, Experiment, Judgment, Lease
 from engine.selectors.designs import policy_names
@@ -289,17 +290,31 @@ def test_an_answer_counts_today_at_once_and_only_once(annotator, client_for):
 def test_beside_the_pair_on_show_the_next_one_is_handed_out(annotator, client_for, url):
     client = client_for(annotator)
     shown = stage(client.get(url, headers={"HX-Request": "true"}))["token"]
-    ahead = stage(client.get(url, {"besides": shown}, headers={"HX-Request": "true"}))["token"]
+    ahead = stage(client.get(url, {"after": shown}, headers={"HX-Request": "true"}))["token"]
     assert ahead != shown
-    again = stage(client.get(url, {"besides": shown}, headers={"HX-Request": "true"}))["token"]
+    again = stage(client.get(url, {"after": shown}, headers={"HX-Request": "true"}))["token"]
     assert again == ahead
-    assert Lease.objects.filter(state="active").count() == 2
+    assert Lease.objects.filter(state="open").count() == 2
 
 
-@pytest.mark.parametrize("besides", ["x", "1 or 1=1", "\x00"])
-def test_what_is_no_token_is_refused(besides, annotator, client_for, url):
-    assert client_for(annotator).get(url, {"besides": besides}).status_code == 400
+@pytest.mark.parametrize(
+    "asked", [{"after": "x"}, {"after": "1 or 1=1"}, {"ahead": "-1"}, {"ahead": 7}], ids=str
+)
+def test_what_is_no_token_or_number_is_refused(asked, annotator, client_for, url):
+    assert client_for(annotator).get(url, asked).status_code == 400
     assert not Lease.objects.exists()
+
+
+def test_a_second_tab_or_another_device_shows_the_same_pair(experiment, annotator, client_for, url):
+    shown = [stage(client_for(annotator).get(url))["token"] for _ in range(3)]
+    assert len(set(shown)) == 1
+
+
+def test_while_the_open_pairs_are_awaited_no_new_one_is_shown(experiment, annotator, client_for, url):
+    Experiment.objects.filter(pk=experiment.pk).update(closing_since=timezone.now())
+    page = client_for(annotator).get(url)
+    assert "token" not in stage(page)
+    assert "No new pairs are needed" in words(page)
 
 
 def test_only_the_offered_answers_are_on_the_page(annotator, client_for):
@@ -367,7 +382,7 @@ def test_a_click_takes_a_bounded_number_of_statements(annotator, client_for, set
     # Two of the statements begin and end the transaction. At the third click no pair that is left is in turn,
     # which takes one more to find out.
     # PostgreSQL writes an answer in one statement and not four, and a lease in one and not two.
-    expected = [10, 10, 11] if connection.vendor == "postgresql" else [14, 14, 15]
+    expected = [11, 11, 12] if connection.vendor == "postgresql" else [18, 18, 19]
     assert taken == expected, [each["sql"] for each in captured]
 
 
@@ -380,7 +395,7 @@ def test_practice_is_counted_and_its_lesson_comes_before_the_next_pair(annotator
     assert "Practice 1 of 2: not counted" in words(first)
     token = stage(first)["token"]
     # Nothing is fetched ahead of what is to be learned.
-    ahead = client.get(url, {"besides": token, "ahead": 3}, headers=htmx)
+    ahead = client.get(url, {"after": token, "ahead": 3}, headers=htmx)
     assert "token" not in stage(ahead)
     judge = reverse("judge", args=[experiment.pk])
     second = client.post(judge, {"token": token, "choice": "left", "ahead": 3}, headers=htmx)

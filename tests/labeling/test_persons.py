@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from allauth.usersessions.models import UserSession
+from django.contrib.sessions.models import Session
 from django.urls import reverse
 
 from engine.models import AuditEntry, User
@@ -55,7 +57,7 @@ def test_what_cannot_be_is_explained(page, admin):
 
 
 def test_the_file_of_a_person_is_logged(page, admin, annotator):
-    response = page.get(reverse("data_of_person", args=[annotator.pk]))
+    response = page.post(reverse("data_of_person", args=[annotator.pk]))
     assert response["Content-Disposition"] == 'attachment; filename="ann.json"'
     assert response.json()["account"]["username"] == "ann"
     entry = AuditEntry.objects.get()
@@ -64,13 +66,30 @@ def test_the_file_of_a_person_is_logged(page, admin, annotator):
 
 def test_ones_own_file_is_ones_own(experiment, annotator, stranger, client_for):
     click(experiment, annotator)
-    mine = client_for(annotator).get(reverse("own_data")).json()
+    mine = client_for(annotator).post(reverse("own_data")).json()
     assert mine["account"]["username"] == "ann"
     assert mine["judgments"] == []
     assert mine["answers_until_the_experiment_concludes"] == [{"experiment": "Which is best?", "answers": 1}]
-    assert client_for(stranger).get(reverse("own_data")).json()["memberships"] == []
-    link = f'href="{reverse("own_data")}"'
+    assert client_for(stranger).post(reverse("own_data")).json()["memberships"] == []
+    link = f'action="{reverse("own_data")}"'
     assert link in client_for(annotator).get(reverse("account")).content.decode()
+
+
+def test_ones_own_file_takes_no_look_at_sessions_of_others(annotator, stranger, client_for, monkeypatch):
+    client_for(stranger)
+    mine = client_for(annotator)
+    UserSession.objects.create(user=annotator, ip="127.0.0.1", session_key=mine.session.session_key)
+    monkeypatch.setattr(Session, "get_decoded", lambda _: pytest.fail("A session was read."))
+    assert len(mine.post(reverse("own_data")).json()["sessions"]) == 1
+
+
+@pytest.mark.parametrize("name", ["own_data", "data_of_person", "judgments_csv"])
+def test_nothing_is_written_to_the_log_by_a_link(name, page, admin, experiment):
+    """Somebody else's link could make anybody export."""
+    args = {"data_of_person": [admin.pk], "judgments_csv": [experiment.pk]}.get(name, [])
+    before = AuditEntry.objects.count()
+    assert page.get(reverse(name, args=args)).status_code == 405
+    assert AuditEntry.objects.count() == before
 
 
 def test_a_long_search_finds_nobody(page):

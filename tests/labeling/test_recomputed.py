@@ -108,7 +108,7 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
         client.get(reverse(tab, args=[experiment.pk])).content.decode()
         for tab in ("dashboard", "quality", "method")
     )
-    export = client.get(reverse("judgments_csv", args=[experiment.pk])).getvalue().decode()
+    export = client.post(reverse("judgments_csv", args=[experiment.pk])).getvalue().decode()
     comparisons = told(export, overlap)
     factorial = Factorial(LEVELS)
     own_space = factorial if space == "factorial" else Unstructured(4)

@@ -47,7 +47,7 @@ def test_flags_and_comments_stand_on_one_page(experiment, annotator, editor, cli
     commented(elsewhere, annotator, "Of another experiment.")
     page = inbox(client_for(editor), experiment)
     said = text_of(page)
-    for expected in ("The <first> is kinder.", "Cut off.", "A response is broken or empty", "ann"):
+    for expected in ("The <first> is kinder.", "Cut off.", "A response is broken, empty or harmful", "ann"):
         assert expected in said
     assert f"Comparison {judgment.comparison.number}" in said
     assert f"Comparison {flag.comparison.number}" in said

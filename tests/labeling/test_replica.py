@@ -13,6 +13,7 @@ from engine.selectors import counts, designs, people
 from labeling import access
 from labeling.replica import connection as read_through
 from labeling.replica import reading
+from tests.downloads import ask
 from tests.factories import click_on, lease, make_experiment, make_user
 from tests.starting import settings_with
 
@@ -37,7 +38,7 @@ def test_dashboards_and_downloads_are_read_there_but_not_right_after_a_change(re
 
     def asked(name: str, *more: object) -> int:
         with CaptureQueriesContext(replica) as there:
-            response = client.get(reverse(name, args=[experiment.pk, *more]))
+            response = ask(client, name, experiment.pk, *more)
             b"".join(response.streaming_content) if response.streaming else response.content
         assert response.status_code == 200
         return len(there)
@@ -63,7 +64,7 @@ def test_rights_are_never_read_there(replica, annotator, client_for, monkeypatch
         monkeypatch.setattr(access, right.__name__, asked)
     client = client_for(make_user(is_superuser=True))
     for name in ("dashboard", "dashboard_live", "quality", "method", "export", "comparisons"):
-        assert client.get(reverse(name, args=[experiment.pk])).status_code == 200
+        assert ask(client, name, experiment.pk).status_code == 200
     assert asked_there
     assert not any(asked_there)
 

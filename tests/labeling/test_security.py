@@ -11,10 +11,9 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.models import Comparison, Level, Policy, Response
-from engine.services.leases import lease_next
 from tests.authorisation.table import ROLES, TABLE, is_api
 from tests.authorisation.world import World
-from tests.factories import lease, make_experiment
+from tests.factories import lease, lease_next, make_experiment
 
 pytestmark = pytest.mark.django_db
 
@@ -153,7 +152,7 @@ def test_neither_names_nor_texts_of_levels_nor_labels_reach_an_annotator(annotat
     judged = client.post(reverse("judge", args=[experiment.pk]), form, headers={"HX-Request": "true"})
     skipped = client.post(
         reverse("skip", args=[experiment.pk]),
-        {"token": lease(experiment, annotator).token},
+        {"token": lease(experiment, annotator).token, "reason": "task"},
         headers={"HX-Request": "true"},
     )
     seen = [what_an_annotator_gets(client, experiment), judged.content.decode(), skipped.content.decode()]
@@ -179,7 +178,7 @@ def test_the_address_that_is_judged_at_names_nothing_but_the_experiment(experime
     html = client_for(annotator).get(reverse("pair", args=[experiment.pk])).content.decode()
     addresses = set(re.findall(r'(?:action|formaction|hx-post|hx-get)="([^"]+)"', html))
     assert addresses == {
-        *(reverse(name, args=[experiment.pk]) for name in ("judge", "skip", "flag", "undo")),
+        *(reverse(name, args=[experiment.pk]) for name in ("judge", "skip", "undo")),
         reverse("logout"),
         reverse("set_language"),
     }

@@ -301,11 +301,13 @@ class TestWithoutTasks:
         for name in (
             "home", "dashboard", "quality", "method", "setup", "comparisons", "export", "people", "log",
             "experiment_settings", "rehearse", "policy",
-            *(each.route for each in FORMATS.values()),
         ):  # fmt: skip
             args = [] if name == "home" else [bare.pk, 1] if name == "policy" else [bare.pk]
             response = page.get(reverse(name, args=args), follow=True)
             assert response.status_code == 200, name
+        for each in FORMATS.values():
+            response = page.post(reverse(each.route, args=[bare.pk]))
+            assert response.status_code == 200, each
             assert response.getvalue() is not None
         text = page.get(reverse("setup_file", args=[bare.pk])).content.decode().replace(bare.name, "Other")
         file = SimpleUploadedFile("f.yaml", text.encode())

@@ -1,4 +1,4 @@
-"""Handing a pair back."""
+"""Skipping a pair: with a reason, and for good."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import uuid
 import pytest
 from django.urls import reverse
 
-from engine.models import Judgment, Lease
+from engine.models import Allowance, Flag, Judgment, Lease
 from tests.factories import add_member, click, lease, make_experiment, make_user
+from tests.markup import stage, words
 
 pytestmark = pytest.mark.django_db
 
@@ -28,19 +29,43 @@ def url(experiment, other) -> str:
 
 
 @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
-def test_another_pair_is_shown_and_the_skipped_one_goes_to_somebody_else(
-    headers, experiment, annotator, other, client_for, url
+@pytest.mark.parametrize("reason", Flag.Reason.values)
+def test_another_pair_is_shown_and_the_skipped_one_goes_to_nobody(
+    headers, reason, experiment, annotator, other, client_for, url
 ):
     held = lease(experiment, annotator)
-    response = client_for(annotator).post(url, {"token": held.token}, headers=headers, follow=True)
-    html = response.content.decode()
+    form = {"token": held.token, "reason": reason, "comment": "Empty <b>A</b>."}
+    response = client_for(annotator).post(url, form, headers=headers, follow=True)
     assert response.status_code == 200
-    assert "Skipped." in html
-    following = Lease.objects.get(annotator=annotator, state="active")
+    assert "no answer" in words(response) + stage(response)["said"]
+    following = Lease.objects.get(token=stage(response)["token"])
     assert following.comparison != held.comparison
-    assert str(following.token) in html
-    assert lease(experiment, other).comparison == held.comparison
+    assert lease(experiment, other).comparison != held.comparison
+    flag = Flag.objects.get()
+    assert (flag.comparison, flag.annotator) == (held.comparison, annotator)
+    assert (flag.reason, flag.comment) == (reason, "Empty <b>A</b>.")
     assert not Judgment.objects.exists()
+
+
+def test_who_has_left_many_is_asked_before_the_next_one(experiment, annotator, client_for, url):
+    allowance = {"experiment": experiment, "annotator": annotator, "undo_credit": 0}
+    Allowance.objects.create(shown=20, skipped=1, **allowance)
+    client, page = client_for(annotator), reverse("pair", args=[experiment.pk])
+    assert "asks" not in stage(client.get(page))
+    Allowance.objects.update(skipped=2)
+    assert "asks" in stage(client.get(page))
+
+
+def test_who_has_left_too_many_gets_no_more_and_is_told_kindly(experiment, annotator, client_for, url):
+    allowance = {"experiment": experiment, "annotator": annotator, "undo_credit": 0}
+    Allowance.objects.create(shown=40, skipped=4, **allowance)
+    held = lease(experiment, annotator)
+    reply = client_for(annotator).post(url, {"token": held.token, "reason": "task"}, headers=HTMX)
+    # What was theirs before is shown; the look after it brings no more.
+    following = {"token": stage(reply)["token"], "choice": "left"}
+    reply = client_for(annotator).post(reverse("judge", args=[experiment.pk]), following, headers=HTMX)
+    assert "token" not in stage(reply)
+    assert "ask the person who invited you" in words(reply)
 
 
 def test_a_skip_wakes_the_planner(
@@ -48,7 +73,7 @@ def test_a_skip_wakes_the_planner(
 ):
     token = lease(experiment, annotator).token
     with django_capture_on_commit_callbacks(execute=True):
-        client_for(annotator).post(url, {"token": token}, headers=HTMX)
+        client_for(annotator).post(url, {"token": token, "reason": "task"}, headers=HTMX)
     assert sent == [(experiment.pk,)]
 
 
@@ -56,42 +81,49 @@ def test_skipped_twice_is_skipped_once(experiment, annotator, client_for, url):
     held = lease(experiment, annotator)
     client = client_for(annotator)
     for _ in range(2):
-        assert client.post(url, {"token": held.token}, headers=HTMX).status_code == 200
+        assert client.post(url, {"token": held.token, "reason": "task"}, headers=HTMX).status_code == 200
     held.comparison.refresh_from_db()
     assert held.comparison.skips == 1
 
 
 def test_what_was_judged_stays_judged(experiment, annotator, client_for, url):
     judgment = click(experiment, annotator)
-    assert client_for(annotator).post(url, {"token": judgment.token}, headers=HTMX).status_code == 200
+    assert (
+        client_for(annotator).post(url, {"token": judgment.token, "reason": "task"}, headers=HTMX).status_code
+        == 200
+    )
     judgment.comparison.refresh_from_db()
     assert judgment.comparison.state == "judged"
 
 
-@pytest.mark.parametrize("form", [{}, {"token": ""}, {"token": "x"}], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [{"token": ""}, {"token": "x"}, {"reason": ""}, {"reason": "ugly"}, {"comment": "x" * 1001}],
+    ids=lambda change: str(change)[:20],
+)
 @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
-def test_a_bad_form_is_told_so(form, headers, annotator, client_for, url):
-    response = client_for(annotator).post(url, form, headers=headers)
-    assert response.status_code == 400
-    assert "This page is out of date" in response.content.decode()
+def test_a_bad_form_is_told_so_and_skips_nothing(change, headers, experiment, annotator, client_for, url):
+    form = {"token": lease(experiment, annotator).token, "reason": "task"} | change
+    assert client_for(annotator).post(url, form, headers=headers).status_code == 400
+    assert not Flag.objects.exists()
 
 
 def test_a_token_that_was_never_given_out_is_told_so(annotator, client_for, url):
-    response = client_for(annotator).post(url, {"token": uuid.uuid4()})
+    response = client_for(annotator).post(url, {"token": uuid.uuid4(), "reason": "task"})
     assert response.status_code == 400
     assert "This pair was not shown to you" in response.content.decode()
 
 
 def test_nobody_can_skip_for_somebody_else(experiment, annotator, other, client_for, url):
     held = lease(experiment, annotator)
-    assert client_for(other).post(url, {"token": held.token}).status_code == 400
+    assert client_for(other).post(url, {"token": held.token, "reason": "task"}).status_code == 400
     held.refresh_from_db()
-    assert held.state == "active"
+    assert held.state == "open"
 
 
 def test_the_address_of_one_experiment_skips_nothing_of_another(annotator, client_for, url):
     elsewhere = make_experiment(ready=True, annotators=(annotator,))
     held = lease(elsewhere, annotator)
-    assert client_for(annotator).post(url, {"token": held.token}).status_code == 400
+    assert client_for(annotator).post(url, {"token": held.token, "reason": "task"}).status_code == 400
     held.refresh_from_db()
-    assert held.state == "active"
+    assert held.state == "open"

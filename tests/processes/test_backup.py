@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -25,10 +26,12 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from engine.management.backups import note_of
+from engine.management import backups
+from engine.management.backups import note_of, restore_backup
 from engine.models import Comparison, PairCount, Response
 from engine.services.planning import advance
 from tests.factories import click, make_experiment
+from tests.workers import database_url
 from tools.small_installation import KEPT
 
 
@@ -201,3 +204,81 @@ class TestVerify:
         out = StringIO()
         call_command("verify", stdout=out)
         assert "in order" in out.getvalue()
+
+
+def backups_at_once(n: int, file: Path) -> list[subprocess.Popen[bytes]]:
+    environment = os.environ | {"DATABASE_URL": database_url()}
+    command = [sys.executable, "manage.py", "backup", str(file)]
+    return [
+        subprocess.Popen(command, cwd=settings.BASE_DIR, env=environment, stderr=subprocess.DEVNULL)
+        for _ in range(n)
+    ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_backups_to_one_name_one_is_made_and_the_other_says_so(tmp_path):
+    """The one wrote into the other's file, and the checksum was wrong."""
+    make_experiment(ready=True)
+    file = tmp_path / "llmpo.backup"
+    codes = sorted(each.wait(timeout=300) for each in backups_at_once(2, file))
+    assert codes == [0, 1]
+    note = json.loads(note_of(file).read_text())
+    assert note["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert {each.name for each in tmp_path.iterdir()} == {file.name, note_of(file).name}
+    assert {each.stat().st_mode & 0o077 for each in tmp_path.iterdir()} == {0}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("killed_at", ["_sha256", "Path.rename"])
+def test_a_backup_that_is_killed_leaves_nothing_that_looks_whole(killed_at, tmp_path):
+    file = tmp_path / "llmpo.backup"
+    script = f"""
+import os, signal
+from pathlib import Path
+import django
+django.setup()
+from engine.management import backups
+def die(*_): os.kill(os.getpid(), signal.SIGKILL)
+backups.{killed_at} = die
+backups.write_backup(Path({str(file)!r}))
+"""
+    environment = os.environ | {
+        "DATABASE_URL": database_url(),
+        "DJANGO_SETTINGS_MODULE": "llmpo_site.settings",
+    }
+    done = subprocess.run([sys.executable, "-c", script], cwd=settings.BASE_DIR, env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not file.exists()
+    with pytest.raises(CommandError, match="are needed"):
+        restore_backup(file)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_several_first_migrations_at_once_all_succeed(another_database):
+    """Two of three failed at a table that the third had just made."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, "manage.py", "migrate", "--verbosity=0"],
+            cwd=settings.BASE_DIR,
+            env=os.environ | {"DATABASE_URL": another_database},
+        )
+        for _ in range(3)
+    ]
+    assert [each.wait(timeout=600) for each in running] == [0, 0, 0]
+
+
+@pytest.mark.django_db
+def test_programs_of_postgresql_get_no_secret_but_the_password(monkeypatch):
+    monkeypatch.setenv("SECRET_KEY", "of-the-site")
+    monkeypatch.setenv("OPENAI_API_KEY", "of-somebody")
+    monkeypatch.setenv("PGSSLMODE", "require")
+    given: dict[str, str] = {}
+
+    def run(command: list[str], *, env: dict[str, str], **_: object) -> subprocess.CompletedProcess[str]:
+        given.update(env)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(backups.subprocess, "run", run)
+    backups._run("pg_dump")
+    assert given["PGSSLMODE"] == "require"
+    assert all(name in {"PATH", "HOME"} or name.startswith("PG") for name in given)

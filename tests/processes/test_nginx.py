@@ -1,4 +1,6 @@
-"""docs/nginx.conf in a real nginx, in front of a real server."""
+"""The configurations that we ship in a real nginx: docs/nginx.conf in front of a real server, and the one of
+compose.yaml and Kubernetes in front of a socket.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address, ip_network
@@ -31,6 +33,7 @@ from tests.workers import free_port, wait_until
 pytestmark = pytest.mark.slow
 
 EXAMPLE = Path(django_settings.BASE_DIR) / "docs" / "nginx.conf"
+SHIPPED = Path(django_settings.BASE_DIR) / "packaging" / "kubernetes" / "nginx.conf"
 # Debian puts it where users' PATH does not lead.
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 
@@ -67,7 +70,7 @@ def fill_in(example: str, values: dict[str, str]) -> str:
     """The example with its ports, files and the server's address changed, each of which it must name."""
     for pattern, value in values.items():
         example, n = re.subn(pattern, value, example)
-        assert n == 1, f"docs/nginx.conf names {pattern} {n} times"
+        assert n == 1, f"The configuration names {pattern} {n} times."
     return example
 
 
@@ -112,10 +115,32 @@ class Site:
             return answer
 
 
-@pytest.fixture
-def site(live_server, settings, tmp_path) -> Iterator[Site]:
+@contextmanager
+def running_nginx(configuration: Path, port: int) -> Iterator[None]:
+    """nginx with this configuration, which listens on the port."""
     if NGINX is None:
         pytest.fail("No nginx found. Install nginx-light; .ci/run does.")
+    folder = configuration.parent
+    log = folder / "log"
+    with log.open("wb") as errors:
+        command = [NGINX, "-p", folder, "-c", configuration, "-g", "daemon off;"]
+        nginx = subprocess.Popen(command, stderr=errors)
+
+    def is_listening() -> bool:
+        assert nginx.poll() is None, log.read_text()
+        with closing(socket.socket()) as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        wait_until(is_listening, 60, "nginx listens")
+        yield
+    finally:
+        nginx.terminate()
+        nginx.wait(timeout=60)
+
+
+@pytest.fixture
+def site(live_server, settings, tmp_path) -> Iterator[Site]:
     # The steps in the head of the example.
     settings.TRUSTED_PROXIES = [ip_network("127.0.0.1")]
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
@@ -140,24 +165,11 @@ def site(live_server, settings, tmp_path) -> Iterator[Site]:
     )
     configuration = tmp_path / "nginx.conf"
     configuration.write_text(
-        f"daemon off; worker_processes 1; pid {tmp_path}/pid; error_log stderr;\n"
+        f"worker_processes 1; pid {tmp_path}/pid; error_log stderr;\n"
         f"events {{}}\nhttp {{ access_log off; {temporary}\n{example}\n}}\n"
     )
-    log = tmp_path / "log"
-    with log.open("wb") as errors:
-        nginx = subprocess.Popen([NGINX, "-p", tmp_path, "-c", configuration], stderr=errors)
-
-    def is_listening() -> bool:
-        assert nginx.poll() is None, log.read_text()
-        with closing(socket.socket()) as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
-
-    try:
-        wait_until(is_listening, 60, "nginx listens")
+    with running_nginx(configuration, port):
         yield Site(port, plain_port, certificate, tmp_path / "access.log")
-    finally:
-        nginx.terminate()
-        nginx.wait(timeout=60)
 
 
 def test_two_clients_behind_nginx_are_told_apart_and_a_forged_header_is_not_believed(site):
@@ -209,3 +221,54 @@ def test_the_access_log_of_nginx_has_every_request_and_no_secret_of_a_link(site)
         "/experiments/1/report/share/",
         "/accounts/login/?next=/",
     ]
+
+
+def test_half_requests_and_more_than_one_persons_share_never_reach_the_web_server(tmp_path):
+    port = free_port()
+    with closing(socket.create_server(("127.0.0.1", 0))) as web, ExitStack() as opened:
+        web.settimeout(30)
+        (tmp_path / "web.conf").write_text(f"server 127.0.0.1:{web.getsockname()[1]};\n")
+        configuration = tmp_path / "nginx.conf"
+        configuration.write_text(
+            fill_in(
+                SHIPPED.read_text(),
+                {
+                    "listen 8080;": f"listen 127.0.0.1:{port};",
+                    "worker_processes auto;": "worker_processes 1;",
+                    "include /etc/nginx/web.conf;": f"include {tmp_path}/web.conf;",
+                    "pid /tmp/nginx.pid;": f"pid {tmp_path}/nginx.pid;",
+                }
+                | {
+                    f"{kind}_temp_path [^;]+;": f"{kind}_temp_path {tmp_path}/{kind};"
+                    for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+                },
+            )
+        )
+
+        def send(person: str, body: bytes) -> socket.socket:
+            client = opened.enter_context(closing(socket.create_connection(("127.0.0.1", port), 30)))
+            client.sendall(
+                b"POST /label/1/judge/ HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
+                + f"Cookie: sessionid={person}\r\n\r\n".encode()
+                + body
+            )
+            return client
+
+        opened.enter_context(running_nginx(configuration, port))
+        for _ in range(20):
+            send("ann", b"choice")
+        assert send("ann", b"choice=up").recv(100).startswith(b"HTTP/1.1 503 ")
+        other = send("bob", b"choice=up")
+        # The first that arrives, though the others were sent before.
+        asked = opened.enter_context(closing(web.accept()[0]))
+        asked.settimeout(30)
+        received = b""
+        while not received.endswith(b"choice=up"):
+            received += asked.recv(10_000)
+        assert b"sessionid=bob" in received
+        assert b"X-Forwarded-For: 127.0.0.1\r\n" in received
+        asked.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+        assert other.recv(100).startswith(b"HTTP/1.1 204 ")
+        web.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            web.accept()

@@ -37,8 +37,7 @@ def _votes_of(place: str, fields: Mapping[str, Any]) -> list[Vote]:
         raise ImportingError.at(
             place,
             "The task has variables, which past votes cannot keep. To do without them, export as LMArena and "
-            "import that file. To keep them, ask a person with a shell on the server to run manage.py "
-            "import_judgments on JSON lines with their manifest.",
+            "import that file.",
         )
     # CSV has nothing but texts, and those that a spreadsheet would run are written with an apostrophe.
     as_given = as_it_was if isinstance(fields.get("judgmentid"), str) else str

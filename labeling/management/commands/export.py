@@ -116,7 +116,6 @@ def _write(export: Export, tally: Tally, out: Path, *, show_progress: bool) -> N
                 bar.update(tally.rows - bar.n)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
         os.replace(name, out)
     except BaseException:
         os.unlink(name)

@@ -1,0 +1,94 @@
+"""Gold items as a gate: they admit people before their first pair that counts, and end what they are shown.
+
+Whoever fails before has given nothing that counts. Whoever fails later keeps what they gave: people know what
+they answered, and could fail in order to have it taken out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from django.db.models import Count, Q, QuerySet
+
+from engine.models import Check, Experiment
+from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled
+
+# Gold items before the first pair that counts, or as many as there are.
+ADMISSION_ITEMS = 5
+# The share of gold items, in [0, 1], that somebody has to answer rightly: four of the first five.
+PASS_MARK = 0.7
+
+
+class Gold(NamedTuple):
+    """One person's gold items.
+
+    Attributes
+    ----------
+    practice
+        Practice pairs that they were given.
+    admission, admission_open
+        Admission items that they were given, and those of them that are open.
+    right, judged
+        Items that they answered rightly at first, and all that count: each answered one, and each admission
+        item that they skipped.
+    """
+
+    practice: int = 0
+    admission: int = 0
+    admission_open: int = 0
+    right: int = 0
+    judged: int = 0
+
+    def fails(self, n_admission: int) -> bool:
+        """True if they get no more pairs; ``n_admission``: the admission items that there are for them."""
+        through = self.admission - self.admission_open
+        return 0 < n_admission <= through and self.right < PASS_MARK * self.judged
+
+
+_KIND = Check.Kind
+_GATE = Q(kind__in=[_KIND.ADMISSION, _KIND.GOLD])
+_COUNTS = {
+    "practice": Count("pk", filter=Q(kind=_KIND.PRACTICE)),
+    "admission": Count("pk", filter=Q(kind=_KIND.ADMISSION)),
+    "admission_open": Count("pk", filter=Q(kind=_KIND.ADMISSION, choice="")),
+    "right": Count("pk", filter=_GATE & Q(passed=True)),
+    "judged": Count("pk", filter=_GATE & (Q(passed__isnull=False) | Q(kind=_KIND.ADMISSION, choice__gt=""))),
+}
+
+
+def _standing(checks: QuerySet[Check]) -> QuerySet[Check]:
+    # One that was taken back has its first result in the row that replaced it.
+    return checks.filter(voided_at__isnull=True).order_by()
+
+
+_OF_ONE = Compiled(
+    lambda: (
+        _standing(Check.objects.filter(experiment=EXPERIMENT, annotator=ANNOTATOR))
+        .values_list("experiment")
+        .annotate(**_COUNTS)
+    )
+)
+
+
+def gold_of(experiment: Experiment, annotator_id: int) -> Gold:
+    """The gold items of one person."""
+    found = _OF_ONE(experiment=experiment.pk, annotator=annotator_id)
+    return Gold(*found[0][1:]) if found else Gold()
+
+
+def n_admission(experiment: Experiment) -> int:
+    """The admission items that each person of this experiment is shown."""
+    if not experiment.gold_rate:
+        return 0
+    return max(0, min(ADMISSION_ITEMS, experiment.gold_items.count() - experiment.practice))
+
+
+def failed(experiment: Experiment) -> dict[str, Gold]:
+    """The people who get no more pairs because of gold items, by user name.
+
+    Nothing that they answered counts where they fail the admission items alone: ``judged`` is ``admission``.
+    """
+    wanted = n_admission(experiment)
+    rows = _standing(Check.objects.filter(experiment=experiment)).values_list("annotator__username")
+    golds = {name: Gold(*counted) for name, *counted in rows.annotate(**_COUNTS)}
+    return {name: gold for name, gold in sorted(golds.items()) if gold.fails(wanted)}

@@ -1,0 +1,120 @@
+"""The evidence of an experiment: the one place that numbers the events of its log and goes through them.
+
+Under the experiment's lock, and in slices: after a change of the rules it starts again from the first event,
+and other experiments need not wait for all of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import BigAutoField, JSONField, PositiveBigIntegerField
+
+from engine.domain.showings import Kind, Logged
+from engine.models import Evidence, Experiment, ShowingEvent
+from engine.selectors import designs
+from engine.selectors.compiled import Given
+from engine.selectors.designs import Observed
+from engine.services.compiled_writes import Update
+from engine.services.locks import locked_experiment
+from engine.services.snapshots import write_snapshot
+
+# The most events and the longest time of a slice.
+_MOST_EVENTS = 2000
+_MOST_SECONDS = 2.0
+
+_NUMBERED = Update(
+    ShowingEvent.objects.filter(pk=Given("row", BigAutoField())),
+    number=Given("number", PositiveBigIntegerField()),
+    showing=Given("showing", JSONField()),
+)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A slice of an experiment's evidence.
+
+    Attributes
+    ----------
+    observed
+        The evidence at its end.
+    complete
+        No event is left that has a part in it.
+    changed
+        It had other events than those that begin a showing.
+    """
+
+    observed: Observed
+    complete: bool
+    changed: bool
+
+
+def start_again(*, experiment: Experiment) -> None:
+    """Have the evidence of a locked experiment go through its events anew, as its rules are others now."""
+    Evidence.objects.filter(experiment=experiment).delete()
+    mark_stale(experiment=experiment)
+
+
+def mark_stale(*, experiment: Experiment) -> None:
+    """Note that the evidence of a locked experiment lacks so many events that a page does not wait for it."""
+    experiment.evidence_stale = True
+    experiment.save(update_fields=["evidence_stale"])
+
+
+def fold(*, experiment: Experiment, seconds: float = _MOST_SECONDS) -> Folded:
+    """Have the evidence of a locked experiment go through the next events, and store it."""
+    start = designs.stored(experiment)
+    events = _next_events(experiment, start.last)
+    deadline = time.monotonic() + seconds
+    folded: list[Logged] = []
+    numbers = itertools.count(start.last + 1)
+
+    def store(observed: Observed, event: Logged) -> bool:
+        ended = event.comparison not in observed.design.open_showings
+        showing = observed.design.showing(event.comparison) if ended else None
+        _NUMBERED(row=event.row, number=next(numbers), showing=showing)
+        folded.append(event)
+        return time.monotonic() < deadline
+
+    designs.recall(start, events)
+    observed = designs.observe(start, events, each=store)
+    if folded:
+        Evidence.objects.update_or_create(experiment=experiment, defaults=designs.state_of(observed))
+    complete = observed.design.stopped or (len(folded) == len(events) < _MOST_EVENTS)
+    return Folded(observed, complete, any(event.kind != Kind.BEGUN for event in folded))
+
+
+def _next_events(experiment: Experiment, last: int) -> list[Logged]:
+    numbered = designs.logged(designs.in_the_evidence(experiment, last)[:_MOST_EVENTS])
+    if len(numbered) == _MOST_EVENTS:
+        return numbered
+    new = designs.not_in_the_evidence(experiment.pk)
+    return numbered + designs.logged(new[: _MOST_EVENTS - len(numbered)])
+
+
+def catch_up(*, experiment_id: int) -> None:
+    """Bring the evidence up to date, slice by slice, so that nobody waits for the lock for long."""
+    complete = False
+    while not complete:
+        with transaction.atomic():
+            complete = fold(experiment=locked_experiment(experiment_id)).complete
+
+
+@transaction.atomic
+def settle(*, experiment: Experiment) -> Observed:
+    """Bring the evidence of a locked experiment up to date with its log, in the caller's transaction."""
+    while True:
+        folded = fold(experiment=experiment, seconds=math.inf)
+        note(experiment=experiment, folded=folded)
+        if folded.complete:
+            return folded.observed
+
+
+def note(*, experiment: Experiment, folded: Folded) -> None:
+    """Add a point to the race of a locked experiment where its evidence has changed."""
+    if folded.complete and (folded.changed or experiment.evidence_stale):
+        write_snapshot(experiment=experiment, observed=folded.observed)

@@ -1,0 +1,38 @@
+"""The log of showings as a file, from which `engine.core` alone recomputes the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from engine.core import Factorial
+from engine.domain.showings import Kind
+from engine.models import Experiment
+from engine.selectors import designs
+
+
+def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
+    """The settings of the design, then each event of the evidence as a call of `Design`."""
+    space, labels = designs.labelled_space(experiment)
+    settings = designs.design_settings(experiment)
+    # It only breaks ties between pairs to choose.
+    del settings["seed"]
+    yield {
+        "policies": labels,
+        "factors": space.levels if isinstance(space, Factorial) else None,
+        "combinations": space.policies if isinstance(space, Factorial) else None,
+        "settings": settings,
+    }
+    events = designs.in_the_evidence(experiment).values_list(
+        "comparison__number", "comparison__policy_i__index", "comparison__policy_j__index",
+        "kind", "outcome", "least", "most",
+    )  # fmt: skip
+    for number, i, j, kind, outcome, least, most in events.iterator():
+        if kind == Kind.BEGUN:
+            yield {"call": "show", "i": i, "j": j, "showing": number}
+        elif kind == Kind.TOLD:
+            yield {"call": "end", "showing": number, "outcome": outcome, "least": least, "most": most}
+        elif kind == Kind.REOPENED:
+            yield {"call": "reopen", "showing": number}
+        else:
+            yield {"call": "revise", "showing": number, "outcome": outcome}

@@ -1,0 +1,40 @@
+"""Cuts runs of combining marks in pages: a browser that draws 200,000 on one letter does nothing else."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+# No script puts as many on one letter.
+MOST_MARKS = 10
+
+# All combining marks lie here, most of them in the first range. The joiners do not end a run.
+_RANGES = (range(0x300, 0x1F000), range(0xE0100, 0xE01F0))
+_ALL = [chr(code) for each in _RANGES for code in each if unicodedata.category(chr(code))[0] == "M"]
+# `re` looks up a character of a class at once only where none lies beyond the first 65,536.
+_FIRST = "\u200c\u200d" + "".join(mark for mark in _ALL if mark <= "\uffff")
+_OTHERS = "".join(mark for mark in _ALL if mark > "\uffff")
+_MARK = f"(?:[{_FIRST}]|(?![\0-\uffff])[{_OTHERS}])"
+_too_many = re.compile(f"(?=[^\0-\u02ff]{{{MOST_MARKS + 1}}}){_MARK}{{{MOST_MARKS + 1}}}").search
+# Fields are sent back, and what is stored stays as it is.
+_parts = re.compile(f"(<textarea\\b.*?</textarea>|<[^>]*>)|({_MARK}{{{MOST_MARKS}}}){_MARK}*", re.DOTALL)
+
+
+class Legible:
+    """Middleware. The first ten marks of a run stay, in every page, whoever wrote its texts."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self._get_response(request)
+        if response.streaming or not response.get("Content-Type", "").startswith("text/html"):
+            return response
+        content: bytes = response.content  # type: ignore[attr-defined]  # it does not stream
+        if not content.isascii() and _too_many(page := content.decode()):
+            response.content = _parts.sub(r"\1\2", page)  # type: ignore[attr-defined]
+        return response
