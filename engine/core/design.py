@@ -534,22 +534,27 @@ class Design:
                     f"0 <= least <= outcome <= most <= 1 must hold, got {outcome}, {least}, {most}"
                 )
             bounds = Bounds(*ends)
-        if not known.bounds.open:
-            before = known.bounds
-            bounds = Bounds(
-                min(before.least, bounds.least), max(before.most, bounds.most), missing=told is None
-            )
+        before = known.kept if known.bounds.open else known.bounds.ends
+        if before is not None:
+            least, most = min(before[0], bounds.least), max(before[1], bounds.most)
+            bounds = Bounds(least, most, missing=told is None)
         self._turn(known, bounds, told)
+        known.n_moves = self._ledger.n_moves
 
     def reopen(self, showing: int) -> None:
         """Take the end of a showing back: somebody noticed a slip before anything else was answered.
+
+        Where capital has moved since, each proof keeps the worse of this end and the next one.
 
         Raises
         ------
         ValueError
             If there is no such showing.
         """
-        self._turn(self._known(showing), OPEN, None)
+        known = self._known(showing)
+        if not known.bounds.open and known.n_moves != self._ledger.n_moves:
+            known.kept = known.bounds.ends
+        self._turn(known, OPEN, None)
 
     def revise(self, showing: int, outcome: float | None) -> None:
         """Have the estimates take another outcome of a showing, or none. The proofs keep what was told.

@@ -307,6 +307,11 @@ class Ledger:
         chances = beliefs.log_chances() if self.streams is not None else None
         return beliefs.standing() if chances is None else chances
 
+    @property
+    def n_moves(self) -> int:
+        """How often capital has moved in the first run."""
+        return sum(stakes.n_moved(0) for stakes in self._stakes.values())
+
     def pairs_of(self, claim: Claim) -> PairwiseEvidence:
         """The e-processes of the pairs with the margin of a claim that is proved head to head."""
         return self._pairs[self._proof_margins[claim]]

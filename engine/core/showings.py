@@ -29,6 +29,11 @@ class Showing:
         D in [0, 1], of i; None where it has none.
     estimate
         The outcome that estimates take; None where they leave it out.
+    n_moves
+        How often capital had moved when it ended last.
+    kept
+        [least, most] of the end that was taken back after capital had moved; None where there is none. The
+        proofs keep the worse of it and the next end: capital was given at a price that knew it.
     """
 
     i: int
@@ -37,6 +42,8 @@ class Showing:
     bounds: Bounds = OPEN
     outcome: float | None = None
     estimate: float | None = None
+    n_moves: int = 0
+    kept: tuple[float, float] | None = None
 
     def data(self) -> dict[str, Any]:
         """Plain data that JSON can hold."""
@@ -48,6 +55,8 @@ class Showing:
             "bounds": None if self.bounds.open else [self.bounds.least, self.bounds.most],
             "outcome": self.outcome,
             "estimate": self.estimate,
+            "n_moves": self.n_moves,
+            "kept": None if self.kept is None else list(self.kept),
         }
 
     @classmethod
@@ -71,6 +80,7 @@ class Showing:
             if bounds is not None:
                 least, most = map(float, bounds)
                 bounds = Bounds(least, most, missing=outcome is None)
-            return cls(i, j, bets, bounds or OPEN, outcome, data["estimate"])
+            kept = data["kept"] and (float(data["kept"][0]), float(data["kept"][1]))
+            return cls(i, j, bets, bounds or OPEN, outcome, data["estimate"], int(data["n_moves"]), kept)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"a stored showing is incomplete: {error!r}") from error

@@ -146,6 +146,10 @@ class Stakes:
         self.log_share[runs[pays]], self.account[runs[pays]] = log_share[pays], account[pays]
         self._n_moved[runs[pays]] += 1
 
+    def n_moved(self, run: int) -> int:
+        """How often capital has moved in a run."""
+        return int(self._n_moved[run])
+
     def keep(self, runs: Any) -> None:
         """Drop the other runs, after the tally has."""
         self.log_share, self.account = self.log_share[runs], self.account[runs]
@@ -161,7 +165,7 @@ class Stakes:
         usual = [float(values[np.argmax(counts)]) for values, counts in map(_counted, share.T)]
         others = np.argwhere(share != usual)
         return {
-            "moved": int(self._n_moved[run]),
+            "moved": self.n_moved(run),
             "account": self.account[run].tolist(),
             "log_share": usual,
             "others": [[int(k), int(b), float(share[k, b])] for k, b in others],

@@ -348,3 +348,23 @@ class TestEnds:
         with pytest.raises(ValueError, match="least <= outcome"):
             design.end(0, 0.5, least=0.6)
         assert design.state() == before
+
+
+def test_a_slip_that_capital_has_moved_on_stays_in_the_proofs() -> None:
+    """Capital was given at a price that knew the first answer."""
+    design = Design(Unstructured(3), claim="good_enough", epsilon=0.05)
+    slip = design.show(0, 1)
+    design.end(slip, 1.0)
+    for _ in range(12):
+        design.tell(0, 2, 1.0)
+    assert design._ledger.n_moves > 0
+    later = design.show(0, 1)
+    design.end(later, 1.0)
+    for showing, counted in ((slip, 1.0), (later, 0.0)):
+        design.reopen(showing)
+        design = Design.from_state(design.space, json.loads(json.dumps(design.state())))
+        before = design._tally.proof_wins[0, 0, 1]
+        design.end(showing, 0.0)
+        assert design._tally.proof_wins[0, 0, 1] == before - 1.0 + counted
+        assert design._tally.proof_wins[0, 1, 0] >= 1.0
+    assert design.wins[0, 1] == 0.0
