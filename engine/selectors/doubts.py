@@ -126,8 +126,9 @@ def doubts(experiment: Experiment) -> Doubts:
 
 
 def _reasons(pairs: Tally, n_failed: int) -> list[tuple[str, int]]:
+    labels = dict(Flag.Reason.choices)
     reasons = {
-        **{f"Skipped, “{Flag.Reason(reason).label}”": n for reason, n in pairs.reasons.most_common()},
+        **{f"Skipped, “{labels.get(reason, reason)}”": n for reason, n in pairs.reasons.most_common()},
         "Skipped without a reason": pairs.skipped - pairs.reasons.total(),
         "Left open": pairs.left,
         "Response failed, or a guardrail replaced it": n_failed,

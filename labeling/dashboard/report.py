@@ -43,6 +43,8 @@ class Report:
         What the judgments themselves give reason to doubt, as sentences.
     n_missing
         What was shown or asked for and has no outcome.
+    finding
+        The claim in full; empty where it was chosen after looking, as it names two risks then.
     caveats
         Reasons to read the verdict with care, as sentences.
     record
@@ -63,6 +65,7 @@ class Report:
     by_machines: str
     doubts: list[str]
     n_missing: int
+    finding: str
     caveats: list[str]
     record: Record | None
     risk: float | None
@@ -98,6 +101,7 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
     result = result_figures(experiment)
     verdict = result.verdict
     doubted = doubts_of(experiment)
+    finding = verdict.finding if experiment.certified_claim == experiment.claim else ""
     promised = None if findings.doubts_about_risk(experiment) else experiment.delta
     return Report(
         verdict=verdict,
@@ -112,7 +116,8 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         by_machines=result.by_machines,
         doubts=[*(each.unnamed for each in doubted.found), *_doubtful(judged.people, result.n_doubtful)],
         n_missing=doubted.n_missing,
-        caveats=_caveats(experiment, verdict, comparisons),
+        finding=finding,
+        caveats=_caveats(experiment, verdict, comparisons, finding),
         record=concluded_record(experiment),
         risk=verdict.risk if experiment.winner_id else promised,
     )
@@ -127,7 +132,7 @@ def _doubtful(n_people: int, n_doubtful: int) -> list[str]:
     ]
 
 
-def _caveats(experiment: Experiment, verdict: Verdict, comparisons: int) -> list[str]:
+def _caveats(experiment: Experiment, verdict: Verdict, comparisons: int, finding: str) -> list[str]:
     said = []
     if experiment.state != Experiment.State.CONCLUDED:
         said.append("The experiment has not concluded. The order of the policies may still change.")
@@ -146,7 +151,7 @@ def _caveats(experiment: Experiment, verdict: Verdict, comparisons: int) -> list
     said += findings.tasks_left_out(experiment)
     # Where the same texts come again, nothing was learnt about others. A finding says so itself, in Method.
     of_pool = findings.of_pool(experiment) or ["The result holds for tasks like those that were compared."]
-    said += [each for each in of_pool if each not in " ".join([*said, verdict.finding])]
+    said += [each for each in of_pool if each not in " ".join([*said, finding])]
     if experiment.judge == Experiment.Judge.HUMAN:
         said.append("The result holds for judges like those who judged.")
     return said

@@ -319,7 +319,7 @@ class Export:
                 "voids": self._voids(),
                 "caveats": [
                     *doubts_about_risk(experiment),
-                    *(each.text for each in doubts(experiment).found),
+                    *(each.unnamed for each in doubts(experiment).found),
                 ],
                 "agreement": agreement_figures(agreement_of_people(experiment)),
                 # Empty before the conclusion: the secrets reveal the sides. docs/blinding.md shows their use.

@@ -357,7 +357,7 @@ def test_the_result_leads_to_all_conditions(client):
     experiment = Experiment.objects.get()
     html = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
     assert f'href="{reverse("quality", args=[experiment.pk])}#past-title">All conditions for past vo' in html
-    assert "because of its result, and under the other conditions for past" in status_of(experiment).sentence
+    assert "because of its result, which nobody can check" in status_of(experiment).sentence
 
 
 @pytest.mark.usefixtures("owner")
