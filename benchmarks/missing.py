@@ -1,14 +1,14 @@
-"""Showings without an outcome: wrong certificates where people choose what they answer, and the cost of the rule.
+"""Showings without an outcome: wrong certificates where people choose what they answer, and what it costs.
 
     python -m benchmarks.missing attacks [--runs 400] [--claims good_enough]
     python -m benchmarks.missing cost [--sizes 2 4 8 16] [--claims good_enough best_if_any best]
 
 `attacks`: four policies, of which the first beats the others by 57, 60 or 65 of 100. Some of five people
-want the last one named and never lie: they leave pairs in which it would lose, skip them, answer them late, or
-take the answer back. Or an editor voids what it lost, or its texts fail on the tasks that it would lose. Up to
-six showings are open at a time. Who has let go of 5 pairs and of more than a tenth of what they were shown
-gets no more. Each line has the rule (`against`), and beside it what counted before: answers alone, where what
-is let go of, taken back or voided leaves no trace.
+want the last one named and never lie: they leave pairs in which it would lose, skip them, answer them late,
+or take the answer back. Or an editor voids what it lost, or its texts fail on the tasks that it would lose.
+Up to six showings are open at a time. Who has let go of 5 pairs and of more than a tenth of what they were
+shown gets no more. Each line has the rule (`against`), and beside it what counted before: answers alone,
+where what is let go of, taken back or voided leaves no trace.
 
 `cost`: answers until the claim with the rule over those without it, for honest people and outcomes that are
 missing at random, with one showing open at a time and with twenty. Strengths are normal with a standard

@@ -157,11 +157,6 @@ def may_own(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     return _found(request, experiment.pk, people.experiment_to_own) is not None
 
 
-def withholds_unfinished(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    """True if this user also annotates: pairs that they may still be shown are hidden from them."""
-    return blinding.withholds_unfinished(experiment, request.user)
-
-
 def withholds_responses(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     """True if the authors of ready-made responses are hidden from this user, who also judges them.
 
@@ -169,7 +164,7 @@ def withholds_responses(request: AuthenticatedRequest, experiment: Experiment) -
     """
     if experiment.state == Experiment.State.DRAFT and may_run(request, experiment):
         return False
-    return withholds_unfinished(request, experiment) and not blinding.is_over(experiment)
+    return blinding.judges_too(experiment, request.user) and not blinding.is_over(experiment)
 
 
 def may_copy(request: AuthenticatedRequest, experiment: Experiment) -> bool:

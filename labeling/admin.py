@@ -7,6 +7,7 @@ from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialApp, SocialToken
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
+from django.db.models import Q
 from django.http import HttpRequest
 
 from engine.models import (
@@ -23,6 +24,7 @@ from engine.models import (
     Task,
     User,
 )
+from engine.selectors import blinding
 from engine.services import people
 
 admin.site.register(User, UserAdmin)
@@ -91,8 +93,13 @@ class ExperimentAdmin(ReadOnlyAdmin):
 
 @admin.register(Comparison)
 class ComparisonAdmin(ReadOnlyAdmin):
+    """Comparisons that somebody may still judge are hidden here, too, and so are their responses."""
+
     list_display = ("id", "experiment", "policy_i", "policy_j", "state", "created_at")
     list_filter = ("experiment", "state")
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).exclude(blinding.hidden_comparison())
 
 
 @admin.register(Judgment)
@@ -100,11 +107,18 @@ class JudgmentAdmin(ReadOnlyAdmin):
     list_display = ("id", "comparison", "judge", "annotator", "choice", "outcome", "created_at")
     list_filter = ("judge", "annotator")
 
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).exclude(blinding.hidden_comparison("comparison__"))
+
 
 @admin.register(Response)
 class ResponseAdmin(ReadOnlyAdmin):
     list_display = ("id", "policy", "state", "attempts", "guardrail", "latency_seconds", "created_at")
     list_filter = ("state", "guardrail")
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        by_people = Q(policy__experiment__judge=Experiment.Judge.HUMAN)
+        return super().get_queryset(request).filter(~by_people | blinding.in_finished_comparison())
 
 
 @admin.register(AuditEntry)

@@ -13,6 +13,7 @@ Download = Literal[
     "judgments.csv",
     "judgments.jsonl",
     "judgments.parquet",
+    "events.jsonl",
     "dpo.jsonl",
     "reward.jsonl",
     "kto.jsonl",
@@ -104,6 +105,12 @@ class ClaimState(TypedDict):
     qualified: bool
 
 
+class ByAnswers(TypedDict):
+    policy: str
+    gamma: float
+    text: str
+
+
 class Policy(TypedDict):
     label: str
     levels: list[str]
@@ -124,6 +131,7 @@ class Status(Experiment):
     comparisons: int
     recomputing: bool
     claims: list[ClaimState]
+    by_answers: ByAnswers | None
     joint_risk: float | None
     threshold: float | None
     expected_left: float | None

@@ -168,6 +168,11 @@ def click_on(experiment: Experiment, user: User, n_clicks: int, choice: str = "l
     plan_and_write(experiment)
 
 
+def discard_pending(experiment: Experiment) -> None:
+    """Finish the comparisons that wait or are open: until then they are hidden from everybody."""
+    experiment.comparisons.filter(state__in=Comparison.PENDING).update(state=Comparison.State.DISCARDED)
+
+
 def certify(experiment: Experiment, winner: int = 0) -> None:
     """Conclude it with a policy, by its index, that is good enough."""
     conclude(

@@ -24,11 +24,13 @@ from scipy import special
 from .evidence import PairwiseEvidence
 from .mixture import BradleyTerryEvidence
 from .stakes import Stakes
-from .types import BoolArray, Claim, FloatArray, IntArray, located
+from .types import BoolArray, Claim, FloatArray, IntArray, Missing, located
 
 NOBODY = -1
 # The names of policies to which nobody gave any.
 _MADE_UP = re.compile(r"policy \d+")
+# A factor above it is told as this.
+_MANY_TIMES = 100.0
 # Comparing the evidence of more policies than this takes long.
 _FEW = 64
 # This part of what proofs begin with goes by strengths expected beforehand. If they mislead, a proof needs
@@ -344,6 +346,7 @@ def describe(
     *,
     delta: float,
     margin: float,
+    missing: Missing = Missing.AGAINST,
     model: bool = False,
     note: str = "",
     follows_from: Claim | None = None,
@@ -364,6 +367,8 @@ def describe(
         Risk level δ.
     margin
         ε of the claim.
+    missing
+        How its proof counts a showing without an outcome.
     model
         Whether it holds only if a Bradley-Terry model does.
     note
@@ -383,10 +388,17 @@ def describe(
     # Names that somebody gave stay as they are: "a" and "A" may be two policies.
     if claim is Claim.BEST_IF_ANY or _MADE_UP.fullmatch(policy):
         statement = f"{statement[0].upper()}{statement[1:]}"
-    return f"{statement} {_small_print(delta, model=model)} {note}".rstrip()
+    return f"{statement} {_small_print(delta, missing, model=model)} {note}".rstrip()
 
 
-def describe_no_best(*, delta: float, margin: float, model: bool = False, note: str = "") -> str:
+def describe_no_best(
+    *,
+    delta: float,
+    margin: float,
+    missing: Missing = Missing.AGAINST,
+    model: bool = False,
+    note: str = "",
+) -> str:
     """The claim that there is no single best policy, and its assumption: a sentence and a note.
 
     Parameters
@@ -395,13 +407,15 @@ def describe_no_best(*, delta: float, margin: float, model: bool = False, note: 
         Risk level δ.
     margin
         ε of the claim "best if any".
+    missing
+        How its proof counts a showing without an outcome.
     model
         Whether it holds only if a Bradley-Terry model does.
     note
         A sentence about that model.
     """
     by = f" with a win rate of at least {_percent(0.5 + margin)}" if margin > 0 else ""
-    return f"No policy beats every other{by}; {_small_print(delta, model=model)} {note}".rstrip()
+    return f"No policy beats every other{by}; {_small_print(delta, missing, model=model)} {note}".rstrip()
 
 
 def describe_contradiction(policy: str | None, *, sure: bool = False) -> str:
@@ -423,6 +437,34 @@ def describe_contradiction(policy: str | None, *, sure: bool = False) -> str:
     )
 
 
+def describe_by_answers(policy: str, gamma: float, n_missing: int, more: str = "") -> str:
+    """The policy that the answers alone name where the claim does not hold, and what that rests on.
+
+    Parameters
+    ----------
+    policy
+        Its name.
+    gamma
+        Γ of `Answers`.
+    n_missing
+        How many showings ended without an outcome.
+    more
+        How much more it takes to settle it, such as "310 more clicks"; empty where nobody can tell.
+    """
+    pairs, they = ("1 pair has", "it was") if n_missing == 1 else (f"{n_missing:,} pairs have", "they were")
+    what = "it says" if n_missing == 1 else "they say"
+    said = (
+        f"By the answers alone: {policy}. {pairs} no outcome; if {they} left because of what {what}, it may "
+        "be wrong."
+    )
+    if more:
+        said += f" About {more} would settle it."
+    # Rounded down: it holds up to this.
+    times = math.floor(10.0 * min(gamma, _MANY_TIMES)) / 10.0
+    often = "no more often" if times <= 1.0 else f"at most {times:g} times as often"
+    return f"{said} Taken as it is, it holds as long as pairs are left {often} when {policy} would lose."
+
+
 def _statement(claim: Claim, policy: str, margin: float) -> str:
     if claim is Claim.GOOD_ENOUGH:
         points = _percent(margin).removesuffix("%")
@@ -437,12 +479,17 @@ def _statement(claim: Claim, policy: str, margin: float) -> str:
     return f"if some policy beats every other{by}, it is {policy}"
 
 
-def _small_print(delta: float, *, model: bool) -> str:
-    assumed = "strengths add up as the model says and " if model else ""
-    return (
-        f"the risk of ever saying so wrongly is at most {_percent(delta)}, if {assumed}each judgment is a "
-        "fresh draw with the win rate of its pair, whether it comes soon, late or never."
-    )
+def _small_print(delta: float, missing: Missing, *, model: bool) -> str:
+    risk = f"the risk of ever saying so wrongly is at most {_percent(delta)}"
+    # A likelihood knows only what was answered, whatever the rule for proofs head to head.
+    if model or missing is Missing.ANSWERS:
+        assumed = "strengths add up as the model says and " if model else ""
+        return (
+            f"{risk}, if {assumed}each judgment is a fresh draw with the win rate of its pair, whether it "
+            "comes soon, late or never."
+        )
+    about = "It is about the people who judged, each as often as they did."
+    return f"{risk}, whoever leaves or delays what. {about}"
 
 
 def _percent(share: float) -> str:

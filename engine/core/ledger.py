@@ -90,6 +90,8 @@ class Ledger:
         other; None under another.
     proofs
         Progress of the claims "best" and, with a margin, "good enough", as far as they are watched.
+    missing
+        As given.
     margin
         Margin of the claim "best if any", and of the finding that there is no best policy.
     rule
@@ -128,7 +130,7 @@ class Ledger:
         self._leader: IntArray | None = None
         self._space = space
         self._prior = prior
-        self._missing = missing
+        self.missing = missing
         tally.counts_missing = missing is Missing.AGAINST
         # Shape (K, K): outcomes of the first run that estimates leave out; proofs keep them.
         self.left_out: FloatArray = np.zeros((tally.n_policies, tally.n_policies))
@@ -330,7 +332,7 @@ class Ledger:
     ) -> None:
         """Have the proofs count an outcome within these bounds, or with sign -1 no more."""
         at, first, second = located(runs, i, j)
-        if self._missing is Missing.ANSWERS and (bounds.open or bounds.missing):
+        if self.missing is Missing.ANSWERS and (bounds.open or bounds.missing):
             # Known to be open or missing, it counts for nothing.
             self.tally.note((at, first, second), bounds, sign)
             return
@@ -345,7 +347,7 @@ class Ledger:
         self, i: IntArray, j: IntArray, runs: IntArray | None, *, answered: bool, observe: bool = True
     ) -> None:
         """Bring up to date what depends on the counts of the pair (i[r], j[r]) of these runs."""
-        if not answered and self._missing is Missing.ANSWERS:
+        if not answered and self.missing is Missing.ANSWERS:
             return
         self._leader = None
         if self.streams is None or self.left_out.any():

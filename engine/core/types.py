@@ -343,8 +343,8 @@ class Tally:
             In [0, 1], of their shape: the share of the win that goes to the first.
         """
         runs, i, j = pairs
-        self.wins[runs, i, j] += sign * outcome
-        self.wins[runs, j, i] += sign * (1.0 - outcome)
+        _add(self.wins, (runs, i, j), sign * outcome)
+        _add(self.wins, (runs, j, i), sign * (1.0 - outcome))
         self.counts[runs, i, j] += sign
         self.counts[runs, j, i] += sign
         self.judged[runs, i] += sign
@@ -358,8 +358,8 @@ class Tally:
             (i, j, bounds.most, 1.0 - bounds.most),
             (j, i, 1.0 - bounds.least, bounds.least),
         ):
-            self.proof_wins[runs, k, b] += sign * won
-            self.proof_losses[runs, k, b] += sign * lost
+            _add(self.proof_wins, (runs, k, b), sign * won)
+            _add(self.proof_losses, (runs, k, b), sign * lost)
             if self.proof_ties is not None:
                 self.proof_ties[runs, k, b] += sign * (won == 0.5)
         self.note(pairs, bounds, sign)
@@ -432,6 +432,11 @@ class Bounds:
     def ends(self) -> tuple[Any, Any]:
         """The least and the most."""
         return self.least, self.most
+
+
+def _add(outcomes: FloatArray, pairs: Any, more: Any) -> None:
+    """Add to sums of outcomes. Thirds that are taken out again could leave them just below 0."""
+    outcomes[pairs] = np.maximum(outcomes[pairs] + more, 0.0)
 
 
 def located(runs: IntArray | None, *values: IntArray | FloatArray) -> tuple[Any, ...]:

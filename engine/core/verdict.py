@@ -122,6 +122,7 @@ class Verdict:
             len(rivals),
             delta=self.delta,
             margin=self.ledger.margin_of(claim),
+            missing=self.ledger.missing,
             model=assumes_model,
             note=on_the_test(self.tested, assumes_model=assumes_model),
         )
@@ -153,6 +154,7 @@ class Verdict:
                 0,
                 delta=self.delta,
                 margin=self.ledger.margin_of(each.claim),
+                missing=self.ledger.missing,
                 model=best.assumes_model,
                 note=on_the_test(self.tested, assumes_model=best.assumes_model),
                 follows_from=best.claim,
@@ -203,6 +205,7 @@ class Verdict:
         return describe_no_best(
             delta=self.delta,
             margin=self.ledger.margin,
+            missing=self.ledger.missing,
             model=assumes_model,
             note=on_the_test(self.tested, assumes_model=assumes_model),
         )

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Exists, Q
+from django.db.models import Exists, OuterRef, Q
 
 from engine.domain import blinding
 from engine.domain.blinding import Period
@@ -82,12 +82,34 @@ def _verify_check(found: Verified, check: Check, secret: str, experiment: Experi
         found.compare(f"Check {check.pk}, what was due", recorded=str(check.kind), derived=str(due))
 
 
-def withholds_unfinished(experiment: Experiment, user: User) -> bool:
-    """True if this user must not see the policies of comparisons that are not finished.
+def withholds_unfinished(experiment: Experiment) -> bool:
+    """True if nobody may see the texts and policies of comparisons that wait or are open, but their number.
 
-    An annotator may be looking at any of them, or may be shown it later. Somebody who lost that role may get
-    it back, and would then know the pairs.
+    Whoever sees them could judge them under a second account, or tell somebody who does.
     """
+    return experiment.judge == Experiment.Judge.HUMAN
+
+
+def unfinished(experiment: Experiment) -> int:
+    """The number of comparisons that are hidden from everybody until they are finished."""
+    if not withholds_unfinished(experiment):
+        return 0
+    return experiment.comparisons.filter(state__in=Comparison.PENDING).count()
+
+
+def hidden_comparison(at: str = "") -> Q:
+    """The comparisons of all experiments that nobody may see yet; ``at``: the path that leads to them."""
+    return Q(**{f"{at}experiment__judge": Experiment.Judge.HUMAN, f"{at}state__in": Comparison.PENDING})
+
+
+def in_finished_comparison() -> Exists:
+    """True for a response that is in a comparison which is judged or discarded."""
+    finished = Comparison.objects.exclude(state__in=Comparison.PENDING)
+    return Exists(finished.filter(Q(response_i=OuterRef("pk")) | Q(response_j=OuterRef("pk"))))
+
+
+def judges_too(experiment: Experiment, user: User) -> bool:
+    """True if this user annotates the experiment, or did: somebody who lost that role may get it back."""
     return (
         experiment.judge == Experiment.Judge.HUMAN
         and User.objects.filter(

@@ -13,6 +13,7 @@ from django.db.models.sql.compiler import SQLCompiler
 from engine.domain.conversations import Message, turns_of
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, Response, Task
 from engine.models.full_text import responses_with
+from engine.selectors.blinding import in_finished_comparison
 from engine.selectors.policies import policy_at
 
 STANDING, VOID = "standing", "void"
@@ -93,9 +94,7 @@ def written_responses(experiment: Experiment, *, tag: str = "", finished: bool =
     if tag:
         done = done.filter(task__in=tasks_tagged(experiment, tag))
     if finished:
-        of_response = Q(response_i=OuterRef("pk")) | Q(response_j=OuterRef("pk"))
-        comparisons = Comparison.objects.filter(experiment=experiment).exclude(state__in=Comparison.PENDING)
-        done = done.filter(Exists(comparisons.filter(of_response)))
+        done = done.filter(in_finished_comparison())
     return done.order_by("pk")
 
 
@@ -230,6 +229,24 @@ def page_of(
         rows = rows.filter(number__lt=before)
     found = list(rows.order_by("-number")[: size + 1])
     return Page(found[:size], newer=before is not None, older=len(found) > size)
+
+
+def judgment_without_outcome(experiment: Experiment, judgment_id: int) -> Judgment | None:
+    """A judgment for whoever may void it: with neither its answer nor its outcome, nor a reason that tells.
+
+    ``None`` where the experiment has none such.
+    """
+    return (
+        Judgment.objects.filter(pk=judgment_id, comparison__experiment=experiment)
+        .select_related("annotator", "void__by", "restored_by", "comparison__task")
+        .select_related("comparison__response_i", "comparison__response_j")
+        .prefetch_related(
+            Prefetch("repeats", Check.objects.filter(passed__isnull=False)),
+            Prefetch("comparison__flags", Flag.objects.select_related("annotator").order_by("pk")),
+        )
+        .defer("choice", "outcome", "reason", "comparison__outcome")
+        .first()
+    )
 
 
 def comparison_in_full(experiment: Experiment, comparison_id: int) -> Comparison | None:

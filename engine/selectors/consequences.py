@@ -147,16 +147,18 @@ def caveats(experiment: Experiment) -> list[str]:
             f"The margin was changed from {experiment.first_epsilon:g} to {experiment.epsilon:g} "
             "after outcomes had been seen, so the risk is not guaranteed."
         )
-    if experiment.past_votes:
-        said = (
-            f"{experiment.past_votes:,} past votes were brought from files. Those that stand count, too, "
-            "although LLM-PO did not choose their pairs."
-        )
-        if experiment.stopping == CERTIFIED:
-            said += (
-                f" The accepted risk of {100 * experiment.delta:.3g}% is guaranteed only if no vote is in "
-                "the file, or missing from it, because of its result, and under the other conditions for "
-                "past votes."
-            )
-        found.append(said)
-    return found
+    return found + of_past_votes(experiment)
+
+
+def of_past_votes(experiment: Experiment) -> list[str]:
+    """A sentence where past votes count: an assumption that nobody can check."""
+    if not experiment.past_votes:
+        return []
+    are = "past vote counts" if experiment.past_votes == 1 else "past votes count"
+    said = f"{experiment.past_votes:,} {are}"
+    if experiment.stopping != CERTIFIED:
+        return [f"{said}, although LLM-PO did not choose their pairs."]
+    return [
+        f"{said}. The risk of {100 * experiment.delta:.3g}% holds only if no vote was dropped or added "
+        "because of its result, which nobody can check."
+    ]

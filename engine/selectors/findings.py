@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
+from engine.core.claims import describe_by_answers
 from engine.core.finite_pools import holds_without_replacement
-from engine.core.wording import number
+from engine.core.types import Missing
+from engine.core.wording import number, two_digits
 from engine.domain.rules import CERTIFIED, LADDER
 from engine.models import Comparison, Experiment, Judgment, Response, Snapshot
 from engine.selectors import consequences, counts, designs, pools
 from engine.selectors.designs import Observed
 from engine.selectors.judges import people_behind
+from engine.selectors.remaining import remaining_of
 
 _NAMES = dict(Experiment.CLAIMS)
 
@@ -62,6 +66,19 @@ class Rung:
 
 
 @dataclass(frozen=True)
+class ByAnswers:
+    """The policy that the answers alone name, by its index, where pairs without an outcome keep the claim
+    from holding.
+
+    ``gamma``: how much oftener outcomes may be missing where they speak against it; ``text`` says it.
+    """
+
+    policy: int
+    gamma: float
+    text: str
+
+
+@dataclass(frozen=True)
 class Ladder:
     """The claims from the weakest to the strongest.
 
@@ -75,12 +92,15 @@ class Ladder:
         Among how many claims somebody chooses who picks one after looking, and the risk of that, in [0, 1].
     unproven
         A sentence where the risks are not proven; empty where they are.
+    by_answers
+        ``None`` where the claim to stop on holds, and where the answers alone would not do either.
     """
 
     rungs: list[Rung]
     n_claims: int
     joint_risk: float
     unproven: str = ""
+    by_answers: ByAnswers | None = None
 
     @property
     def shown(self) -> list[Rung]:
@@ -115,16 +135,35 @@ def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:
     design = observed.design
     decision = design.decision_given(designs.model_test(experiment, observed))
     states = {state.claim: state for state in decision.claims}
-    whose = _whose(experiment, observed) if any(state.holds for state in states.values()) else []
+    told = _told(experiment, observed) if any(state.holds for state in states.values()) else _Told()
     return Ladder(
-        rungs=[_rung(states[claim], design, whose) for claim in LADDER if claim in states],
+        rungs=[_rung(states[claim], design, told) for claim in LADDER if claim in states],
         n_claims=consequences.claims_to_choose(experiment),
         joint_risk=consequences.joint_risk(experiment),
         unproven=unproven(experiment),
+        by_answers=_by_answers(experiment, design, decision),
     )
 
 
-def _rung(state: ClaimState, design: Design, whose: list[str]) -> Rung:
+def _by_answers(experiment: Experiment, design: Design, decision: Decision) -> ByAnswers | None:
+    decided = decision.reason in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}
+    if decided or design.missing is Missing.ANSWERS or not design.n_missing:
+        return None
+    found = design.by_answers()
+    # It holds whatever they say where the pairs that are open are all that it waits for.
+    if found is None or math.isinf(found.gamma):
+        return None
+    remaining = remaining_of(experiment, designs.latest_snapshot(experiment))
+    more = ""
+    if remaining is not None and not remaining.over_budget:
+        people = experiment.judge == Experiment.Judge.HUMAN
+        n = two_digits(remaining.expected * (experiment.overlap if people else 1))
+        more = number(n, "more click" if people else "more comparison")
+    text = describe_by_answers(design.labels[found.policy], found.gamma, design.n_missing, more)
+    return ByAnswers(found.policy, found.gamma, text)
+
+
+def _rung(state: ClaimState, design: Design, told: _Told) -> Rung:
     stops = state.claim == design.claim
     shown = state.holds or state.follows_from is not None
     return Rung(
@@ -135,7 +174,7 @@ def _rung(state: ClaimState, design: Design, whose: list[str]) -> Rung:
         follows_from=state.follows_from,
         policy=state.policy,
         n_open=len(state.open),
-        text=" ".join([state.text, *whose]) if shown else state.text,
+        text=told.around(state.text) if shown else state.text,
         qualified=shown and state.qualified,
         contradicted=state.contradicted,
         remaining=None if shown or stops else _remaining(state.claim, design),
@@ -170,13 +209,12 @@ def finding_of(experiment: Experiment, observed: Observed) -> str:
     decision = design.decision_given(designs.model_test(experiment, observed))
     if decision.reason not in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
         return ""
-    said = [decision.claim_text, *_whose(experiment, observed), *of_pool(experiment)]
+    said = decision.claim_text
     if decision.claim is None:
         # Another stop than the certified one makes no claim, and names its winner all the same.
-        said.insert(
-            0, "No policy wins." if decision.best is None else f"{design.labels[decision.best]} wins."
-        )
-    return " ".join(said)
+        wins = "No policy wins." if decision.best is None else f"{design.labels[decision.best]} wins."
+        said = f"{wins} {said}"
+    return _told(experiment, observed).around(said, *of_pool(experiment))
 
 
 def finding_on(experiment: Experiment, observed: Observed, state: ClaimState, decision: Decision) -> str:
@@ -191,7 +229,7 @@ def finding_on(experiment: Experiment, observed: Observed, state: ClaimState, de
         risk = f"{100 * consequences.joint_risk(experiment):.4g}%"
         picked += f"; the risk that any of them is ever made wrongly is at most {risk}"
     picked += "."
-    return " ".join([state.text, *_whose(experiment, observed), picked, *of_pool(experiment)])
+    return _told(experiment, observed).around(state.text, picked, *of_pool(experiment))
 
 
 def of_pool(experiment: Experiment) -> list[str]:
@@ -282,7 +320,7 @@ def _facts_against(experiment: Experiment) -> list[str]:
     return [reason for reason, holds in reasons.items() if holds]
 
 
-def doubts(experiment: Experiment) -> list[str]:
+def doubts_about_risk(experiment: Experiment) -> list[str]:
     """Reasons why an experiment's accepted risk is not the one that its claims have; empty if it is."""
     return [*consequences.caveats(experiment), *filter(None, [unproven(experiment)])]
 
@@ -310,15 +348,61 @@ def by_one_person(experiment: Experiment, observed: Observed | None = None) -> b
     """
     if experiment.judge != Experiment.Judge.HUMAN:
         return False
-    judgments = counts.standing_judgments(experiment.pk).exclude(via=Judgment.Via.IDENTICAL)
-    if observed is not None:
-        judgments = judgments.filter(designs.counted_in(observed, "comparison"))
+    judgments = _judged_in(experiment, observed).exclude(via=Judgment.Via.IDENTICAL)
     # Without an annotator it is a language model's, or a past vote, of which nobody said whose it is.
     people = list(judgments.values_list("annotator", flat=True).distinct()[:2])
     return len(people) == 1 and people[0] is not None
 
 
-def _whose(experiment: Experiment, observed: Observed) -> list[str]:
-    """A sentence if this evidence is one person's."""
-    alone = by_one_person(experiment, observed)
-    return ["It rests on the judgments of one person alone."] if alone else []
+def _judged_in(experiment: Experiment, observed: Observed | None) -> QuerySet[Judgment]:
+    """The judgments that stand, of those in this evidence if it is given."""
+    judgments = counts.standing_judgments(experiment.pk)
+    return judgments if observed is None else judgments.filter(designs.counted_in(observed, "comparison"))
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What belongs to every sentence about a result: what machines gave, and whose judgments it rests on."""
+
+    by_machines: str = ""
+    whose: tuple[str, ...] = ()
+
+    def around(self, claim: str, *more: str) -> str:
+        """The claim with all of it. What machines gave comes first: a claim reads as if people made it."""
+        return " ".join(filter(None, [self.by_machines, claim, *self.whose, *more]))
+
+
+def _told(experiment: Experiment, observed: Observed) -> _Told:
+    whose = (*_people(experiment, observed), *consequences.of_past_votes(experiment))
+    return _Told(by_machines(experiment, observed), whose)
+
+
+def by_machines(experiment: Experiment, observed: Observed | None = None) -> str:
+    """A sentence where no person gave some of the outcomes; empty elsewhere.
+
+    ``observed``: of those in this evidence, if it is given.
+    """
+    found = _judged_in(experiment, observed).aggregate(
+        all=Count("comparison", distinct=True),
+        people=Count("comparison", distinct=True, filter=Q(judge=Judgment.Judge.HUMAN)),
+    )
+    n, machines = found["all"], found["all"] - found["people"]
+    if not machines:
+        return ""
+    nobody = ", none by a person" if machines == n else ""
+    return f"{machines:,} of {n:,} outcomes {'was' if machines == 1 else 'were'} given by machines{nobody}."
+
+
+def _people(experiment: Experiment, observed: Observed) -> list[str]:
+    """A sentence on the people whose judgments these are, and on those who gave most of them."""
+    people = _judged_in(experiment, observed).filter(judge=Judgment.Judge.HUMAN, annotator__isnull=False)
+    counted = people.order_by().values_list("annotator").annotate(n=Count("pk")).values_list("n", flat=True)
+    answers = sorted(counted, reverse=True)
+    if len(answers) < 2:
+        alone = by_one_person(experiment, observed)
+        return ["It rests on the judgments of one person alone."] if alone else []
+    most = next(k for k in range(1, len(answers) + 1) if 2 * sum(answers[:k]) >= sum(answers))
+    return [
+        f"{len(answers):,} people judged; {most:,} of them gave {sum(answers[:most]) / sum(answers):.0%} of "
+        "their answers."
+    ]

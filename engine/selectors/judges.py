@@ -221,6 +221,17 @@ def check_results(experiment: Experiment, only: User | None = None) -> dict[tupl
     return {(name, kind): (answered, agreed) for name, kind, answered, agreed in rows}
 
 
+def passed_checks(experiment: Experiment, annotator: User) -> list[tuple[str, int, int]]:
+    """The kinds of checks that an annotator answered: name, number passed, number answered."""
+    results = check_results(experiment, only=annotator)
+    return [(Check.Kind(kind).label, passed, n) for (_, kind), (n, passed) in sorted(results.items())]
+
+
+def standing_of(experiment: Experiment, annotator: User) -> int:
+    """The number of an annotator's judgments that stand."""
+    return standing_judgments(experiment.pk).filter(annotator=annotator).count()
+
+
 def flags_by_annotator(experiment: Experiment, only: User | None = None) -> dict[str, int]:
     """The number of pairs that each annotator flagged."""
     rows = _of(only, Flag.objects.filter(comparison__experiment=experiment))

@@ -43,6 +43,15 @@ def actively_held(experiment: Experiment) -> list[int]:
     return sorted(set(held.values_list("comparison_id", flat=True)))
 
 
+def _left_open() -> Q:
+    return Q(state=Lease.State.OPEN, created_at__lt=clock.now() - hold())
+
+
+def let_go() -> Q:
+    """The leases that ended without an answer, or are open for longer than a :func:`hold`."""
+    return Q(state=Lease.State.SKIPPED) | _left_open()
+
+
 @dataclass(frozen=True)
 class Tally:
     """Comparisons that were shown to one person, or that showed one policy, by what came of them.
@@ -106,7 +115,7 @@ def _tallies(experiment: Experiment, *fields: str) -> dict[tuple[Any, ...], Tall
         shown=Count("pk"),
         answered=Count("pk", filter=Q(state=Lease.State.JUDGED)),
         skipped=Count("pk", filter=Q(state=Lease.State.SKIPPED)),
-        left=Count("pk", filter=Q(state=Lease.State.OPEN, created_at__lt=clock.now() - hold())),
+        left=Count("pk", filter=_left_open()),
     ).order_by(*fields)
     return {
         tuple(key): Tally(shown, answered, skipped, left, reasons.get(tuple(key), Counter()))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.db.models import Count, F, Q
 
 from engine.domain.policy_space import code_of
+from engine.domain.record import COLUMNS, chained, line_digest
 from engine.domain.showings import Kind
 from engine.domain.texts import digest
 from engine.models import Comparison, Experiment, Response
-from engine.selectors import blinding, counts, designs
+from engine.selectors import blinding, counts, designs, record
 
 # In nats of evidence: a judgment more or less changes it by a hundredth and more.
 _DIGITS = 1e-6
@@ -28,6 +29,7 @@ def faults_of(experiment: Experiment) -> Iterator[str]:
     yield from _comparisons(experiment)
     yield from _evidence(experiment)
     yield from _texts(experiment)
+    yield from _record(experiment)
     yield from blinding.verify_blinding(experiment).differences
 
 
@@ -69,6 +71,44 @@ def _said_by_the_log(experiment: Experiment) -> dict[int, float | None]:
     """The outcome of each comparison for the estimates, by the last event of its showing."""
     events = experiment.showing_events.exclude(kind=Kind.BEGUN).order_by("pk")
     return dict(events.values_list("comparison_id", "outcome").iterator())
+
+
+def _record(experiment: Experiment) -> Iterator[str]:
+    concluded = record.concluded_record(experiment)
+    if concluded is not None and concluded != (now := record.record_of(experiment)):
+        yield (
+            f"The {now.judgments} judgments are not the {concluded.judgments} of the conclusion: their chain "
+            f"ends in {now.digest}, and the log says {concluded.digest}. Hold an export of that time against "
+            "them (--export) to see the first line that differs."
+        )
+
+
+def differences_from(experiment: Experiment, rows: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    """Hold the rows of an export, voided judgments included, against their digests and the database.
+
+    Yields a sentence for the first row that differs from what its digest says, from the database, or is
+    missing; and one if the chain over the rows is not the one of the conclusion.
+    """
+    stored, digests = record.lines(experiment), []
+    for number, row in enumerate(rows, start=1):
+        if row["line_digest"] != line_digest(*(row[name] for name in COLUMNS)):
+            yield f"Row {number}, judgment {row['judgment_id']}, is not the line of its digest."
+            return
+        if row["in_evidence"] != "True":
+            continue
+        digests.append(row["line_digest"])
+        uuid, digest = next(stored, ("", ""))
+        if row["judgment_uuid"] != uuid:
+            yield f"Row {number} is judgment {row['judgment_uuid']}, where the database has {uuid or 'none'}."
+            return
+        if row["line_digest"] != digest:
+            yield f"Row {number}, judgment {row['judgment_id']}, is not what the database says."
+            return
+    if next(stored, None) is not None:
+        yield f"The database has judgments after the last row, number {len(digests)} in the evidence."
+    concluded = record.concluded_record(experiment)
+    if concluded is not None and concluded != record.Record(len(digests), chained(digests)):
+        yield "The rows are not the judgments of the conclusion, by the digest that the log has of them."
 
 
 def alike(one: Any, other: Any) -> bool:

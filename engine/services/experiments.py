@@ -13,6 +13,7 @@ from engine.models import AuditEntry, Comparison, Experiment, Lease, Policy, Res
 from engine.selectors import designs
 from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
+from engine.selectors.record import record_of
 from engine.services.audit import record
 from engine.services.evidence import catch_up, settle
 from engine.services.locks import lock_by_number, locked_experiment
@@ -194,6 +195,7 @@ def conclude(
     # rest on it.
     latest = designs.latest_snapshot(experiment)
     comparisons = 0 if latest is None else latest.comparisons
+    record_now = record_of(experiment)
     action = AuditEntry.Action.CONCLUDE
     if conclusion == StopReason.STOPPED:
         action = AuditEntry.Action.STOP
@@ -208,6 +210,9 @@ def conclude(
             "conclusion": experiment.get_conclusion_display(),
             "claim": experiment.get_certified_claim_display(),
             "finding": finding,
+            # An export can be held against it: engine/domain/record.py.
+            "judgments": record_now.judgments,
+            "digest": record_now.digest,
         },
     )
     announce_conclusion(experiment=experiment, comparisons=comparisons)

@@ -23,6 +23,8 @@ from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscript
 from engine.selectors import health, people
 from engine.selectors.alarms import stall
 from engine.selectors.designs import winner_name
+from engine.selectors.doubts import doubts
+from engine.selectors.findings import by_machines
 from engine.services import claims
 from engine.services.audit import record
 from engine.services.locks import locked_experiment
@@ -144,8 +146,23 @@ def announce_conclusion(*, experiment: Experiment, comparisons: int) -> None:
         event=Subscription.Event.CONCLUDED,
         key=f"concluded {experiment.concluded_at:%Y-%m-%dT%H:%M:%S.%f}",
         subject=f"{experiment.name}: {outcome}",
-        text=f"{outcome}, after {comparisons} comparisons. {experiment.finding}".rstrip(),
+        text=_conclusion(experiment, outcome, comparisons),
     )
+
+
+def _conclusion(experiment: Experiment, outcome: str, comparisons: int) -> str:
+    """The result in full, with the doubts about it. A message may reach people who may know no names."""
+    if not experiment.subscriptions.exists():
+        return ""
+    machines = by_machines(experiment)
+    said = [
+        # First, before anything reads as if people had said it.
+        machines,
+        f"{outcome}, after {comparisons} comparisons.",
+        experiment.finding.removeprefix(machines).lstrip(),
+        *(each.unnamed for each in doubts(experiment).found),
+    ]
+    return " ".join(filter(None, said))
 
 
 @transaction.atomic

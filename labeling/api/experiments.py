@@ -37,7 +37,9 @@ from labeling.api.schemas import (
     StatusOut,
 )
 from labeling.caching import remembered
+from labeling.dashboard.figures import by_machines_of, doubts_of
 from labeling.dashboard.status import statuses_of
+from labeling.dashboard.voids import sentence_about
 from labeling.exports import files
 from labeling.exports.downloads import download
 from labeling.requests import AuthenticatedRequest
@@ -227,6 +229,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
     # One look for all of it: the planner may write the next snapshot meanwhile.
     snapshot = designs.latest_snapshot(experiment)
     [told] = _summaries([experiment], {} if snapshot is None else {experiment.pk: snapshot})
+    comparisons = counts.comparison_count(experiment.pk)
     remaining = remaining_of(experiment, snapshot)
     names = policy_names(experiment)
     ladder = _ladder(experiment, snapshot)
@@ -234,7 +237,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
     peaks = snapshot.peak_evidence if snapshot else [float("-inf")] * len(names)
     threshold = snapshot.threshold if snapshot else float("inf")
     return told | {
-        "comparisons": counts.comparison_count(experiment.pk),
+        "comparisons": comparisons,
         "recomputing": experiment.evidence_stale,
         "claims": [
             {
@@ -248,12 +251,24 @@ def _status(experiment: Experiment) -> dict[str, Any]:
             }
             for rung in ladder.rungs
         ],
+        "by_answers": None
+        if ladder.by_answers is None
+        else {
+            "policy": names[ladder.by_answers.policy].short,
+            "gamma": ladder.by_answers.gamma,
+            "text": ladder.by_answers.text,
+        },
         "joint_risk": ladder.joint_risk if ladder.rungs and not ladder.unproven else None,
         "threshold": snapshot.threshold if snapshot else None,
         "expected_left": None if remaining is None or remaining.over_budget else remaining.expected,
         "best": snapshot.best.label if snapshot and snapshot.best else None,
         "winner": experiment.winner.label if experiment.winner else None,
-        "caveats": findings.doubts(experiment),
+        "caveats": [
+            *filter(None, [by_machines_of(experiment, comparisons)]),
+            *findings.doubts_about_risk(experiment),
+            *(each.text for each in doubts_of(experiment).found),
+            *filter(None, [sentence_about(experiment)]),
+        ],
         "llm_halted": experiment.llm_halted,
         "policies": [
             {

@@ -14,6 +14,7 @@ from engine.importing.pacing import unhurried
 from engine.importing.sources import Source, source_of
 from engine.importing.votes.reading import read_votes
 from engine.models import Experiment
+from engine.selectors.blinding import withholds_unfinished
 from engine.selectors.browsing import written_responses
 from engine.services.drafts import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
@@ -107,12 +108,11 @@ def list_responses(
 ) -> dict[str, Any]:
     """List the responses, ready-made or written here, in the order in which they were stored.
 
-    If you also annotate, only those of finished comparisons are listed.
+    Where people judge, only those of finished comparisons are listed.
     """
     experiment = access.to_watch(request, experiment_id)
     check_tag(experiment, tag)
-    withheld = access.withholds_unfinished(request, experiment)
-    done = written_responses(experiment, tag=tag, finished=withheld)
+    done = written_responses(experiment, tag=tag, finished=withholds_unfinished(experiment))
     rows = done.values("pk", "policy__index", "task__position", "text")
     return {
         "count": done.count(),

@@ -208,6 +208,15 @@ class ClaimOut(Schema):
     )
 
 
+class ByAnswersOut(Schema):
+    policy: str
+    gamma: float = Field(
+        description="The claim holds if outcomes are missing at most so many times as often where they speak "
+        "against it as where they speak for it."
+    )
+    text: str
+
+
 class StatusOut(ExperimentOut):
     """An experiment with the dashboard's figures."""
 
@@ -223,6 +232,10 @@ class StatusOut(ExperimentOut):
         "no claims, and while `recomputing`. They rest on the same evidence as `sentence` and `policies`: a "
         "click is in it once a worker has planned after it."
     )
+    by_answers: ByAnswersOut | None = Field(
+        description="What the answers alone say where pairs without an outcome keep the claim from holding; "
+        "null elsewhere."
+    )
     joint_risk: float | None = Field(
         description="The risk of picking one of the claims after looking at all. Each alone has the risk δ. "
         "Null where the same texts come again and people judge: `caveats` says what is proven there."
@@ -235,7 +248,10 @@ class StatusOut(ExperimentOut):
     )
     best: str | None = Field(description="The leader.")
     winner: str | None = Field(description="The certified winner.")
-    caveats: list[str]
+    caveats: list[str] = Field(
+        description="Reasons to read the result with care, as sentences: outcomes that machines gave, what "
+        "changes the risk, and what the judgments themselves give reason to doubt."
+    )
     llm_halted: str = Field(
         description=(
             "Reason why the language model that judges was halted; empty if it was not. Resume it on the "

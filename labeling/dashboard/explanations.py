@@ -55,7 +55,9 @@ def explain(comparison: Comparison, names: Sequence[PolicyName]) -> Explanation:
             + (f"; {log(1 / plan['delta']):.2f} rules a policy out." if "delta" in plan else ".")
         )
     if plan.get("identical"):
-        sentences.append("Both responses are the same text: a tie that counts at once, and is shown to nobody.")
+        sentences.append(
+            "Both responses are the same text: a tie that counts at once, and is shown to nobody."
+        )
     if plan.get("propensity") is not None:
         sentences.append(f"The probability of drawing this pair was {plan['propensity']:.4f}.")
     terms = {

@@ -13,8 +13,9 @@ from engine.core.problem import Factorial
 from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs, people, pools
 from engine.selectors.agreement import agreement_in, shared_answers
+from engine.selectors.doubts import Doubt, Doubts, doubts
 from engine.selectors.duels import examples, weakest_tasks
-from engine.selectors.findings import Ladder, ladder_from
+from engine.selectors.findings import Ladder, by_machines, ladder_from
 from engine.selectors.health import Pulse, QueueHealth, pulses, queue_health
 from engine.selectors.judges import Totals, longer_preferred, tallies, totals
 from engine.selectors.policies import policy_at
@@ -31,6 +32,7 @@ from labeling.dashboard.policies import asked
 from labeling.dashboard.status import badge, late_clicks
 from labeling.dashboard.tags import tag_rows
 from labeling.dashboard.verdict import Verdict, verdict_of
+from labeling.dashboard.voids import sentence_about
 from labeling.dashboard.warnings import Concerns, concerns
 from labeling.formatting import agreement
 
@@ -75,9 +77,13 @@ class ResultFigures:
         ``None`` before the conclusion.
     late
         Judged comparisons that came after the end.
-    n_doubtful
-        Annotators whose answers the tab Quality doubts; 0 where telling it would take longer than somebody
-        waits for a page.
+    by_machines
+        A sentence on the outcomes that no person gave; empty where there are none.
+    doubts, n_doubtful
+        Reasons to doubt the result, and the annotators whose answers the tab Quality doubts; none where
+        telling it would take longer than somebody waits for a page.
+    voids
+        What was voided by hand and what that changes; empty where nothing was.
     policies
         In the order of the ranking.
     """
@@ -90,7 +96,10 @@ class ResultFigures:
     comparisons: int
     judged_by: Totals | None
     late: int
+    by_machines: str
+    doubts: list[Doubt]
     n_doubtful: int
+    voids: str
     may_stop: bool
     policies: list[charts.PolicyRow]
     charts: Rendered
@@ -122,9 +131,11 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
     spending = spending_of(experiment, (experiment.state, comparisons))
     policies = charts.policy_rows(ranked, spending, judged=comparisons > 0)
     concluded = experiment.state == Experiment.State.CONCLUDED
-    doubtful = []
-    if by_people and 0 < comparisons <= LARGE:
-        doubtful = _people_of(experiment, _version_of(experiment, snapshot, comparisons))["doubtful"]
+    doubtful, doubted = [], []
+    if comparisons <= LARGE:
+        doubted = doubts_of(experiment).found
+        if by_people and comparisons:
+            doubtful = _people_of(experiment, _version_of(experiment, snapshot, comparisons))["doubtful"]
     return ResultFigures(
         experiment=experiment,
         badge=badge(experiment, pulse),
@@ -145,7 +156,10 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
         comparisons=comparisons,
         judged_by=totals_of(experiment, comparisons) if concluded else None,
         late=late_clicks(experiment, snapshot, comparisons),
+        by_machines=by_machines_of(experiment, comparisons),
+        doubts=doubted,
         n_doubtful=len(doubtful),
+        voids=sentence_about(experiment),
         may_stop=may_stop(experiment),
         policies=policies,
         charts=_rendered("result", experiment, _result(experiment, ranked, policies, spending, comparisons)),
@@ -159,6 +173,20 @@ def totals_of(experiment: Experiment, comparisons: int) -> Totals:
     """
     name = f"totals:{experiment.pk}:{experiment.state}:{comparisons}"
     return shared(name, None, lambda: totals(experiment), ages=_TOTALS)
+
+
+def by_machines_of(experiment: Experiment, comparisons: int) -> str:
+    """The sentence on outcomes that no person gave, a moment ago. ``comparisons``: their number now."""
+    name = f"by-machines:{experiment.pk}:{experiment.state}"
+    return shared(name, comparisons, lambda: by_machines(experiment), ages=_TOTALS)
+
+
+def doubts_of(experiment: Experiment) -> Doubts:
+    """The reasons to doubt a result, a moment ago: the same on every page, in the report and in the API."""
+    snapshot = designs.latest_snapshot(experiment)
+    version = _version_of(experiment, snapshot, counts.comparison_count(experiment.pk))
+    name = f"doubts:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
+    return shared(name, version, lambda: doubts(experiment), ages=_PEOPLE)
 
 
 def badge_of(experiment: Experiment) -> tuple[str, str]:
@@ -305,6 +333,7 @@ def _result(
 def _quality(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
     names = designs.policy_names(experiment)
     return _people_of(experiment, version) | {
+        "doubts": doubts_of(experiment),
         "concerns": _concerns(experiment, snapshot, version),
         "cut": [(names[row.index], row) for row in spending_of(experiment, version) if row.cut],
     }

@@ -9,10 +9,12 @@ from engine.models import Experiment
 from engine.selectors import counts, designs, findings
 from engine.selectors.judges import Totals
 from engine.selectors.past_votes import past_vote_count
+from engine.selectors.record import Record, concluded_record
 from labeling.caching import shared
 from labeling.dashboard import charts, status
-from labeling.dashboard.figures import result_figures, totals_of
+from labeling.dashboard.figures import doubts_of, result_figures, totals_of
 from labeling.dashboard.verdict import Verdict
+from labeling.dashboard.voids import sentence_about
 
 # In units of DASHBOARD_SECONDS: a link that many people open costs as much as one dashboard.
 _AGES = (6.0, 60.0)
@@ -35,8 +37,16 @@ class Report:
         The factors that vary with the winner's level of each; empty without a winner.
     past
         Past votes among the judgments.
+    by_machines
+        A sentence on the outcomes that no person gave; empty where there are none.
+    doubts
+        What the judgments themselves give reason to doubt, as sentences.
+    n_missing
+        What was shown or asked for and has no outcome.
     caveats
         Reasons to read the verdict with care, as sentences.
+    record
+        The record of the judgments at the conclusion; ``None`` before it.
     risk
         The risk, in [0, 1], that the claim is wrong; ``None`` where a caveat has another one.
     """
@@ -50,7 +60,11 @@ class Report:
     tasks_compared: int
     winner: list[tuple[str, str]]
     past: int
+    by_machines: str
+    doubts: list[str]
+    n_missing: int
     caveats: list[str]
+    record: Record | None
     risk: float | None
 
     @property
@@ -83,7 +97,8 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
     judged = totals_of(experiment, comparisons)
     result = result_figures(experiment)
     verdict = result.verdict
-    promised = None if findings.doubts(experiment) else experiment.delta
+    doubted = doubts_of(experiment)
+    promised = None if findings.doubts_about_risk(experiment) else experiment.delta
     return Report(
         verdict=verdict,
         policies=result.policies,
@@ -94,14 +109,25 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         tasks_compared=counts.tasks_compared(experiment),
         winner=designs.levels_told(experiment, experiment.winner.index) if experiment.winner else [],
         past=past_vote_count(experiment) if experiment.past_votes else 0,
-        caveats=_caveats(experiment, verdict, comparisons, judged.people, result.n_doubtful),
+        by_machines=result.by_machines,
+        doubts=[*(each.unnamed for each in doubted.found), *_doubtful(judged.people, result.n_doubtful)],
+        n_missing=doubted.n_missing,
+        caveats=_caveats(experiment, verdict, comparisons),
+        record=concluded_record(experiment),
         risk=verdict.risk if experiment.winner_id else promised,
     )
 
 
-def _caveats(
-    experiment: Experiment, verdict: Verdict, comparisons: int, n_people: int, n_doubtful: int
-) -> list[str]:
+def _doubtful(n_people: int, n_doubtful: int) -> list[str]:
+    if not n_doubtful:
+        return []
+    return [
+        f"There are doubts about the answers of {n_doubtful:,} of {n_people:,} "
+        f"{'person' if n_people == 1 else 'people'}. Those who run the experiment can see the reasons."
+    ]
+
+
+def _caveats(experiment: Experiment, verdict: Verdict, comparisons: int) -> list[str]:
     said = []
     if experiment.state != Experiment.State.CONCLUDED:
         said.append("The experiment has not concluded. The order of the policies may still change.")
@@ -113,17 +139,14 @@ def _caveats(
     said += status.notes(experiment)
     if findings.by_one_person(experiment):
         said.append("One person judged everything: this is what that person prefers.")
-    if n_doubtful:
-        said.append(
-            f"There are doubts about the answers of {n_doubtful:,} of {n_people:,} "
-            f"{'person' if n_people == 1 else 'people'}. Those who run the experiment can see the reasons."
-        )
+    if voided := sentence_about(experiment, names=False):
+        said.append(voided)
     if experiment.past_votes:
         said.append("Past votes were given before this experiment and not under its control.")
     said += findings.tasks_left_out(experiment)
-    # Where the same texts come again, nothing was learnt about others. A finding says so itself.
+    # Where the same texts come again, nothing was learnt about others. A finding says so itself, in Method.
     of_pool = findings.of_pool(experiment) or ["The result holds for tasks like those that were compared."]
-    said += [each for each in of_pool if each not in " ".join(said)]
+    said += [each for each in of_pool if each not in " ".join([*said, verdict.finding])]
     if experiment.judge == Experiment.Judge.HUMAN:
         said.append("The result holds for judges like those who judged.")
     return said

@@ -12,6 +12,7 @@ from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, counts, designs
 from engine.selectors.health import Pulse, pulses
+from engine.selectors.missing import actively_held
 from engine.selectors.remaining import Remaining, forecasts, remaining_by
 from labeling.formatting import about, over_half, points
 
@@ -111,13 +112,24 @@ def _said(experiment: Experiment, known: _Known) -> str:
             return "Not started yet."
         case Experiment.State.CONCLUDED:
             return concluded(experiment, snapshot, known.names, known.comparisons)
-    standing = _standing(experiment, snapshot, known.names)
+    waits = closing(experiment)
+    standing = " ".join([_standing(experiment, snapshot, known.names), *waits])
     if experiment.state == Experiment.State.PAUSED:
         return standing
     if known.health is not None and not known.health.healthy:
         return f"{known.health.ailment} {standing}"
-    said = _running(experiment, standing, remaining_by(experiment, snapshot, known.forecast))
+    remaining = None if waits else remaining_by(experiment, snapshot, known.forecast)
+    said = _running(experiment, standing, remaining)
     return f"{said} {known.health.catching_up}".rstrip() if known.health is not None else said
+
+
+def closing(experiment: Experiment) -> list[str]:
+    """A sentence while the claim waits for the pairs that people have open, and for nothing else."""
+    if experiment.closing_since is None or experiment.state != Experiment.State.RUNNING:
+        return []
+    n_open = len(actively_held(experiment))
+    pairs = "the open pair is" if n_open == 1 else f"the {n_open:,} open pairs are"
+    return [f"Certified once {pairs} in."]
 
 
 USED_UP = (

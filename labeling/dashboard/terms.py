@@ -14,6 +14,7 @@ HEADINGS = {
     "allocation": "comparisons-per-policy",
     "people": "people-and-other-judges",
     "doubts": "people-and-other-judges",
+    "found": "doubts-about-the-result",
     "repeats": "people-and-other-judges",
     "agreement": "agreement",
     "length": "length",
@@ -51,8 +52,9 @@ TERMS = {
     "claims": (
         "The experiment stops on the claim that was chosen at setup. Each claim is made wrongly with a "
         "probability of at most the accepted risk, however often you look. Where people judge and the same "
-        "texts come again, that is proven for some cases only: Details says which. It assumes that no "
-        "answer comes, is late or stays away because of what it says."
+        "texts come again, that is proven for some cases only: Details says which. A pair that was shown "
+        "and has no outcome counts against each claim, so it holds whoever leaves or delays what, unless "
+        "Details says otherwise. It is about the people who judged, each as often as they did."
     ),
     "race": (
         "The evidence that each policy is not the best, over the comparisons. A line that reaches the dashed "
@@ -82,6 +84,12 @@ TERMS = {
         "other people agree. Getting worse: answers that agree with other people, with gold or with the "
         "person's own earlier answers have become rarer. Each of the last two marks would come by chance "
         "less than once in a thousand times."
+    ),
+    "found": (
+        "Exact tests of what people left without an answer, of responses that failed, of early against late "
+        "answers, of each person against all others, and of who judged which pairs. In an honest experiment "
+        "all of them together find something at most once in a thousand times. They find that something "
+        "differs, and not why."
     ),
     "agreement": (
         "Krippendorff’s α compares how often people who judged the same two responses gave different answers "

@@ -11,7 +11,7 @@ from engine.domain.policy_space import PolicyName
 from engine.domain.rules import CERTIFIED
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, designs
-from engine.selectors.findings import Ladder, doubts, tasks_left_out
+from engine.selectors.findings import Ladder, doubts_about_risk, tasks_left_out
 from engine.selectors.health import Pulse
 from engine.selectors.pools import Supply
 from engine.selectors.rankings import Ranked
@@ -52,6 +52,8 @@ class Verdict:
         ranking beside it. ``None`` without a winner.
     risk
         The risk, in [0, 1], that the winner is wrong; ``None`` where nothing bounds it.
+    condition
+        What that risk needs of those who judge, in words that follow it.
     trouble
         The card's headline while the workers do not do what the experiment needs, as nothing else helps
         before; empty while they do.
@@ -70,6 +72,7 @@ class Verdict:
     percent_done: int | None = None
     preferred: tuple[int, int] | None = None
     risk: float | None = None
+    condition: str = ""
     trouble: str = ""
     over_budget: bool = False
 
@@ -100,27 +103,32 @@ def verdict_of(
     """
     notes = status.notes(experiment)
     if experiment.state == Experiment.State.CONCLUDED:
-        return _concluded(experiment, snapshot, ranked, comparisons)
+        return _concluded(experiment, snapshot, ranked, comparisons, _by_answers(ladder))
     running = experiment.state == Experiment.State.RUNNING
     stalled = running and not pulse.healthy
     used_up = running and pulse.healthy and experiment.used_up
     if used_up:
         remaining = None  # nobody can tell before there is more to judge
     over_budget = remaining is not None and remaining.over_budget
-    if over_budget:
-        remaining = None  # the budget ends before
+    waits = status.closing(experiment)
+    if over_budget or waits:
+        remaining = None  # the budget ends before, or the pairs that are open are all that it takes
     n_through = pool.n_through if pool and comparisons else 0
     expected = remaining.expected * experiment.overlap if remaining else 0.0
     too_few = pool if n_annotators and pool and pool.n_answers < expected else None
     n_rivals, n_ruled_out = len(ranked) - 1, _ruled_out(ranked) if comparisons else 0
     return Verdict(
-        headline=_headline(ranked, ladder, comparisons),
+        headline=waits[0].removesuffix(".") if waits else _headline(ranked, ladder, comparisons),
         leader=ranked[0].name if comparisons else None,
         n_rivals=n_rivals,
         n_ruled_out=n_ruled_out,
         to_exclude=_to_exclude(ladder, n_rivals - n_ruled_out),
-        effort="" if used_up else _effort(experiment, remaining, ladder, hours, n_annotators - n_through),
+        effort=""
+        if used_up or waits
+        else _effort(experiment, remaining, ladder, hours, n_annotators - n_through),
         sentences=[
+            *(waits if stalled else []),
+            *_by_answers(ladder),
             *([pulse.ailment] if stalled else []),
             *([pulse.catching_up] if running and pulse.catching_up else []),
             *([status.over_budget(experiment)] if over_budget and not stalled else []),
@@ -129,10 +137,15 @@ def verdict_of(
             *([status.too_few_texts(too_few.n_answers)] if too_few else []),
             *notes,
         ],
+        condition=_condition(experiment),
         percent_done=round(100 * comparisons / (comparisons + remaining.expected)) if remaining else None,
         trouble=_trouble(pulse) if stalled else "",
         over_budget=over_budget and not stalled,
     )
+
+
+def _by_answers(ladder: Ladder | None) -> list[str]:
+    return [ladder.by_answers.text] if ladder and ladder.by_answers else []
 
 
 def _headline(ranked: Sequence[Ranked], ladder: Ladder | None, comparisons: int) -> str:
@@ -193,7 +206,11 @@ def _meaning(experiment: Experiment) -> str:
 
 
 def _concluded(
-    experiment: Experiment, snapshot: Snapshot | None, ranked: Sequence[Ranked], comparisons: int
+    experiment: Experiment,
+    snapshot: Snapshot | None,
+    ranked: Sequence[Ranked],
+    comparisons: int,
+    by_answers: Sequence[str],
 ) -> Verdict:
     names = designs.policy_names(experiment)
     finding = status.concluded(experiment, snapshot, names, comparisons)
@@ -201,7 +218,9 @@ def _concluded(
     if experiment.winner is None:
         none_best = experiment.conclusion == StopReason.NO_SINGLE_BEST
         return Verdict(
-            experiment.get_conclusion_display() if none_best else "Not decided", sentences=[finding, *notes]
+            experiment.get_conclusion_display() if none_best else "Not decided",
+            sentences=[finding, *by_answers, *notes],
+            condition=_condition(experiment),
         )
     leader = names[experiment.winner.index]
     return Verdict(
@@ -213,6 +232,7 @@ def _concluded(
         sentences=notes,
         preferred=win_rates(ranked, experiment.winner.index),
         risk=_risk(experiment),
+        condition=_condition(experiment),
     )
 
 
@@ -222,11 +242,18 @@ def _ruled_out(ranked: Sequence[Ranked]) -> int:
 
 def _risk(experiment: Experiment) -> float | None:
     """The risk of the conclusion; the joint one where its claim was picked after looking at several."""
-    if not experiment.certified_claim or doubts(experiment):
+    if not experiment.certified_claim or doubts_about_risk(experiment):
         return None
     if experiment.certified_claim == experiment.claim:
         return experiment.delta
     return consequences.joint_risk(experiment)
+
+
+def _condition(experiment: Experiment) -> str:
+    free = Experiment.Missing.AGAINST, Experiment.Space.UNSTRUCTURED
+    if (experiment.missing, experiment.space) == free:
+        return "whoever leaves or delays what"
+    return "if no answer comes, is late or stays away because of what it says"
 
 
 def win_rates(ranked: Sequence[Ranked], policy: int) -> tuple[int, int] | None:

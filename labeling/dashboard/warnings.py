@@ -14,7 +14,7 @@ from engine.core.robustness import fewest_flips
 from engine.domain.policy_space import PolicyName
 from engine.domain.rules import Rules
 from engine.models import Experiment, Snapshot
-from engine.selectors.judges import could_see_policies, long_solo_runs
+from engine.selectors.judges import long_solo_runs
 
 # Low, because the test is repeated while judgments arrive; 199 simulations cannot tell less than 1 in 200.
 _MISFIT_P = 0.01
@@ -52,14 +52,7 @@ def concerns(
     for run in long_solo_runs(experiment)[:1]:
         warnings.append(
             f"{run.annotator} judged {run.length:,} pairs in a row, with nobody else’s judgments in between. "
-            "Long runs of people who judge differently can rule out the best policy: the risk assumes that "
-            "each judgment is a fresh draw. Let annotators work at the same time."
-        )
-    if (seeing := could_see_policies(experiment)) > 0:
-        warnings.append(
-            f"{seeing:,} {'judgment was' if seeing == 1 else 'judgments were'} made by people who may see "
-            "which policy wrote what. They count, and exports mark them. For a blind comparison, let other "
-            "people annotate."
+            "If people differ, the result depends on who came when. Let annotators work at the same time."
         )
     if test is not None and test.contradicted:
         warnings.append(_misfit_warning(experiment, test))

@@ -19,15 +19,17 @@ from operator import getitem
 from typing import Any
 
 from django.db import transaction
-from django.db.models import TextField
+from django.db.models import Subquery, TextField
 from django.db.models.functions import Cast
 
 from engine.domain.judgment_uuids import exchanged, mark
 from engine.domain.policy_space import code_of
+from engine.domain.record import COLUMNS as COLUMNS_OF_LINE
 from engine.models import Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
 from engine.selectors.designs import policy_names
+from engine.selectors.record import ENDED, digest_of_row, last_event
 from engine.selectors.remarks import flag_reasons
 from labeling import replica
 from labeling.exports.people import names_of_people
@@ -111,6 +113,11 @@ def _of_both(name: str, kind: Kind, field: str, *, i: str, j: str, ours: bool = 
         yield Column(name.replace("*", side), kind, says, path=path, ours=ours)
 
 
+def time_in_sql(value: str) -> str:
+    """The SQL that writes a time as `stamped` does."""
+    return f"""to_char({value} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') || '+00:00'"""
+
+
 # A list or an object of JSON that holds nothing, as both databases keep it.
 _EMPTY = ("[]", "{}")
 _CHOSE_ONE = "CASE WHEN r.choice IN ('left', 'right') THEN"
@@ -121,6 +128,24 @@ _FIRST_BITS = " | ".join(f"(get_byte(uuid_send(r.token), {n}) << {24 - 8 * n})" 
 _EXCHANGED = (
     f"encode(int4send(({_FIRST_BITS}) # (%(mark)s)::bigint::bit(32)::int), 'hex') || right(r.token::text, 28)"
 )
+# The digest of a judgment's line as PostgreSQL makes it; each value as CSV has it.
+_VALUES_OF_LINE = {
+    "judgment_uuid": _EXCHANGED,
+    "comparison_number": "r.comparison_number::text",
+    "policy_i": "'P' || pi.index + 1",
+    "policy_j": "'P' || pj.index + 1",
+    "left_policy": "'P' || (CASE WHEN r.i_on_left THEN pi.index ELSE pj.index END) + 1",
+    "choice": "r.choice",
+    "outcome": "r.outcome::text || CASE WHEN r.outcome = floor(r.outcome) THEN '.0' ELSE '' END",
+    "judge": "r.judge",
+    "via": "r.via",
+    "judged_at": time_in_sql("r.judged_at"),
+    "restores": "r.restores::text",
+    "void_kind": "r.fate_of_void",
+    "voided_at": time_in_sql("r.voided_at"),
+}
+_LINE = " || '\", \"' || ".join(f"coalesce({_VALUES_OF_LINE[name]}, '')" for name in COLUMNS_OF_LINE)
+_LINE_DIGEST = f"""encode(sha256(convert_to('["' || {_LINE} || '"]', 'UTF8')), 'hex')"""
 
 _TABLE = (
     Column("judgment_id", Kind.INTEGER, "Number of the judgment.", path="pk"),
@@ -487,6 +512,33 @@ _TABLE = (
         sql=_EXCHANGED,
         ours=True,
     ),
+    Column(
+        "void_kind",
+        Kind.TEXT,
+        "How it was taken back: `slip` (by the annotator before their next answer), `taken_back` (by the "
+        "annotator later), `voided` (by hand, by somebody else).",
+        python=lambda fate: fate or "",
+        of=("fate_of_void",),
+        sql="r.fate_of_void",
+        ours=True,
+    ),
+    Column(
+        "in_evidence",
+        Kind.TRUTH,
+        "Whether the comparison has ended in the evidence. A click after the conclusion is not in it.",
+        python=lambda kind: kind in ENDED,
+        of=("last_event",),
+        sql=f"coalesce(r.last_event IN {tuple(map(str, ENDED))}, false)",
+    ),
+    Column(
+        "line_digest",
+        Kind.TEXT,
+        "SHA-256 of the judgment's line in the record. See [the record](#the-record-of-the-judgments).",
+        python=digest_of_row,
+        of=COLUMNS_OF_LINE,
+        sql=_LINE_DIGEST,
+        ours=True,
+    ),
 )
 
 COLUMNS = {column.name: column for column in _TABLE}
@@ -499,7 +551,7 @@ def _text(path: str) -> Cast:
 
 # The fields that are read of each judgment, by name, with the path of each. Some are columns; from others,
 # columns are computed.
-FIELDS: dict[str, str | Cast] = {
+FIELDS: dict[str, str | Cast | Subquery] = {
     **{column.name: column.path for column in _TABLE if column.path},
     "annotator_id": "annotator_id",
     "voided_by_id": "void__by_id",
@@ -513,6 +565,8 @@ FIELDS: dict[str, str | Cast] = {
     "variables_of_task": _text("comparison__task__variables"),
     "tags_of_task": _text("comparison__task__tags"),
     "token": "token",
+    "fate_of_void": "void__fate",
+    "last_event": last_event("comparison_id"),
 }
 
 

@@ -25,7 +25,7 @@ from engine.selectors import browsing, counts
 from engine.selectors.browsing import Selection
 from engine.selectors.designs import policy_names
 from labeling import replica
-from labeling.exports.columns import COLUMNS, FIELDS, Column, Kind
+from labeling.exports.columns import COLUMNS, FIELDS, Column, Kind, time_in_sql
 from labeling.exports.formats import heading
 from labeling.exports.people import names_of_people
 
@@ -99,7 +99,7 @@ def _expression(column: Column, *, defused: bool) -> str:
     """The expression of a column, written as Python writes it."""
     value = f"r.plan ->> '{column.plan}'" if column.plan else column.sql or f"r.{column.name}"
     if column.kind == Kind.TIME:
-        return f"""to_char({value} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') || '+00:00'"""
+        return time_in_sql(value)
     if column.kind == Kind.NUMBER and value.startswith("r.plan"):
         # JSON writes numbers as Python does, but none with an exponent.
         number = f"({value})::float8"

@@ -9,6 +9,8 @@ from django import forms
 from django.http import HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
+from engine.models import Experiment
+from engine.selectors import blinding
 from engine.selectors.browsing import STANDING
 from engine.services.audit import record_export
 from labeling import access, replica
@@ -49,18 +51,18 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
             status=403,
             content_type="text/plain",
         )
-    withheld = access.withholds_unfinished(request, experiment)
-    if refusal := _refused(kind, withheld=withheld):
+    if refusal := _refused(kind, experiment):
         return refusal
     chosen = {"usernames": False} | options.cleaned_data
     chosen_export = Export(
         experiment=experiment,
         format=kind,
-        selection=form.selection(finished=withheld),
+        selection=form.selection(finished=blinding.withholds_unfinished(experiment)),
         filter=form.said(),
         raw=chosen["raw"],
         conversational=chosen["conversational"],
         usernames=chosen["usernames"],
+        withholds_responses=access.withholds_responses(request, experiment),
     )
     record_export(
         experiment=experiment,
@@ -76,11 +78,15 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
     )
 
 
-def _refused(kind: str, *, withheld: bool) -> HttpResponse | None:
-    """The reply where this person or this server cannot have a kind of file."""
-    if kind == files.EVENTS and withheld:
-        # It names the policies of pairs that are open.
-        said = "Whoever judges gets the log of showings once the experiment has ended."
+def events_may_go_out(experiment: Experiment) -> bool:
+    """False while the log of showings names the policies of pairs that somebody may still judge."""
+    return not blinding.withholds_unfinished(experiment) or blinding.is_over(experiment)
+
+
+def _refused(kind: str, experiment: Experiment) -> HttpResponse | None:
+    """The reply where nobody can have a kind of file, yet or on this server."""
+    if kind == files.EVENTS and not events_may_go_out(experiment):
+        said = "The log of showings names the policies of open pairs. Export it after the conclusion."
         return HttpResponse(said, status=403, content_type="text/plain")
     if files.FORMATS[kind].parquet and not parquet_is_there():
         said = "Parquet needs pyarrow on the server: pip install pyarrow."

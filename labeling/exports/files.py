@@ -24,7 +24,11 @@ from engine.selectors import blinding, browsing, counts, designs, specs
 from engine.selectors.accounts import account
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
+from engine.selectors.doubts import doubts
 from engine.selectors.experiments import as_stored
+from engine.selectors.findings import doubts_about_risk
+from engine.selectors.record import concluded_record, record_of
+from engine.selectors.voids import groups_of, named
 from engine.services.planning import RULES_VERSION
 from labeling.exports.columns import read_rows, stamped
 from labeling.exports.copying import copied_rows
@@ -39,7 +43,7 @@ from labeling.exports.formats import (
     reward_pieces,
 )
 from labeling.exports.others import RECORDS, argilla_pieces, dataset_card, dataset_pieces, lmarena_pieces
-from labeling.exports.people import pseudonym
+from labeling.exports.people import names_of_people, pseudonym
 from labeling.exports.preferences import preferences, rated
 from labeling.formatting import agreement, agreement_figures
 
@@ -48,6 +52,10 @@ DPO, REWARD, KTO = "dpo", "reward", "kto"
 LMARENA, ARGILLA, HUGGING_FACE = "lmarena", "argilla", "huggingface"
 EVENTS = "events"
 _JSON_LINES = "application/jsonl; charset=utf-8"
+
+
+# The longest that a manifest waits for the evidence without the voided judgments.
+_REPLAY_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -203,6 +211,8 @@ class Export:
         People by their user names instead of pseudonyms.
     conversational
         DPO, reward and KTO: messages instead of texts.
+    withholds_responses
+        The manifest leaves out who wrote the ready-made responses.
     """
 
     experiment: Experiment
@@ -212,6 +222,7 @@ class Export:
     raw: bool = False
     conversational: bool = False
     usernames: bool = False
+    withholds_responses: bool = False
 
     @property
     def filename(self) -> str:
@@ -270,7 +281,7 @@ class Export:
     def manifest(self, tally: Tally) -> dict[str, Any]:
         """The manifest of the file, after all its pieces have gone through ``tally``."""
         experiment = as_stored(self.experiment)
-        winner = experiment.winner
+        winner, concluded = experiment.winner, concluded_record(experiment)
         # Stale evidence rests on other rows than those of this file.
         snapshot = None if experiment.evidence_stale else designs.latest_snapshot(experiment)
         return {
@@ -303,6 +314,13 @@ class Export:
                 "evidence": None if snapshot is None else snapshot.evidence,
                 "certified_claim": experiment.certified_claim,
                 "finding": experiment.finding,
+                "record": asdict(record_of(experiment)),
+                "record_at_conclusion": concluded and asdict(concluded),
+                "voids": self._voids(),
+                "caveats": [
+                    *doubts_about_risk(experiment),
+                    *(each.text for each in doubts(experiment).found),
+                ],
                 "agreement": agreement_figures(agreement_of_people(experiment)),
                 # Empty before the conclusion: the secrets reveal the sides. docs/blinding.md shows their use.
                 "secrets": [
@@ -313,11 +331,27 @@ class Export:
             },
         }
 
+    def _voids(self) -> dict[str, Any]:
+        """What was voided by hand, and the policy that is named with and without it."""
+        people = names_of_people(self.experiment, usernames=self.usernames)
+        groups = [
+            {
+                "by": people[group.by.pk],
+                "of": group.judge if group.of is None else people[group.of.pk],
+                "on": group.on.isoformat(),
+                "judgments": group.judgments,
+                "reasons": group.reasons,
+            }
+            for group in groups_of(self.experiment)
+        ]
+        return {"by_hand": groups} | (
+            asdict(named(self.experiment, seconds=_REPLAY_SECONDS)) if groups else {}
+        )
+
     def _spec(self) -> ExperimentSpec:
         """The experiment's description; without ready-made responses for who judges them."""
         spec = specs.experiment_spec(self.experiment)
-        told = not self.selection.finished or blinding.is_over(self.experiment)
-        return spec if told else replace(spec, ready_made=())
+        return replace(spec, ready_made=()) if self.withholds_responses else spec
 
     def zipped(self) -> Iterator[bytes]:
         """The file and its manifest in one ZIP, in pieces."""

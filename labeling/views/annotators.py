@@ -6,8 +6,6 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from engine.core.wording import number
@@ -15,7 +13,6 @@ from engine.domain.errors import WrongStateError
 from engine.models import Experiment, User
 from engine.selectors import judges, people
 from engine.selectors.agreement import shared_answers
-from engine.selectors.leaving_out import leaving_out
 from engine.services import review
 from engine.services.judging import check_not_final
 from engine.tasks import wake_planner
@@ -23,9 +20,6 @@ from labeling import access
 from labeling.dashboard.annotators import annotator_rows
 from labeling.forms.reasons import VoidForm
 from labeling.requests import AuthenticatedRequest, read_or_write
-
-# A page may take no longer.
-_REPLAY_SECONDS = 3.0
 
 
 @login_required
@@ -55,27 +49,26 @@ def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -
 @login_required
 @read_or_write
 def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -> HttpResponse:
-    """The result without an annotator's judgments; a POST with a reason voids them all."""
+    """How an annotator judged, without an outcome; a POST with a reason voids all of their judgments."""
     experiment = access.to_run(request, experiment_id)
     person = get_object_or_404(judges.people_who_judged(experiment), pk=user_id)
     try:
         check_not_final(experiment)
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
-        return _to_judgments(experiment, person)
+        return _to_person(experiment, person)
     form = VoidForm(request.POST if request.method == "POST" else None)
     if not form.is_valid():
         if form.is_bound:
             messages.error(request, "Give a reason for voiding the judgments, in at most 200 characters.")
-        change = leaving_out(experiment, person, seconds=_REPLAY_SECONDS)
         return render(
             request,
             "dashboard/void_annotator.html",
             {
                 "experiment": experiment,
                 "person": person,
-                "change": change,
-                "sides": (change.now, change.then),
+                "judgments": judges.standing_of(experiment, person),
+                "checks": judges.passed_checks(experiment, person),
             },
             status=400 if form.is_bound else 200,
         )
@@ -87,9 +80,9 @@ def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: i
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
     wake_planner(experiment.pk)
-    return _to_judgments(experiment, person)
+    return _to_person(experiment, person)
 
 
-def _to_judgments(experiment: Experiment, person: User) -> HttpResponse:
-    query = urlencode({"annotator": person.get_username()})
-    return redirect(f"{reverse('comparisons', args=[experiment.pk])}?{query}")
+def _to_person(experiment: Experiment, person: User) -> HttpResponse:
+    # Not to the list of their judgments, which shows the outcomes.
+    return redirect("annotator", experiment_id=experiment.pk, user_id=person.pk)

@@ -14,9 +14,9 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import WrongStateError
 from engine.models import Comparison, Experiment, Judgment, User
-from engine.selectors import browsing
+from engine.selectors import blinding, browsing
 from engine.selectors.designs import policy_names
-from engine.selectors.judges import people_who_judged
+from engine.selectors.judges import passed_checks, people_who_judged
 from engine.selectors.policies import policy_at
 from engine.services import review
 from engine.tasks import wake_planner
@@ -26,7 +26,7 @@ from labeling.dashboard.policies import messages_for
 from labeling.exports.selecting import SelectionForm
 from labeling.forms.place import PlaceForm
 from labeling.forms.reasons import VoidForm
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, read_or_write
 
 
 @login_required
@@ -35,17 +35,18 @@ def comparisons(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
     """The comparisons that a filter leaves, newest first, a page at a time."""
     experiment = access.to_watch(request, experiment_id)
     form, place = SelectionForm(request.GET, experiment=experiment), PlaceForm(request.GET)
-    withheld = access.withholds_unfinished(request, experiment)
     context: dict[str, Any] = {
         "experiment": experiment,
         "form": form,
         "names": form.names,
-        "withheld": withheld,
+        "unfinished": blinding.unfinished(experiment),
         "may_run": access.may_run(request, experiment),
     }
     if not (form.is_valid() and place.is_valid()):
         return render(request, "comparisons/comparisons.html", context, status=400)
-    rows = browsing.selected_comparisons(experiment, form.selection(finished=withheld))
+    rows = browsing.selected_comparisons(
+        experiment, form.selection(finished=blinding.withholds_unfinished(experiment))
+    )
     said = form.said()
     context |= {
         "page": browsing.page_of(rows, **place.place),
@@ -65,7 +66,7 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
     row = browsing.comparison_in_full(experiment, comparison_id)
     if row is None:
         raise Http404
-    withheld = access.withholds_unfinished(request, experiment)
+    withheld = blinding.withholds_unfinished(experiment)
     if withheld and row.state in Comparison.PENDING:
         context = {"experiment": experiment, "number": row.number}
         return render(request, "comparisons/withheld.html", context, status=403)
@@ -104,28 +105,40 @@ def _messages(experiment: Experiment, index: int, row: Comparison) -> list[tuple
 
 
 @login_required
-@require_POST
+@read_or_write
 def void(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
-    """Take one judgment back, with a reason."""
+    """One judgment without its outcome; a POST with a reason voids it.
+
+    Whoever voids by what was chosen could make any policy win. So this page has what else there is to go by.
+    """
     experiment = access.to_run(request, experiment_id)
-    judgment = _judgment(experiment, judgment_id)
-    form = VoidForm(request.POST)
-    if not form.is_valid():
+    judgment = browsing.judgment_without_outcome(experiment, judgment_id)
+    if judgment is None:
+        raise Http404
+    form = VoidForm(request.POST if request.method == "POST" else None)
+    if form.is_valid():
+        try:
+            review.void_one(judgment_id=judgment.pk, by=request.user, reason=form.cleaned_data["reason"])
+            messages.success(request, "Voided. The estimates leave it out, and every proof keeps it.")
+        except WrongStateError as wrong:
+            messages.error(request, str(wrong))
+        wake_planner(experiment.pk)
+        return redirect("void", experiment_id=experiment.pk, judgment_id=judgment.pk)
+    if form.is_bound:
         messages.error(request, "Give a reason for voiding the judgment, in at most 200 characters.")
-        return _back_to(judgment)
-    try:
-        review.void_one(judgment_id=judgment.pk, by=request.user, reason=form.cleaned_data["reason"])
-        messages.success(
-            request,
-            (
-                "Voided. The pair will be judged again, and the evidence is being recomputed without "
-                "this judgment."
-            ),
-        )
-    except WrongStateError as wrong:
-        messages.error(request, str(wrong))
-    wake_planner(experiment.pk)
-    return _back_to(judgment)
+    person = judgment.annotator
+    comparison = judgment.comparison
+    pending = blinding.withholds_unfinished(experiment) and comparison.state in Comparison.PENDING
+    context = {
+        "experiment": experiment,
+        "judgment": judgment,
+        "comparison": comparison,
+        "pending": pending,
+        "texts": () if pending else (("A", comparison.left), ("B", comparison.right)),
+        "checks": [] if person is None else passed_checks(experiment, person),
+        "may_void": access.may_void(request, experiment),
+    }
+    return render(request, "comparisons/void.html", context, status=400 if form.is_bound else 200)
 
 
 @login_required
@@ -133,14 +146,14 @@ def void(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) ->
 def restore(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
     """Bring a voided judgment back."""
     experiment = access.to_run(request, experiment_id)
-    judgment = _judgment(experiment, judgment_id)
+    judgment = get_object_or_404(Judgment, pk=judgment_id, comparison__experiment=experiment)
     try:
         review.restore_judgment(judgment_id=judgment.pk, by=request.user)
-        messages.success(request, "Restored: a new judgment copies the voided one and counts from now on.")
+        messages.success(request, "Restored: a new judgment copies the voided one for the estimates.")
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
     wake_planner(experiment.pk)
-    return _back_to(judgment)
+    return redirect("void", experiment_id=experiment.pk, judgment_id=judgment.pk)
 
 
 def _annotator_in(said: Mapping[str, str], experiment: Experiment) -> User | None:
@@ -148,12 +161,3 @@ def _annotator_in(said: Mapping[str, str], experiment: Experiment) -> User | Non
     if "annotator" not in said:
         return None
     return people_who_judged(experiment).filter(username=said["annotator"]).first()
-
-
-def _judgment(experiment: Experiment, judgment_id: int) -> Judgment:
-    return get_object_or_404(Judgment, pk=judgment_id, comparison__experiment=experiment)
-
-
-def _back_to(judgment: Judgment) -> HttpResponse:
-    comparison = judgment.comparison
-    return redirect("comparison", experiment_id=comparison.experiment_id, comparison_id=comparison.pk)

@@ -14,8 +14,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import WrongStateError
 from engine.models import Experiment
-from engine.selectors import counts, log
-from engine.selectors.findings import doubts, ladder
+from engine.selectors import blinding, counts, log
+from engine.selectors.findings import doubts_about_risk, ladder
 from engine.selectors.judges import several_people_judged
 from engine.selectors.remarks import Remarked, remarked_comparisons, with_remarks
 from engine.selectors.trials import is_tried
@@ -52,7 +52,7 @@ def dashboard(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse
     context = _result(request, experiment)
     context |= {
         "may_create": access.may_create(request),
-        "remarked": _newest_remarks(request, experiment) if context["may_run"] else [],
+        "remarked": _newest_remarks(experiment) if context["may_run"] else [],
     }
     return render(request, "dashboard/dashboard.html", context | figures.reading_matter(experiment))
 
@@ -67,10 +67,10 @@ def _next_step(request: AuthenticatedRequest, experiment: Experiment) -> str:
     return reverse("try", args=[experiment.pk]) if is_tried(experiment) else setup
 
 
-def _newest_remarks(request: AuthenticatedRequest, experiment: Experiment) -> list[Remarked]:
+def _newest_remarks(experiment: Experiment) -> list[Remarked]:
     """The newest comparisons with open flags or comments, for somebody who may read the inbox."""
-    withheld = access.withholds_unfinished(request, experiment)
-    rows = remarked_comparisons(experiment, done=False, finished=withheld)
+    finished = blinding.withholds_unfinished(experiment)
+    rows = remarked_comparisons(experiment, done=False, finished=finished)
     return with_remarks(list(rows.order_by("-number")[:_NEWEST_REMARKS]))
 
 
@@ -232,7 +232,13 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
     rung = next((rung for rung in claims.rungs if rung.claim == claim and rung.holds), None)
     if rung is None:
         raise WrongStateError("The experiment cannot stop on this claim, because it does not hold by itself.")
-    context = {"experiment": experiment, "rung": rung, "ladder": claims, "doubts": doubts(experiment)}
+    context = {
+        "experiment": experiment,
+        "rung": rung,
+        "ladder": claims,
+        "doubts": doubts_about_risk(experiment),
+        "found": figures.doubts_of(experiment).found,
+    }
     return render(request, "dashboard/stop_here.html", context)
 
 

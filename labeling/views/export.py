@@ -11,10 +11,10 @@ from django.shortcuts import render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
-from engine.selectors import browsing
+from engine.selectors import blinding, browsing
 from labeling import access
 from labeling.exports import files
-from labeling.exports.downloads import OptionsForm, download, with_default
+from labeling.exports.downloads import OptionsForm, download, events_may_go_out, with_default
 from labeling.exports.formats import parquet_is_there
 from labeling.exports.selecting import SelectionForm
 from labeling.requests import AuthenticatedRequest
@@ -27,16 +27,15 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     experiment = access.to_watch(request, experiment_id)
     form = SelectionForm(with_default(request), experiment=experiment)
     options = OptionsForm(request.GET, may_own=access.may_own(request, experiment))
-    withheld = access.withholds_unfinished(request, experiment)
     context: dict[str, Any] = {
         "experiment": experiment,
         "form": form,
         "options": options,
-        "withheld": withheld,
+        "unfinished": blinding.unfinished(experiment),
     }
     valid = form.is_valid()
     if valid:
-        selection = form.selection(finished=withheld)
+        selection = form.selection(finished=blinding.withholds_unfinished(experiment))
         judgments = browsing.selected_judgments(experiment, selection).count()
         preferences = files.preferred_comparisons(experiment, selection).count()
         untrainable = judgments > 0 and not preferences
@@ -50,7 +49,7 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
                 for each in files.FORMATS.values()
                 if not (each.parquet and not parquet_is_there())
                 and not (each.training and untrainable)
-                and not (withheld and each is files.FORMATS[files.EVENTS])
+                and not (each is files.FORMATS[files.EVENTS] and not events_may_go_out(experiment))
             ],
             "parquet": parquet_is_there(),
         }

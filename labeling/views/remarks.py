@@ -9,7 +9,7 @@ from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from engine.selectors import browsing
+from engine.selectors import blinding, browsing
 from engine.selectors.designs import policy_names
 from engine.selectors.remarks import remarked_comparisons, with_remarks
 from engine.services import review
@@ -33,16 +33,15 @@ def remarks(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Comparisons with flags and comments, the newest first: open ones, or with ``show=done`` the others."""
     experiment = access.to_run(request, experiment_id)
     done = request.GET.get("show") == "done"
-    withheld = access.withholds_unfinished(request, experiment)
     tags = TagForm(request.GET, experiment=experiment)
-    rows = remarked_comparisons(experiment, done=done, finished=withheld)
+    rows = remarked_comparisons(experiment, done=done, finished=blinding.withholds_unfinished(experiment))
     if tags.chosen:
         rows = rows.filter(task__in=browsing.tasks_tagged(experiment, tags.chosen))
     page = browsing.page_of(rows, **PlaceForm(request.GET).place, size=_PER_PAGE)
     context = {
         "experiment": experiment,
         "names": policy_names(experiment),
-        "withheld": withheld,
+        "unfinished": blinding.unfinished(experiment),
         "done": done,
         "page": page,
         "tag_form": tags,

@@ -290,7 +290,7 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/settings/display/": page(post=runners(302)),
     f"{_EXPERIMENT}/clone/": page(post={"editor": 403, "owner": 403, "superuser": 400}),
     f"{_EXPERIMENT}/llm-judge/": page(post=runners(400)),
-    f"{_EXPERIMENT}/judgments/<judgment_id>/void/": page(post=runners(302)),
+    f"{_EXPERIMENT}/judgments/<judgment_id>/void/": page(get=runners(200), post=runners(400)),
     f"{_EXPERIMENT}/judgments/<judgment_id>/restore/": page(post=runners(302)),
     f"{_EXPERIMENT}/notifications/": page(post=runners(400)),
     f"{_EXPERIMENT}/notifications/<subscription_id>/remove/": page(post=runners(302)),

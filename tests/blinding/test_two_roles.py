@@ -17,11 +17,11 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, User
 from engine.selectors import blinding, people
+from engine.services import serving
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start, stop
 from engine.services.invitations import create_invitation
-from engine.services.judging import void_judgment
-from engine.services.leases import discard_unwanted
+from engine.services.judging import judge_leased, take_back_judgment, void_judgment
 from engine.services.people import begin_to_judge, change_role, remove_member
 from engine.services.review import restore_judgment, void_annotator
 from engine.services.tokens import make_token
@@ -33,7 +33,7 @@ from tests.markup import words
 pytestmark = pytest.mark.django_db
 
 WATCHING = ["viewer", "editor", "owner"]
-REASON = "You also annotate this experiment, or did."
+REASON = "hidden from everybody until"
 
 
 @pytest.fixture
@@ -50,6 +50,14 @@ def content(response: HttpResponse) -> str:
     return body.decode()
 
 
+def open_again(experiment: Experiment) -> None:
+    """A pair whose answer was taken back by somebody who does not watch."""
+    colleague = make_user()
+    add_member(experiment, colleague)
+    judgment = click(experiment, colleague)
+    serving.take_back(experiment=experiment, answer=judgment, annotator=colleague)
+
+
 def void_one(judgment: Judgment, by: User) -> None:
     void_judgment(judgment_id=judgment.pk, by=by, reason="A slip.")
 
@@ -60,35 +68,48 @@ def void_all(judgment: Judgment, by: User) -> None:
     )
 
 
-class TestUnfinishedPairsAreHidden:
-    @pytest.fixture(params=[*WATCHING, "superuser"])
-    def both(self, request: pytest.FixtureRequest, experiment: Experiment, annotator: User) -> User:
-        if request.param == "superuser":
-            User.objects.filter(pk=annotator.pk).update(is_superuser=True, is_staff=True)
-            annotator.refresh_from_db()
-        else:
-            add_member(experiment, annotator, request.param)
-        return annotator
+def with_role(user: User, experiment: Experiment, role: str) -> User:
+    if role == "superuser":
+        User.objects.filter(pk=user.pk).update(is_superuser=True, is_staff=True)
+        user.refresh_from_db()
+    else:
+        add_member(experiment, user, role)
+    return user
 
-    def test_the_list_leaves_them_out_and_says_why(self, both, experiment):
-        judged = click(experiment, both).comparison_id
-        held = lease(experiment, both).comparison_id
-        page = get(logged_in(both), "comparisons", experiment.pk)
+
+@pytest.fixture(params=[*WATCHING, "superuser"])
+def both(request: pytest.FixtureRequest, experiment: Experiment, annotator: User) -> User:
+    """Annotates, and has another role."""
+    return with_role(annotator, experiment, request.param)
+
+
+class TestUnfinishedPairsAreHidden:
+    """From everybody: whoever may see pairs, and invite a second self or tell a friend, could judge them."""
+
+    @pytest.fixture(params=[*WATCHING, "superuser"])
+    def watcher(self, request: pytest.FixtureRequest, experiment: Experiment) -> User:
+        """Has this role, and does not annotate."""
+        return with_role(make_user("watcher"), experiment, request.param)
+
+    def test_the_list_leaves_them_out_and_says_how_many(self, watcher, experiment, annotator):
+        judged = click(experiment, annotator).comparison_id
+        held = lease(experiment, annotator).comparison_id
+        page = get(logged_in(watcher), "comparisons", experiment.pk)
         listed = content(page)
         assert reverse("comparison", args=[experiment.pk, judged]) in listed
         for hidden in experiment.comparisons.exclude(pk=judged):
             assert reverse("comparison", args=[experiment.pk, hidden.pk]) not in listed
         assert experiment.comparisons.get(pk=held).state == "leased"
-        assert REASON in words(page)
+        assert f'data-unfinished="{experiment.comparisons.exclude(pk=judged).count()}"' in listed
 
     @pytest.mark.parametrize("state", ["planned", "ready", "leased"])
-    def test_the_page_of_one_shows_nothing_of_it(self, both, experiment, state):
-        comparison = lease(experiment, both).comparison
+    def test_the_page_of_one_shows_nothing_of_it(self, watcher, experiment, annotator, state):
+        comparison = lease(experiment, annotator).comparison
         Comparison.objects.filter(pk=comparison.pk).update(state=state)
         # A response of one digit may stand in the page by chance, as part of a number.
         Response.objects.filter(pk=comparison.left.pk).update(text="the response of this pair")
         comparison.refresh_from_db()
-        page = get(logged_in(both), "comparison", experiment.pk, comparison.pk)
+        page = get(logged_in(watcher), "comparison", experiment.pk, comparison.pk)
         assert page.status_code == 403
         assert REASON in words(page)
         for secret in (comparison.policy_i.label, comparison.left.text, comparison.task.prompt, "Prompt 0"):
@@ -100,40 +121,66 @@ class TestUnfinishedPairsAreHidden:
         assert page.status_code == 200
         assert comparison.policy_i.label in words(page)
 
-    @pytest.mark.parametrize("name", ["judgments_csv", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"])
-    def test_exports_leave_them_out(self, both, experiment, admin, name):
+    @pytest.mark.parametrize("name", ["judgments_csv", "judgments_jsonl"])
+    def test_exports_leave_them_out(self, watcher, experiment, annotator, name):
         """A judgment that was taken back leaves its pair open, to be shown again."""
-        open_again, finished = click(experiment, both), click(experiment, both)
-        void_judgment(judgment_id=open_again.pk, by=admin, reason="A slip.")
-        watcher = make_user()
-        add_member(experiment, watcher, "viewer")
-        ours, theirs = (get(logged_in(user), name, experiment.pk, judgments="") for user in (both, watcher))
-        if name == "judgments_csv":
-            rows = [list(csv.DictReader(io.StringIO(content(reply)))) for reply in (ours, theirs)]
-            assert [row["judgment_id"] for row in rows[0]] == [str(finished.pk)]
-            assert len(rows[1]) == 2
-        elif name == "judgments_jsonl":
-            rows = [[json.loads(line) for line in content(reply).splitlines()] for reply in (ours, theirs)]
-            assert [row["judgment_id"] for row in rows[0]] == [finished.pk]
-            assert len(rows[1]) == 2
-        elif name == "judgments_parquet" and ours.status_code == 200:
-            assert b"".join(ours.streaming_content) != b"".join(theirs.streaming_content)
+        finished = click(experiment, annotator)
+        take_back_judgment(judgment_id=click(experiment, annotator).pk, watches=False)
+        reply = content(get(logged_in(watcher), name, experiment.pk, judgments=""))
+        rows = (
+            csv.DictReader(io.StringIO(reply))
+            if name.endswith("csv")
+            else map(json.loads, reply.splitlines())
+        )
+        assert [int(row["judgment_id"]) for row in rows] == [finished.pk]
 
-    def test_the_page_of_exports_says_so_and_counts_so(self, both, experiment, admin):
-        void_judgment(judgment_id=click(experiment, both).pk, by=admin, reason="A slip.")
-        page = get(logged_in(both), "export", experiment.pk, judgments="")
+    def test_the_page_of_exports_counts_so(self, watcher, experiment, annotator):
+        take_back_judgment(judgment_id=click(experiment, annotator).pk, watches=False)
+        page = get(logged_in(watcher), "export", experiment.pk, judgments="")
         assert REASON in words(page)
         assert '<dd id="judgments">0</dd>' in content(page)
 
-    def test_the_api_leaves_them_out(self, both, experiment, admin):
-        void_judgment(judgment_id=click(experiment, both).pk, by=admin, reason="A slip.")
-        key = make_token(user=both, name="t", valid_days=1)[1]
-        reply = Client().get(
-            f"/api/experiments/{experiment.pk}/judgments.jsonl?judgments=",
-            headers={"Authorization": f"Bearer {key}"},
-        )
-        assert (reply.status_code, content(reply)) == (200, "")
+    def test_the_log_of_showings_comes_after_the_end(self, watcher, experiment, annotator):
+        """It names the policies of open pairs."""
+        click(experiment, annotator)
+        held, client = lease(experiment, annotator), logged_in(watcher)
+        assert get(client, "events_jsonl", experiment.pk).status_code == 403
+        assert "events.jsonl" not in content(get(client, "export", experiment.pk))
+        stop(experiment_id=experiment.pk)
+        assert get(client, "events_jsonl", experiment.pk).status_code == 403, "one pair is on a screen"
+        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+        assert get(client, "events_jsonl", experiment.pk).status_code == 200
 
+    def test_the_api_leaves_them_out(self, watcher, experiment, annotator):
+        take_back_judgment(judgment_id=click(experiment, annotator).pk, watches=False)
+        key = make_token(user=watcher, name="t", valid_days=1)[1]
+        for path, said in (("judgments.jsonl?judgments=", ""), ("responses", '{"count": 0, "items": []}')):
+            reply = Client().get(
+                f"/api/experiments/{experiment.pk}/{path}", headers={"Authorization": f"Bearer {key}"}
+            )
+            assert (reply.status_code, content(reply)) == (200, said)
+
+    def test_the_admin_site_leaves_them_out(self, experiment, annotator, admin):
+        finished, client = click(experiment, annotator).comparison, logged_in(admin)
+        pending = experiment.comparisons.filter(state="ready").last()
+        for comparison, status in ((finished, 200), (pending, 302)):
+            for model, pk in (("comparison", comparison.pk), ("response", comparison.response_i_id)):
+                page = client.get(reverse(f"admin:engine_{model}_change", args=[pk]))
+                assert page.status_code == status, (model, comparison.state)
+        listed = client.get(reverse("admin:engine_comparison_changelist"))
+        assert [row.pk for row in listed.context["cl"].result_list] == [finished.pk]
+
+    def test_where_a_machine_judges_nothing_is_hidden(self, admin):
+        experiment = make_experiment(ready=True, judge="rule")
+        comparison, client = experiment.comparisons.first(), logged_in(admin)
+        assert comparison.state in Comparison.PENDING
+        assert get(client, "comparison", experiment.pk, comparison.pk).status_code == 200
+        assert get(client, "events_jsonl", experiment.pk).status_code == 200
+        page = client.get(reverse("admin:engine_comparison_change", args=[comparison.pk]))
+        assert page.status_code == 200
+
+
+class TestWhoAnnotatesToo:
     def ready_made(self, both: User) -> Experiment:
         """An experiment on ready-made responses, in which they have the same roles."""
         ready = [ReadyMade(n, name, f"{name} says {n}") for name in ("Long", "Short") for n in range(3)]
@@ -190,17 +237,18 @@ class TestUnfinishedPairsAreHidden:
         remove_member(membership_id=Membership.objects.get(user=both, role="annotator").pk, by=both)
         assert get(logged_in(both), "comparison", experiment.pk, comparison.pk).status_code == 403
 
-    def test_an_answer_that_was_taken_back_is_for_somebody_else(self, both, experiment):
+    def test_an_answer_that_was_taken_back_is_none(self, both, experiment):
         """The page of the finished comparison may have been read meanwhile."""
-        judgment = click(experiment, both)
+        judgment, other = click(experiment, both), make_user()
+        add_member(experiment, other)
         page = logged_in(both).post(
             reverse("undo", args=[experiment.pk]), {"answer": judgment.token}, follow=True
         )
-        assert "That pair goes to somebody else." in words(page)
-        assert lease(experiment, both).comparison_id != judgment.comparison_id
-        discard_unwanted(experiment_id=experiment.pk)
+        assert "it counts as no answer" in words(page)
         judgment.comparison.refresh_from_db()
-        assert judgment.comparison.state == "discarded", "nobody else is there"
+        assert (judgment.comparison.state, judgment.comparison.skips) == ("discarded", 1)
+        for user in (both, other):
+            assert lease(experiment, user).comparison_id != judgment.comparison_id
 
     @pytest.mark.parametrize("void", [void_one, void_all])
     def test_one_that_an_editor_voided_is_too(self, both, experiment, admin, void):
@@ -208,37 +256,11 @@ class TestUnfinishedPairsAreHidden:
         void(judgment, by=admin)
         assert lease(experiment, both).comparison_id != judgment.comparison_id
 
-    def test_another_annotator_gets_it(self, both, experiment):
-        judgment, other = click(experiment, both), make_user()
-        void_judgment(judgment_id=judgment.pk, by=both, reason="A slip.")
-        add_member(experiment, other)
-        assert discard_unwanted(experiment_id=experiment.pk) == 0
-        assert lease(experiment, other).comparison_id == judgment.comparison_id
-
     def test_an_unanswered_repeat_is_not_told(self, both, experiment):
         judgment = click(experiment, both)
         judgment.repeats.create(experiment=experiment, annotator=both, kind="repeat")
         page = get(logged_in(both), "comparison", experiment.pk, judgment.comparison_id)
         assert "again with sides swapped" not in words(page)
-
-
-@pytest.mark.parametrize("role", WATCHING)
-def test_who_only_watches_sees_all(role, experiment, annotator):
-    watcher = make_user()
-    add_member(experiment, watcher, role)
-    comparison = lease(experiment, annotator).comparison
-    client = logged_in(watcher)
-    assert REASON not in words(get(client, "comparisons", experiment.pk))
-    page = get(client, "comparison", experiment.pk, comparison.pk)
-    assert page.status_code == 200
-    assert comparison.policy_i.label in words(page)
-
-
-def test_of_another_experiment_everything_is_seen(annotator, experiment):
-    other = make_experiment(ready=True)
-    add_member(other, annotator, "viewer")
-    comparison = other.comparisons.first()
-    assert get(logged_in(annotator), "comparison", other.pk, comparison.pk).status_code == 200
 
 
 class TestJudgmentsAreMarked:
@@ -302,11 +324,10 @@ class TestOwnersWhoJudge:
     def test_what_they_may_be_shown_is_hidden_from_then_on(self, owner, experiment):
         client = logged_in(owner)
         comparison = experiment.comparisons.first()
-        assert get(client, "comparison", experiment.pk, comparison.pk).status_code == 200
+        assert get(client, "comparison", experiment.pk, comparison.pk).status_code == 403
         assert client.head(reverse("pair", args=[experiment.pk])).status_code == 200
         page = words(get(client, "people", experiment.pk))
         assert "judge pairs yourself" in page
-        assert "The other pages then hide from you every pair that is still to be judged." in page
         key = make_token(user=owner, name="t", valid_days=1, scopes=["annotate"])[1]
         asked = {"content_type": "application/json", "headers": {"Authorization": f"Bearer {key}"}}
         pair = client.post(f"/api/label/{experiment.pk}/next", {}, **asked).json()["pair"]
@@ -321,7 +342,7 @@ class TestOwnersWhoJudge:
         assert "Began to judge as an owner" in page
         assert "judge pairs yourself" not in page
         quality = words(get(client, "quality", experiment.pk))
-        assert "1 judgment was made by people who may see which policy wrote what. They count" in quality
+        assert "1 of 1 vote was given by people who may see which policy wrote what." in quality
         assert "Added the-owner as annotator." in words(get(client, "log", experiment.pk))
 
     def test_the_page_asks_before_it_makes_them_annotators_and_does_so_once(self, owner, experiment):

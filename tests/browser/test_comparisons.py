@@ -34,6 +34,7 @@ def test_find_void_restore_and_export(page: Page, annotator):
     page.get_by_role("link", name=str(judgment.comparison.number), exact=True).click()
 
     expect(page.get_by_role("heading", name="Why this pair")).to_be_visible()
+    page.get_by_role("link", name=f"Void no. {judgment.pk}").click()
     page.get_by_label(f"Reason to void no. {judgment.pk}").fill("Clicked without reading.")
     page.get_by_role("button", name="Void").click()
     expect(page.get_by_role("status")).to_contain_text("Voided.")

@@ -449,8 +449,8 @@ class TestWithoutTheModel:
             (50, None, True, "late or never."),
             (50, replace(passed, power=0.4), True, "too few comparisons to test the model."),
             (50, replace(passed, p_value=0.01), True, "The data contradict the model."),
-            (150, None, False, "late or never."),
-            (150, replace(passed, p_value=0.01), False, "late or never."),
+            (150, None, False, "as often as they did."),
+            (150, replace(passed, p_value=0.01), False, "as often as they did."),
         ):
             state = self.design(n).decision_given(tested).claims[0]
             assert state.holds
@@ -529,8 +529,8 @@ class TestDecision:
         assert decision.claim_text == (
             "Policy 0 loses to no other policy by more than 10 points (none wins more than 60% against it); "
             "the risk of ever saying so "
-            "wrongly is at most 5%, if each judgment is a fresh draw with the win rate of its pair, "
-            "whether it comes soon, late or never."
+            "wrongly is at most 5%, whoever leaves or delays what. It is about the people who judged, each "
+            "as often as they did."
         )
 
     def test_a_claim_that_follows_from_another_one_says_so(self) -> None:
@@ -545,8 +545,8 @@ class TestDecision:
             assert state.risk == best.risk
         source = (
             "this follows from “policy 0 beats every other policy”, and so the risk of ever saying so "
-            "wrongly is at most 10%, if each judgment is a fresh draw with the win rate of its pair, "
-            "whether it comes soon, late or never."
+            "wrongly is at most 10%, whoever leaves or delays what. It is about the people who judged, each "
+            "as often as they did."
         )
         assert [state.text for state in others] == [
             f"If some policy beats every other, it is policy 0; {source}",
@@ -637,8 +637,8 @@ class TestDecision:
         assert decision.reason is StopReason.NO_SINGLE_BEST
         assert decision.claim_text == (
             "No policy beats every other with a win rate of at least 90%; the risk of ever saying so wrongly "
-            "is at most 5%, if each judgment is a fresh draw with the win rate of its pair, whether it comes "
-            "soon, late or never."
+            "is at most 5%, whoever leaves or delays what. It is about the people who judged, each as "
+            "often as they did."
         )
         assert decision.claims[0].text == decision.claim_text
 

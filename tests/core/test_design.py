@@ -283,7 +283,6 @@ def test_one_policy_is_nothing_to_compare() -> None:
         (0.5, 1, 1),
         (0, 1.0, 1),
         (0, None, 1.0),
-        (0, 1, None),
         (0, 1, "1"),
         (0, 1, 1j),
     ],

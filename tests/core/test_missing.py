@@ -313,6 +313,14 @@ def test_nothing_that_people_do_pays(game: Game, n_policies: int, claim: str, n_
     assert game.largest_mean(design_of(n_policies, claim), n_showings) == pytest.approx(1.0, abs=1e-9)
 
 
+@slow
+def test_nor_where_a_design_moves_capital_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each of the first two answers."""
+    monkeypatch.setattr(stakes, "_MOMENTS", np.array([1, 2]) / 3)
+    by_itself = replace(moved, moves=(), same=None)
+    assert by_itself.largest_mean(design_of(3), 3) == pytest.approx(1.0, abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("game", "n_policies", "claim", "wrong"),
     [

@@ -17,7 +17,8 @@ from engine.core import BradleyTerry, Claim, Design, Unstructured
 from engine.core.likelihood import log_e_value
 
 Event = tuple[Any, ...]
-outcomes = st.sampled_from([0.0, 0.5, 1.0])
+# Also of three people together, whose sums no binary number holds.
+outcomes = st.sampled_from([0.0, 0.5, 1.0, 1 / 3, 0.1])
 ends = st.none() | outcomes
 # What happens next, and to which pair or showing: the number is taken modulo how many there are.
 steps = st.lists(
@@ -121,7 +122,7 @@ def test_a_proof_counts_each_showing_once_and_never_for_the_claim(
     n_missing = sum(each["outcome"] is None for each in map(design.showing, design._showings))
     untold = sum(name == "tell" and outcome is None for name, _, outcome in steps)
     assert design.n_missing == n_missing - len(design.open_showings) + untold
-    assert design.n_comparisons == tally.wins.sum()
+    assert design.n_comparisons == pytest.approx(tally.wins.sum())
 
 
 @settings(max_examples=40)
@@ -144,7 +145,7 @@ def test_what_is_left_out_by_hand_changes_estimates_and_no_evidence(
     told_at_once = sum((design.showing(n)["outcome"] is not None) for n in told)
     if told_at_once == design.n_comparisons:
         with np.errstate(invalid="ignore"):
-            np.testing.assert_allclose(design.win_rate, wins / (wins + wins.T))
+            np.testing.assert_allclose(design.win_rate, wins / (wins + wins.T), atol=1e-5)
     for showing in told:
         design.revise(showing, design.showing(showing)["outcome"])
     assert design.progress == before

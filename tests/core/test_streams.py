@@ -178,7 +178,7 @@ class TestPower:
             ledger.record(np.array([i]), np.array([j]), np.array([outcome]))
         assert np.sum(ledger.rule.refuted[0]) >= 5
         assert not ledger.rule.refuted[0, np.argmax(mu.sum(axis=1))]
-        assert not (ledger.plain_peak >= np.log(20)).any()
+        assert not (ledger.evidence.per_policy >= np.log(20)).any()
 
 
 @pytest.mark.parametrize(

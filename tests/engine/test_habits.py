@@ -14,13 +14,9 @@ from engine.importing.votes.vote import Vote, Winner
 from engine.models import Judgment, User
 from engine.models.append_only import lifted
 from engine.selectors.agreement import shared_answers
-from engine.selectors.counts import comparison_count
 from engine.selectors.habits import Alike, Drift, habits
-from engine.selectors.leaving_out import leaving_out
-from engine.services.evidence import settle
 from engine.services.past_votes import start_from_votes
-from engine.services.review import void_annotator
-from tests.factories import click_on, make_experiment, make_user
+from tests.factories import make_user
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -79,35 +75,6 @@ def test_only_the_copy_and_the_tired_one_are_marked_with_figures(experiment, cli
     tired = User.objects.get(username="tired")
     page = text_of(client.get(reverse("annotator", args=[experiment.pk, tired.pk])).content.decode())
     assert "drifting" in page
-
-
-def test_the_look_before_says_what_voiding_then_does(experiment):
-    tired, admin = User.objects.get(username="tired"), make_user()
-    before = leaving_out(experiment, tired)
-    assert before.judgments == 60
-    in_a_hurry = leaving_out(experiment, tired, seconds=0)
-    assert in_a_hurry.then.claims is None
-    assert in_a_hurry.then.leader == before.then.leader
-    void_annotator(experiment_id=experiment.pk, annotator=tired, by=admin, reason="A test.")
-    experiment.refresh_from_db()
-    settle(experiment=experiment)
-    after = leaving_out(experiment, tired)
-    assert comparison_count(experiment.pk) == before.then.comparisons == 240
-    assert before.comparisons_lost == 60
-    assert after.judgments == 0
-    # The proofs keep what was given: a void by hand may have been made after a look at it.
-    assert after.then == before.then
-    assert (after.now.comparisons, after.now.leader) == (before.then.comparisons, before.then.leader)
-
-
-def test_without_the_only_annotator_nobody_else_leads():
-    ann = make_user()
-    experiment = make_experiment(ready=True, annotators=(ann,))
-    click_on(experiment, ann, 2)
-    change = leaving_out(experiment, ann)
-    assert change.now.leader
-    assert change.then.leader == ""
-    assert not change.leader_changes
 
 
 def test_chances_by_hand():

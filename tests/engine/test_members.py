@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.domain.errors import InvitationError, MembershipError
-from engine.models import Check
+from engine.models import Check, clock
 from engine.selectors import counts
+from engine.selectors.missing import actively_held
 from engine.services import invitations, people
 from engine.services.serving import show_next
 from tests.concurrency import at_once
@@ -61,19 +62,19 @@ def test_the_only_owner_stays_one(experiment, owner):
     assert list(experiment.memberships.all()) == [second]
 
 
-def test_a_removed_annotator_hands_back_what_they_were_looking_at_and_their_judgments_stay(experiment, owner):
+def test_nobody_waits_for_the_pair_of_a_removed_annotator_and_their_judgments_stay(experiment, owner):
     user = make_user("ann")
     member = add_member(experiment, user)
     judgment = click(experiment, user)
     held = lease(experiment, user)
     people.remove_member(membership_id=member.pk, by=owner)
     held.comparison.refresh_from_db()
-    assert held.comparison.state == "ready"
+    assert (held.comparison.state, actively_held(experiment)) == ("leased", [])
     assert counts.standing_judgments(experiment.pk).filter(pk=judgment.pk).exists()
     assert experiment.audit_entries.first().text == "Removed ann, who was annotator."
 
 
-def test_they_hand_checks_back_too(owner):
+def test_nobody_waits_for_their_checks_either(owner):
     """An owner who judges may give the role up and take it again, and must not tell their pairs apart."""
     experiment = make_experiment(ready=True, n_gold=1, practice=1)
     add_member(experiment, owner, "owner")
@@ -84,17 +85,17 @@ def test_they_hand_checks_back_too(owner):
     kept = show_next(experiment=elsewhere, annotator=owner)
     people.remove_member(membership_id=member.pk, by=owner)
     check.refresh_from_db()
-    assert not check.reserved
-    assert Check.objects.get(token=kept.token).reserved
+    assert check.expires_at <= clock.now()
+    assert Check.objects.get(token=kept.token).expires_at > clock.now()
 
 
 def test_other_experiments_keep_what_they_show(experiment, owner):
     user = make_user()
     member = add_member(experiment, user)
-    elsewhere = lease(make_experiment(ready=True, annotators=(user,)), user)
+    elsewhere = make_experiment(ready=True, annotators=(user,))
+    held = lease(elsewhere, user)
     people.remove_member(membership_id=member.pk, by=owner)
-    elsewhere.refresh_from_db()
-    assert elsewhere.state == "active"
+    assert actively_held(elsewhere) == [held.comparison_id]
 
 
 def test_an_invitation_that_was_ended_lets_nobody_in(experiment, owner):

@@ -39,7 +39,8 @@ def test_skips_by_reason_and_what_was_left_are_counted(annotator, settings):
     assert capped(experiment) == {}
 
 
-def test_who_gets_no_more_is_listed_for_the_owner(annotator):
+def test_who_gets_no_more_is_listed_for_the_owner(annotator, settings):
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 16
     experiment = make_experiment(ready=True, n_tasks=20, annotators=(annotator,))
     for _ in range(5):
         token = lease(experiment, annotator).token

@@ -163,12 +163,6 @@ def test_an_invitation_is_found_by_who_may_give_its_role(experiment, people):
             access.invitation_to_give(request, experiment.pk, invitation)
 
 
-def test_who_annotates_too_is_kept_from_unfinished_pairs(experiment, people):
-    add_member(experiment, people["annotator"], "viewer")
-    assert access.withholds_unfinished(request_of(people["annotator"]), experiment)
-    assert not access.withholds_unfinished(request_of(people["viewer"]), experiment)
-
-
 def test_an_owner_becomes_an_annotator_by_sending_not_by_reading(experiment, people):
     owner = people["owner"]
     assert not access.may_begin_to_judge(request_of(owner), make_experiment())

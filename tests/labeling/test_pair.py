@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.models import Comparison, Experiment, Judgment, Lease
+from engine.selectors import admission
 from engine.selectors.designs import policy_names
 from engine.services.experiments import archive, pause, start, stop
 from engine.services.planning import advance
@@ -248,7 +249,10 @@ def test_what_was_shown_before_a_pause_is_shown_again(experiment, annotator, cli
 @pytest.mark.parametrize(
     "checks", [{}, {"n_gold": 1, "gold_rate": 0.5}], ids=["without checks", "with checks"]
 )
-def test_what_was_shown_before_the_end_may_be_answered_and_is_not_asked_again(checks, annotator, client_for):
+def test_what_was_shown_before_the_end_may_be_answered_and_is_not_asked_again(
+    checks, annotator, client_for, monkeypatch
+):
+    monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
     experiment = make_experiment(ready=True, annotators=(annotator,), **checks)
     held = lease(experiment, annotator)
     stop(experiment_id=experiment.pk)

@@ -90,7 +90,7 @@ def test_an_error_page_tells_nothing_of_the_inside(experiment, settings, client_
 
 def test_an_error_of_ours_is_said_to_be_ours(experiment, annotator, settings, monkeypatch):
     settings.DEBUG = False
-    monkeypatch.setattr("engine.services.leases.lease_next", lambda **_: 1 / 0)
+    monkeypatch.setattr("engine.services.serving.desk", lambda **_: 1 / 0)
     client = Client(raise_request_exception=False)
     client.force_login(annotator)
     response = client.get(reverse("pair", args=[experiment.pk]))
