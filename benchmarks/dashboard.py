@@ -169,6 +169,9 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                 "texts": "",
                 "state": "judged" if n < n_judgments else "ready",
                 "skips": 0,
+                "showing": "told" if n < n_judgments else "",
+                "least": float(i_wins[n]) if n < n_judgments else None,
+                "most": float(i_wins[n]) if n < n_judgments else None,
                 "outcome": float(i_wins[n]) if n < n_judgments else None,
                 "discard_reason": "",
                 "created_at": "now",
@@ -196,7 +199,21 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
             }
             for n in range(n_judgments)
         )
-        judgment = _copy(cursor, "engine_judgment", judgments)
+        _copy(cursor, "engine_judgment", judgments)
+        events = (
+            {
+                "experiment_id": experiment.pk,
+                "comparison_id": comparison + n,
+                "kind": kind,
+                "outcome": outcome,
+                "least": outcome,
+                "most": outcome,
+                "created_at": "now",
+            }
+            for n in range(n_judgments)
+            for kind, outcome in (("begun", None), ("told", float(i_wins[n])))
+        )
+        _copy(cursor, "engine_showingevent", events)
         # Snapshots after each click, with numbers of realistic count and size.
         snapshots = (
             {
@@ -204,8 +221,6 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                 "comparisons": n,
                 "evidence": evidence,
                 "peak_evidence": evidence,
-                "named": "{}",
-                "last_judgment": judgment + n - 1,
                 "threshold": 20.7,
                 "best_id": policies[-1],
                 "open_rivals": K - 1,
@@ -220,9 +235,11 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
         connection.commit()
         connection.set_autocommit(True)
         cursor.execute("VACUUM ANALYZE")
+    from engine.services.evidence import catch_up
     from engine.services.judging import rebuild_counts
 
     rebuild_counts(experiment_id=experiment.pk)
+    catch_up(experiment_id=experiment.pk)
 
 
 def _copy(cursor: Any, table: str, rows: Iterator[dict[str, Any]]) -> int:

@@ -199,8 +199,11 @@ def stored(experiment: Experiment) -> Observed:
 def recall(observed: Observed, events: Iterable[Logged]) -> None:
     """Make ended showings known to a stored design, as far as these events change them."""
     changed = {event.comparison for event in events if event.kind in {Kind.REOPENED, Kind.REVISED}}
+    changed.difference_update(observed.design.open_showings)
+    if not changed:
+        return
     known = ShowingEvent.objects.filter(
-        comparison__in=changed.difference(observed.design.open_showings),
+        comparison__in=changed,
         number__lte=observed.last,
         showing__isnull=False,
     )

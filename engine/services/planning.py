@@ -151,7 +151,7 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     if decision.reason is not None:
         conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
-    if _is_closing(experiment, observed.design):
+    if (folded.changed or experiment.closing_since) and _is_closing(experiment, observed.design):
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=False)
     target = buffer.buffer_target(experiment, latest, here, round_seconds=round_seconds)
     added = _top_up(experiment, observed.design, target, here)

@@ -16,12 +16,13 @@ from engine.models import Experiment, Response, WorkerPulse
 from engine.selectors.counts import wins_matrix
 from engine.selectors.designs import policy_names
 from engine.services.experiments import conclude, pause, stop
+from engine.services.judging import judge_leased
 from engine.services.planning import advance
 from tests.factories import (
     add_member,
     click_for,
     click_on,
-    copy_of,
+    lease,
     make_experiment,
     make_user,
     plan_and_write,
@@ -243,12 +244,9 @@ class TestRanking:
         """One definition, which the file has too: all counts, as the sentence of the verdict says."""
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click_on(experiment, annotator, 3)
+        held = lease(experiment, annotator)
         stop(experiment_id=experiment.pk)
-        late = copy_of(experiment.comparisons.filter(state="judged").first())
-        counted = experiment.pair_counts.get(policy_i=late.policy_i, policy_j=late.policy_j)
-        counted.comparisons += 1
-        counted.wins_i += late.outcome
-        counted.save()
+        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         html = page(client_for(admin), experiment)
         assert "1 more comparison arrived later" in html
         rows = re.findall(r'<td class="number less">(\d+)</td><td', html)

@@ -11,9 +11,9 @@ from django.utils import timezone
 from benchmarks.arena import arena
 from engine.models import Experiment, Response, Snapshot, WorkerPulse
 from engine.selectors.designs import policy_names
+from engine.services.controls import change_settings
 from engine.services.experiments import archive, pause, stop
 from engine.services.generation import claim_responses
-from engine.services.judging import void_judgment
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of, statuses_of
@@ -292,10 +292,10 @@ def test_an_estimate_does_not_look_like_a_count(expected, words):
 
 def test_while_the_evidence_is_recomputed_it_says_so(annotator, admin):
     experiment = make_experiment(ready=True, annotators=(annotator,))
-    judgment = click(experiment, annotator)
+    click(experiment, annotator)
     advance(experiment_id=experiment.pk)
     assert "recomputed" not in status_of(experiment).sentence
-    void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
+    change_settings(experiment_id=experiment.pk, by=admin, delta=0.01)
     experiment.refresh_from_db()
     assert "The evidence is being recomputed." in status_of(experiment).sentence
     advance(experiment_id=experiment.pk)
