@@ -79,9 +79,17 @@ class Failures:
             return self._answered(request)
         if not _UNDER_WAY.begin(person):
             return _busy(request, f"More than {MOST_AT_ONCE} requests of yours are under way.")
-        response = self._answered(request)
-        # A download is under way until its last byte is sent.
-        response._resource_closers.append(partial(_UNDER_WAY.end, person))  # type: ignore[attr-defined]
+        end = partial(_UNDER_WAY.end, person)
+        try:
+            response = self._answered(request)
+        except BaseException:
+            end()
+            raise
+        if response.streaming:
+            # A download is under way until its last byte is sent.
+            response._resource_closers.append(end)  # type: ignore[attr-defined]
+        else:
+            end()
         return response
 
     def _answered(self, request: HttpRequest) -> HttpResponse:
