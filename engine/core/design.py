@@ -647,13 +647,13 @@ class Design:
         ValueError
             If one of them is not open.
         """
-        other = copy.deepcopy(self)
+        ledger = copy.deepcopy(self._ledger)
         for showing in showings:
-            known = other._known(showing)
+            known = self._known(showing)
             if not known.bounds.open:
                 raise ValueError(f"showing {showing} is not open")
-            other._ledger.turn(np.array([known.i]), np.array([known.j]), known.bets, known.bounds, None)
-        established, none_best = other._ledger.settled()
+            ledger.turn(np.array([known.i]), np.array([known.j]), known.bets, known.bounds, None)
+        established, none_best = ledger.settled()
         return bool(established[0] or none_best[0])
 
     def by_answers(self) -> Answers | None:
