@@ -10,10 +10,6 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.RemoveField(
-            model_name='replaypoint',
-            name='experiment',
-        ),
         migrations.RemoveIndex(
             model_name='snapshot',
             name='snapshot_with_streams',

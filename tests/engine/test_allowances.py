@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 from django.utils import timezone
 from django.utils.translation import override
 
@@ -257,5 +256,5 @@ def test_an_undo_is_filled_up_only_where_there_are_checks_to_hide(
 ):
     click(experiment, annotator)
     newest = answers.newest_answer(experiment, annotator)
-    with django_assert_num_queries(22 if connection.vendor == "postgresql" else 23):
+    with django_assert_num_queries(23):
         take_back(experiment=experiment, answer=newest, annotator=annotator)

@@ -12,7 +12,7 @@ from django.db.models import BigAutoField, F, FloatField, Model
 from engine.models import Comparison, Judgment, Lease, PairCount, Task, clock
 from engine.selectors.compiled import Given
 from engine.services.compiled_writes import Update, insert, inserting, saving, write
-from tests.factories import lease, make_experiment
+from tests.factories import lease, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -95,6 +95,7 @@ def test_an_update_counts_its_rows_and_takes_expressions(annotator, django_asser
 
 def test_several_writes_are_one_statement_on_postgresql(annotator, django_assert_num_queries):
     experiment = make_experiment(ready=True, annotators=(annotator,))
+    others = make_user(), make_user()
     held = lease(experiment, annotator)
     [free] = experiment.comparisons.filter(state="ready")[:1]
     held.state, free.state = Lease.State.SKIPPED, Comparison.State.LEASED
@@ -103,10 +104,10 @@ def test_several_writes_are_one_statement_on_postgresql(annotator, django_assert
         comparisons=F("comparisons") + 1,
     )
     no_task = Update(Task.objects.filter(pk=Given("pk", BigAutoField())), prompt="").of(pk=-1)
-    for comment in ("first 100%", "second"):
+    for comment, other in zip(("first 100%", "second"), others, strict=True):
         free.discard_reason = comment
-        new = Lease(comparison=held.comparison, annotator=annotator, state=Lease.State.JUDGED)
-        new.expires_at = new.held_until = clock.now()
+        new = Lease(comparison=held.comparison, annotator=other, state=Lease.State.JUDGED)
+        new.expires_at = clock.now()
         writes = (
             saving(held, "state"),
             inserting(new),
@@ -137,7 +138,7 @@ def test_of_several_writes_all_or_none_are_executed(annotator):
     held = lease(experiment, annotator)
     held.state = Lease.State.SKIPPED
     twice = Lease(comparison=held.comparison, annotator=annotator, token=held.token)
-    twice.expires_at = twice.held_until = held.held_until
+    twice.expires_at = held.expires_at
     with transaction.atomic():
         with pytest.raises(IntegrityError):
             write(saving(held, "state"), inserting(twice))

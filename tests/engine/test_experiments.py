@@ -9,6 +9,7 @@ from engine.domain.errors import WrongStateError
 from engine.models import Comparison, Experiment, Response
 from engine.services.experiments import discard_leftovers, pause, start, stop
 from engine.services.generation import claim_responses
+from engine.services.judging import judge_leased
 from engine.services.planning import advance
 from tests.factories import lease, make_experiment, write_responses
 
@@ -75,13 +76,13 @@ class TestConclusion:
         advance(experiment_id=experiment.pk)
         stop(experiment_id=experiment.pk)
         states = set(experiment.comparisons.values_list("state", "discard_reason"))
-        assert states == {("discarded", "The experiment concluded before this comparison was needed.")}
+        assert states == {("discarded", "The experiment concluded before this comparison was judged.")}
 
     def test_nothing_waits_to_be_written_any_longer(self):
         experiment = make_experiment()
         stop(experiment_id=experiment.pk)
         assert set(Response.objects.values_list("state", "failure_reason")) == {
-            ("failed", "The experiment concluded before this comparison was needed.")
+            ("failed", "The experiment concluded before this comparison was judged.")
         }
         assert claim_responses(worker="w", limit=10).responses == []
 
@@ -101,7 +102,7 @@ class TestConclusion:
         late.refresh_from_db()
         assert (late.state, late.discard_reason) == (
             "discarded",
-            "The experiment concluded before this comparison was needed.",
+            "The experiment concluded before this comparison was judged.",
         )
         assert set(running.comparisons.values_list("state", flat=True)) == {"ready"}
 
@@ -111,7 +112,8 @@ class TestConclusion:
         stop(experiment_id=experiment.pk)
         held.comparison.refresh_from_db()
         assert held.comparison.state == Comparison.State.LEASED
-        assert lease(experiment, annotator) == held
+        late = judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+        assert late.created
 
 
 def test_what_is_handed_back_as_an_experiment_concludes_is_discarded_by_the_next_sweep():

@@ -94,21 +94,6 @@ def test_two_who_void_the_same_annotator_void_each_judgment_once(annotator, admi
 
 
 @pytest.mark.postgres
-def test_a_restore_waits_for_a_click_on_its_pair_and_is_then_refused(admin):
-    first, second = people(2)
-    experiment = make_experiment(ready=True, annotators=(first, second))
-    old = click(experiment, first)
-    void_judgment(judgment_id=old.pk, by=admin, reason="A slip.")
-    held = lease(experiment, second)
-    assert held.comparison_id == old.comparison_id
-    with transaction.atomic():
-        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=second, choice="left")
-        late = blocked(lambda: attempt(old))
-    assert late.result() is False
-    assert counts_of(experiment) == 1
-
-
-@pytest.mark.postgres
 def test_a_bulk_void_does_not_deadlock_with_a_click_that_waits_for_its_count(annotator, admin):
     experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=2)
     click(experiment, annotator)
