@@ -182,7 +182,6 @@ class TestForgetting:
         assert {entry.details["because"] for entry in revoked} == {"The person was forgotten."}
         assert not greta.memberships.exists()
         assert not Invitation.objects.filter(created_by=greta, ended_at=None).exists()
-        assert not Lease.objects.filter(annotator=greta, state=Lease.State.OPEN).exists()
         assert not Subscription.objects.exists()
         assert not Session.objects.exists()
 
