@@ -91,8 +91,8 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 
 # Keeps the versions that are pinned already and fit; PIP_COMPILE_ARGS=--upgrade takes the newest. Needs
-# nothing but pip-tools, so that it also works where the pins do not fit the ranges; without hashes, since it is
-# what writes them. It writes all files or none; the licences follow from what is then installed.
+# nothing but pip-tools, so that it also works where the pins do not fit the ranges; without hashes, since it
+# writes them itself. It writes all files or none; the licences follow from what is then installed.
 requirements: export CUSTOM_COMPILE_COMMAND = make requirements
 requirements: | $(BIN)/python
 	@$(BIN)/python -c 'import piptools' 2>/dev/null || $(BIN)/pip install --quiet 'pip-tools>=7.6,<8'

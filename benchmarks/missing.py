@@ -49,7 +49,7 @@ _LOOK_EVERY = 4
 
 @dataclass(frozen=True)
 class People:
-    """How outcomes come about.
+    """The way outcomes come about.
 
     ``act``: what the first ``n_choose`` of five people do with a pair in which the wanted policy would lose.
     ``fails``: share of the tasks on which that policy's texts fail; it would lose on these. ``voids``: share
@@ -286,7 +286,7 @@ def run(
 
 
 def wrong(named: IntArray, mu: FloatArray, claim: Claim) -> int:
-    """How many runs ended with something false."""
+    """The number of runs that ended with something false."""
     n = mu.shape[1]
     off = ~np.eye(n, dtype=bool)
     number = 0

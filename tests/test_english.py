@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Openings and fillers that hide the subject of a sentence.
 HABITS = (
-    r"whoever",
     r"of late",
     r"in the very moment",
     r"put right",

@@ -134,6 +134,7 @@ def test_every_page_has_a_file_of_tests_of_its_own():
             "export",
             "judgments_jsonl",
             "judgments_parquet",
+            "events_jsonl",
             "dpo_jsonl",
             "reward_jsonl",
             "kto_jsonl",

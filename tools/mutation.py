@@ -64,7 +64,6 @@ TARGETS = {
     "engine/services/leases.py": _OF_A_CLICK,
     "labeling/access.py": ["tests/labeling/test_access.py"],
 }
-_SLOWER = "Comes to the same, by more rows."
 # Mutants that change nothing that these tests could see: by target, function and change, the reason.
 EQUIVALENT: dict[str, dict[str, str]] = {
     "engine/services/claims.py": {
@@ -74,11 +73,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     },
     "engine/services/judging.py": {
         "judge_leased: about.note(comparison=comparison.pk) -> None": ("For the log: tests/test_logs.py."),
-        "record_judgment: needed > 1 -> needed >= 1": _SLOWER,
-        "take_outcomes_back: Comparison.objects.filter(Q(response_i__state=Response.State.FAILED) | "
-        "Q(response_j__state=Response.State.FAILED), pk__in=past) -> "
-        "Comparison.objects.filter(Q(response_i__state=Response.State.FAILED) | "
-        "Q(response_j__state=Response.State.FAILED))": _SLOWER,
     },
     "engine/services/leases.py": {
         "_due: 1 -> 2": "The first row alone is looked at.",

@@ -598,10 +598,10 @@ class Design:
         if estimate == known.estimate:
             return
         left_out = self._ledger.left_out.copy()
-        for outcome, sign in ((known.estimate, 1.0), (estimate, -1.0)):
+        for outcome, direction in ((known.estimate, 1.0), (estimate, -1.0)):
             if outcome is not None:
-                left_out[known.i, known.j] += sign * outcome
-                left_out[known.j, known.i] += sign * (1.0 - outcome)
+                left_out[known.i, known.j] += direction * outcome
+                left_out[known.j, known.i] += direction * (1.0 - outcome)
         self._ledger.leave_out(left_out)
         known.estimate = estimate
 

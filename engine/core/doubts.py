@@ -28,7 +28,7 @@ _NEAR = 2.5
 
 
 class Kind(StrEnum):
-    """What a test compares."""
+    """The thing that a test compares."""
 
     LEFT = "left"
     """Pairs with a policy that somebody left without an answer, against their other pairs."""
@@ -72,7 +72,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What the tests found, the least likely first, and how many tests there were."""
+    """The findings of the tests, the least likely first, and how many tests there were."""
 
     found: tuple[Found, ...]
     n_tests: int
@@ -112,7 +112,7 @@ class _Test:
 
     @property
     def open(self) -> bool:
-        """Whether the margins leave anything to chance."""
+        """True if the margins leave anything to chance."""
         sizes, theirs, marked, _ = self.counts
         return bool((theirs * marked * (sizes - theirs) * (sizes - marked)).any())
 
@@ -247,7 +247,7 @@ def _early(shown: Showings, n_policies: int) -> Iterator[_Test]:
     if answered.size < 2:
         return
     half = answered[answered.size // 2]
-    # Of two policies, what one wins the other loses.
+    # With two policies, what one wins the other loses.
     for policy in range(n_policies if n_policies > 2 else 1):
         places, rivals, won = _decided(shown, policy)
         if places.size:

@@ -233,15 +233,15 @@ class Ledger:
         observe
             As for `record`.
         """
-        for bounds, sign in ((was, -1), (now, 1)):
+        for bounds, direction in ((was, -1), (now, 1)):
             if bounds is not None:
-                self._count(i, j, bets, bounds, sign=sign, runs=runs)
-        for answer, sign in ((instead_of, -1), (outcome, 1)):
+                self._count(i, j, bets, bounds, sign=direction, runs=runs)
+        for answer, direction in ((instead_of, -1), (outcome, 1)):
             if answer is not None:
                 at, first, second, won = located(runs, i, j, answer)
-                self.tally.answer((at, first, second), won, sign)
+                self.tally.answer((at, first, second), won, direction)
                 if self.streams is not None:
-                    self.streams.answer(won, sign, at)
+                    self.streams.answer(won, direction, at)
         if instead_of is not None and self._mixture is not None:
             self._mixture.forget()
         answered = outcome is not None or instead_of is not None
@@ -309,7 +309,7 @@ class Ledger:
 
     @property
     def n_moves(self) -> int:
-        """How often capital has moved in the first run."""
+        """The number of times that capital has moved in the first run."""
         return sum(stakes.n_moved(0) for stakes in self._stakes.values())
 
     def pairs_of(self, claim: Claim) -> PairwiseEvidence:

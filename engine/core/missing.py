@@ -1,4 +1,4 @@
-"""What the answers alone say where showings have no outcome, and how far that may be trusted."""
+"""The word of the answers alone where showings have no outcome, and how far it may be trusted."""
 
 from __future__ import annotations
 

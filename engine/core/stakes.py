@@ -147,7 +147,7 @@ class Stakes:
         self._n_moved[runs[pays]] += 1
 
     def n_moved(self, run: int) -> int:
-        """How often capital has moved in a run."""
+        """The number of times that capital has moved in a run."""
         return int(self._n_moved[run])
 
     def keep(self, runs: Any) -> None:

@@ -34,7 +34,7 @@ class Claim(StrEnum):
 
 
 class Missing(StrEnum):
-    """How proofs count a showing without an outcome."""
+    """The way proofs count a showing without an outcome."""
 
     AGAINST = "against"
     """Against each claim. The claims hold whoever leaves, delays or takes back what."""
@@ -61,7 +61,7 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the answers alone say, where some showings have no outcome.
+    """The word of the answers alone, where some showings have no outcome.
 
     Attributes
     ----------
@@ -277,7 +277,7 @@ class Tally:
         self.proof_ties = np.zeros_like(self.wins)
 
     def in_proofs(self, run: int = 0) -> list[list[float]]:
-        """What the proofs of one run count, of the pairs i < j where the wins do not tell it.
+        """The counts of one run's proofs, of the pairs i < j where the wins do not tell it.
 
         As JSON can hold it: i, j, wins, losses and ties of i, the same of j, and how many showings are open
         and are missing.
@@ -410,7 +410,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How the outcomes of showings count, of m runs or as numbers of one.
+    """The way the outcomes of showings count, of m runs or as numbers of one.
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ class HasRules(Protocol):
 
     @property
     def missing(self) -> str:
-        """How showings without an outcome count: "against" every claim, or by "answers" alone."""
+        """The way showings without an outcome count: "against" every claim, or by "answers" alone."""
         ...
 
     @property

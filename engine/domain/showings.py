@@ -1,4 +1,4 @@
-"""What happens to one showing of a pair, as events for the log that all evidence is folded from.
+"""All that happens to one showing of a pair, as events for the log that all evidence is folded from.
 
 A *showing* begins when somebody is given a comparison, and is open until its outcome is there. It is one
 showing with one joint outcome also where several people judge it.
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 class Phase(StrEnum):
-    """Where a showing stands."""
+    """The point where a showing stands."""
 
     NONE = ""
     OPEN = "open"
@@ -40,7 +40,7 @@ class Phase(StrEnum):
 
 
 class Fate(StrEnum):
-    """What became of an answer."""
+    """The fate of an answer."""
 
     STANDS = "stands"
     SLIP = "slip"

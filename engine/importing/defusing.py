@@ -20,7 +20,7 @@ NUMBER_PATTERN = "-?[0-9.,]+"
 # A spreadsheet whose separator is a semicolon or a tab splits cells of ours there, and takes a quotation mark
 # inside of a line for text. So what follows one of these begins a cell, too.
 SEPARATORS_CLASS = "[;\t\n\r]"
-# What a formula looks like there: apostrophes, as at the beginning, what is dropped, and a mark.
+# The look of a formula there: apostrophes, as at the beginning, what is dropped, and a mark.
 FORMULA_PATTERN = "'*[ \v\f\u00a0\ufeff\"]*[=+@＝＋－＠-]"
 
 _dangerous = re.compile(f"{APOSTROPHE}*{STARTS_CLASS}").match

@@ -64,7 +64,7 @@ def write_backup(file: Path) -> Note:
         else:
             _run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={unfinished}")
         note = Note(__version__, connection.vendor, clock.now().isoformat(), _sha256(unfinished))
-        # Of several backups to one name, one makes the note, and its file gets the name.
+        # Among several backups to one name, one makes the note, and its file gets the name.
         with note_of(file).open("x") as written:
             written.write(json.dumps(asdict(note), indent=2) + "\n")
         unfinished.rename(file)

@@ -63,7 +63,7 @@ class Comparison(models.Model):
         null=True, blank=True, help_text="Outcome D, set once enough annotators judged the comparison."
     )
     discard_reason = models.TextField(blank=True)
-    # What the log of showings says of it, so that a click need not read the log: engine/domain/showings.py.
+    # As the log of showings says, so that a click need not read the log: engine/domain/showings.py.
     showing = models.CharField(
         max_length=10, blank=True, choices=PHASES, help_text="Whether its showing has begun and has ended."
     )
@@ -159,7 +159,7 @@ class Lease(models.Model):
 
 
 class Flag(models.Model):
-    """Why an annotator skipped a pair. It says nothing about which response is better."""
+    """The reason why an annotator skipped a pair. It says nothing about which response is better."""
 
     class Reason(models.TextChoices):
         CANNOT_TELL = "cannot_tell", _("I cannot tell, or it is not my field")

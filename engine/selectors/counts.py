@@ -186,7 +186,7 @@ def tallied(outcomes: Iterable[tuple[int, int, float]]) -> dict[Pair, tuple[floa
 
 
 def outcomes_by_machines(experiment: Experiment) -> tuple[int, int]:
-    """How many of the outcomes that count were given by machines alone, and how many outcomes there are.
+    """The number of outcomes that count and were given by machines alone, and the number of outcomes.
 
     A rule, a language model, and ties of identical texts that nobody saw.
     """

@@ -39,7 +39,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Lost:
-    """What came of the pairs with one policy, and of its responses.
+    """All that came of the pairs with one policy, and of its responses.
 
     Attributes
     ----------

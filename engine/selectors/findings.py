@@ -362,7 +362,7 @@ def _judged_in(experiment: Experiment, observed: Observed | None) -> QuerySet[Ju
 
 @dataclass(frozen=True)
 class _Told:
-    """What belongs to every sentence about a result: what machines gave, and whose judgments it rests on."""
+    """Parts of every sentence about a result: what machines gave, and whose judgments it rests on."""
 
     by_machines: str = ""
     whose: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ class Answered:
 
 
 class Ended(Enum):
-    """Why somebody gets no new pairs any more: they left too many, or failed gold items."""
+    """The reason why somebody gets no new pairs any more: they left too many, or failed gold items."""
 
     NOT = auto()
     LEFT = auto()

@@ -17,7 +17,7 @@ from engine.selectors import counts
 from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Given
 from engine.services.compiled_writes import Update, Write, write
 
-# What `resettled` may change of a comparison.
+# The fields of a comparison that `resettled` may change.
 FIELDS = ("state", "outcome", "judged_at", "discard_reason", "showing", "least", "most")
 
 _PAIR = PairCount.objects.filter(
@@ -33,7 +33,7 @@ _JUDGED = Update(_PAIR, **_ADDED, last_annotator=ANNOTATOR)
 
 @dataclass(frozen=True)
 class Change:
-    """What settling a comparison adds: rows of the log, and wins of i and comparisons to the counts."""
+    """All that settling a comparison adds: rows of the log, and wins of i and comparisons to the counts."""
 
     events: list[ShowingEvent]
     won: float

@@ -13,7 +13,7 @@ _REPLAY_SECONDS = 3.0
 
 
 def sentence_about(experiment: Experiment, *, names: bool = True) -> str:
-    """What was voided by hand, and which policy is named with and without it; empty where nothing was.
+    """All that was voided by hand, and which policy is named with and without it; empty where nothing was.
 
     ``names``: of people, who are anonymous otherwise.
     """

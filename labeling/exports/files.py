@@ -332,7 +332,7 @@ class Export:
         }
 
     def _voids(self) -> dict[str, Any]:
-        """What was voided by hand, and the policy that is named with and without it."""
+        """All that was voided by hand, and the policy that is named with and without it."""
         people = names_of_people(self.experiment, usernames=self.usernames)
         groups = [
             {

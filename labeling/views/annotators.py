@@ -49,7 +49,7 @@ def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -
 @login_required
 @read_or_write
 def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -> HttpResponse:
-    """How an annotator judged, without an outcome; a POST with a reason voids all of their judgments."""
+    """The way an annotator judged, without an outcome; a POST with a reason voids all of their judgments."""
     experiment = access.to_run(request, experiment_id)
     person = get_object_or_404(judges.people_who_judged(experiment), pk=user_id)
     try:

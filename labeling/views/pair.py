@@ -48,7 +48,7 @@ class ScreenForm(forms.Form):
     ahead = forms.IntegerField(required=False, min_value=1, max_value=MOST_HELD)
 
     def screen(self) -> Screen:
-        """What a valid form says."""
+        """The screen that a valid form names."""
         return Screen(self.cleaned_data["after"], self.cleaned_data["ahead"] or 1)
 
 

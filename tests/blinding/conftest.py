@@ -1,4 +1,4 @@
-"""What these tests share."""
+"""Helpers and fixtures that these tests share."""
 
 from __future__ import annotations
 

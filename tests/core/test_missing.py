@@ -58,7 +58,7 @@ def answered_or_left(said: Said) -> Iterable[End]:
 
 @dataclass(frozen=True)
 class Game:
-    """What people may do.
+    """All that people may do.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Game:
                 yield after, {n: what for n, what in said.items() if not (final and n == showing)}
 
     def _state(self, design: Design, said: dict[int, Said]) -> str:
-        """Whatever the rest depends on: histories that come to the same are continued once."""
+        """All that the rest depends on: histories that come to the same are continued once."""
         memory = design._ledger.memory() or {}
         parts = {name: memory.get(name) for name in (memory if self.same is None else self.same)}
         showings = [(each, *design.showing(n).values()) for n, each in said.items()]
@@ -164,7 +164,7 @@ def evidence_against_the_best(design: Design) -> float:
 
 
 def false_capital(by: dict[int, int]) -> Worth:
-    """What proofs of false names have against policies that beat them, and accounts of the others."""
+    """The wealth of proofs of false names against policies that beat them, and accounts of the others."""
 
     def worth(design: Design) -> float:
         proof = design._ledger.proofs[design.claim]
@@ -406,7 +406,7 @@ class TestUpToAFactor:
     GAMMA = 3.0
 
     def largest_mean(self, gamma: float, n_showings: int = 4) -> float:
-        """Where a pair that is left counts as for a factor of gamma."""
+        """The largest mean where a pair that is left counts as for a factor of gamma."""
         share = gamma * NULL / (1.0 - NULL + gamma * NULL)
 
         @cache

@@ -205,7 +205,7 @@ def test_it_is_settled_without_open_ones_as_if_they_had_never_begun(
 
 
 class TestByAnswers:
-    """How far the answers alone hold, against all ways to fill in what is missing."""
+    """The reach of the answers alone, against all ways to fill in what is missing."""
 
     @staticmethod
     def log_e(won: float, lost: float, missing: int, gamma: float, null: float, *, narrow: bool) -> float:

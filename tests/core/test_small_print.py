@@ -1,4 +1,4 @@
-"""What a claim says about its risk, and what the answers alone say where it does not hold."""
+"""The words of a claim about its risk, and of the answers alone where it does not hold."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class TestHeldPairs:
 
 
 class TestCap:
-    """Whoever leaves at least five pairs and more than a tenth gets no more."""
+    """Somebody who leaves at least five pairs and more than a tenth gets no more."""
 
     def leave_and_answer(self, experiment: Experiment, user: User, does: str) -> None:
         for each in does:

@@ -80,7 +80,7 @@ def assert_the_exported_log_agrees(experiment: Experiment, folder: Path) -> None
 
 
 class Acts:
-    """What people and the planner do to an experiment, in any order; what is not possible does nothing."""
+    """Acts of people and the planner on an experiment, in any order; an impossible one does nothing."""
 
     NAMES = (
         "click", "click", "click", "look", "leave", "skip", "undo", "undo",

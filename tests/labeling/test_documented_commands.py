@@ -51,9 +51,7 @@ def test_past_votes_are_imported_and_ranked_as_the_document_says(
     assert {row["policy"] for row in ranking} == {"Terse", "Warm", "Plain"}
 
 
-def test_exports_are_made_and_read_again_as_the_document_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exports_are_made_as_the_document_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ann = make_user("ann")
     experiment = make_experiment(name="Counting", ready=True, annotators=(ann,))
@@ -62,6 +60,6 @@ def test_exports_are_made_and_read_again_as_the_document_says(
     for arguments in commands(shown):
         # The document says 3 where the number of one's own experiment goes.
         call_command(*[str(experiment.pk) if each == "3" else each for each in arguments])
-    again = Experiment.objects.get(name="Counting, again")
-    assert counts.comparison_count(again.pk) == counts.comparison_count(experiment.pk) == 5
-    assert len(list(tmp_path.iterdir())) > 3
+    names = {each.name for each in tmp_path.iterdir()}
+    assert len(names) == 8
+    assert {f"{name}.manifest.json" for name in names if not name.endswith(".manifest.json")} <= names

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 
 def told(experiment: Experiment, user: User) -> Any:
-    """What the API says of it."""
+    """The answer of the API about it."""
     _, secret = make_token(user=user, name="test", valid_days=1, scopes=["read"], experiment=experiment)
     headers = {"Authorization": f"Bearer {secret}"}
     return Client().get(f"/api/experiments/{experiment.pk}", headers=headers).json()
