@@ -233,8 +233,8 @@ TABLE: dict[str, Row] = {
     f"{_LABEL}/judge/": click(400),
     f"{_LABEL}/skip/": click(400),
     f"{_LABEL}/undo/": click(302),
-    f"{_LABEL}/beat/": click(400),
-    f"{_LABEL}/leave/": click(400),
+    f"{_LABEL}/beat/": click(204),
+    f"{_LABEL}/leave/": click(204),
     f"{_LABEL}/history/": page(get=judges(200)),
     f"{_LABEL}/history/<token>/reopen/": Row({"post": judges(404) | {"annotator": 302}}, back_to_pair=True),
     f"{_LABEL}/welcome/": page(get=judges(200)),
@@ -282,6 +282,8 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/lmarena.jsonl": page(post=watchers(200)),
     f"{_EXPERIMENT}/argilla.json": page(post=watchers(200)),
     f"{_EXPERIMENT}/huggingface.zip": page(post=watchers(200)),
+    # Pairs of people are open: the log names their policies.
+    f"{_EXPERIMENT}/events.jsonl": page(post=watchers(403)),
     # Running
     f"{_EXPERIMENT}/state/": page(post=runners(400)),
     f"{_EXPERIMENT}/stop-here/": page(post=runners(400)),
@@ -340,6 +342,7 @@ TABLE: dict[str, Row] = {
             "huggingface.zip",
         )
     },
+    f"{_API}/events.jsonl": operation(get=watchers(403)),
     **{
         f"api/experiments/{source}": operation(
             post=everybody(403) | {"superuser": 422}, body={"name": "x"} | _NO_VOTES, makes=True

@@ -170,6 +170,8 @@ def test_a_thousand_rows_cost_no_more_queries_than_one(
     experiment, viewer, client_for, django_assert_max_num_queries
 ):
     comparison = experiment.comparisons.first()
+    # What is open is in no file.
+    experiment.comparisons.filter(pk=comparison.pk).update(state="judged", outcome=1.0)
     Judgment.objects.bulk_create(
         Judgment(comparison=comparison, judge="human", annotator=user, choice="left", outcome=1.0)
         for user in User.objects.bulk_create(User(username=f"user {n}") for n in range(2500))
