@@ -87,7 +87,8 @@ def click_through(experiment: Any, clicks: int, patience_seconds: float = 600.0)
     returns how many there were.
     """
     from engine.judges.rule import judge  # noqa: PLC0415
-    from engine.models import Experiment, Membership, User  # noqa: PLC0415
+    from engine.models import Check, Experiment, Membership, User  # noqa: PLC0415
+    from engine.services.checks import answer_check, expected_choice  # noqa: PLC0415
     from engine.services.judging import judge_leased  # noqa: PLC0415
     from engine.services.serving import desk  # noqa: PLC0415
     from engine.tasks import advance, wake  # noqa: PLC0415
@@ -104,6 +105,10 @@ def click_through(experiment: Any, clicks: int, patience_seconds: float = 600.0)
         if lease is None:
             wake(advance, experiment.pk)
             time.sleep(0.3)
+            continue
+        if isinstance(lease, Check):
+            right = expected_choice(lease)
+            answer_check(experiment_id=experiment.pk, token=lease.token, annotator=user, choice=right)
             continue
         pair = lease.comparison
         verdict = judge(

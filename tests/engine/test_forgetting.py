@@ -27,7 +27,6 @@ from engine.models import (
     Invitation,
     InvitationUse,
     Judgment,
-    Lease,
     Notification,
     ReportLink,
     Subscription,

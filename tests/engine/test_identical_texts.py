@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from django.urls import reverse
 
 from engine.models import Comparison, Judgment, PairCount, Response
 from engine.selectors import buffer, counts, designs
@@ -110,16 +109,6 @@ def test_nothing_is_to_be_written_for_those_that_are_held_back():
     experiment = pool_of({name: ["same"] * N_TASKS for name in "AB"})
     done = advance(experiment_id=experiment.pk, most_rounds=1)
     assert done.ready == done.planned > 0
-
-
-def test_why_one_that_is_held_back_still_waits_is_said_on_its_page(client, admin):
-    """It was “planned”, with both responses written."""
-    experiment = pool_of({name: ["same"] * N_TASKS for name in "AB"})
-    advance(experiment_id=experiment.pk, most_rounds=1)
-    held = experiment.comparisons.filter(state="planned")[0]
-    client.force_login(admin)
-    page = client.get(reverse("comparison", args=[experiment.pk, held.pk])).content.decode()
-    assert "Both responses are the same text: a tie that counts at once" in page
 
 
 def test_what_waits_for_members_who_are_away_holds_back_no_tie(settings, monkeypatch):

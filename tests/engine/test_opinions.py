@@ -334,7 +334,7 @@ class TestVotes:
         opine(calibrated)
         calibrated.refresh_from_db()
         failed = votes_to_cast(calibrated).first()
-        Opinion.objects.filter(pk=failed.pk).update(state="failed")
+        Opinion.objects.filter(pk=failed.pk).update(state="failed", choice="")
         cast_votes(experiment_id=calibrated.pk)
         failed.comparison.refresh_from_db()
         assert failed.comparison.state == "discarded"

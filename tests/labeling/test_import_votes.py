@@ -369,8 +369,8 @@ def test_votes_without_responses_are_not_offered_as_preferences(texts, client):
     assert ("no comparison has both responses and a decision for one of them" in page) != texts
     assert ('<dd id="preferences">0</dd>' in page) != texts
     for name in ("DPO pairs", "Reward", "KTO"):
-        assert (f">{name}</a>" in page) == texts
-    assert ">CSV</a>" in page
+        assert (f">{name}</button>" in page) == texts
+    assert ">CSV</button>" in page
 
 
 @pytest.mark.usefixtures("owner")

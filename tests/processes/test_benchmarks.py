@@ -33,6 +33,7 @@ SMALLEST = {
     "many_policies": "--instances 1 --policies 4 --votes 20",
     # Fails where a click fails or is lost: the test of a migration among clicks.
     "migration": "--judgments 2000 --annotators 2",
+    "missing": "attacks --runs 2 --rates 0.8 --workers 1",
     "past_votes": "--votes 40 --annotators 1 --before 0 --think 0.1",
     "sample_efficiency": "--runs 1 --cap 20",
     "scaling": "--runs 1 --cap 20 --sizes 8 --in-flight --deltas",
