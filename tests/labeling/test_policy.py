@@ -105,6 +105,8 @@ class TestHowItIsAsked:
 
     def test_the_page_of_a_comparison_has_the_exact_messages_of_both(self, made, viewer, client_for):
         row = made.comparisons.filter(state="ready").select_related("task").first()
+        # What is open is on no page.
+        made.comparisons.filter(pk=row.pk).update(state="judged", outcome=1.0)
         html = client_for(viewer).get(reverse("comparison", args=[made.pk, row.pk])).content.decode()
         for system in ("Be brief.", "Go on."):
             assert f">{system}\nNo promises.</pre>" in html
