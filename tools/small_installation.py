@@ -170,17 +170,22 @@ def _described(name: str, **settings: object) -> ExperimentSpec:
 
 
 def _answer(experiment: Experiment, user: User, n: int) -> None:
+    from engine.models import Check  # noqa: PLC0415
     from engine.services import serving  # noqa: PLC0415
+    from engine.services.checks import expected_choice  # noqa: PLC0415
 
     for number in range(n):
         shown = serving.show_next(experiment=experiment, annotator=user)
         if shown is None:
             return
+        # Who fails the gold item gets no pair that counts.
+        check = Check.objects.filter(token=shown.token).first()
+        choice = "left" if number else "right"
         serving.answer(
             experiment_id=experiment.pk,
             token=shown.token,
             annotator=user,
-            choice="left" if number else "right",
+            choice=expected_choice(check) if check else choice,
             comment="" if number else "Shorter.",
         )
 
