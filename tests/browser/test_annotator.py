@@ -54,9 +54,9 @@ def test_twenty_pairs_by_keyboard_and_exactly_those_in_the_export(page: Page, se
 
     page.get_by_role("button", name="Log out", exact=True).click()
     log_in(page, admin)
-    page.goto(f"/experiments/{experiment.pk}/")
+    page.goto(f"/experiments/{experiment.pk}/export/")
     with page.expect_download() as download:
-        page.get_by_role("link", name="Judgments as CSV").click()
+        page.get_by_role("button", name="CSV", exact=True).click()
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
 
     assert len(rows) == 20 == Judgment.objects.count()
