@@ -288,7 +288,7 @@ class TestWatch:
         client = Client()
         client.force_login(admin)
         text = response.getvalue()
-        assert text == client.get(f"/experiments/{experiment.pk}/judgments.csv").getvalue()
+        assert text == client.post(f"/experiments/{experiment.pk}/judgments.csv").getvalue()
         [row] = csv.DictReader(io.StringIO(text.decode()))
         assert row["choice"] == "left"
         lines = admin_call("get", f"/experiments/{experiment.pk}/judgments.jsonl").getvalue().splitlines()
