@@ -194,7 +194,7 @@ class TestVerify:
         out = StringIO()
         with pytest.raises(CommandError, match="1 fault"):
             call_command("verify", stdout=out)
-        assert "The evidence is not that of" in out.getvalue()
+        assert "The evidence is not that of the events of its log" in out.getvalue()
 
     def test_evidence_that_another_processor_rounded_is_in_order(self, experiment):
         """A backup of another kind of machine could not be restored without a fault."""
