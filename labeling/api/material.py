@@ -112,7 +112,9 @@ def list_responses(
     """
     experiment = access.to_watch(request, experiment_id)
     check_tag(experiment, tag)
-    done = written_responses(experiment, tag=tag, finished=withholds_unfinished(experiment))
+    # Nobody can judge a draft yet: what it has is what its editors brought.
+    withheld = experiment.state != Experiment.State.DRAFT and withholds_unfinished(experiment)
+    done = written_responses(experiment, tag=tag, finished=withheld)
     rows = done.values("pk", "policy__index", "task__position", "text")
     return {
         "count": done.count(),

@@ -16,16 +16,15 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from http import HTTPStatus
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.db import Error, InterfaceError, OperationalError, connections
-from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse, UnreadablePostError
 from django.template.loader import render_to_string
 from django.views import defaults
 
@@ -79,17 +78,14 @@ class Failures:
             return self._answered(request)
         if not _UNDER_WAY.begin(person):
             return _busy(request, f"More than {MOST_AT_ONCE} requests of yours are under way.")
-        end = partial(_UNDER_WAY.end, person)
-        try:
+        with ExitStack() as under_way:
+            under_way.callback(_UNDER_WAY.end, person)
             response = self._answered(request)
-        except BaseException:
-            end()
-            raise
-        if response.streaming:
-            # A download is under way until its last byte is sent.
-            response._resource_closers.append(end)  # type: ignore[attr-defined]
-        else:
-            end()
+            if isinstance(response, StreamingHttpResponse):
+                # A download is under way until its last byte is sent, or its reader is gone.
+                sending = under_way.pop_all()
+                response.streaming_content = _until_sent(response.streaming_content, sending)
+                response._resource_closers.append(sending.close)
         return response
 
     def _answered(self, request: HttpRequest) -> HttpResponse:
@@ -148,6 +144,11 @@ def _refusal(request: HttpRequest, error: BaseException) -> HttpResponse | None:
         logger.error("A request was refused with 503: %s", error)
         return _busy(request, "The server's disk is full.")
     return None
+
+
+def _until_sent(stream: Iterable[bytes], sending: ExitStack) -> Iterator[bytes]:
+    with sending:
+        yield from stream
 
 
 class _UnderWay:

@@ -133,7 +133,7 @@ class TestVerdict:
         assert "If any policy is the best, it is this one." in words
         row = re.search(r'class="numbers">(\d+)%', html)  # the rival's, in the ranking
         said = f"Preferred to the other policy in an estimated {100 - int(row[1])}% of comparisons"
-        assert f"{said}; risk of a wrong pick at most 7%." in words
+        assert f"{said}; risk of a wrong pick at most 7%, whoever leaves or delays what." in words
         assert "If some policy beats every other, it is Prompt 1; the risk of ever saying so wrongly" in words
         assert "It rests on the judgments of one person alone." in words
         assert "certain" not in re.sub(r"Certified|certified", "", words)
