@@ -232,9 +232,9 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
 
 
 @transaction.atomic
-def take_back_judgment(*, judgment_id: int, watches: bool) -> Lease | None:
-    """Void a judgment for its own annotator, and open its pair for them again. Before their next answer it
-    was a slip.
+def take_back_judgment(*, judgment_id: int, annotator: User, watches: bool) -> Lease | None:
+    """Void a judgment for its own ``annotator``, and open its pair for them again. Before their next answer
+    it was a slip.
 
     ``None`` for somebody who ``watches``, and may have looked meanwhile who wrote what: their pair has then
     ended without an answer.
@@ -244,10 +244,7 @@ def take_back_judgment(*, judgment_id: int, watches: bool) -> Lease | None:
     WrongStateError
         The experiment has concluded, or the judgment is void already.
     """
-    judgment = Judgment.objects.select_related("annotator").get(pk=judgment_id)
-    annotator = judgment.annotator
-    if annotator is None:
-        raise ValueError("Only a person takes an answer back.")
+    judgment = Judgment.objects.get(pk=judgment_id)
     later = Judgment.objects.filter(
         annotator=annotator, comparison__experiment=judgment.comparison.experiment_id, pk__gt=judgment_id
     )

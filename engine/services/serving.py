@@ -324,7 +324,7 @@ def take_back(*, experiment: Experiment, answer: Judgment | Check, annotator: Us
         if isinstance(answer, Check):
             again = checks.take_back_check(check_id=answer.pk, watches=watches)
         else:
-            again = judging.take_back_judgment(judgment_id=answer.pk, watches=watches)
+            again = judging.take_back_judgment(judgment_id=answer.pk, annotator=annotator, watches=watches)
         if again is None:
             allowance.skipped += 1
             write(saving(allowance, "skipped"))

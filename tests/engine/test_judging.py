@@ -10,13 +10,24 @@ import pytest
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from engine.domain.errors import UnknownTokenError, WrongStateError
-from engine.models import Comparison, Experiment, Flag, Judgment, JudgmentVoid, Lease, PairCount
+from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.models import (
+    Comparison,
+    Experiment,
+    Flag,
+    Judgment,
+    JudgmentVoid,
+    Lease,
+    PairCount,
+    Response,
+)
 from engine.selectors import designs
-from engine.selectors.counts import comparison_count, pair_counts, wins_matrix
+from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, judge_ready, rebuild_counts, void_judgment
 from engine.services.planning import advance
+from engine.services.review import restore_judgment
+from engine.services.serving import take_back
 from tests.factories import (
     add_member,
     click,
@@ -186,6 +197,27 @@ class TestJudgeReady:
     def test_a_comparison_that_is_not_ready_is_left_alone(self):
         comparison = make_experiment(judge="rule").comparisons.first()
         assert judge_ready(comparison_id=comparison.pk, verdict=lambda c: ("left", "")) is None
+
+    def test_of_two_texts_without_a_word_none_wins_and_there_is_no_tie(self):
+        experiment = make_experiment(ready=True, judge="rule")
+        comparison = experiment.comparisons.first()
+        Response.objects.filter(pk__in=[comparison.response_i_id, comparison.response_j_id]).update(text=" ")
+        assert judge_ready(comparison_id=comparison.pk, verdict=lambda c: ("tie", "")) is None
+        comparison.refresh_from_db()
+        assert (comparison.state, comparison_count(experiment.pk)) == ("discarded", 0)
+
+
+class TestRestore:
+    def test_who_answers_again_what_an_editor_brought_back_is_told_that_it_counts_once(
+        self, annotator, bob, admin
+    ):
+        experiment = make_experiment(ready=True, annotators=(annotator, bob), overlap=2)
+        judgment = click(experiment, annotator)
+        opened = take_back(experiment=experiment, answer=judgment, annotator=annotator)
+        restore_judgment(judgment_id=judgment.pk, by=admin)
+        with pytest.raises(LeaseLostError):
+            judge_leased(experiment_id=experiment.pk, token=opened.token, annotator=annotator, choice="left")
+        assert standing_judgments(experiment.pk).count() == 1
 
 
 class TestVoid:
