@@ -13,8 +13,8 @@ from engine.selectors import counts
 from engine.services.judging import judge_leased, rebuild_counts
 from engine.services.opinions import ask_opinions, cast_votes, claim_opinions
 from engine.services.planning import advance
-from tests.concurrency import at_once, blocked, with_helpers
-from tests.engine.test_races import people, ran_out
+from tests.concurrency import at_once, with_helpers
+from tests.engine.test_races import people
 from tests.factories import click, lease, lease_next, make_experiment, write_responses
 from tests.opinions import opine, shadow, vote
 
@@ -117,33 +117,19 @@ def test_the_budget_holds_with_concurrent_callers(voting):
 
 
 @pytest.mark.postgres
-def test_a_vote_does_not_wait_for_a_click_that_is_under_way_and_is_not_cast(voting, users):
-    held = lease(voting, users[0])
-    ran_out(held)
-    Comparison.objects.filter(pk=held.comparison_id).update(state="ready")
-    # A vote on another comparison of the same pair would wait for their count.
-    Opinion.objects.filter(comparison__state="ready").exclude(comparison=held.comparison_id).delete()
+def test_a_pair_that_is_being_given_to_somebody_gets_no_vote(voting, users):
     with transaction.atomic():
-        judge_leased(experiment_id=voting.pk, token=held.token, annotator=users[0], choice="left")
-        assert at_once([lambda: cast_votes(experiment_id=voting.pk)]) == [0]
-    assert cast_votes(experiment_id=voting.pk) == 0
-    assert held.comparison.judgments.get().judge == "human"
+        held = lease(voting, users[0])
+        at_once([lambda: cast_votes(experiment_id=voting.pk)])
+    assert not held.comparison.judgments.exists()
+    assert judge_leased(experiment_id=voting.pk, token=held.token, annotator=users[0], choice="left").created
     assert_once_each(voting)
 
 
 @pytest.mark.postgres
-def test_a_click_that_comes_while_the_vote_is_being_cast_is_told_that_it_came_too_late(voting, users):
-    held = lease(voting, users[0])
-    ran_out(held)
-    Comparison.objects.filter(pk=held.comparison_id).update(state="ready")
-    held.state = "expired"
-    held.save()
+def test_what_is_being_voted_on_is_given_to_nobody(voting, users):
     with transaction.atomic():
-        cast_votes(experiment_id=voting.pk)
-        late = blocked(
-            lambda: judge_leased(experiment_id=voting.pk, token=held.token, annotator=users[0], choice="left")
-        )
-    with pytest.raises(LeaseLostError):
-        late.result()
-    assert held.comparison.judgments.get().judge == "llm"
+        assert cast_votes(experiment_id=voting.pk) > 0
+        given = at_once([lambda: lease_next(experiment_id=voting.pk, annotator=users[0])])
+    assert [each for each in given if each and each.comparison.judgments.exists()] == []
     assert_once_each(voting)
