@@ -33,11 +33,11 @@ SELECT 2 * n + side, CASE side WHEN 0 THEN p.i ELSE p.j END, t.id, (n::bigint * 
 FROM generate_series(1, %(rows)s) n CROSS JOIN generate_series(0, 1) side
 JOIN bench_pairs p ON p.number = n %% %(pairs)s JOIN bench_tasks t ON t.number = n %% %(tasks)s;
 INSERT INTO engine_comparison (id, experiment_id, number, policy_i_id, policy_j_id, task_id, response_i_id, response_j_id,
-    texts, i_on_left, plan, state, skips, outcome, discard_reason, created_at, ready_at, judged_at)
+    texts, i_on_left, plan, state, skips, outcome, discard_reason, showing, created_at, ready_at, judged_at)
 SELECT n, %(experiment)s, n, p.i, p.j, t.id, 2 * n, 2 * n + 1, '', n %% 2 = 0, jsonb_build_object('rules', 1, 'number', n - 1,
     'sampler', 'balanced', 'stopping', 'certified', 'delta', 0.05, 'epsilon', 0.0, 'seed', jsonb_build_array(0, n - 1),
     'draw', 0, 'comparisons', n - 1, 'in_flight', 4, 'evidence', jsonb_build_array(n * 0.00123, n * 0.00077),
-    'propensity', null), 'judged', 0, (n %% 3 = 0)::int, '', now(), now(), now()
+    'propensity', null), 'judged', 0, (n %% 3 = 0)::int, '', 'told', now(), now(), now()
 FROM generate_series(1, %(rows)s) n
 JOIN bench_pairs p ON p.number = n %% %(pairs)s JOIN bench_tasks t ON t.number = n %% %(tasks)s;
 INSERT INTO engine_judgment (id, comparison_id, judge, via, annotator_id, annotator_could_see_policies, token, choice,
@@ -168,17 +168,19 @@ def timed(address: str, path: str, session: str, pid: int, *, gzip: bool) -> dic
     }
 
 
-def download(address: str, path: str, session: str, *, gzip: bool = False) -> dict[str, Any]:
-    """Fetch and count."""
+def download(
+    address: str, path: str, session: str, *, gzip: bool = False, method: str = "POST"
+) -> dict[str, Any]:
+    """Fetch and count. A file is sent to who presses its button, a page to who looks at it (GET)."""
     connection = http.client.HTTPConnection(address, timeout=300)
     secret = "c" * 32
     headers = {"Cookie": f"{session}; csrftoken={secret}", "X-CSRFToken": secret}
     if gzip:
         headers["Accept-Encoding"] = "gzip"
     start = time.perf_counter()
-    connection.request("POST", path, headers=headers)
+    connection.request(method, path, headers=headers)
     response = connection.getresponse()
-    assert response.status == 200, response.read()[:500]
+    assert response.status == 200, (response.status, response.read()[:500])
     size = len(response.read(1))
     first_byte = time.perf_counter() - start
     first_row = None
@@ -216,7 +218,7 @@ def browsed(address: str, experiment_id: int, session: str, rows: int) -> dict[s
     }
     milliseconds = {}
     for name, query in queries.items():
-        seconds = sorted(download(address, path + query, session)["seconds"] for _ in range(5))
+        seconds = sorted(download(address, path + query, session, method="GET")["seconds"] for _ in range(5))
         milliseconds[name] = round(1000 * seconds[2])
         print(f"browser: {name:12s} {milliseconds[name]:7,} ms", flush=True)
     return milliseconds

@@ -27,7 +27,6 @@ from benchmarks.serving_load import Load, Visitor, settle, token_of
 
 _ACTS = ("leave", "skip", "delay", "undo", "void")
 _RATE, _N_POLICIES, _N_TASKS, _WANTED = 0.57, 4, 200, 3
-_BUDGET = 2500
 # Looks in a row that bring no pair, after which a person goes home.
 _MOST_LOOKS = 60
 _LOOK_AGAIN_SECONDS = 0.2
@@ -41,6 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--acts", nargs="+", choices=_ACTS, default=_ACTS)
     parser.add_argument("--runs", type=int, default=4, help="of each act")
+    parser.add_argument("--budget", type=int, default=2500, help="most comparisons of a run")
     options = parser.parse_args(arguments)
     rows = []
     with (
@@ -50,20 +50,20 @@ def main(arguments: list[str] | None = None) -> None:
     ):
         for act in options.acts:
             for number in range(options.runs):
-                rows.append(attack(port, act, number))
+                rows.append(attack(port, act, number, options.budget))
                 print_row(rows[-1])
     json.dump({"rate": _RATE, "runs": rows}, sys.stdout)
     print()
 
 
-def attack(port: int, act: str, number: int) -> dict[str, Any]:
+def attack(port: int, act: str, number: int, budget: int) -> dict[str, Any]:
     """One run, and what the product says of it."""
     from engine.models import Judgment, Membership, User
     from engine.services.experiments import start
 
     people = [User.objects.create(username=f"{act}{number}-{k}", is_active=True) for k in range(5)]
     editor = User.objects.create(username=f"{act}{number}-editor", is_active=True)
-    experiment = draft(f"{act} {number}")
+    experiment = draft(f"{act} {number}", budget)
     Membership.objects.bulk_create(Membership(experiment=experiment, user=user) for user in people)
     Membership.objects.create(experiment=experiment, user=editor, role=Membership.Role.EDITOR)
     start(experiment_id=experiment.pk)
@@ -84,7 +84,7 @@ def attack(port: int, act: str, number: int) -> dict[str, Any]:
     }
 
 
-def draft(name: str) -> Any:
+def draft(name: str, budget: int) -> Any:
     """An experiment on ready-made responses, each of which names its policy."""
     from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
     from engine.models import Experiment
@@ -99,7 +99,7 @@ def draft(name: str) -> Any:
             ready_made=[
                 ReadyMade(n, name, f"It is {n + 1}, says {name}.") for name in names for n in range(_N_TASKS)
             ],
-            settings={"responses": Experiment.Responses.IMPORTED, "budget": _BUDGET},
+            settings={"responses": Experiment.Responses.IMPORTED, "budget": budget},
         )
     )
 

@@ -148,7 +148,9 @@ class Crowd:
         lets_go = self.rng.random(state.size) < people.missing
         fails = self.rng.random(state.size) < self.failing(slot)
         stays = open_ones & chooses & self.waits()
-        none = open_ones & ~stays & (lets_go | fails | (chooses & (people.act == "skip")))
+        # A pair that was left went to somebody else, where answers alone counted: as if it had never been.
+        gone = people.act == "skip" or (people.act == "leave" and self.rule is Missing.ANSWERS)
+        none = open_ones & ~stays & (lets_go | fails | (chooses & gone))
         answered = open_ones & ~stays & ~none
         taken_back = state == ANSWERED
         self.under_way(slot, np.flatnonzero(none | answered), -1)
@@ -186,11 +188,8 @@ class Crowd:
 
     def waits(self) -> BoolArray | bool:
         """Shape (R,), or for all: whether a chooser keeps a pair that the wanted policy would lose."""
-        if self.rule is Missing.ANSWERS:
-            # A pair that was left went to somebody else: it is as if it had never been.
-            return False
         if self.people.act == "leave":
-            return True
+            return self.rule is Missing.AGAINST
         if self.people.act != "delay":
             return False
         full: BoolArray = (self.held() >= MOST_HELD)[:, : self.people.n_choose].all(axis=1)

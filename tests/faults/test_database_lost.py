@@ -108,7 +108,7 @@ def test_a_click_is_refused_or_saved_and_counts_once(client, annotator, settings
     given.append(lease(experiment, annotator).token)
     assert lose_at_each_statement(click, sent_again) > 5
     assert Judgment.objects.count() == len(given)
-    assert Lease.objects.filter(state=Lease.State.ACTIVE).count() == 1
+    assert Lease.objects.filter(state=Lease.State.OPEN).count() == 1
     call_command("verify", stdout=StringIO())
 
 

@@ -65,7 +65,7 @@ def test_an_answer_is_refused_until_there_is_room_in_the_database(client, annota
     call_command("verify", stdout=StringIO())
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.postgres
 @pytest.mark.parametrize("table", ["lease", "judgment", "comparison", "paircount"])
 def test_an_answer_is_refused_until_there_is_room_for_a_table(table, client, annotator):
@@ -74,7 +74,6 @@ def test_an_answer_is_refused_until_there_is_room_for_a_table(table, client, ann
     url = reverse("judge", args=[experiment.pk])
     form = {"token": lease(experiment, annotator).token, "choice": "left"}
     with connection.cursor() as cursor:
-        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute(
             "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
             "RAISE EXCEPTION 'No space left on device' USING ERRCODE = 'disk_full'; END $$"
@@ -83,11 +82,13 @@ def test_an_answer_is_refused_until_there_is_room_for_a_table(table, client, ann
             f"CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON engine_{table} "
             "FOR EACH STATEMENT EXECUTE FUNCTION no_room()"
         )
-    reply = client.post(url, form, headers=HTMX)
-    assert (reply.status_code, reply["Retry-After"]) == (503, "2")
-    assert not Judgment.objects.exists()
-    with connection.cursor() as cursor:
-        cursor.execute("DROP FUNCTION no_room CASCADE")
+    try:
+        reply = client.post(url, form, headers=HTMX)
+        assert (reply.status_code, reply["Retry-After"]) == (503, "2")
+        assert not Judgment.objects.exists()
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION no_room CASCADE")
     assert client.post(url, form, headers=HTMX).status_code == 200
     assert Judgment.objects.count() == 1
     call_command("verify", stdout=StringIO())

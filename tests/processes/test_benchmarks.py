@@ -30,6 +30,7 @@ SMALLEST = {
     "generation_backends": "--backends embedded --clicks 1",
     "generation_buffer": "--annotators 1 --warm-up 0 --budget 4 --runs 1",
     "generation_throughput": "--backend embedded --responses 1 --rounds 1",
+    "live_attacks": "--acts undo void --runs 1 --budget 10",
     "many_policies": "--instances 1 --policies 4 --votes 20",
     # Fails where a click fails or is lost: the test of a migration among clicks.
     "migration": "--judgments 2000 --annotators 2",
