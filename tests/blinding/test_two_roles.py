@@ -125,7 +125,7 @@ class TestUnfinishedPairsAreHidden:
     def test_exports_leave_them_out(self, watcher, experiment, annotator, name):
         """A judgment that was taken back leaves its pair open, to be shown again."""
         finished = click(experiment, annotator)
-        take_back_judgment(judgment_id=click(experiment, annotator).pk, watches=False)
+        take_back_judgment(judgment_id=click(experiment, annotator).pk, annotator=annotator, watches=False)
         reply = content(get(logged_in(watcher), name, experiment.pk, judgments=""))
         rows = (
             csv.DictReader(io.StringIO(reply))
@@ -135,7 +135,7 @@ class TestUnfinishedPairsAreHidden:
         assert [int(row["judgment_id"]) for row in rows] == [finished.pk]
 
     def test_the_page_of_exports_counts_so(self, watcher, experiment, annotator):
-        take_back_judgment(judgment_id=click(experiment, annotator).pk, watches=False)
+        take_back_judgment(judgment_id=click(experiment, annotator).pk, annotator=annotator, watches=False)
         page = get(logged_in(watcher), "export", experiment.pk, judgments="")
         assert REASON in words(page)
         assert '<dd id="judgments">0</dd>' in content(page)
@@ -152,7 +152,7 @@ class TestUnfinishedPairsAreHidden:
         assert get(client, "events_jsonl", experiment.pk).status_code == 200
 
     def test_the_api_leaves_them_out(self, watcher, experiment, annotator):
-        take_back_judgment(judgment_id=click(experiment, annotator).pk, watches=False)
+        take_back_judgment(judgment_id=click(experiment, annotator).pk, annotator=annotator, watches=False)
         key = make_token(user=watcher, name="t", valid_days=1)[1]
         for path, said in (("judgments.jsonl?judgments=", ""), ("responses", '{"count": 0, "items": []}')):
             reply = Client().get(

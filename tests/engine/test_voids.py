@@ -58,7 +58,7 @@ def void_all(experiment: Experiment, annotator: User, by: User) -> int:
 
 def test_no_void_says_nothing(experiment, annotator):
     judge(experiment, annotator, 2, winner=0)
-    take_back_judgment(judgment_id=Judgment.objects.latest("pk").pk, watches=False)
+    take_back_judgment(judgment_id=Judgment.objects.latest("pk").pk, annotator=annotator, watches=False)
     assert voids.groups_of(experiment) == []
     assert sentence_about(experiment) == ""
 
