@@ -105,7 +105,7 @@ def draft(name: str, budget: int) -> Any:
 
 
 class Run:
-    """What the people of one run know of it together."""
+    """The things that the people of one run know together."""
 
     def __init__(self, experiment_id: int, act: str) -> None:
         self.base = f"/label/{experiment_id}"
@@ -127,7 +127,7 @@ def pair_of(html: str) -> tuple[int, int]:
 
 
 def preferred(left: int, right: int, rng: random.Random) -> str:
-    """What this person prefers."""
+    """The side that this person prefers."""
     chance = 0.5 if 0 not in {left, right} else _RATE if left == 0 else 1 - _RATE
     return "left" if rng.random() < chance else "right"
 
