@@ -86,7 +86,7 @@ def told(file: str, overlap: int) -> list[tuple[int, int, float]]:
 
 
 def from_the_log(log: str, space: Space) -> Design:
-    """The design after the last event that ended a showing: the beginning of one adds no point to the race."""
+    """The design after the last end of a showing: the beginning of one adds no point to the race."""
     first, *events = map(json.loads, log.splitlines())
     while events[-1]["call"] == "show":
         events.pop()
