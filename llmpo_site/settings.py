@@ -8,7 +8,7 @@ import os
 import socket
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import dj_database_url
@@ -507,7 +507,7 @@ CELERY_BEAT_SCHEDULE = {
 # ---------------------------------------------------------------- LLM-PO
 
 GENERATION_BACKEND = env.str(
-    "GENERATION_BACKEND", "embedded", validate=validate.OneOf(["embedded", "smollm2", "vllm", "openai"])
+    "GENERATION_BACKEND", "embedded", validate=validate.OneOf(["embedded", "smollm2", "vllm", "remote"])
 )
 # True: this worker writes only for experiments that name its backend. For sites with several backends.
 GENERATION_NAMED_ONLY = env.bool("GENERATION_NAMED_ONLY", False)
@@ -520,11 +520,8 @@ GENERATION_BATCH_MAX = env.int(
 # A claim without progress for so long belongs to a dead worker; its responses wait for another one.
 CLAIM_SECONDS = env.int("CLAIM_SECONDS", 30, validate=validate.Range(min=5))
 GENERATION_ATTEMPTS = env.int("GENERATION_ATTEMPTS", 3, validate=validate.Range(min=1))
-# The model: a folder or a name on the Hugging Face hub (vllm), or as the server calls it (openai).
+# The model of vllm: a folder or a name on the Hugging Face hub.
 GENERATION_MODEL = env.str("GENERATION_MODEL", "")
-# Price of a million tokens, in any currency; 0 if they are free.
-PRICE_PROMPT_TOKENS = env.float("PRICE_PROMPT_TOKENS", 0.0, validate=validate.Range(min=0))
-PRICE_COMPLETION_TOKENS = env.float("PRICE_COMPLETION_TOKENS", 0.0, validate=validate.Range(min=0))
 # vllm
 GENERATION_DTYPE = env.str("GENERATION_DTYPE", "auto")
 GENERATION_MAX_LENGTH = env.int("GENERATION_MAX_LENGTH", None, validate=validate.Range(min=1))
@@ -533,50 +530,27 @@ GENERATION_QUANTIZATION = env.str("GENERATION_QUANTIZATION", "")
 GENERATION_CHAT_TEMPLATE = env.str("GENERATION_CHAT_TEMPLATE", "")
 GENERATION_ADAPTERS: dict[str, str] = env.dict("GENERATION_ADAPTERS", {})
 GENERATION_ENGINE_OPTIONS = cast(dict[str, Any], env.json("GENERATION_ENGINE_OPTIONS", {}, validate=_object))
-# openai
-OPENAI_BASE_URL = env.str("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1", validate=_web_address)
-OPENAI_API_KEY = env.str("OPENAI_API_KEY", "")
-OPENAI_CONCURRENCY = env.int("OPENAI_CONCURRENCY", 16, validate=validate.Range(min=1))
-OPENAI_TIMEOUT_SECONDS = env.float(
-    "OPENAI_TIMEOUT_SECONDS", 120.0, validate=validate.Range(min=0, min_inclusive=False)
-)
-OPENAI_RETRIES = env.int("OPENAI_RETRIES", 4, validate=validate.Range(min=0))
-OPENAI_TOKEN_LIMIT_FIELD = cast(
-    Literal["max_tokens", "max_completion_tokens"],
-    env.str(
-        "OPENAI_TOKEN_LIMIT_FIELD",
-        "max_tokens",
-        validate=validate.OneOf(["max_tokens", "max_completion_tokens"]),
-    ),
-)
-# The language model that judges, where an experiment lets it: by default the one that writes. Empty: none.
-# The embedded models are too small to judge, so naming one here stops the start.
-JUDGE_BACKEND = env.str(
-    "JUDGE_BACKEND",
-    "" if GENERATION_BACKEND in {"embedded", "smollm2"} else GENERATION_BACKEND,
-    validate=validate.OneOf(
-        ["", "vllm", "openai"],
-        error=(
-            "{input} cannot judge. Use vllm or openai, or leave JUDGE_BACKEND empty for no language "
-            "model as a judge."
-        ),
-    ),
-)
+# A worker whose backend is "remote" asks the connections of the page Models. These make the first one, named
+# after its model; its key, OPENAI_API_KEY, stays in the workers' environment.
+OPENAI_BASE_URL = env.str("OPENAI_BASE_URL", "https://api.openai.com/v1", validate=_web_address)
+OPENAI_MODEL = env.str("OPENAI_MODEL", "")
+# Keys that encrypt the connections' keys, the newest first; without one they are derived from SECRET_KEY.
+CONNECTION_KEYS: list[str] = env.list("CONNECTION_KEYS", [])
+# True: connections may lead to private addresses, for instance to a server on this machine.
+ALLOW_PRIVATE_CONNECTIONS = env.bool("ALLOW_PRIVATE_CONNECTIONS", False)
+# The only hosts that connections may lead to; empty: any.
+CONNECTION_HOSTS: list[str] = env.list("CONNECTION_HOSTS", [])
+# A proxy for all requests to connections; the usual variables for proxies do not count.
+CONNECTION_PROXY = env.str("CONNECTION_PROXY", "", validate=_web_address)
+# A language model of the judging worker's own, where an experiment names no connection: vllm, or none.
+JUDGE_BACKEND = env.str("JUDGE_BACKEND", "", validate=validate.OneOf(["", "vllm"]))
 JUDGE_MODEL = env.str("JUDGE_MODEL", GENERATION_MODEL)
-JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", OPENAI_BASE_URL, validate=_web_address)
-JUDGE_API_KEY = env.str("JUDGE_API_KEY", OPENAI_API_KEY)
 # Comparisons in one batch; the model is asked twice about each.
 JUDGE_BATCH = env.int("JUDGE_BATCH", 8, validate=validate.Range(min=1))
 JUDGE_ATTEMPTS = env.int("JUDGE_ATTEMPTS", 3, validate=validate.Range(min=1))
 JUDGE_MAX_TOKENS = env.int("JUDGE_MAX_TOKENS", 400, validate=validate.Range(min=8))
 # Comparisons that people and the language model have both judged before it may vote.
 JUDGE_CALIBRATION = env.int("JUDGE_CALIBRATION", 30, validate=validate.Range(min=10))
-JUDGE_PRICE_PROMPT_TOKENS = env.float(
-    "JUDGE_PRICE_PROMPT_TOKENS", PRICE_PROMPT_TOKENS, validate=validate.Range(min=0)
-)
-JUDGE_PRICE_COMPLETION_TOKENS = env.float(
-    "JUDGE_PRICE_COMPLETION_TOKENS", PRICE_COMPLETION_TOKENS, validate=validate.Range(min=0)
-)
 # Seconds for which a shown pair stays reserved for its annotator.
 LEASE_SECONDS = env.int("LEASE_SECONDS", 300, validate=validate.Range(min=10))
 # The least and the largest number of ready pairs kept ahead; between them the click rate decides.

@@ -7,12 +7,12 @@ or says what is wrong. Nothing in this module touches the database.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import re2
 
-from engine.domain.conversations import SYSTEM, USER, Message
+from engine.domain.conversations import ASSISTANT, SYSTEM, USER, Message
 from engine.domain.limits import shown
 from engine.domain.specs import FactorSpec
 from engine.domain.variables import Space, VariableError, fill
@@ -20,37 +20,81 @@ from engine.domain.variables import Space, VariableError, fill
 _HOTTEST = 100
 _MOST_TOP_K = 2**31 - 1
 _MOST_TOKENS = 1_000_000
+# A worker's own model has no maximum of its own.
+_USUAL_TOKENS = 256
+# Fields of a request that decide whom is asked what.
+_OWN_FIELDS = frozenset({"model", "messages", "stream", "n"})
+
+
+class Drawing(NamedTuple):
+    """Numbers by which a worker's own model draws tokens: temperature 0 is greedy, ``top_k`` 0 is no cut."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    max_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """Parameters for drawing tokens.
+    """Parameters for drawing tokens; what is ``None`` or empty is not sent, and the model's own applies.
 
-    ``temperature`` 0 means greedy; ``top_p`` 1 and ``top_k`` 0 mean "no truncation". Generation ends at the
-    first of ``stop`` (which is not part of the text), at the end-of-turn token, or after ``max_tokens``.
+    Attributes
+    ----------
+    temperature, top_p, top_k, max_tokens
+        As servers know them. Generation ends after ``max_tokens``, thinking included where the server counts
+        it.
+    stop
+        Generation ends at the first of these texts, which is not part of the response.
+    reasoning
+        How much the model thinks: a word that it knows, such as low.
+    reasoning_tokens
+        The most tokens of thinking.
+    response_format
+        A JSON schema that the response has to follow.
+    extra_body
+        Further fields of the request, as this server knows them.
+    seed
+        True: the response's own seed is sent. A worker's own model always draws from it.
     """
 
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    max_tokens: int = 256
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    reasoning: str = ""
+    reasoning_tokens: int | None = None
+    response_format: Mapping[str, Any] = field(default_factory=dict)
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    seed: bool = False
 
     def __post_init__(self) -> None:
         # Upper limits too: the workers' engines take 64-bit floats and 32-bit integers. One number outside
         # that range fails a batch with responses of many experiments.
-        if not 0 <= self.temperature <= _HOTTEST:
+        if self.temperature is not None and not 0 <= self.temperature <= _HOTTEST:
             raise ValueError(
                 f"temperature must be at least 0 and at most {_HOTTEST}, not {shown(self.temperature)}"
             )
-        if not 0 < self.top_p <= 1:
+        if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must lie in (0, 1], not {shown(self.top_p)}")
-        if not 0 <= self.top_k <= _MOST_TOP_K:
+        if self.top_k is not None and not 0 <= self.top_k <= _MOST_TOP_K:
             raise ValueError(f"top_k must be 0 (off) or at most {_MOST_TOP_K:,}, not {shown(self.top_k)}")
-        if not 1 <= self.max_tokens <= _MOST_TOKENS:
-            raise ValueError(
-                f"max_tokens must be at least 1 and at most {_MOST_TOKENS:,}, not {shown(self.max_tokens)}"
-            )
+        for name, most in (("max_tokens", self.max_tokens), ("reasoning_tokens", self.reasoning_tokens)):
+            if most is not None and not 1 <= most <= _MOST_TOKENS:
+                raise ValueError(f"{name} must be at least 1 and at most {_MOST_TOKENS:,}, not {shown(most)}")
+        if places := _OWN_FIELDS & set(self.extra_body):
+            raise ValueError(f"extra_body may not set {', '.join(sorted(places))}")
+
+    @property
+    def drawing(self) -> Drawing:
+        """The numbers for a worker's own model, with the usual ones in place of what is not set."""
+        return Drawing(
+            1.0 if self.temperature is None else self.temperature,
+            1.0 if self.top_p is None else self.top_p,
+            self.top_k or 0,
+            self.max_tokens or _USUAL_TOKENS,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +177,28 @@ def _matches(patterns: tuple[str, ...], text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The backend's model or adapter that writes; empty means its default model."""
+    """The connection or the worker's model that writes, by its name; empty means a worker's own model."""
 
     name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Turns that go before the task: in each, what a user says and the answer that is wanted."""
+
+    examples: tuple[Mapping[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for each in self.examples:
+            if set(each) != {"user", "assistant"} or not all(
+                isinstance(text, str) and text for text in each.values()
+            ):
+                raise ValueError('each of examples must be {"user": a text, "assistant": a text}')
+
+    @property
+    def turns(self) -> tuple[Message, ...]:
+        """The messages of all examples in order."""
+        return tuple(Message(role, each[role]) for each in self.examples for role in (USER, ASSISTANT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +213,7 @@ _TEMPLATES = {
     Guardrail: ("instruction", "guard_instruction", "refusal"),
 }
 
-LevelValue = Prompt | Strategy | Guardrail | SamplingParams | Model | Imported
+LevelValue = Prompt | Strategy | Guardrail | SamplingParams | Model | Examples | Imported
 
 _KINDS: dict[str, type[LevelValue]] = {
     "prompt": Prompt,
@@ -158,13 +221,17 @@ _KINDS: dict[str, type[LevelValue]] = {
     "guardrail": Guardrail,
     "sampling": SamplingParams,
     "model": Model,
+    "examples": Examples,
     "imported": Imported,
 }
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
-    "float": (float, int),
-    "int": (int,),
+    "float | None": (float, int),
+    "int | None": (int,),
+    "bool": (bool,),
     "tuple[str, ...]": (list, tuple),
+    "tuple[Mapping[str, str], ...]": (list, tuple),
+    "Mapping[str, Any]": (dict,),
 }
 
 
@@ -188,10 +255,11 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
         )
     arguments: dict[str, Any] = {}
     for name, given in value.items():
-        if not isinstance(given, _TYPES[known[name]]) or isinstance(given, bool):
-            raise ValueError(f"{name} of a {kind} level must be of type {known[name]}, not {shown(given)}.")
+        wanted = known[name]
+        if not isinstance(given, _TYPES[wanted]) or isinstance(given, bool) != (wanted == "bool"):
+            raise ValueError(f"{name} of a {kind} level must be of type {wanted}, not {shown(given)}.")
         if isinstance(given, (list, tuple)):
-            if not all(isinstance(entry, str) for entry in given):
+            if not all(isinstance(entry, str if "str, ..." in wanted else dict) for entry in given):
                 raise ValueError(f"{name} of a {kind} level must be a list of texts, not {shown(given)}.")
             arguments[name] = tuple(given)
         else:
@@ -235,6 +303,7 @@ class Composition:
     sampling: SamplingParams
     guardrails: tuple[Guardrail, ...]
     model: str = ""
+    examples: tuple[Message, ...] = ()
 
     def filled(self, variables: Mapping[str, str]) -> Composition:
         """The composition for one task, whose variables stand in the place of ``{{ name }}``.
@@ -262,14 +331,15 @@ class Composition:
         """The messages that every backend is sent for a task; docs/experiment-files.md describes them.
 
         One system message: the system prompts and the instructions of guardrails, in the order of the
-        factors, then the task's own system messages. Then the task's other messages; strategies follow the
-        text of the last one, which is the user's. No empty system message is sent.
+        factors, then the task's own system messages. Then the examples and the task's other messages;
+        strategies follow the text of the last one, which is the user's. No empty system message is sent.
         """
         system = [self.system, *(each.content for each in task if each.role == SYSTEM)]
         *earlier, last = (each for each in task if each.role != SYSTEM)
         content = f"{last.content}\n\n{self.suffix}" if self.suffix else last.content
         opening = "\n\n".join(filter(None, system))
-        return (*((Message(SYSTEM, opening),) if opening else ()), *earlier, Message(USER, content))
+        opened = (Message(SYSTEM, opening),) if opening else ()
+        return (*opened, *self.examples, *earlier, Message(USER, content))
 
     def refusal_for_input(self, *messages: str) -> str | None:
         """The text to answer instead of a response if a guardrail blocks one of a task's messages."""
@@ -290,6 +360,7 @@ def compose(levels: Iterable[LevelValue], *, model: str = "") -> Composition:
     suffix: list[str] = []
     guardrails: list[Guardrail] = []
     sampling = SamplingParams()
+    examples: list[Message] = []
     for level in levels:
         match level:
             case Prompt(text):
@@ -303,10 +374,13 @@ def compose(levels: Iterable[LevelValue], *, model: str = "") -> Composition:
                 sampling = level
             case Model(name):
                 model = name or model
+            case Examples():
+                examples += level.turns
     return Composition(
         system="\n".join(filter(None, system)),
         suffix="\n".join(filter(None, suffix)),
         sampling=sampling,
         guardrails=tuple(guardrails),
         model=model,
+        examples=tuple(examples),
     )

@@ -15,7 +15,8 @@ SETTINGS = (
     "streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "seed", "allow_tie",
     "allow_both_bad", "tell_outcome", "overlap", "overlap_rule",
     "repeat_rate", "gold_rate",
-    "practice", "responses", "backend", "model", "llm_judge", "rubric", "llm_budget", "tags",
+    "practice", "responses", "backend", "model", "llm_judge", "judge_model", "rubric", "llm_budget", "tags",
+    "no_answer", "shown_thinking", "money_limit",
     "leaderboard",
 )  # fmt: skip
 

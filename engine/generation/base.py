@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from engine.domain.conversations import Message, as_json
+from engine.domain.conversations import Message
 from engine.domain.levels import SamplingParams
+from engine.domain.replies import Fault, Finish
 
 __all__ = [
     "Backend",
     "BackendError",
     "ContinuousBackend",
+    "Fault",
+    "Finish",
     "GenerationFailure",
     "GenerationRequest",
     "GenerationResult",
@@ -26,8 +29,8 @@ __all__ = [
     "Outcomes",
     "SamplingParams",
     "Take",
-    "chat_body",
     "take_from",
+    "unanswerable",
 ]
 
 
@@ -40,7 +43,8 @@ class GenerationRequest:
     """One response to write. ``key`` is the caller's; ``seed`` makes the draw reproducible.
 
     The response continues ``messages``: at most one system message, the first, and the user's last.
-    ``model`` names one of several models or adapters that the backend serves; empty means its usual one.
+    ``model`` names a connection, or one of several models or adapters that a backend of ours serves; empty
+    means its usual one.
     """
 
     key: int
@@ -50,57 +54,74 @@ class GenerationRequest:
     model: str = ""
 
 
-def chat_body(
-    request: GenerationRequest,
-    *,
-    model: str,
-    token_limit_field: str = "max_tokens",  # noqa: S107 - no secret
-) -> dict[str, Any]:
-    """The body of a call of OpenAI's chat protocol for this request.
-
-    ``token_limit_field``: some vendors' newer models want the limit on written tokens under another name.
-    """
-    sampling = request.sampling
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": as_json(request.messages),
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "seed": request.seed,
-        token_limit_field: sampling.max_tokens,
-    }
-    if sampling.stop:
-        body["stop"] = list(sampling.stop)
-    if sampling.top_k:
-        # Not in OpenAI's own protocol, but all the free servers know it.
-        body["top_k"] = sampling.top_k
-    return body
-
-
 @dataclass(frozen=True, slots=True)
 class GenerationResult:
-    """One written response.
+    """One reply: a text, or the honest reason why there is none.
 
-    ``latency_seconds`` is measured from when the backend took the request to the end of this response.
-    ``model`` is empty if the backend's usual model wrote it.
+    Attributes
+    ----------
+    text
+        What people see; empty is no answer.
+    thinking
+        What the model thought, apart from the text.
+    refusal
+        Its own words where it refused in a field made for that.
+    marks
+        The marks of a chat template that were cut off the end of the text.
+    prompt_tokens, cached_tokens, completion_tokens, thinking_tokens
+        As the server counts them: cached ones are part of the prompt's, thinking ones of the completion's;
+        ``None`` where it does not tell.
+    latency_seconds
+        From when the backend took the request to the end of this reply.
+    model
+        The connection or model that was asked by name; empty for the backend's usual one.
+    served_model
+        The model's own name as the server gives it.
+    reason
+        With ``Finish.ERROR``: why, in words of our own. ``said``: the server's words, without secrets.
     """
 
     key: int
     text: str
-    prompt_tokens: int
-    completion_tokens: int
-    finish_reason: Literal["stop", "length"]
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    finish_reason: Finish
     latency_seconds: float
     model: str = ""
+    thinking: str = ""
+    refusal: str = ""
+    marks: tuple[str, ...] = ()
+    cached_tokens: int | None = None
+    thinking_tokens: int | None = None
+    served_model: str = ""
+    reason: str = ""
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationFailure:
-    """One request that failed alone; the rest of its batch is unaffected."""
+    """One request that has no reply; the rest of its batch is unaffected.
+
+    Attributes
+    ----------
+    reason
+        Why, in words of our own, which everybody may read.
+    said
+        The server's words, without secrets; for editors.
+    wait_seconds
+        Until when the server wants to be left alone; ``None`` where it does not say.
+    """
 
     key: int
     reason: str
-    retryable: bool = True
+    fault: Fault = Fault.WORKER
+    said: str = ""
+    wait_seconds: float | None = None
+
+
+def unanswerable(key: int, reason: str, *, said: str = "") -> GenerationResult:
+    """No answer, as this one request cannot be answered: it is too long for the model, for instance."""
+    return GenerationResult(key, "", None, None, Finish.ERROR, 0.0, reason=reason, said=said)
 
 
 Outcome: TypeAlias = GenerationResult | GenerationFailure

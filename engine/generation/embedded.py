@@ -17,11 +17,12 @@ from tokenizers import Tokenizer
 from engine.domain.conversations import ASSISTANT, ROLES
 from engine.generation.base import (
     BackendError,
-    GenerationFailure,
+    Finish,
     GenerationRequest,
     GenerationResult,
     Outcomes,
     SamplingParams,
+    unanswerable,
 )
 from engine.generation.tinylm import MODEL_FOLDER, MODEL_NAME
 from engine.generation.tinylm.conversation import BOS, END, REFUSALS, ROLE_TOKENS, SPECIAL
@@ -103,18 +104,18 @@ class EmbeddedBackend:
             outcomes = [self._read(request, most_tokens) for request in requests]
         except OSError as error:
             raise BackendError(f"the embedded model in {self._folder} cannot be read: {error}") from error
-        yield from (outcome for outcome in outcomes if isinstance(outcome, GenerationFailure))
+        yield from (outcome for outcome in outcomes if isinstance(outcome, GenerationResult))
         rows = sorted((o for o in outcomes if isinstance(o, _Row)), key=lambda row: len(row.prompt))
         for start in range(0, len(rows), MAX_ROWS):
             yield from self._write(rows[start : start + MAX_ROWS], started)
 
-    def _read(self, request: GenerationRequest, most_tokens: int) -> _Row | GenerationFailure:
+    def _read(self, request: GenerationRequest, most_tokens: int) -> _Row | GenerationResult:
         turns = [(each.role, each.content.strip()) for each in request.messages]
         if not turns[-1][1]:
-            return GenerationFailure(request.key, "The task text is empty: write one.", retryable=False)
+            return unanswerable(request.key, "The task text is empty: write one.")
         if request.model not in ("", self.model):
             reason = f"The embedded backend has no model {request.model!r}, only {self.model!r}."
-            return GenerationFailure(request.key, reason, retryable=False)
+            return unanswerable(request.key, reason)
         tokens = {role: self._special_ids[token] for role, token in zip(ROLES, ROLE_TOKENS, strict=True)}
         prompt = [self._special_ids[BOS]]
         for role, content in turns:
@@ -128,8 +129,8 @@ class EmbeddedBackend:
                 f"The prompt has {len(prompt)} tokens, but the embedded model reads at most "
                 f"{longest_prompt}: shorten the system prompt or the task, or use another backend."
             )
-            return GenerationFailure(request.key, reason, retryable=False)
-        return _Row(request, prompt, min(request.sampling.max_tokens, most_tokens - len(prompt)))
+            return unanswerable(request.key, reason)
+        return _Row(request, prompt, min(request.sampling.drawing.max_tokens, most_tokens - len(prompt)))
 
     def _write(self, rows: list[_Row], started: float) -> Iterator[GenerationResult]:
         with self._one_thread():
@@ -171,16 +172,16 @@ class EmbeddedBackend:
             text=REFUSALS[0] if contains_blocked(text) else text,
             prompt_tokens=len(row.prompt),
             completion_tokens=len(row.written),
-            finish_reason="stop" if ended or stops else "length",
+            finish_reason=Finish.STOP if ended or stops else Finish.LENGTH,
             latency_seconds=time.monotonic() - started,
         )
 
 
 def _tabulate(samplings: list[SamplingParams]) -> SamplingTable:
     return SamplingTable(
-        temperature=np.array([s.temperature for s in samplings]),
-        top_p=np.array([s.top_p for s in samplings]),
-        top_k=np.array([s.top_k for s in samplings]),
+        temperature=np.array([s.drawing.temperature for s in samplings]),
+        top_p=np.array([s.drawing.top_p for s in samplings]),
+        top_k=np.array([s.drawing.top_k for s in samplings]),
     )
 
 

@@ -24,7 +24,7 @@ def backend() -> Backend:
     BackendError
         Something that the backend needs is not installed or not set; says what to do.
     """
-    return _load("GENERATION", base_url=settings.OPENAI_BASE_URL, api_key=settings.OPENAI_API_KEY)
+    return _load("GENERATION")
 
 
 @cache
@@ -32,10 +32,10 @@ def judge_backend() -> Backend:
     """The backend named by ``JUDGE_BACKEND``, for the language model that judges; else as :func:`backend`."""
     if reason := why_no_judge():
         raise BackendError(reason)
-    return _load("JUDGE", base_url=settings.JUDGE_BASE_URL, api_key=settings.JUDGE_API_KEY)
+    return _load("JUDGE")
 
 
-def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
+def _load(purpose: str) -> Backend:
     match getattr(settings, f"{purpose}_BACKEND"):
         case "embedded":
             from engine.generation.embedded import EmbeddedBackend
@@ -65,24 +65,14 @@ def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
                     options=settings.GENERATION_ENGINE_OPTIONS,
                 )
             )
-        case "openai":
-            from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
+        case "remote":
+            from engine.generation.remote.backend import RemoteBackend
 
-            return OpenAICompatibleBackend(
-                Endpoint(
-                    base_url=base_url,
-                    model=_model(purpose, "as the server calls it"),
-                    api_key=api_key,
-                    concurrency=settings.OPENAI_CONCURRENCY,
-                    timeout_seconds=settings.OPENAI_TIMEOUT_SECONDS,
-                    retries=settings.OPENAI_RETRIES,
-                    token_limit_field=settings.OPENAI_TOKEN_LIMIT_FIELD,
-                )
-            )
+            return RemoteBackend()
         case unknown:
             raise ValueError(
                 f"{purpose}_BACKEND is {unknown!r}, which is not a backend. "
-                "Use embedded, smollm2, vllm or openai."
+                "Use embedded, smollm2, vllm or remote."
             )
 
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from engine.domain.conversations import chat
 from engine.domain.leaks import find_leak
 from engine.domain.levels import Composition, Guardrail, compose, parse_level
+from engine.domain.replies import Fault, Finish
 from engine.domain.texts import storable
 from engine.generation.base import (
     GenerationFailure,
@@ -67,7 +68,7 @@ class Making:
         try:
             self._composition = self._unfilled.filled(task.variables)
         except ValueError as error:
-            return Failed(self._response.pk, reason=str(error), retryable=False)
+            return Failed(self._response.pk, reason=str(error), fault=Fault.SETTINGS)
         self._guards = deque(self._composition.guards_of("input"))
         refusal = self._composition.refusal_for_input(*(each.content for each in task.turns))
         return self._next() if refusal is None else self._refused(refusal, Response.Block.INPUT)
@@ -78,7 +79,7 @@ class Making:
             reason = storable(outcome.reason)
             if self._asked is not None:
                 reason = f"The guard model did not answer: {reason}"
-            return Failed(outcome.key, reason=reason, retryable=outcome.retryable)
+            return Failed(outcome.key, reason=reason, fault=outcome.fault, said=outcome.said)
         self._seconds += outcome.latency_seconds
         if self._asked is None:
             self._written = self._write(outcome, usual_model)
@@ -136,7 +137,7 @@ class Making:
             model="",
             prompt_tokens=0,
             completion_tokens=0,
-            finish_reason="stop",
+            finish_reason=Finish.STOP,
             latency_seconds=0.0,
         )
         return replace(

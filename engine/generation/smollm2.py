@@ -14,15 +14,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.domain.profiles import Provider, takes_of
+from engine.domain.targets import Target
 from engine.generation.base import (
     BackendError,
-    GenerationFailure,
     GenerationRequest,
+    GenerationResult,
     Outcomes,
     Take,
     take_from,
+    unanswerable,
 )
-from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
+from engine.generation.remote.backend import RemoteBackend
 
 if TYPE_CHECKING:
     import xllamacpp
@@ -81,9 +84,18 @@ class SmolLM2Backend:
             raise BackendError(f"llama.cpp cannot load {weights}: {error}") from error
 
     @cached_property
-    def _client(self) -> OpenAICompatibleBackend:
-        return OpenAICompatibleBackend(
-            Endpoint(f"{self._server.listening_address}/v1", MODEL_NAME, self._key, concurrency=_AT_ONCE)
+    def _client(self) -> RemoteBackend:
+        return RemoteBackend(
+            Target(
+                connection_id=0,
+                name=MODEL_NAME,
+                provider=Provider.COMPATIBLE,
+                model_id=MODEL_NAME,
+                address=f"{self._server.listening_address}/v1",
+                takes=takes_of(Provider.COMPATIBLE, MODEL_NAME),
+                key=self._key,
+                at_once=_AT_ONCE,
+            )
         )
 
     def generate(self, requests: Sequence[GenerationRequest]) -> Outcomes:
@@ -95,7 +107,7 @@ class SmolLM2Backend:
 
         A conversation longer than 2,048 tokens, and a request for another model, fail alone.
         """
-        others: list[GenerationFailure] = []
+        others: list[GenerationResult] = []
 
         def take_ours(room: int) -> Sequence[GenerationRequest]:
             ours = []
@@ -105,7 +117,7 @@ class SmolLM2Backend:
                 else:
                     # The server ignores the name of the model.
                     reason = f"The smollm2 backend has no model {request.model!r}, only {MODEL_NAME!r}."
-                    others.append(GenerationFailure(request.key, reason, retryable=False))
+                    others.append(unanswerable(request.key, reason))
             return ours
 
         while True:

@@ -20,12 +20,13 @@ from vllm.platforms import current_platform
 from engine.domain.conversations import SYSTEM, USER, Message, as_json
 from engine.generation.base import (
     BackendError,
-    GenerationFailure,
+    Finish,
     GenerationRequest,
     GenerationResult,
     Outcomes,
     Take,
     take_from,
+    unanswerable,
 )
 from engine.generation.lifeline import NewChildren
 
@@ -195,7 +196,7 @@ class VLLMBackend:
         try:
             while True:
                 for outcome in self._admit(take(max(0, self._most_at_once - len(under_way)))):
-                    if isinstance(outcome, GenerationFailure):
+                    if isinstance(outcome, GenerationResult):
                         yield outcome
                     else:
                         under_way[_name_in_outputs(outcome.engine_id)] = outcome
@@ -217,7 +218,7 @@ class VLLMBackend:
             raise
         return outputs
 
-    def _admit(self, requests: Sequence[GenerationRequest]) -> Iterator[_UnderWay | GenerationFailure]:
+    def _admit(self, requests: Sequence[GenerationRequest]) -> Iterator[_UnderWay | GenerationResult]:
         # Side by side, prompts that begin alike share what the engine has computed of them.
         for request in sorted(requests, key=lambda request: (request.model, request.messages)):
             adapter = self._adapters.get(request.model)
@@ -227,7 +228,7 @@ class VLLMBackend:
                     f"The worker serves no model {request.model!r}, only {served}. Adapters are named in "
                     "GENERATION_ADAPTERS."
                 )
-                yield GenerationFailure(request.key, reason, retryable=False)
+                yield unanswerable(request.key, reason)
                 continue
             started = time.monotonic()
             try:
@@ -238,7 +239,7 @@ class VLLMBackend:
                     use_tqdm=False,
                 )
             except (VLLMClientError, ValueError) as error:
-                yield GenerationFailure(request.key, str(error), retryable=False)
+                yield unanswerable(request.key, str(error))
             else:
                 yield _UnderWay(request, engine_id, started)
 
@@ -260,10 +261,10 @@ def _name_in_outputs(engine_id: str) -> str:
 def _sampling(request: GenerationRequest) -> SamplingParams:
     sampling = request.sampling
     return SamplingParams(
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        top_k=sampling.top_k,
-        max_tokens=sampling.max_tokens,
+        temperature=sampling.drawing.temperature,
+        top_p=sampling.drawing.top_p,
+        top_k=sampling.drawing.top_k,
+        max_tokens=sampling.drawing.max_tokens,
         stop=list(sampling.stop),
         seed=request.seed,
         # Each request has its own already; vLLM's deep copy takes a tenth of what it takes to add a request.
@@ -278,7 +279,7 @@ def _result(done: _UnderWay, output: RequestOutput) -> GenerationResult:
         text=written.text,
         prompt_tokens=len(output.prompt_token_ids or ()),
         completion_tokens=len(written.token_ids),
-        finish_reason="length" if written.finish_reason == "length" else "stop",
+        finish_reason=Finish.LENGTH if written.finish_reason == "length" else Finish.STOP,
         latency_seconds=time.monotonic() - done.started,
         model=done.request.model,
     )

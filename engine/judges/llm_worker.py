@@ -18,6 +18,7 @@ from engine.generation.base import (
     Backend,
     BackendError,
     ContinuousBackend,
+    Fault,
     GenerationFailure,
     GenerationRequest,
     Outcome,
@@ -173,7 +174,8 @@ def _asked(opinion: Opinion, left_first: Outcome, right_first: Outcome) -> Asked
     )
     for failed in both:
         if isinstance(failed, GenerationFailure):
-            return asked(failure=storable(failed.reason), retryable=failed.retryable)
+            again = failed.fault in {Fault.WORKER, Fault.SERVER}
+            return asked(failure=storable(failed.reason), retryable=again)
     try:
         verdicts = [read_verdict(each.text) for each in results]
     except UnreadableVerdictError as unreadable:

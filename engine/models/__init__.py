@@ -15,6 +15,7 @@ only wake the code that looks for work here. ``Claimable`` rows are taken by one
 
 from engine.models.checks import Check, GoldItem
 from engine.models.comparisons import Comparison, Flag, Lease
+from engine.models.connections import Connection, Loan
 from engine.models.evidence import Estimate, Examination, Snapshot
 from engine.models.experiments import Experiment
 from engine.models.generation import Response, WorkerPulse
@@ -44,6 +45,7 @@ __all__ = [
     "Browser",
     "Check",
     "Comparison",
+    "Connection",
     "Estimate",
     "Evidence",
     "Examination",
@@ -57,6 +59,7 @@ __all__ = [
     "JudgmentVoid",
     "Lease",
     "Level",
+    "Loan",
     "Membership",
     "Notification",
     "Opinion",

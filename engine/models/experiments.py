@@ -61,7 +61,15 @@ class Experiment(models.Model):
         EMBEDDED = "embedded", "Embedded (the small built-in model)"
         SMOLLM2 = "smollm2", "SmolLM2 (a small real model, without a GPU)"
         VLLM = "vllm", "vLLM"
-        OPENAI = "openai", "A server with OpenAI's protocol"
+        REMOTE = "remote", "Connections"
+
+    class NoAnswer(models.TextChoices):
+        JUDGED = "judged", "People judge it, shown as “(no answer)”"
+        LOSES = "loses", "It loses against a text without a click"
+
+    class ShownThinking(models.TextChoices):
+        NEITHER = "neither", "Of neither response"
+        BOTH = "both", "Of both responses"
 
     class Responses(models.TextChoices):
         FRESH = "fresh", "A new response for each comparison"
@@ -269,6 +277,29 @@ class Experiment(models.Model):
         default=0, help_text="Gold pairs that a new annotator judges first, with the answer told."
     )
 
+    judge_model = models.CharField(
+        max_length=100,
+        blank=True,
+        help_text="The connection of the language model that judges; empty: the judging worker's own model.",
+    )
+    no_answer = models.CharField(
+        max_length=10,
+        choices=NoAnswer,
+        default=NoAnswer.JUDGED,
+        help_text="What happens to a pair of which one response is no answer: empty, filtered or refused.",
+    )
+    shown_thinking = models.CharField(
+        max_length=10,
+        choices=ShownThinking,
+        default=ShownThinking.NEITHER,
+        help_text="Whether annotators see what models thought before they answered.",
+    )
+    money_limit = models.FloatField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0.0)],
+        help_text="Money after which no more responses are asked for; empty: no limit.",
+    )
     backend = models.CharField(
         max_length=10,
         choices=Backend,
@@ -278,7 +309,7 @@ class Experiment(models.Model):
     model = models.CharField(
         max_length=200,
         blank=True,
-        help_text="Model that writes, by its name on the worker or server; empty: the worker's default.",
+        help_text="Connection or worker's model that writes, by its name; empty: a worker's own model.",
     )
 
     state = models.CharField(max_length=10, choices=State, default=State.DRAFT)

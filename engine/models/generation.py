@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from django.db.models import Q
 
+from engine.domain.replies import Finish
 from engine.domain.texts import digest
 from engine.models import clock
 from engine.models.claims import Claimable
+from engine.models.connections import Connection
 from engine.models.policies import Policy, Task
 from engine.models.trials import Trial
 
@@ -31,6 +33,8 @@ class TextDigest(Characters):
 
 class Response(Claimable):
     """One text that a policy has written, or is to write, for a task."""
+
+    FINISHES = tuple((finish.value, finish.value) for finish in Finish)
 
     class State(models.TextChoices):
         WAITING = "waiting", "Waiting"
@@ -62,24 +66,44 @@ class Response(Claimable):
     crashes = models.PositiveSmallIntegerField(
         default=0, help_text="Number of its batches that ended suddenly."
     )
-    failure_reason = models.TextField(blank=True)
+    failure_reason = models.TextField(blank=True, help_text="In words of our own, for everybody.")
+    said = models.TextField(
+        blank=True, help_text="The server's words about a failure, without secrets; for editors."
+    )
+    refused_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="When the server refused the policy's settings; it waits until somebody says: again.",
+    )
 
-    text = models.TextField(blank=True)
+    text = models.TextField(blank=True, help_text="What people see; empty is no answer.")
+    thinking = models.TextField(blank=True)
+    refusal = models.TextField(blank=True, help_text="The model's own words where it refused.")
+    marks = models.JSONField(
+        default=list, blank=True, help_text="Marks of a chat template that were cut off the end."
+    )
     digest = TextDigest(max_length=16, blank=True, editable=False)
-    model = models.CharField(max_length=200, blank=True)
+    model = models.CharField(max_length=200, blank=True, help_text="The connection or the worker's model.")
+    served_model = models.CharField(max_length=200, blank=True, help_text="As the server named it.")
+    connection = models.ForeignKey(
+        Connection, models.SET_NULL, null=True, blank=True, related_name="responses"
+    )
     prompt_tokens = models.PositiveIntegerField(null=True, blank=True)
-    completion_tokens = models.PositiveIntegerField(null=True, blank=True)
-    finish_reason = models.CharField(max_length=20, blank=True)
+    cached_tokens = models.PositiveIntegerField(null=True, blank=True, help_text="Of the prompt's tokens.")
+    completion_tokens = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Those of the thinking included."
+    )
+    thinking_tokens = models.PositiveIntegerField(null=True, blank=True)
+    cost = models.FloatField(
+        null=True, blank=True, help_text="In the connection's currency, guards included; empty: unknown."
+    )
+    finish_reason = models.CharField(max_length=20, choices=FINISHES, blank=True)
     guardrail = models.CharField(
         max_length=20, choices=Block, blank=True, help_text="Guardrail that blocked it, if any."
     )
     latency_seconds = models.FloatField(null=True, blank=True)
     leak = models.CharField(
         max_length=500, blank=True, help_text="Part of the prompt or the model name that the text reveals."
-    )
-    # Nothing writes or reads it any more; the next release drops it.
-    logprob = models.FloatField(
-        null=True, blank=True, help_text="Sum over the written tokens, if the backend reports it."
     )
     created_at = models.DateTimeField(default=clock.now)
     done_at = models.DateTimeField(null=True, blank=True)

@@ -61,6 +61,11 @@ class AuditEntry(models.Model):
         UNSUBSCRIBE = "unsubscribe", "Notification removed"
         SHARE = "share", "Report shared"
         END_SHARE = "end_share", "Shared report ended"
+        CONNECTION = "connection", "Connection changed"
+        KEY = "key", "Key of a connection changed"
+        LEND = "lend", "Connection lent"
+        END_LOAN = "end_loan", "Loan ended"
+        TRY_AGAIN = "try_again", "Policy tried again"
         REMARKS_DONE = "remarks_done", "Flags and comments done"
 
     experiment = models.ForeignKey(

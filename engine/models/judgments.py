@@ -36,6 +36,7 @@ class Judgment(models.Model):
         RULE = "rule", "Rule"
         MODEL = "model", "Language model"
         IDENTICAL = "identical", "Identical texts"
+        NO_ANSWER = "no_answer", "No answer"
 
     class Choice(models.TextChoices):
         LEFT = "left", "Left"
@@ -100,7 +101,7 @@ class Judgment(models.Model):
                 name="judgment_via_fits_judge",
                 condition=Q(via="import")
                 | Q(judge="human", via__in=["page", "api"])
-                | Q(judge="rule", via__in=["rule", "identical"])
+                | Q(judge="rule", via__in=["rule", "identical", "no_answer"])
                 | Q(judge="llm", via="model"),
             ),
         )

@@ -17,7 +17,8 @@ class Factor(models.Model):
         GUARDRAIL = "guardrail", "Safety guardrail"
         STRATEGY = "strategy", "Reasoning strategy"
         SAMPLING = "sampling", "Sampling parameters"
-        MODEL = "model", "Model or adapter"
+        MODEL = "model", "Model"
+        EXAMPLES = "examples", "Examples (few-shot)"
         IMPORTED = "imported", "Ready-made responses"
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="factors")

@@ -64,7 +64,8 @@ def opinion_report(experiment: Experiment) -> OpinionReport | None:
     ``None`` where no opinion was ever asked for.
     """
     every = Opinion.objects.filter(comparison__experiment=experiment)
-    spent = every.aggregate(n=Count("pk"), prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens"))
+    sums = {name: Sum(name) for name in ("prompt_tokens", "completion_tokens", "cost")}
+    spent = every.aggregate(n=Count("pk"), **sums)
     if not spent["n"]:
         return None
     present = every.filter(identity=identity(experiment))
@@ -89,9 +90,9 @@ def opinion_report(experiment: Experiment) -> OpinionReport | None:
         states=dict(states),
         spent=opinions_spent(experiment),
         votes=standing(Judgment.objects.filter(opinion__in=every)).count(),
-        prompt_tokens=spent["prompt"],
-        completion_tokens=spent["completion"],
-        cost=_cost(spent["prompt"], spent["completion"]),
+        prompt_tokens=spent["prompt_tokens"],
+        completion_tokens=spent["completion_tokens"],
+        cost=spent["cost"] or 0.0,
         last_failure="" if failed is None else failed.failure_reason,
         calibrated=bool(experiment.llm_calibrated) and experiment.llm_calibrated == identity(experiment),
     )
@@ -124,11 +125,6 @@ def _side(outcome: float, i_on_left: bool) -> Judgment.Choice:
     if outcome == 0.5:
         return Judgment.Choice.TIE
     return Judgment.Choice.LEFT if (outcome > 0.5) == i_on_left else Judgment.Choice.RIGHT
-
-
-def _cost(prompt_tokens: int, completion_tokens: int) -> float:
-    read = prompt_tokens * settings.JUDGE_PRICE_PROMPT_TOKENS
-    return (read + completion_tokens * settings.JUDGE_PRICE_COMPLETION_TOKENS) / 1e6
 
 
 def experiments_with_opinions() -> QuerySet[Experiment]:

@@ -6,21 +6,42 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.db.models import Avg, Count, Q, Sum
 
-from engine.models import Experiment, Response
+from engine.models import Connection, Experiment, Response
 
 
-def price(prompt_tokens: int, completion_tokens: int) -> float:
-    """The price of these tokens, in the currency of the settings."""
-    prompt = prompt_tokens * settings.PRICE_PROMPT_TOKENS
-    return (prompt + completion_tokens * settings.PRICE_COMPLETION_TOKENS) / 1e6
+def cost_of(
+    connection: Connection, *, prompt: int | None, cached: int | None, completion: int | None
+) -> float | None:
+    """The price of one reply's tokens in the connection's currency; ``None`` where price or tokens are
+    unknown.
+    """
+    if None in {prompt, completion, connection.price_prompt, connection.price_completion}:
+        return None
+    of_cached = connection.price_cached if connection.price_cached is not None else connection.price_prompt
+    fresh = (prompt or 0) - (cached or 0)
+    parts = (
+        (fresh, connection.price_prompt),
+        (cached or 0, of_cached),
+        (completion or 0, connection.price_completion),
+    )
+    return sum(tokens * (price or 0.0) for tokens, price in parts) / 1e6
 
 
-def is_priced() -> bool:
-    """True if the settings name a price of tokens."""
-    return bool(settings.PRICE_PROMPT_TOKENS or settings.PRICE_COMPLETION_TOKENS)
+def is_priced(experiment: Experiment) -> bool:
+    """True if some response of the experiment has a known cost."""
+    return Response.objects.filter(policy__experiment=experiment, cost__isnull=False).exists()
+
+
+def overspent_connections() -> set[int]:
+    """The connections whose limit of 24 hours is reached: nothing more is asked of them."""
+    return set()
+
+
+def overspent_experiments() -> set[int]:
+    """The running experiments whose limit of money is reached: nothing more is asked for them."""
+    return set()
 
 
 @dataclass(frozen=True)
@@ -37,16 +58,12 @@ class PolicySpending:
     prompt_tokens: int
     completion_tokens: int
     latency_seconds: float | None
+    cost: float | None
 
     @property
     def tokens_each(self) -> float | None:
         """The mean number of tokens in a response; ``None`` without a response."""
         return self.completion_tokens / self.responses if self.responses else None
-
-    @property
-    def cost(self) -> float:
-        """In the currency of the settings' prices."""
-        return price(self.prompt_tokens, self.completion_tokens)
 
 
 def policy_spending(experiment: Experiment) -> list[PolicySpending]:
@@ -64,6 +81,7 @@ def policy_spending(experiment: Experiment) -> list[PolicySpending]:
             prompt=Sum("prompt_tokens"),
             completion=Sum("completion_tokens"),
             latency=Avg("latency_seconds"),
+            cost=Sum("cost"),
         )
     }
     return [
@@ -75,6 +93,7 @@ def policy_spending(experiment: Experiment) -> list[PolicySpending]:
             prompt_tokens=row.get("prompt") or 0,
             completion_tokens=row.get("completion") or 0,
             latency_seconds=row.get("latency"),
+            cost=row.get("cost"),
         )
         for index, row in ((index, found.get(pk, {})) for pk, index in policies.items())
     ]

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count, F, Q, QuerySet
 
+from engine.domain.replies import Fault, Finish
 from engine.domain.texts import digest
 from engine.models import Comparison, Response, clock
 from engine.selectors import capabilities, counts
@@ -32,17 +33,27 @@ class ClaimedResponses:
 
 @dataclass(frozen=True)
 class Written:
-    """A finished text for one response."""
+    """A finished reply for one response; the fields are those of :class:`~engine.models.Response`."""
 
     response_id: int
     text: str
     model: str
-    prompt_tokens: int
-    completion_tokens: int
-    finish_reason: str
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    finish_reason: Finish
     latency_seconds: float
     guardrail: str = ""
     leak: str = ""
+    thinking: str = ""
+    refusal: str = ""
+    marks: Sequence[str] = ()
+    served_model: str = ""
+    connection_id: int | None = None
+    cached_tokens: int | None = None
+    thinking_tokens: int | None = None
+    cost: float | None = None
+    failure_reason: str = ""
+    said: str = ""
 
     @property
     def digest(self) -> str:
@@ -56,7 +67,8 @@ class Failed:
 
     response_id: int
     reason: str
-    retryable: bool
+    fault: Fault = Fault.WORKER
+    said: str = ""
 
 
 @transaction.atomic
@@ -156,7 +168,7 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     for pk, spent, trial in rows:
         if isinstance(failed := by_id[pk], Failed):
             of_use = pk in wanted or trial is not None
-            again = of_use and failed.retryable and spent < settings.GENERATION_ATTEMPTS
+            again = of_use and failed.fault == Fault.WORKER and spent < settings.GENERATION_ATTEMPTS
             claims.release(
                 ours.filter(pk=pk),
                 state=Response.State.WAITING if again else Response.State.FAILED,

@@ -179,7 +179,9 @@ def policy_rows(
                 word=each.word,
                 comparisons=each.comparisons,
                 tokens=spent.tokens_each,
-                cost=1000 * spent.cost / spent.responses if spent.responses else None,
+                cost=1000 * spent.cost / spent.responses
+                if spent.responses and spent.cost is not None
+                else None,
             )
         )
     return rows

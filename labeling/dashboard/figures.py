@@ -326,7 +326,7 @@ def _result(
         "policies": policies,
         "counts_tokens": _counts_tokens(experiment, spending),
         "effects": charts.effect_rows(_effects(experiment), wins, experiment.delta),
-        "priced": is_priced(),
+        "priced": is_priced(experiment),
     }
 
 
@@ -375,9 +375,9 @@ def _method(experiment: Experiment, snapshot: Snapshot | None, version: _Version
         "total": {
             "responses": sum(row.responses for row in spending),
             "tokens": sum(row.prompt_tokens + row.completion_tokens for row in spending),
-            "cost": sum(row.cost for row in spending),
+            "cost": sum(row.cost or 0.0 for row in spending),
         },
-        "priced": is_priced(),
+        "priced": is_priced(experiment),
         "counts_tokens": _counts_tokens(experiment, spending),
     }
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from engine.domain.conversations import ASSISTANT, SYSTEM, USER, chat
 from engine.domain.levels import Composition
-from engine.generation.base import chat_body
+from engine.domain.profiles import Provider, takes_of
+from engine.domain.targets import Target
+from engine.generation.remote.requests import prepare
 from engine.generation.responses import composition_of, request_for
 from engine.models import Experiment, Factor, Level, Policy, Task
 from engine.selectors.policies import model_that_wrote, policy_at
@@ -50,8 +52,8 @@ def asked(policy: Policy) -> Asked | None:
     composition = composition_of(policy)
     model = composition.model or wrote or policy.experiment.model
     request = request_for(composition, key=0, task=Task(prompt=TASK), seed=0)
-    body = chat_body(request, model=model)
-    del body["seed"]  # Each response has its own.
+    plain = Target(0, model, Provider.COMPATIBLE, model, "", takes_of(Provider.COMPATIBLE, model))
+    body = prepare(plain, request).body
     return Asked(
         composition=composition,
         user=composition.messages(chat(TASK))[-1].content,
@@ -100,12 +102,15 @@ def level_said(level: Level) -> list[tuple[str, str]]:
 def sampling_said(composition: Composition) -> list[tuple[str, str]]:
     """Terms and values of the sampling, without those that are off."""
     sampling = composition.sampling
-    said = [("Temperature", f"{sampling.temperature:g}")]
-    if sampling.top_p < 1:
+    said = []
+    if sampling.temperature is not None:
+        said.append(("Temperature", f"{sampling.temperature:g}"))
+    if sampling.top_p is not None:
         said.append(("Top p", f"{sampling.top_p:g}"))
-    if sampling.top_k:
+    if sampling.top_k is not None:
         said.append(("Top k", f"{sampling.top_k:,}"))
-    said.append(("Maximum tokens", f"{sampling.max_tokens:,}"))
+    if sampling.max_tokens is not None:
+        said.append(("Maximum tokens", f"{sampling.max_tokens:,}"))
     if sampling.stop:
         said.append(("Stops at", ", ".join(map(repr, sampling.stop))))
     return said

@@ -10,14 +10,12 @@ from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
-from engine.domain.levels import SamplingParams
 from engine.domain.policy_space import PolicyName
 from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment, Response, Task
 from engine.selectors import designs
 from engine.selectors.health import Pulse, pulses
 from engine.selectors.policies import without_prompt
-from engine.selectors.spending import price
 from engine.selectors.trials import tried_responses
 from labeling.dashboard.policies import messages_for
 
@@ -38,7 +36,7 @@ _LEAK = (
 )
 _CUT = (
     "A response was cut off at its maximum of tokens. Ask for shorter responses, or raise the maximum: a "
-    f"factor of the kind “Sampling parameters” sets it, and without one it is {SamplingParams().max_tokens}."
+    "factor of the kind “Sampling parameters” sets it."
 )
 _FAILED = "A response could not be written. Its reason stands in its place; mend that, and try again."
 # Policies that a sentence names; of the others it says the number.
@@ -95,9 +93,9 @@ class Tried:
         return (self.response.prompt_tokens or 0) + (self.response.completion_tokens or 0)
 
     @property
-    def cost(self) -> float:
-        """In the currency of the settings' prices."""
-        return price(self.response.prompt_tokens or 0, self.response.completion_tokens or 0)
+    def cost(self) -> float | None:
+        """In its connection's currency."""
+        return self.response.cost
 
     @cached_property
     def messages(self) -> list[tuple[str, str]]:
@@ -150,8 +148,9 @@ class TrialPage:
         return sum(each.tokens for each in self.tried)
 
     @property
-    def cost(self) -> float:
-        return sum(each.cost for each in self.tried)
+    def cost(self) -> float | None:
+        known = [each.response.cost for each in self.tried if each.response.cost is not None]
+        return sum(known) if known else None
 
     @property
     def trouble(self) -> str:

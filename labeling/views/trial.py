@@ -150,4 +150,4 @@ def _page(
 
 
 def _of_trial(experiment: Experiment, shown: TrialPage | None) -> dict[str, object]:
-    return {"experiment": experiment, "trial": shown, "priced": is_priced()}
+    return {"experiment": experiment, "trial": shown, "priced": is_priced(experiment)}

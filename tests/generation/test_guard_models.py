@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
 
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.generation.base import GenerationFailure, GenerationRequest
 from engine.generation.embedded import EmbeddedBackend
-from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Response
 from engine.selectors import capabilities, health

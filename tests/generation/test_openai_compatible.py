@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
 
 from engine.generation.base import BackendError, GenerationFailure, GenerationResult
-from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
 from tests.generation.chat_server import MODEL, ChatServer, Reply, completion, embedded_model, error, serve
 from tests.generation.contract import BackendContract, StreamContract, answer, ask
 

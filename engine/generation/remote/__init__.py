@@ -1,0 +1,1 @@
+"""Asks the models of vendors and other servers through connections."""
