@@ -123,12 +123,14 @@ def check_connection(url: str, *, has_key: bool) -> SplitResult:
     if CONNECTIONS.allows_private:
         return parts
     if has_key and parts.scheme != "https":
-        raise ValueError("A key is sent to https:// only. To allow http://, set ALLOW_PRIVATE_CONNECTIONS=true.")
+        raise ValueError(
+            "A key is sent to https:// only. To allow http://, set ALLOW_PRIVATE_CONNECTIONS=true."
+        )
     named = f"{parts.hostname}:{parts.port}" in map(str.lower, settings.CONNECTION_HOSTS)
     if parts.port not in {None, _USUAL_PORTS[parts.scheme]} and not named:
         raise ValueError(
-            f"Port {parts.port} is not allowed. Add {parts.hostname}:{parts.port} to CONNECTION_HOSTS, or set "
-            "ALLOW_PRIVATE_CONNECTIONS=true."
+            f"Port {parts.port} is not allowed. Add {parts.hostname}:{parts.port} to CONNECTION_HOSTS, or "
+            "set ALLOW_PRIVATE_CONNECTIONS=true."
         )
     return parts
 
