@@ -51,9 +51,10 @@ _NAMES = "think|thinking|thought|reasoning|reflection|seed:think"
 _OPENING = re.compile(rf"\s*(?:<s>\s*)?(?:<({_NAMES})>|\[(THINK)\]|◁(think)▷)", re.IGNORECASE)
 _CLOSING = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷", re.IGNORECASE)
 _ANY_THINKING = re.compile(rf"</?(?:{_NAMES})>|\[/?THINK\]|◁/?think▷|<\|channel\|>", re.IGNORECASE)
-# The raw form of gpt-oss: channels, of which the last is the answer.
-_CHANNELS = re.compile(r"\A\s*<\|channel\|>\s*(?:analysis|commentary)\b.*?<\|message\|>", re.DOTALL)
-_FINAL = re.compile(r"<\|channel\|>\s*final\b.*?<\|message\|>", re.DOTALL)
+# The raw form of gpt-oss: channels, of which the final one is the answer.
+_CHANNEL = re.compile(
+    r"<\|channel\|>\s*(\w+).*?<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)", re.DOTALL
+)
 # Marks of chat templates: between bars, and those that models spell otherwise.
 _MARK = r"<[|｜][\w▁ ./:-]{1,40}[|｜]>|<end_of_turn>|<start_of_turn>|<turn\|>|<eos>|<EOT>|\[EOS\]|\[/INST\]"
 _LAST_MARK = re.compile(rf"\s*({_MARK}|</s>)\s*\Z")
@@ -162,10 +163,10 @@ def _too_long(target: Target) -> str:
 
 def _split(text: str) -> tuple[str, str]:
     """The thinking in a text, and the rest. Thinking that never closes leaves no rest."""
-    if _CHANNELS.match(text):
-        final = _FINAL.search(text)
-        thinking = _ANY_MARK.sub(" ", text[: final.start()] if final else text).strip()
-        return thinking, text[final.end() :] if final else ""
+    if text.lstrip().startswith("<|channel|>"):
+        channels = _CHANNEL.findall(text)
+        thinking = "\n\n".join(said.strip() for name, said in channels if name != "final")
+        return thinking, "".join(said for name, said in channels if name == "final")
     thoughts = []
     while opening := _OPENING.match(text):
         closing = _CLOSING.search(text, opening.end())
