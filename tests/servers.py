@@ -1,4 +1,4 @@
-"""What servers of models really answer: one function a behaviour, asked for by the name of the model.
+"""Answers of real servers of models: one function a behaviour, asked for by the name of the model.
 
 The behaviours are of public reports. ``serving()`` puts all of them on one loopback server.
 """

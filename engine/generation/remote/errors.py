@@ -96,7 +96,7 @@ _QUOTA = re.compile(r"quota|billing|credit|balance|funds|paid|payment|arrearage"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: headers with names in lower case."""
+    """A response of a server: headers with names in lower case."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a server says about an error: words, and codes for programs."""
+    """An error as the server tells it: words, and codes for programs."""
 
     words: str = ""
     codes: str = ""
@@ -119,7 +119,7 @@ def host_of(target: Target) -> str:
 
 
 def said_in(data: Any) -> Said | None:
-    """What the JSON of an answer says about an error, in any of the usual shapes; ``None``: no error."""
+    """The error in the JSON of an answer, in any of the usual shapes; ``None``: no error."""
     if isinstance(data, list):
         return next(filter(None, map(said_in, data)), None)
     if not isinstance(data, dict):
@@ -206,7 +206,7 @@ def ending_of(target: Target, request: GenerationRequest, answer: Answer, said: 
 
 
 def _fault(status: int, kind: str, names: Sequence[str]) -> tuple[Fault, str]:
-    """Whose fault it is, and our words for it, which follow the host's name."""
+    """The side at fault, and our words for it, which follow the host's name."""
     if kind == "access":
         return Fault.ACCESS, _ACCESS.get(status, "refuses the key, the account or the model")
     if kind == "quota":

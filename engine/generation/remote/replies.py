@@ -73,7 +73,7 @@ _WORDS_PER_TOKEN, _CHARACTERS_PER_TOKEN, _TELLING_CHARACTERS = 1 / 0.9, 10, 400
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """What a protocol's answer holds, before the text is cleaned."""
+    """The parts of a protocol's answer, before the text is cleaned."""
 
     text: str
     thinking: str = ""
@@ -91,7 +91,7 @@ class _UnreadableError(Exception):
 
 
 def read(target: Target, request: GenerationRequest, answer: Answer, seconds: float) -> Outcome:
-    """What came back, as a reply, as no answer, or as a failure and whose fault it is."""
+    """Read an answer: a reply, no answer, or a failure and whose fault it is."""
     try:
         data = json.loads(answer.body)
     except (ValueError, RecursionError):
@@ -345,7 +345,7 @@ def _name(data: Mapping[str, Any]) -> str:
 
 
 def remarks_of(result: GenerationResult, request: GenerationRequest) -> list[str]:
-    """What somebody who tries a policy should know of its reply, each as a sentence."""
+    """Sentences for somebody who tries a policy: oddities of its reply."""
     return list(_remarks(result, request))
 
 
