@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.domain.conversations import chat
 from engine.domain.levels import SamplingParams
@@ -18,9 +21,10 @@ from engine.generation.base import (
     GenerationResult,
     Outcome,
 )
-from engine.generation.remote.replies import remarks_of
+from engine.generation.remote.errors import Answer
+from engine.generation.remote.replies import read, remarks_of
 from tests.generation.chat_server import ChatServer
-from tests.servers import Asker, asking, serving, target_at
+from tests.servers import BEHAVIOURS, Asker, asking, serving, target_at
 
 FULL = {"temperature": 0.3, "top_p": 0.9, "max_tokens": 64, "stop": (".",), "seed": True}
 
@@ -268,3 +272,68 @@ def test_a_trial_is_told_what_is_odd(server, ask, model, sampling, remark):
 def test_nothing_is_remarked_of_an_ordinary_answer(server, ask):
     outcome = result(ask(target_at(server.url, "reasoning_field")))
     assert remarks_of(outcome, GenerationRequest(7, chat("How many animals?"))) == []
+
+
+def mutated(draw: st.DrawFn) -> Any:
+    """An answer of some vendor with anything in the place of some of its parts."""
+    anything = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
+        ),
+        max_leaves=6,
+    )
+
+    def copied(value: Any) -> Any:
+        if draw(st.integers(0, 9)) == 0:
+            return draw(anything)
+        if isinstance(value, dict):
+            return {name: copied(each) for name, each in value.items() if draw(st.integers(0, 19))}
+        return [copied(each) for each in value] if isinstance(value, list) else value
+
+    return copied(json.loads(draw(st.sampled_from(ANSWERS))))
+
+
+_PLAIN = {"messages": []}
+ANSWERS = [
+    reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body)
+    for reply in (
+        *(
+            BEHAVIOURS[name](_PLAIN)
+            for name in ("reasoning_field", "mistral", "bedrock", "reasoning_details")
+        ),
+        *(BEHAVIOURS[name](_PLAIN) for name in ("filtered_400", "error_in_200", "retry_in_body", "no_seed")),
+        BEHAVIOURS["claude"](_PLAIN | {"max_tokens": 9000, "thinking": {"budget_tokens": 2000}}),
+    )
+]
+NAMES = [
+    "error",
+    "message",
+    "content",
+    "choices",
+    "code",
+    "text",
+    "thinking",
+    "detail",
+    "loc",
+    "type",
+    "usage",
+]
+
+
+@settings(max_examples=300)
+@given(
+    data=st.composite(mutated)(),
+    status=st.sampled_from([200, 201, 302, 400, 401, 404, 429, 500]),
+    provider=st.sampled_from([Provider.COMPATIBLE, Provider.ANTHROPIC, Provider.BEDROCK]),
+)
+def test_no_answer_at_all_raises(data, status, provider):
+    target = target_at("https://host/v1", "m", provider, key="sk-0123456789abcdef")
+    request = GenerationRequest(7, chat("Hi"))
+    outcome = read(target, request, Answer(status, {"retry-after": "x"}, json.dumps(data).encode()), 0.1)
+    if isinstance(outcome, GenerationResult):
+        for each in (outcome.text, outcome.thinking, outcome.refusal, outcome.served_model, outcome.said):
+            each.encode()
+        remarks_of(outcome, request)
+    else:
+        assert outcome.fault != Fault.WORKER
