@@ -33,7 +33,7 @@ SETTINGS = (
 
 
 class Provider(StrEnum):
-    """The party that runs the server; ``COMPATIBLE``: any with OpenAI's chat protocol, ``WORKER``: one of ours."""
+    """The party that runs a server; ``COMPATIBLE``: any with OpenAI's chat protocol, ``WORKER``: ours."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
