@@ -169,6 +169,8 @@ def _fault_of(error: Exception, target: Target) -> tuple[Fault, str]:
             found = Fault.SERVER, f"{host} cannot be reached."
         case httpcore2.NetworkError() | httpcore2.ProtocolError():
             found = Fault.SERVER, f"The connection to {host} broke."
+        case RecursionError():
+            found = Fault.SERVER, f"{host} answered with garbage."
         case ValueError():
             found = Fault.ACCESS, f"{host}: {cause}"
         case _:

@@ -214,7 +214,7 @@ def ending_of(target: Target, request: GenerationRequest, answer: Answer, said: 
     if inside and said.status is None and not kind:
         reason = f"{host} answers with an error in place of a reply."
         return GenerationFailure(request.key, reason, Fault.SERVER, said=words)
-    fault, reason = _fault(status, kind, named_settings(target.takes, request.sampling, said.words))
+    fault, reason = _fault(status, kind, named_settings(target.takes, request.sampling, said.words[:_READ]))
     return GenerationFailure(
         request.key,
         f"{host} {reason} ({status}).",
@@ -240,7 +240,7 @@ def _fault(status: int, kind: str, names: Sequence[str]) -> tuple[Fault, str]:
 
 
 def _kind(status: int, said: Said, *, inside: bool, waits: bool) -> str:
-    text = f"{said.words} {said.codes}".lower()
+    text = f"{said.words[:_READ]} {said.codes[:_READ]}".lower()
     found = next((kind for kind, pattern in _KINDS if pattern.search(text)), "")
     if status == _TOO_MANY:
         if "request too large" in text:
