@@ -8,7 +8,7 @@ and stakes (`stakes.Stakes`) have its weights move. Of two policies with a margi
 see `names_at_risk`.
 
 E_kb counts a showing without an outcome, and one that may still have one, as a win of k. So the claims hold
-whoever leaves or delays what (docs/algorithm.md, "Showings without an outcome").
+whoever leaves or delays what (docs/proofs.md, "Counting against the claim").
 """
 
 from __future__ import annotations
