@@ -468,7 +468,7 @@ class Design:
         """Begin to show a pair, whose outcome comes later, if at all.
 
         From here on it counts against every claim. The claims hold if the mean outcome, given all that is
-        known as it begins, is the pair's win rate. When and whether the outcome comes, and what else is shown
+        known as it begins and the outcomes of the showings that are open then, is the pair's win rate. When and whether the outcome comes, and what else is shown
         meanwhile, may depend on anything.
 
         Parameters
