@@ -463,8 +463,8 @@ def describe_by_answers(policy: str, gamma: float, n_missing: int, more: str = "
     times = math.floor(10.0 * min(gamma, _MANY_TIMES)) / 10.0
     often = "no more often" if times <= 1.0 else f"at most {times:g} times as often"
     return (
-        f"{said} Taken as it is, it holds as long as pairs are left {often} when {policy} would lose, and none "
-        "because of a later answer."
+        f"{said} Taken as it is, it holds as long as pairs are left {often} when {policy} would lose, and "
+        "none because of a later answer."
     )
 
 
