@@ -63,15 +63,6 @@ def test_links_between_documents_lead_somewhere():
     assert broken == []
 
 
-def test_the_words_of_contributing_are_those_of_the_glossary():
-    def words(name: str) -> set[str]:
-        text = (ROOT / name).read_text(encoding="utf-8")
-        return set(text.partition("| word | meaning | not |\n")[2].split("\n\n")[0].splitlines())
-
-    assert words("CONTRIBUTING.md") <= words("docs/glossary.md")
-    assert len(words("CONTRIBUTING.md")) > 10
-
-
 def _first_cells(document: str, heading: str) -> list[str]:
     """The first cells of the rows of the first table below a heading, without the table's own."""
     section = document.partition(f"# {heading}\n")[2].partition("\n#")[0]

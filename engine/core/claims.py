@@ -8,7 +8,7 @@ and stakes (`stakes.Stakes`) have its weights move. Of two policies with a margi
 see `names_at_risk`.
 
 E_kb counts a showing without an outcome, and one that may still have one, as a win of k. So the claims hold
-whoever leaves or delays what (docs/algorithm.md, "Showings without an outcome").
+whoever leaves or delays what (docs/proofs.md, "Counting against the claim").
 """
 
 from __future__ import annotations
@@ -462,7 +462,10 @@ def describe_by_answers(policy: str, gamma: float, n_missing: int, more: str = "
     # Rounded down: it holds up to this.
     times = math.floor(10.0 * min(gamma, _MANY_TIMES)) / 10.0
     often = "no more often" if times <= 1.0 else f"at most {times:g} times as often"
-    return f"{said} Taken as it is, it holds as long as pairs are left {often} when {policy} would lose."
+    return (
+        f"{said} Taken as it is, it holds as long as pairs are left {often} when {policy} would lose, and "
+        "none because of a later answer."
+    )
 
 
 def _statement(claim: Claim, policy: str, margin: float) -> str:

@@ -467,9 +467,9 @@ class Design:
     def show(self, i: int, j: int, showing: int | None = None) -> int:
         """Begin to show a pair, whose outcome comes later, if at all.
 
-        From here on it counts against every claim. The claims hold if the mean outcome, given all that is
-        known as it begins, is the pair's win rate. When and whether the outcome comes, and what else is shown
-        meanwhile, may depend on anything.
+        From here on it counts against every claim. The claims hold if the mean outcome is the pair's win
+        rate, given all that is known as it begins and the outcomes of the showings that are open then. When
+        and whether the outcome comes, and what else is shown meanwhile, may depend on anything.
 
         Parameters
         ----------

@@ -8,7 +8,7 @@ import math
 def holds_without_replacement(delta: float, margin: float) -> bool:
     """True if a claim keeps its risk where one annotator's outcomes are drawn without replacement.
 
-    [docs/algorithm.md, "Finite pools"]
+    [docs/proofs.md, "Finite pools"]
 
     An e-value of 1/δ takes a rival whose wins are far below the mean of the null. There a sample without
     replacement is no more likely than independent draws, so that evidence against these is evidence against

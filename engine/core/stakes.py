@@ -2,7 +2,7 @@
 
 A proof head to head divides its risk δ among all K policies, as it is not known beforehand which of them will
 be named. Later that is nearly known. So at a few moments capital moves from all policies to two of them, at
-the price of the moment. The proof is in docs/algorithm.md, "Claims of a stop".
+the price of the moment. The proof is in docs/proofs.md, "Capital that moves".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claims on outcomes that are drawn without replacement: the proof of docs/algorithm.md, "Finite pools"."""
+"""Claims on outcomes that are drawn without replacement: the proof of docs/proofs.md, "Finite pools"."""
 
 from __future__ import annotations
 

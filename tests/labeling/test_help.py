@@ -69,7 +69,7 @@ def test_anybody_reads_it_in_english():
     assert index.status_code == 200
     assert '<html lang="en">' in index.text
     assert 'href="/help/setting-up/"' in index.text
-    assert "<h1" in client.get("/help/decisions/limits/").text
+    assert "<h1" in client.get("/help/decisions/claims/").text
 
 
 @pytest.mark.parametrize("name", ["nothing", "../README", "images/home-desktop-light.png", "README.md"])
