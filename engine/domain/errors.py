@@ -57,3 +57,7 @@ class SubscriptionError(EngineError):
 
 class PersonError(EngineError):
     """An account cannot be forgotten."""
+
+
+class KeyUnreadableError(EngineError):
+    """The key of a connection cannot be opened on this machine."""
