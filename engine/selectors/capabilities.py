@@ -38,6 +38,19 @@ class Need:
     remote: frozenset[str] = frozenset()
     writer: str = ""
 
+    @property
+    def unserved(self) -> str:
+        """The sentence where no live worker serves it, with the remedy."""
+        if self.writer and self.models <= self.remote:
+            return (
+                f"No worker asks {' and '.join(map(repr, sorted(self.models)))}. Start the one that asks "
+                "connections (GENERATION_BACKEND=remote)."
+            )
+        return (
+            f"No worker serves {self}. Start one that does (GENERATION_BACKEND, GENERATION_MODEL), have the "
+            "connection lent on the page Models, or change the experiment."
+        )
+
     def __str__(self) -> str:
         models = " and ".join(map(repr, sorted(self.models)))
         backend = f"the {self.backend} backend" if self.backend else ""
@@ -151,20 +164,23 @@ def _writers(needed: Iterable[Need], offers: Collection[Offer]) -> list[str]:
     )
 
 
-def unserved_needs(
-    experiments: Collection[Experiment], writers: Iterable[Worker] | None = None
-) -> dict[int, list[str]]:
-    """The needs of each experiment's policies that no live worker serves, in words, by the experiment's id.
+def needs_of(experiments: Collection[Experiment]) -> dict[int, set[Need]]:
+    """The needs of each experiment's policies by its id, in as many queries for one as for many."""
+    found: dict[int, set[Need]] = {experiment.pk: set() for experiment in experiments}
+    owners = dict(Policy.objects.filter(experiment__in=found).values_list("pk", "experiment_id"))
+    for policy_id, need in needs(owners).items():
+        found[owners[policy_id]].add(need)
+    return found
 
-    Empty while some worker has not told its offer, and where no worker is alive: that is another problem. It
-    takes as many queries for one experiment as for many.
+
+def unserved_needs(needed: Collection[Need], writers: Iterable[Worker] | None = None) -> list[str]:
+    """A sentence for each of these needs that no live worker serves.
+
+    Empty while some worker has not told its offer, and where no worker is alive: that is another problem.
     """
-    unserved: dict[int, set[str]] = {experiment.pk: set() for experiment in experiments}
     offers = live_offers(writers).values()
-    if offers and None not in offers:
-        policies = Policy.objects.filter(experiment__in=unserved)
-        owners = dict(policies.values_list("pk", "experiment_id"))
-        for policy_id, need in needs(owners).items():
-            if not any(offer and offer.serves(need) for offer in offers):
-                unserved[owners[policy_id]].add(str(need))
-    return {experiment_id: sorted(said) for experiment_id, said in unserved.items()}
+    if not offers or None in offers:
+        return []
+    return sorted(
+        {need.unserved for need in needed if not any(offer and offer.serves(need) for offer in offers)}
+    )

@@ -54,6 +54,7 @@ SENTENCES: dict[str, str] = {
     _Action.UNSUBSCRIBE: "Removed the notification by {kind} to {host}.",
     _Action.SHARE: "Made the link {hint}… to the report, valid {until}.",
     _Action.END_SHARE: "Ended the link {hint}… to the report.",
+    _Action.TRY_AGAIN: "Asked again for {responses:response} that a server had refused.",
     _Action.REMARKS_DONE: "Marked the flags and comments on comparison {number} as done.",
 }
 
