@@ -148,7 +148,8 @@ class _Batch:
     def _claim_more(self, room: int, now: float) -> list[GenerationRequest]:
         rooms = None
         if self.is_remote:
-            if now - self._asked_at < (_FLUSH_SECONDS if self._ran_dry else _ROOM_SECONDS):
+            rest = _FLUSH_SECONDS if self._ran_dry else _ROOM_SECONDS
+            if self._in_hand and now - self._asked_at < rest:
                 return []
             self._asked_at = now
             rooms = self._rooms()

@@ -34,9 +34,9 @@ def test_identical_texts_are_held_back_among_the_comparisons_that_are_given():
     alike.refresh_from_db()
     assert alike.state == "ready"
     name_and_hold_back(comparison_ids=[given.pk, alike.pk])
-    assert [each.pk for each in experiment.comparisons.filter(state="planned", plan__by_rule="identical")] == [
-        alike.pk
-    ]
+    assert [
+        each.pk for each in experiment.comparisons.filter(state="planned", plan__by_rule="identical")
+    ] == [alike.pk]
 
 
 @pytest.mark.parametrize(("responses", "are_named"), [("reuse", True), ("fresh", False)])
