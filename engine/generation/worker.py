@@ -37,6 +37,7 @@ from engine.services.generation import (
     Written,
     claim_responses,
     release_claim,
+    stopped_experiments,
     store_outcomes,
 )
 
@@ -134,6 +135,7 @@ class _Batch:
         self._asked_of: Counter[str] = Counter()
         self._read_at = float("-inf")
         self._dry_until: dict[str, float] = {}
+        self._stopped: set[int] = set()
         self._finished: list[Written | Failed] = []
         now = time.monotonic()
         self._started_at = self._flushed_at = self._asked_at = now
@@ -190,6 +192,7 @@ class _Batch:
             joining=self._claim,
             offer=self._offer,
             rooms=rooms,
+            stopped=self._stopped,
         )
         requests = self._begun(claim) if claim.responses else []
         writers = Counter(
@@ -214,6 +217,7 @@ class _Batch:
         """
         if now - self._read_at >= _FLUSH_SECONDS:
             self._read_at = now
+            self._stopped = stopped_experiments()
             overspent = overspent_connections()
             self._connections = {each.name: each for each in asked_from_here() if each.pk not in overspent}
         rooms = {}
