@@ -37,6 +37,11 @@ def of_the_environment() -> Connection | None:
     return made.filter(name=settings.OPENAI_MODEL).first()
 
 
+def every_connection() -> QuerySet[Connection]:
+    """All of them, by name, for those who run the site."""
+    return Connection.objects.order_by("name")
+
+
 def may_make(user: User) -> bool:
     """True for those who may make connections: of their own, or with ``is_staff`` the site's."""
     return user.is_active and (user.is_staff or user.has_perm("engine.add_experiment"))

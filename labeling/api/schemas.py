@@ -15,8 +15,9 @@ from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import MAILED
 from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK, USUAL_MARGIN
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
-from engine.models import Experiment, Factor, Flag, Judgment, Membership
+from engine.models import Connection, Experiment, Factor, Flag, Judgment, Membership
 from engine.selectors.rankings import Word
+from engine.services.connections import EDITABLE
 
 
 class Problem(Schema):
@@ -420,6 +421,38 @@ class InvitationOut(Schema):
 
 class NewInvitationOut(InvitationOut):
     link: str = Field(description="Anybody who has it can join.")
+
+
+# ---------------------------------------------------------------- connections
+
+# From the model: a new field is part of the API at once.
+_Connection: Any = create_schema(
+    Connection, name="FieldsOfAConnection", fields=list(EDITABLE), optional_fields=list(EDITABLE),
+    base_class=Exact,
+)  # fmt: skip
+
+
+class ConnectionChangesIn(_Connection):  # type: ignore[misc]  # made while the program runs
+    """Fields to change. Absent ones stay as they are."""
+
+
+class ConnectionIn(_Connection):  # type: ignore[misc]  # made while the program runs
+    name: str = Field(min_length=1, max_length=100)
+    provider: str
+    model_id: str = Field(min_length=1, max_length=200)
+    site: bool = Field(False, description="The site's and not yours; for staff.")
+
+
+class ConnectionOut(_Connection):  # type: ignore[misc]  # made while the program runs
+    id: int
+    yours: bool
+    state: str = Field(description="As on the page “Models”.")
+    trouble: str
+    waits_until: datetime | None
+    testing: bool
+    test: dict[str, Any] = Field(description="The last test; empty unless you may change the connection.")
+    key_set_at: datetime | None
+    retired_at: datetime | None
 
 
 # ---------------------------------------------------------------- the log

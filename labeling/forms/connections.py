@@ -13,7 +13,7 @@ from labeling.forms.fields import choice_field, say_bounds
 
 # By the headings of the form; the first group has none.
 _GROUPS: dict[str, tuple[str, ...]] = {
-    "": ("whose", "provider", "model_id", "name", "address", "key", "everybody"),
+    "": ("provider", "model_id", "name", "address", "key", "whose", "everybody"),
     "Price": ("price_prompt", "price_cached", "price_completion", "currency", "daily_limit"),
     "Limits": ("at_once", "per_minute", "answer_seconds"),
     "Special servers": ("api_version", "headers", "extra_body", "takes"),
@@ -35,7 +35,7 @@ _LABELS = {
 }
 _HELP = {
     "provider": "Who runs the server.",
-    "name": "Experiments choose the model by this name. It cannot be changed later.",
+    "name": "Experiments choose it by this name, which stays. Empty: the model's own.",
     "model_id": "As the provider calls it, for example gpt-5-mini.",
     "address": "Empty: the provider's usual one. A new address deletes the stored key.",
     "everybody": "Otherwise you lend it to single experiments.",
@@ -86,7 +86,7 @@ class ConnectionForm(_ModelForm):
     def __init__(self, data: Any, *, user: User, connection: Connection | None = None) -> None:
         initial = {"everybody": True} if connection is None and user.is_staff else {}
         super().__init__(data, instance=connection, initial=initial, use_required_attribute=False)
-        self._user, self._stored = user, connection
+        self._user = user
         choice_field(self, "provider").choices = [
             (each.value, vendor.title) for each, vendor in VENDORS.items()
         ]
@@ -106,8 +106,10 @@ class ConnectionForm(_ModelForm):
             if connection.provider == Provider.WORKER:
                 for name in self.fields.keys() - set(_OF_A_WORKER):
                     del self.fields[name]
-        elif not user.is_staff:
-            del self.fields["whose"]
+        else:
+            self.fields["name"].required = False
+            if not user.is_staff:
+                del self.fields["whose"]
         if not user.is_staff or (connection is not None and connection.owner_id is not None):
             self.fields.pop("everybody", None)
         if "key" in self.fields and not self.fields["key"].help_text:
@@ -118,6 +120,8 @@ class ConnectionForm(_ModelForm):
         for name in ("headers", "extra_body", "takes"):
             if name in self.fields:
                 values[name] = values.get(name) or {}
+        if "name" in self.fields and not values.get("name"):
+            values["name"] = values.get("model_id", "")[:100]
         values["currency"] = str(values.get("currency", "")).upper()
         if values.get("whose") == "own":
             values["everybody"] = False

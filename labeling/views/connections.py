@@ -24,7 +24,8 @@ from labeling.forms.connections import ConnectionForm, LoanForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 _TITLES = {str(provider): vendor.title for provider, vendor in VENDORS.items()} | {
-    Provider.WORKER: "A worker of this site"
+    Provider.COMPATIBLE: "Own server",
+    Provider.WORKER: "A worker of this site",
 }
 
 
