@@ -285,7 +285,7 @@ def _set(connection: Connection, values: dict[str, Any]) -> None:
     for name, value in values.items():
         setattr(connection, name, value)
     usual = {str(provider): vendor.address for provider, vendor in VENDORS.items()}
-    connection.address = connection.address.strip().rstrip("/") or usual.get(connection.provider, "")
+    connection.address = (connection.address or "").strip().rstrip("/") or usual.get(connection.provider, "")
 
 
 def _check(connection: Connection, *, has_key: bool) -> None:

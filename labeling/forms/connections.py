@@ -9,6 +9,7 @@ from django import forms
 from engine.domain.profiles import VENDORS, Provider
 from engine.models import Connection, Experiment, User
 from engine.services.connections import EDITABLE
+from engine.services.keys import has_key
 from labeling.forms.fields import choice_field, say_bounds
 
 # By the headings of the form; the first group has none.
@@ -98,22 +99,26 @@ class ConnectionForm(_ModelForm):
         for stored in Connection._meta.fields:
             if stored.name in self.fields:
                 say_bounds(self.fields[stored.name], stored.validators)
+        self.fields["name"].required = False
+        for name in self._needless(connection):
+            del self.fields[name]
+        if "key" in self.fields:
+            kept = connection is not None and has_key(connection)
+            self.fields["key"].label = "New key" if kept else "Key"
+            self.fields["key"].help_text = (
+                "Empty: the stored one stays." if kept else "Stored encrypted, and never shown again."
+            )
+
+    def _needless(self, connection: Connection | None) -> set[str]:
+        """The fields that this person does not choose, or not any more."""
+        if connection is not None and connection.provider == Provider.WORKER:
+            return self.fields.keys() - set(_OF_A_WORKER)
+        needless = set() if self._user.is_staff else {"whose", "everybody"}
         if connection is not None:
-            del self.fields["whose"], self.fields["name"]
-            if connection.key_hint or connection.sealed_key:
-                self.fields["key"].label = "New key"
-                self.fields["key"].help_text = "Empty: the stored one stays."
-            if connection.provider == Provider.WORKER:
-                for name in self.fields.keys() - set(_OF_A_WORKER):
-                    del self.fields[name]
-        else:
-            self.fields["name"].required = False
-            if not user.is_staff:
-                del self.fields["whose"]
-        if not user.is_staff or (connection is not None and connection.owner_id is not None):
-            self.fields.pop("everybody", None)
-        if "key" in self.fields and not self.fields["key"].help_text:
-            self.fields["key"].help_text = "Stored encrypted, and never shown again."
+            needless |= {"whose", "name"}
+            if connection.owner_id is not None:
+                needless.add("everybody")
+        return needless
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or {}
