@@ -82,6 +82,11 @@ VENDORS: Mapping[Provider, Vendor] = {
 }
 
 
+def vendor_of(provider: Provider) -> Vendor:
+    """How a provider's servers are spoken to; a worker's own server speaks OpenAI's protocol."""
+    return VENDORS.get(provider, VENDORS[Provider.COMPATIBLE])
+
+
 @dataclass(frozen=True, slots=True)
 class Takes:
     """What a model takes: each setting's name in the request, or "" where the model refuses it.
@@ -238,7 +243,7 @@ def left_out(takes: Takes, sampling: SamplingParams) -> dict[str, str]:
     sentences = {
         name: f"{name} is not sent: this model refuses it."
         for name in SETTINGS
-        if _is_set(getattr(sampling, name)) and not getattr(takes, name)
+        if is_set(getattr(sampling, name)) and not getattr(takes, name)
     }
     both = sampling.temperature is not None and sampling.top_p is not None
     if both and not takes.temperature_with_top_p and not sentences.keys() & {"temperature", "top_p"}:
@@ -250,8 +255,8 @@ def left_out(takes: Takes, sampling: SamplingParams) -> dict[str, str]:
     return sentences
 
 
-def _is_set(value: Any) -> bool:
-    # A temperature of 0 is a setting.
+def is_set(value: Any) -> bool:
+    """True if this is a level's value for a setting; a temperature of 0 is one."""
     return value is not None and value is not False and value not in ("", (), {})
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from engine.domain.conversations import SYSTEM, USER, Message, as_json
 from engine.domain.levels import SamplingParams
-from engine.domain.profiles import SETTINGS, VENDORS, Protocol, Provider, left_out
+from engine.domain.profiles import SETTINGS, Protocol, Provider, left_out, vendor_of
 from engine.domain.targets import Target
 from engine.generation.base import GenerationRequest
 
@@ -66,7 +66,7 @@ class Prepared:
 
 def prepare(target: Target, request: GenerationRequest) -> Prepared:
     """The request for this model, and what is left out of it and why."""
-    protocol: Protocol = VENDORS[target.provider].protocol if target.provider in VENDORS else "openai"
+    protocol: Protocol = vendor_of(target.provider).protocol
     changes = list(left_out(target.takes, request.sampling).values())
     messages = _messages(target, request.messages, changes)
     body = {
@@ -89,7 +89,7 @@ def prepare(target: Target, request: GenerationRequest) -> Prepared:
 
 def key_header(target: Target) -> tuple[str, str]:
     """The header with the key."""
-    name = VENDORS[target.provider].key_header if target.provider in VENDORS else "Authorization"
+    name = vendor_of(target.provider).key_header
     return name, f"Bearer {target.key}" if name == "Authorization" else target.key
 
 
