@@ -23,6 +23,7 @@ from engine.generation.base import (
     Outcome,
 )
 from engine.generation.remote.client import Client
+from engine.generation.remote.replies import remarks_of
 from engine.generation.remote.requests import prepare
 from engine.models import Connection, clock
 from engine.selectors.spending import cost_of
@@ -77,6 +78,7 @@ def _tested(connection: Connection) -> dict[str, Any]:
     return found | {
         "works": outcome.finish_reason != Finish.ERROR,
         "sentence": _sentence(outcome),
+        "remarks": remarks_of(outcome, _TASK),
         "reply": {
             "text": outcome.text[:_SHOWN_CHARACTERS],
             "thinking": outcome.thinking[:_SHOWN_CHARACTERS],
