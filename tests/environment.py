@@ -22,7 +22,7 @@ os.environ.setdefault("SECRET_KEY", "only-for-tests-only-for-tests-only-for-test
 os.environ.setdefault("DEBUG", "true")
 os.environ.setdefault("LOG_LEVEL", "WARNING")
 # Experiments may have a language model as a judge; what it says is each test's own (tests.opinions).
-os.environ["JUDGE_BACKEND"], os.environ["JUDGE_MODEL"] = "openai", "scripted-1"
+os.environ["JUDGE_BACKEND"], os.environ["JUDGE_MODEL"] = "vllm", "scripted-1"
 # A page that is looked at right after a click must show it.
 os.environ["DASHBOARD_SECONDS"] = "0"
 os.environ["VAR_DIR"] = tempfile.mkdtemp(prefix="llmpo-tests-")
