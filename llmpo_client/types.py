@@ -235,6 +235,16 @@ class Response(TypedDict):
     policy: str
     task: int
     text: str
+    thinking: str
+    refusal: str
+    finish_reason: str
+    model: str
+    served_model: str
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    thinking_tokens: int | None
+    cost: float | None
 
 
 class Entry(TypedDict):
@@ -250,6 +260,8 @@ class ShownPair(TypedDict):
     messages: list[Message]
     left: str
     right: str
+    left_thinking: str
+    right_thinking: str
     practice: bool
 
 

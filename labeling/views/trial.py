@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -84,6 +85,8 @@ def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         left=left.text,
         right=right.text,
     )
+    if experiment.shown_thinking == Experiment.ShownThinking.BOTH:
+        shown = replace(shown, left_thinking=left.thinking, right_thinking=right.thinking)
     context = {
         "rehearsal": True,
         "experiment": experiment,
