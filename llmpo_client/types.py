@@ -64,10 +64,13 @@ class Changes(TypedDict, total=False):
 
 
 class Patch(Changes, total=False):
-    """The same; besides the tags, separated by commas, and whether annotators see a leaderboard."""
+    """The same; besides the tags, separated by commas, the limit of money (``None`` is none), and whether
+    annotators see a leaderboard.
+    """
 
     tags: str
     leaderboard: bool
+    money_limit: float | None
 
 
 class Experiment(TypedDict):

@@ -347,6 +347,9 @@ class ChangesIn(Exact):
 class PatchIn(ChangesIn):
     tags: str | None = Field(None, description="Separated by commas.")
     leaderboard: bool | None = None
+    money_limit: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="Money after which no more responses are asked for; null: no limit."
+    )
 
 
 class ClaimIn(Payload):
