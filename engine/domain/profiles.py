@@ -17,6 +17,21 @@ from engine.domain.levels import SamplingParams
 Protocol = Literal["openai", "anthropic", "bedrock"]
 
 
+# The settings of a level whose names in the request are rules of a model.
+SETTINGS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_tokens",
+    "stop",
+    "seed",
+    "reasoning",
+    "reasoning_tokens",
+    "response_format",
+    "extra_body",
+)
+
+
 class Provider(StrEnum):
     """Who runs the server; ``COMPATIBLE``: any with OpenAI's chat protocol, ``WORKER``: one of ours."""
 
@@ -67,9 +82,16 @@ VENDORS: Mapping[Provider, Vendor] = {
 }
 
 
+def vendor_of(provider: Provider) -> Vendor:
+    """How a provider's servers are spoken to; a worker's own server speaks OpenAI's protocol."""
+    return VENDORS.get(provider, VENDORS[Provider.COMPATIBLE])
+
+
 @dataclass(frozen=True, slots=True)
 class Takes:
     """What a model takes: each setting's name in the request, or "" where the model refuses it.
+
+    A name with dots is a field within others.
 
     Attributes
     ----------
@@ -77,6 +99,8 @@ class Takes:
         False of a model that takes either, but not both.
     system
         False of a model that refuses system messages: they are folded into the user's first turn.
+    alternating
+        True of a model that refuses two messages of one role in a row: they are joined.
     most_stops
         The most stop texts in one request; 0 is no limit.
     """
@@ -93,27 +117,27 @@ class Takes:
     extra_body: bool = True
     temperature_with_top_p: bool = True
     system: bool = True
+    alternating: bool = False
     most_stops: int = 0
 
 
-# Free servers know top_k; OpenAI's own protocol does not.
-_FREE = {"top_k": "top_k", "reasoning": "reasoning_effort"}
+# OpenAI's models that think, at OpenAI and at Azure.
+_THINKING = r"^(o[1-9]|gpt-([5-9]|[1-2]\d))"
+_NEWER_OPENAI = {"temperature": "", "top_p": "", "stop": "", "seed": "", "reasoning": "reasoning_effort"}
+# Claude from 4.6 on thinks as much as an effort says; from 4.7 on it takes nothing else.
+_EFFORT = r"claude-(opus|sonnet)-4-6"
+_EFFORT_ALONE = r"claude-(opus-4-[7-9]|(opus|sonnet|haiku|fable)-([5-9]|\d\d)|mythos)"
+_NO_SAMPLING = {"temperature": "", "top_p": "", "top_k": "", "reasoning_tokens": ""}
+# Where Bedrock's fields are: those that all models share, and those of one vendor.
+_SHARED, _VENDORS_OWN = "inferenceConfig", "additionalModelRequestFields"
 
 # (provider, pattern of the model's id, differences from OpenAI's usual protocol); later lines go on earlier
 # ones. Sources: the vendors' references of their chat interfaces; docs/connections.md names each.
 _RULES: tuple[tuple[Provider, str, Mapping[str, Any]], ...] = (
     (Provider.OPENAI, "", {"max_tokens": "max_completion_tokens", "most_stops": 4}),
-    (
-        Provider.OPENAI,
-        r"^(o[1-9]|gpt-([5-9]|\d\d))",
-        {"temperature": "", "top_p": "", "stop": "", "seed": "", "reasoning": "reasoning_effort"},
-    ),
+    (Provider.OPENAI, _THINKING, _NEWER_OPENAI),
     (Provider.AZURE, "", {"max_tokens": "max_completion_tokens", "most_stops": 4}),
-    (
-        Provider.AZURE,
-        r"^(o[1-9]|gpt-([5-9]|\d\d))",
-        {"temperature": "", "top_p": "", "stop": "", "seed": "", "reasoning": "reasoning_effort"},
-    ),
+    (Provider.AZURE, _THINKING, _NEWER_OPENAI),
     (
         Provider.ANTHROPIC,
         "",
@@ -121,34 +145,63 @@ _RULES: tuple[tuple[Provider, str, Mapping[str, Any]], ...] = (
             "top_k": "top_k",
             "stop": "stop_sequences",
             "seed": "",
-            "reasoning_tokens": "thinking",
-            "response_format": "output_format",
+            "reasoning_tokens": "thinking.budget_tokens",
+            "response_format": "output_config.format",
             "temperature_with_top_p": False,
         },
     ),
-    (Provider.GOOGLE, "", {"seed": "", "reasoning": "reasoning_effort", "most_stops": 5}),
+    (Provider.ANTHROPIC, f"{_EFFORT}|{_EFFORT_ALONE}", {"reasoning": "output_config.effort"}),
+    (Provider.ANTHROPIC, _EFFORT_ALONE, _NO_SAMPLING),
+    (
+        Provider.GOOGLE,
+        "",
+        {
+            "seed": "",
+            "reasoning": "reasoning_effort",
+            "reasoning_tokens": "extra_body.google.thinking_config.thinking_budget",
+            "most_stops": 5,
+        },
+    ),
     (Provider.MISTRAL, "", {"seed": "random_seed"}),
+    (Provider.MISTRAL, r"^mistral-(small|medium)", {"reasoning": "reasoning_effort"}),
     (
         Provider.BEDROCK,
         "",
         {
-            "temperature": "temperature",
-            "top_p": "topP",
-            "max_tokens": "maxTokens",
-            "stop": "stopSequences",
+            "temperature": f"{_SHARED}.temperature",
+            "top_p": f"{_SHARED}.topP",
+            "max_tokens": f"{_SHARED}.maxTokens",
+            "stop": f"{_SHARED}.stopSequences",
             "seed": "",
             "response_format": "",
+            "alternating": True,
             "most_stops": 4,
         },
     ),
-    (Provider.OPENROUTER, "", {**_FREE, "reasoning": "reasoning_effort"}),
-    (Provider.OLLAMA, "", {"reasoning": "reasoning_effort"}),
-    (Provider.COMPATIBLE, "", _FREE),
     (
-        Provider.WORKER,
-        "",
-        {"top_k": "top_k", "extra_body": False},
+        Provider.BEDROCK,
+        "anthropic[.]claude",
+        {
+            "top_k": f"{_VENDORS_OWN}.top_k",
+            "reasoning_tokens": f"{_VENDORS_OWN}.thinking.budget_tokens",
+            "temperature_with_top_p": False,
+        },
     ),
+    (
+        Provider.BEDROCK,
+        f"{_EFFORT}|{_EFFORT_ALONE}",
+        {"reasoning": f"{_VENDORS_OWN}.output_config.effort"},
+    ),
+    (Provider.BEDROCK, _EFFORT_ALONE, _NO_SAMPLING),
+    (
+        Provider.OPENROUTER,
+        "",
+        {"top_k": "top_k", "reasoning": "reasoning.effort", "reasoning_tokens": "reasoning.max_tokens"},
+    ),
+    (Provider.OLLAMA, "", {"reasoning": "reasoning_effort"}),
+    # Free servers know top_k; OpenAI's own protocol does not.
+    (Provider.COMPATIBLE, "", {"top_k": "top_k", "reasoning": "reasoning_effort"}),
+    (Provider.WORKER, "", {"top_k": "top_k", "extra_body": False}),
 )
 
 
@@ -177,19 +230,36 @@ def takes_of(provider: Provider, model_id: str, own: Mapping[str, Any] | None = 
 
 def refused(takes: Takes, sampling: SamplingParams) -> Iterator[str]:
     """The settings of a level that this model does not take, each as a sentence of setup and pages."""
-    for name in ("temperature", "top_p", "top_k", "max_tokens", "reasoning", "reasoning_tokens"):
-        if getattr(sampling, name) not in {None, ""} and not getattr(takes, name):
-            yield f"{name} is not sent: this model refuses it."
-    if sampling.stop and not takes.stop:
-        yield "stop is not sent: this model refuses it."
-    elif takes.most_stops and len(sampling.stop) > takes.most_stops:
+    yield from left_out(takes, sampling).values()
+    if takes.most_stops and len(sampling.stop) > takes.most_stops:
         yield f"{len(sampling.stop)} stop texts are set; this model takes at most {takes.most_stops}."
-    if sampling.seed and not takes.seed:
-        yield "seed is not sent: this model refuses it."
-    if sampling.response_format and not takes.response_format:
-        yield "response_format is not sent: this model refuses it."
-    if sampling.extra_body and not takes.extra_body:
-        yield "extra_body is not sent: this model refuses it."
+    most, thinking = sampling.max_tokens, sampling.reasoning_tokens
+    if _budgets(takes, sampling) and most is not None and thinking is not None and most <= thinking:
+        yield f"max_tokens ({most:,}) must be more than reasoning_tokens ({thinking:,}), which it includes."
+
+
+def left_out(takes: Takes, sampling: SamplingParams) -> dict[str, str]:
+    """The settings of a level that are not sent to this model, each with the sentence that says so."""
+    sentences = {
+        name: f"{name} is not sent: this model refuses it."
+        for name in SETTINGS
+        if is_set(getattr(sampling, name)) and not getattr(takes, name)
+    }
     both = sampling.temperature is not None and sampling.top_p is not None
-    if both and not takes.temperature_with_top_p:
-        yield "temperature and top_p are not sent together: this model takes one of them."
+    if both and not takes.temperature_with_top_p and not sentences.keys() & {"temperature", "top_p"}:
+        sentences["top_p"] = "temperature and top_p are not sent together: this model takes one of them."
+    if _budgets(takes, sampling):
+        for name, neutral in (("temperature", 1), ("top_k", 0)):
+            if getattr(sampling, name) not in {None, neutral} and name not in sentences:
+                sentences[name] = f"{name} is not sent: this model refuses it while it thinks."
+    return sentences
+
+
+def is_set(value: Any) -> bool:
+    """True if this is a level's value for a setting; a temperature of 0 is one."""
+    return value is not None and value is not False and value not in ("", (), {})
+
+
+def _budgets(takes: Takes, sampling: SamplingParams) -> bool:
+    """True if thinking has a budget in the way of Claude, which restricts other settings."""
+    return sampling.reasoning_tokens is not None and takes.reasoning_tokens.endswith("thinking.budget_tokens")

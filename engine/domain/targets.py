@@ -11,7 +11,10 @@ from engine.domain.profiles import Provider, Takes
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A connection with its key, for as long as a worker asks it; never stored, sent or printed."""
+    """A connection with its key, for as long as a worker asks it; never stored, sent or printed.
+
+    ``connection_id`` 0: no connection, but a server that a backend of ours has started on this machine.
+    """
 
     connection_id: int
     name: str

@@ -18,7 +18,7 @@ from django.db.models import F, QuerySet
 
 from engine.domain.errors import SubscriptionError
 from engine.domain.mail import why_no_mail
-from engine.domain.webhook_urls import check_url
+from engine.domain.addresses import check_url
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
 from engine.selectors import health, people
 from engine.selectors.alarms import stall

@@ -62,6 +62,7 @@ class ChatServer:
         self.respond = respond
         self.asked: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
         self.at_once = 0
         self.most_at_once = 0
         self.lock = threading.Lock()
@@ -73,6 +74,7 @@ class ChatServer:
         with self.lock:
             self.asked.append(asked)
             self.headers.append({name.lower(): value for name, value in handler.headers.items()})
+            self.paths.append(handler.path)
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
         try:
@@ -133,13 +135,13 @@ def embedded_model() -> Callable[[dict[str, Any]], Reply]:
         if asked["model"] != MODEL:
             return error(404, f"The model {asked['model']} does not exist")
         sampling = SamplingParams(
-            temperature=asked["temperature"],
-            top_p=asked["top_p"],
-            top_k=asked.get("top_k", 0),
-            max_tokens=asked["max_tokens"],
+            temperature=asked.get("temperature"),
+            top_p=asked.get("top_p"),
+            top_k=asked.get("top_k"),
+            max_tokens=asked.get("max_tokens"),
             stop=tuple(asked.get("stop", ())),
         )
-        request = GenerationRequest(0, read_messages(asked["messages"]), sampling, asked["seed"])
+        request = GenerationRequest(0, read_messages(asked["messages"]), sampling, asked.get("seed", 0))
         with lock:
             (outcome,) = model.generate([request])
         if isinstance(outcome, GenerationFailure):

@@ -19,7 +19,7 @@ import pytest
 from django.core import mail
 
 from engine import tasks
-from engine.domain.webhook_urls import resolve
+from engine.domain.addresses import resolve
 from engine.models import Notification
 from engine.notifying import webhook
 from engine.notifying.delivery import deliver_due

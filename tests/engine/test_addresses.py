@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from engine.domain.webhook_urls import check_url, is_public
+from engine.domain.addresses import check_url, is_public
 
 # One address at least of each block in the registries of IPv4 and IPv6, the first and last where that is
 # telling.

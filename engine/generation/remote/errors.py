@@ -1,0 +1,281 @@
+"""Tells whose fault an error of a server is, from its status and its words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from engine.domain.levels import SamplingParams
+from engine.domain.profiles import SETTINGS, Takes, is_set
+from engine.domain.targets import Target
+from engine.generation.base import (
+    Fault,
+    Finish,
+    GenerationFailure,
+    GenerationRequest,
+    GenerationResult,
+    Outcome,
+    unanswerable,
+)
+from engine.generation.remote.scrubbing import scrub
+
+_REDIRECT, _BAD_REQUEST, _FORBIDDEN, _TOO_LARGE, _TOO_MANY = 300, 400, 403, 413, 429
+_BROKEN, _LOST = 500, 502
+_ACCESS = {
+    401: "refuses the key",
+    402: "wants to be paid",
+    403: "refuses access",
+    404: "does not know the model or the address",
+    405: "does not take requests at this address",
+    407: "is reached by a proxy that refuses access",
+    410: "no longer has the model",
+    451: "may not answer here",
+}
+_SERVERS = {
+    408: "took too long",
+    409: "is busy",
+    424: "failed",
+    425: "is not ready",
+    429: "asks to wait",
+    503: "is not ready",
+    529: "is overloaded",
+}
+# So much of a body without JSON is read for words.
+_READ = 20_000
+# A server may ask for no longer wait than this.
+_LONGEST_WAIT_SECONDS = 24 * 3600.0
+
+# Kinds of errors by the servers' words and codes, in lower case; an earlier one wins. The status alone does
+# not tell them apart: each of them comes as 400, and some as 403, 404, 429 or 500.
+_KINDS = (
+    ("access", re.compile(r"account\b.{0,60}\b(flagged|suspended|disabled|deactivated)")),
+    (
+        "filtered",
+        re.compile(
+            r"content[_ ]?filter|content[_ ](management )?policy|responsibleaipolicyviolation|content_policy|"
+            r"data_?inspection_?failed|prohibited_content|flagged|moderation|safety (system|filter|policy)|"
+            r"guardrail_intervened|usage polic(y|ies)|sensitive content|unsafe content|invalid_prompt"
+        ),
+    ),
+    # A maximum that is too large for the model is a setting, though it names the context as well.
+    (
+        "settings",
+        re.compile(r"^[\s'\"`]*max_(completion_|new_|output_)?tokens['\"`]?(: \d+)? (is|must|exceed)"),
+    ),
+    (
+        "too long",
+        re.compile(
+            r"context_length_exceeded|exceed_context_size|string_above_max_length|max(imum)? context|"
+            r"context (length|window|size)|max_model_len|prompt is too long|too many (input )?tokens|"
+            r"(input|prompt|request)( \w+)? (is )?too (long|large)|request_too_large|payload too large|"
+            r"reduce the length|input token count|maximum (allowed )?(input|prompt|number of tokens)|"
+            r"(input|prompt)\b.{0,60}\b(exceeds?|longer than)\b|`?inputs`? tokens"
+        ),
+    ),
+    (
+        "access",
+        re.compile(
+            r"insufficient_quota|exceeded your current quota|quota[_ ]exceeded for this month|billing|"
+            r"credit balance|insufficient (balance|credits?|funds)|payment required|arrearage|"
+            r"invalid[_ ]api[_ ]key|api[_ ]key[_ ](not valid|invalid|expired)|incorrect api key|"
+            r"invalid_authentication|unauthorized|permission_denied|model[_ ]?not[_ ]?found|"
+            r"invalid_model\b|unknown_model|model_not_available|deploymentnotfound|"
+            r"model\b.{0,120}\b(does not exist|not found|has been (shut|deprecated))|"
+            r"model identifier is invalid|unsupported_country|access to (the )?model"
+        ),
+    ),
+)
+# Words that make 429 a matter of money rather than of time.
+_QUOTA = re.compile(r"quota|billing|credit|balance|funds|paid|payment|arrearage")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: headers with names in lower case."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a server says about an error: words, and codes for programs."""
+
+    words: str = ""
+    codes: str = ""
+    status: int | None = None
+    wait_seconds: float | None = None
+
+
+def host_of(target: Target) -> str:
+    """The host of a target, as our sentences name it."""
+    return urlsplit(target.address).hostname or "The server"
+
+
+def said_in(data: Any) -> Said | None:
+    """What the JSON of an answer says about an error, in any of the usual shapes; ``None``: no error."""
+    if isinstance(data, list):
+        return next(filter(None, map(said_in, data)), None)
+    if not isinstance(data, dict):
+        return None
+    error = data.get("error")
+    if not error and data.get("type") != "error":
+        error = data if _is_bare_error(data) else None
+    if not error:
+        return None
+    if not isinstance(error, dict):
+        return Said(_words(error))
+    nested = [
+        error,
+        *(each for name in ("innererror", "metadata") if isinstance(each := error.get(name), dict)),
+    ]
+    details = error.get("details")
+    nested += [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    codes = [each.get(name) for each in nested for name in ("type", "code", "status", "reason", "__type")]
+    words = next(
+        (error[name] for name in ("message", "msg", "detail", "error", "Message") if error.get(name)), ""
+    )
+    raw = nested[1].get("raw") if len(nested) > 1 else None
+    numbers = [error.get("code"), error.get("status"), error.get("status_code")]
+    return Said(
+        " ".join(filter(None, (_words(words), _words(raw) if raw else ""))),
+        " ".join(str(code) for code in codes if isinstance(code, (str, int))),
+        next((code for each in numbers if (code := _status(each))), None),
+        next((wait for each in nested if (wait := _seconds(each.get("retryDelay"))) is not None), None),
+    )
+
+
+def _is_bare_error(data: Mapping[str, Any]) -> bool:
+    """True if the JSON itself is an error: FastAPI's detail, Bedrock's and Mistral's message."""
+    named = any(data.get(name) for name in ("detail", "message", "Message"))
+    return named and not data.keys() & {"choices", "content", "output"}
+
+
+def _words(value: Any) -> str:
+    """The words of an error: a text, or each of a list with the place it is about."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(_words, value)))
+    if isinstance(value, dict):
+        place = value.get("loc")
+        inner = next((value[name] for name in ("msg", "message", "detail") if value.get(name)), "")
+        where = ".".join(map(str, place)) if isinstance(place, list) else ""
+        return ": ".join(filter(None, (where, _words(inner))))
+    return ""
+
+
+def _status(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value[:4])
+    return value if isinstance(value, int) and _BAD_REQUEST <= value < 600 else None
+
+
+def ending_of(target: Target, request: GenerationRequest, answer: Answer, said: Said | None) -> Outcome:
+    """The end of a request that has an error for an answer: no answer, or a failure and whose fault it is.
+
+    An error inside of an answer with status 200 counts by the status in it, else as the server's fault.
+    """
+    if said is None:
+        said = Said(answer.body[:_READ].decode(errors="replace") if _is_words(answer) else "")
+    inside = answer.status < _REDIRECT
+    status = said.status or _LOST if inside else answer.status
+    host, words = host_of(target), scrub(said.words or said.codes, target)
+    kind = _kind(status, said, inside=inside)
+    if kind == "filtered":
+        return GenerationResult(
+            request.key, "", None, None, Finish.FILTERED, 0.0, model=request.model, said=words
+        )
+    if kind == "too long":
+        return unanswerable(request.key, f"{host} finds this request too long ({status}).", said=words)
+    wait = _wait(answer.headers) if said.wait_seconds is None else said.wait_seconds
+    fault, reason = _fault(status, kind, named_settings(target.takes, request.sampling, said.words))
+    return GenerationFailure(
+        request.key,
+        f"{host} {reason} ({status}).",
+        fault,
+        said=words,
+        wait_seconds=None if wait is None or fault != Fault.SERVER else min(wait, _LONGEST_WAIT_SECONDS),
+    )
+
+
+def _fault(status: int, kind: str, names: Sequence[str]) -> tuple[Fault, str]:
+    """Whose fault it is, and our words for it, which follow the host's name."""
+    if kind == "access":
+        return Fault.ACCESS, _ACCESS.get(status, "refuses the key, the account or the model")
+    if kind == "quota":
+        return Fault.ACCESS, "has no quota left for this account"
+    if status in _SERVERS or status >= _BROKEN:
+        return Fault.SERVER, _SERVERS.get(status, "failed")
+    if status < _BAD_REQUEST:
+        return Fault.ACCESS, "sends on to another address, which is not followed"
+    return Fault.SETTINGS, f"refuses {' and '.join(names)}" if names else "refuses what this policy sends"
+
+
+def _kind(status: int, said: Said, *, inside: bool) -> str:
+    text = f"{said.words} {said.codes}".lower()
+    found = next((kind for kind, pattern in _KINDS if pattern.search(text)), "")
+    if status == _TOO_MANY:
+        if "request too large" in text:
+            return "too long"
+        return "quota" if found == "access" and _QUOTA.search(text) else ""
+    if status == _TOO_LARGE:
+        return "too long"
+    if found == "too long" or (found == "filtered" and (status == _FORBIDDEN or status not in _ACCESS)):
+        return found
+    if found == "settings" and status < _BROKEN:
+        return found
+    return "access" if status in _ACCESS or (found == "access" and (inside or status < _BROKEN)) else ""
+
+
+def named_settings(takes: Takes, sampling: SamplingParams, said: str) -> list[str]:
+    """The settings of a level that a server's words name by their name in the request."""
+    return [
+        setting
+        for setting in SETTINGS
+        if isinstance(path := getattr(takes, setting), str)
+        and path
+        and is_set(getattr(sampling, setting))
+        and re.search(rf"(?<![a-z_]){re.escape(path.rpartition('.')[2])}(?![a-z_])", said, re.IGNORECASE)
+    ]
+
+
+def _is_words(answer: Answer) -> bool:
+    """True if the body may be a sentence rather than a page."""
+    return b"<html" not in answer.body[:1000].lower() and b"<!doctype" not in answer.body[:1000].lower()
+
+
+def _wait(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a server wants to be left alone."""
+    if (milliseconds := _seconds(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    given = headers.get("retry-after", "")
+    if (seconds := _seconds(given)) is not None:
+        return seconds
+    if (until := _date(given)) is None:
+        return None
+    now = _date(headers.get("date", "")) or datetime.now(until.tzinfo)
+    return max((until - now).total_seconds(), 0.0)
+
+
+def _seconds(value: Any) -> float | None:
+    """A number of seconds out of a header ("17", "1.5") or a field ("17s")."""
+    if not isinstance(value, str) or not (
+        found := re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*s?\s*", value)
+    ):
+        return None
+    return float(found[1])
+
+
+def _date(value: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(value)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+    return found if found.tzinfo else found.astimezone()

@@ -1,0 +1,68 @@
+"""Opens connections to checked addresses only."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+from httpcore2 import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream, ConnectError, ConnectTimeout
+
+from engine.domain.addresses import CONNECTIONS, check_addresses
+
+
+async def checked_addresses(host: str, port: int) -> list[str]:
+    """The addresses of a name, all of which may be reached.
+
+    Raises
+    ------
+    ValueError
+        One of them is not public.
+    OSError
+        The name leads nowhere.
+    """
+    loop = asyncio.get_running_loop()
+    found = [str(info[4][0]) for info in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    check_addresses(found, CONNECTIONS)
+    return found
+
+
+class PinnedBackend(AsyncNetworkBackend):
+    """Connects to the very address that was checked: asked again, a name could lead elsewhere.
+
+    TLS still proves the name, as the pool keeps it.
+    """
+
+    def __init__(self) -> None:
+        self._inner = AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> AsyncNetworkStream:
+        """Connect to the first address of the name that answers; see httpcore2."""
+        try:
+            async with asyncio.timeout(timeout):
+                addresses = await checked_addresses(host, port)
+                for address in addresses[:-1]:
+                    try:
+                        return await self._connect(address, port, (timeout or 0) / 2 or None)
+                    except (ConnectError, ConnectTimeout):
+                        continue
+                return await self._connect(addresses[-1], port, timeout)
+        except TimeoutError as error:
+            raise ConnectTimeout(str(error)) from error
+        except OSError as error:
+            raise ConnectError(error) from error
+
+    async def _connect(self, address: str, port: int, timeout: float | None) -> AsyncNetworkStream:
+        return await self._inner.connect_tcp(address, port, timeout=timeout)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; see httpcore2."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,269 @@
+"""Every reported behaviour of a server has its right ending: an answer in parts, no answer, or a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine.domain.conversations import chat
+from engine.domain.levels import SamplingParams
+from engine.domain.profiles import Provider
+from engine.generation.base import (
+    Fault,
+    Finish,
+    GenerationFailure,
+    GenerationRequest,
+    GenerationResult,
+    Outcome,
+)
+from engine.generation.remote.replies import remarks_of
+from tests.generation.chat_server import ChatServer
+from tests.servers import Asker, asking, serving, target_at
+
+FULL = {"temperature": 0.3, "top_p": 0.9, "max_tokens": 64, "stop": (".",), "seed": True}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ChatServer]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def private(settings: Any) -> None:
+    settings.ALLOW_PRIVATE_CONNECTIONS = True
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Asker]:
+    with asking() as asker:
+        yield asker
+
+
+def result(outcome: Outcome) -> GenerationResult:
+    assert isinstance(outcome, GenerationResult), outcome
+    assert (outcome.key, outcome.model) == (7, "ours") or outcome.finish_reason == Finish.ERROR
+    return outcome
+
+
+def failure(outcome: Outcome) -> GenerationFailure:
+    assert isinstance(outcome, GenerationFailure), outcome
+    assert outcome.key == 7
+    return outcome
+
+
+THOUGHT = {"thinking": "Count.", "text": "Four."}
+
+
+@pytest.mark.parametrize(
+    ("model", "parts"),
+    {
+        "think_tags": THOUGHT,
+        "think_tag_open_in_template": THOUGHT,
+        "think_brackets": THOUGHT,
+        "thought_tags": THOUGHT,
+        "channels": THOUGHT,
+        "reasoning_field": THOUGHT
+        | {"thinking_tokens": 25, "completion_tokens": 30, "cached_tokens": 4, "prompt_tokens": 9},
+        "reasoning_content_field": THOUGHT | {"text": "\n\nFour."},
+        "reasoning_details": THOUGHT,
+        "think_never_closed": {"thinking": "Count, and count", "text": "", "finish_reason": Finish.LENGTH},
+        "all_thought_cut": {"thinking": "Let me see", "text": "", "finish_reason": Finish.LENGTH},
+        "all_thought": {"thinking": "Let me see", "text": "", "finish_reason": Finish.STOP},
+        "speaks_of_tags": {"thinking": "", "text": "Wrap it in <think> and </think>."},
+        "parts": {"text": "Four."},
+        "llama2_mark": {"text": "Four.", "marks": ("</s>",)},
+        "llama3_mark": {"text": "Four.", "marks": ("<|eot_id|>",)},
+        "gemma_mark": {"text": "Four.", "marks": ("<end_of_turn>",)},
+        "chatml_marks": {"text": "Four.", "marks": ("<|im_end|>", "<|im_end|>")},
+        "deepseek_mark": {"text": "Four.", "marks": ("<｜end▁of▁sentence｜>",)},
+        "struck_out": {"text": "It is <s>three</s>", "marks": ()},
+        "blank": {"text": "", "finish_reason": Finish.STOP},
+        "tool_calls_only": {"text": "", "finish_reason": Finish.STOP},
+        "null_usage": {"text": "Four.", "prompt_tokens": None, "completion_tokens": None},
+        "no_usage": {"text": "Four.", "completion_tokens": None, "served_model": "small"},
+        "unstorable": {"text": "a\ufffdb\ufffd"},
+        "filtered_null": {"text": "", "finish_reason": Finish.FILTERED},
+        "filtered_half": {"text": "", "finish_reason": Finish.FILTERED},
+        "filtered_prohibited": {"text": "", "finish_reason": Finish.FILTERED},
+        "filtered_no_message": {"text": "", "finish_reason": Finish.FILTERED},
+        "filtered_400": {"text": "", "finish_reason": Finish.FILTERED},
+        "filtered_403": {"text": "", "finish_reason": Finish.FILTERED},
+        "refusal_field": {"text": "", "refusal": "I can't help with that.", "finish_reason": Finish.REFUSED},
+        "too_long": {
+            "text": "",
+            "finish_reason": Finish.ERROR,
+            "reason": "127.0.0.1 finds this request too long (400).",
+            "said": "This model's maximum context length is 4096 tokens.",
+        },
+        "too_long_500": {"finish_reason": Finish.ERROR},
+        "too_long_429": {"finish_reason": Finish.ERROR},
+        "too_long_413": {"finish_reason": Finish.ERROR},
+        "error_as_text": {"text": "Error: This model's maximum context length is 4096 tokens."},
+        "huge": {
+            "text": "",
+            "finish_reason": Finish.ERROR,
+            "reason": "The answer of 127.0.0.1 is longer than 200,000 characters in one text.",
+        },
+        "long_text": {"finish_reason": Finish.ERROR},
+    }.items(),
+)
+def test_a_reply_has_parts_and_an_honest_finish(server, ask, model, parts):
+    outcome = result(ask(target_at(server.url, model)))
+    assert {name: getattr(outcome, name) for name in parts} == parts
+
+
+@pytest.mark.parametrize(
+    ("model", "reason", "wait"),
+    [
+        ("error_in_200", "asks to wait (429)", None),
+        ("error_string_in_200", "failed (502)", None),
+        ("choice_error", "failed (502)", None),
+        ("finish_error", "broke off", None),
+        ("finish_abort", "broke off", None),
+        ("web_page", "Is the address right?", None),
+        ("cut_json", "garbage", None),
+        ("nothing", "garbage", None),
+        ("a_number", "garbage", None),
+        ("deep", "garbage", None),
+        ("no_choices", "without a choice", None),
+        ("null_message", "without a message", None),
+        ("retry_hour", "asks to wait (429)", 3600),
+        ("retry_milliseconds", "asks to wait (429)", 120.5),
+        ("retry_date", "asks to wait (429)", 30),
+        ("retry_never_said", "asks to wait (429)", None),
+        ("retry_nonsense", "asks to wait (429)", None),
+        ("retry_in_body", "asks to wait (429)", 17),
+        ("engine_dead", "failed (500)", None),
+        ("broken_page", "failed (502)", None),
+        ("no_body", "failed (500)", None),
+        ("loading", "is not ready (503)", None),
+        ("conflict", "is busy (409)", None),
+        ("timed_out", "took too long (408)", None),
+        ("half_sent", "The connection to 127.0.0.1 broke.", None),
+    ],
+)
+def test_a_servers_fault_is_to_be_asked_again(server, ask, model, reason, wait):
+    outcome = failure(ask(target_at(server.url, model)))
+    assert outcome.fault == Fault.SERVER
+    assert reason in outcome.reason
+    assert "127.0.0.1" in outcome.reason
+    assert outcome.wait_seconds == wait
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("wrong_key", "refuses the key (401)"),
+        ("unpaid", "wants to be paid (402)"),
+        ("forbidden", "refuses access (403)"),
+        ("unknown_model", "does not know the model or the address (404)"),
+        ("unknown_model_400", "the model (400)"),
+        ("unknown_path", "does not know the model or the address (404)"),
+        ("no_quota", "has no quota left for this account (429)"),
+        ("google_key", "refuses the key, the account or the model (400)"),
+        ("redirect", "another address, which is not followed (307)"),
+    ],
+)
+def test_access_that_is_refused_stops_the_connection(server, ask, model, reason):
+    outcome = failure(ask(target_at(server.url, model)))
+    assert (outcome.fault, outcome.wait_seconds) == (Fault.ACCESS, None)
+    assert reason in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("model", "reason", "said"),
+    [
+        ("newest_gpt", "refuses max_tokens (400)", "Use 'max_completion_tokens'."),
+        ("no_seed", "refuses seed (422)", "body.seed: Extra inputs are not permitted"),
+        ("hot", "refuses temperature (400)", "does not support 0.3"),
+        ("mistral", "refuses seed (422)", "body.seed: Extra inputs"),
+        ("gemini", "refuses seed (400)", 'Unknown name "seed"'),
+        ("too_many_tokens_asked", "refuses max_tokens (400)", "max_tokens is too large"),
+    ],
+)
+def test_a_refused_setting_is_named_and_the_servers_words_are_kept(server, ask, model, reason, said):
+    sampling = FULL if model == "hot" else {"max_tokens": 64, "seed": True}
+    outcome = failure(ask(target_at(server.url, model), **sampling))
+    assert outcome.fault == Fault.SETTINGS
+    assert reason in outcome.reason
+    assert said in outcome.said
+
+
+@pytest.mark.parametrize("sampling", [{}, FULL], ids=["nothing set", "all set"])
+@pytest.mark.parametrize(
+    ("provider", "as_model", "model", "text"),
+    [
+        (Provider.OPENAI, "gpt-5.2", "newest_gpt", "fine"),
+        (Provider.AZURE, "gpt-5.2", "newest_gpt", "fine"),
+        (Provider.COMPATIBLE, "x", "only_max_tokens", "fine"),
+        (Provider.MISTRAL, "mistral-large", "mistral", "Four."),
+        (Provider.GOOGLE, "gemini-3-pro", "gemini", "Four."),
+        (Provider.ANTHROPIC, "claude-sonnet-4-5", "claude", "Four."),
+        (Provider.BEDROCK, "eu.anthropic.claude-sonnet-4-5", "bedrock", "Four."),
+    ],
+)
+def test_strict_imitations_of_vendors_answer_the_first_request(
+    server, ask, provider, as_model, model, text, sampling
+):
+    target = target_at(server.url, model, provider, as_model=as_model)
+    assert result(ask(target, chat("Hi", "Be brief."), **sampling)).text == text
+
+
+class TestVendors:
+    def test_anthropics_parts_tokens_and_endings(self, server, ask):
+        def asked(model: str, **sampling: Any) -> Outcome:
+            return ask(target_at(server.url, model, Provider.ANTHROPIC), **sampling)
+
+        thought = result(asked("claude", reasoning_tokens=2000))
+        assert (thought.thinking, thought.text, thought.served_model) == ("Hm.", "Four.", "claude-x")
+        assert (thought.prompt_tokens, thought.cached_tokens, thought.completion_tokens) == (10, 3, 7)
+        refused = result(asked("claude_refuses"))
+        assert (refused.text, refused.refusal, refused.finish_reason) == ("", "I can", Finish.REFUSED)
+        cut = result(asked("claude_cut"))
+        assert (cut.text, cut.thinking, cut.finish_reason) == ("", "So long", Finish.LENGTH)
+        assert result(asked("claude_calls_a_tool")).text == ""
+        assert failure(asked("claude_overloaded")).fault == Fault.SERVER
+        assert failure(asked("claude_poor")).fault == Fault.ACCESS
+
+    def test_bedrocks_parts_and_endings(self, server, ask):
+        def asked(model: str) -> Outcome:
+            return ask(target_at(server.url, model, Provider.BEDROCK))
+
+        thought = result(asked("bedrock"))
+        assert (thought.thinking, thought.text, thought.prompt_tokens) == ("Hm.", "Four.", 9)
+        assert result(asked("bedrock_guarded")).finish_reason == Finish.FILTERED
+        assert failure(asked("bedrock_throttles")).fault == Fault.SERVER
+        assert failure(asked("bedrock_unknown")).fault == Fault.ACCESS
+
+    def test_mistrals_thinking_is_a_part_and_geminis_is_counted(self, server, ask):
+        mistral = result(ask(target_at(server.url, "mistral", Provider.MISTRAL)))
+        assert (mistral.thinking, mistral.text) == ("Count them.", "Four.")
+        gemini = result(ask(target_at(server.url, "gemini", Provider.GOOGLE)))
+        assert (gemini.completion_tokens, gemini.thinking_tokens) == (30, 28)
+
+
+@pytest.mark.parametrize(
+    ("model", "sampling", "remark"),
+    [
+        ("all_thought_cut", {}, "Raise max_tokens"),
+        ("blank", {}, "stopped without a text"),
+        ("llama3_mark", {}, "ended in <|eot_id|>"),
+        ("speaks_of_tags", {}, "tags of thinking"),
+        ("error_as_text", {}, "reads as an error"),
+        ("fine", {"stop": ("fi",)}, "stop text 'fi'"),
+        ("fine", {}, "far fewer than it has"),
+    ],
+)
+def test_a_trial_is_told_what_is_odd(server, ask, model, sampling, remark):
+    messages = chat("word " * 5000)
+    outcome = result(ask(target_at(server.url, model), messages, **sampling))
+    remarks = remarks_of(outcome, GenerationRequest(7, messages, SamplingParams(**sampling)))
+    assert any(remark in each for each in remarks)
+
+
+def test_nothing_is_remarked_of_an_ordinary_answer(server, ask):
+    outcome = result(ask(target_at(server.url, "reasoning_field")))
+    assert remarks_of(outcome, GenerationRequest(7, chat("How many animals?"))) == []
