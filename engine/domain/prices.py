@@ -37,8 +37,7 @@ def propose(provider: Provider, model_id: str, address: str, *, now: datetime) -
     """The list prices of a model; ``None`` where the table does not know it."""
     if provider is Provider.WORKER:
         return None
-    # It takes a second to load, and few processes need it.
-    from genai_prices.data_snapshot import get_snapshot
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - takes a second, and few need it
 
     name = _NAMES.get(provider)
     url = None if name else address or VENDORS[provider].address

@@ -302,7 +302,7 @@ _WIDTH, _HEIGHT, _EDGE = 320, 200, 24
 
 @dataclass(frozen=True)
 class Dot:
-    """A policy in such a picture. ``beaten``: another one is no worse in anything, and better in something."""
+    """A policy in such a picture. ``beaten``: another is no worse in anything, and better in something."""
 
     name: PolicyName
     number: int
