@@ -85,6 +85,10 @@ class SamplingParams:
                 raise ValueError(f"{name} must be at least 1 and at most {_MOST_TOKENS:,}, not {shown(most)}")
         if places := _OWN_FIELDS & set(self.extra_body):
             raise ValueError(f"extra_body may not set {', '.join(sorted(places))}")
+        if self.response_format and not {"type", "$ref", "anyOf"} & set(self.response_format):
+            raise ValueError('response_format must be a JSON schema, such as {"type": "object"}')
+        if self.reasoning and self.reasoning_tokens is not None:
+            raise ValueError("reasoning and reasoning_tokens both limit the thinking: set one of them")
 
     @property
     def drawing(self) -> Drawing:
@@ -256,6 +260,8 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
     arguments: dict[str, Any] = {}
     for name, given in value.items():
         wanted = known[name]
+        if given is None and wanted.endswith("None"):
+            continue
         if not isinstance(given, _TYPES[wanted]) or isinstance(given, bool) != (wanted == "bool"):
             raise ValueError(f"{name} of a {kind} level must be of type {wanted}, not {shown(given)}.")
         if isinstance(given, (list, tuple)):

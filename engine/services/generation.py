@@ -185,13 +185,13 @@ def _store_written(written: Sequence[Written]) -> None:
     """Store texts in locked rows by one prepared statement; the ORM's UPDATEs take ten times as long."""
     constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": clock.now()}
     meta = Response._meta
-    by_name = {field.name: field for field in meta.concrete_fields}
+    by_name = {field.attname: field for field in meta.concrete_fields}
     columns = [by_name[name] for name in (*constant, *_WRITTEN_FIELDS)]
     assignments = ", ".join(f"{connection.ops.quote_name(str(field.column))} = %s" for field in columns)
     table, key = map(connection.ops.quote_name, (meta.db_table, str(meta.pk.column)))
     rows = [
         [
-            field.get_db_prep_save(constant.get(field.name, getattr(each, field.name, None)), connection)
+            field.get_db_prep_save(constant.get(field.name, getattr(each, field.attname, None)), connection)
             for field in columns
         ]
         + [each.response_id]

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, field_validator, model_validator
 from engine.core import Claim, StopReason
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import MAILED
+from engine.domain.replies import Finish
 from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK, USUAL_MARGIN
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Connection, Experiment, Factor, Flag, Judgment, Membership
@@ -347,6 +348,9 @@ class ChangesIn(Exact):
 class PatchIn(ChangesIn):
     tags: str | None = Field(None, description="Separated by commas.")
     leaderboard: bool | None = None
+    money_limit: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="Money after which no more responses are asked for; null: no limit."
+    )
 
 
 class ClaimIn(Payload):
@@ -369,7 +373,17 @@ class ResponseOut(Schema):
     id: int
     policy: str
     task: int = Field(description="Number of the task, from 1.")
-    text: str
+    text: str = Field(description="What people see; empty is no answer.")
+    thinking: str = Field(description="What the model thought, apart from the text.")
+    refusal: str = Field(description="The model's own words where it refused in a field made for that.")
+    finish_reason: Finish | Literal[""]
+    model: str = Field(description="The connection or the worker's model.")
+    served_model: str = Field(description="The model's name as the server gave it.")
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    thinking_tokens: int | None = Field(description="Those of `completion_tokens` that were thinking.")
+    cost: float | None = Field(description="In the currency of its connection; null if unknown.")
 
 
 class ResponsesOut(Schema):
@@ -477,6 +491,10 @@ class ShownOut(Schema):
     messages: list[MessageOut] = Field(description="The task as messages, in their order.")
     left: str
     right: str
+    left_thinking: str = Field(
+        description="What the model thought before `left`; empty unless the experiment shows it."
+    )
+    right_thinking: str
     practice: bool
 
 
