@@ -14,6 +14,7 @@ from django.db import transaction
 from engine.domain.addresses import check_connection
 from engine.domain.errors import LoanError, SpecError
 from engine.domain.places import fault_of_fields, fault_of_headers
+from engine.domain.prices import CURRENCY, propose
 from engine.domain.profiles import VENDORS, Provider, takes_of
 from engine.models import AuditEntry, Connection, Experiment, Loan, User, clock
 from engine.selectors import connections as selectors
@@ -53,6 +54,7 @@ def make(
     """
     connection = Connection(owner=owner)
     _set(connection, values)
+    _propose_prices(connection)
     key = _normal_key(key)
     _check(connection, has_key=bool(key or key_variable))
     connection.save()
@@ -286,6 +288,18 @@ def _set(connection: Connection, values: dict[str, Any]) -> None:
         setattr(connection, name, value)
     usual = {str(provider): vendor.address for provider, vendor in VENDORS.items()}
     connection.address = (connection.address or "").strip().rstrip("/") or usual.get(connection.provider, "")
+
+
+def _propose_prices(connection: Connection) -> None:
+    """Fill in the list prices of a model that the table of prices knows, unless somebody gave one."""
+    if connection.price_prompt is not None or connection.price_completion is not None:
+        return
+    if connection.provider not in set(Provider) or connection.currency != CURRENCY:
+        return
+    provider = Provider(connection.provider)
+    if found := propose(provider, connection.model_id, connection.address, now=clock.now()):
+        connection.price_prompt, connection.price_completion = found.prompt, found.completion
+        connection.price_cached = found.cached
 
 
 def _check(connection: Connection, *, has_key: bool) -> None:

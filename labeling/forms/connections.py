@@ -40,7 +40,7 @@ _HELP = {
     "model_id": "As the provider calls it, for example gpt-5-mini.",
     "address": "Empty: the provider's usual one. A new address deletes the stored key.",
     "everybody": "Otherwise you lend it to single experiments.",
-    "price_prompt": "Empty: unknown. With prices, experiments show their cost.",
+    "price_prompt": "Empty: the list price, where it is known. Experiments show their cost.",
     "price_cached": "Empty: as for other input tokens.",
     "price_completion": "Thinking included.",
     "currency": "Three letters.",

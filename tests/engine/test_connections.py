@@ -93,6 +93,9 @@ def test_usual_values_are_filled_in_and_good_ones_taken():
         headers={"X-Title": "LLM-PO", "OpenAI-Project": "p"}, extra_body={"service_tier": "flex"}
     )
     assert connection.address == "https://api.openai.com/v1"
+    assert connection.price_prompt > 0, "of the table of prices"
+    assert make(name="own price", price_prompt=7.0).price_completion is None
+    assert make(name="none", model_id="of-our-own").price_prompt is None
 
 
 def test_a_name_is_taken_once_and_stays():

@@ -79,8 +79,8 @@ def test_others_find_no_page(annotator, client_for):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"model_id": ""}, {"at_once": 0}, {"address": "http://10.0.0.1"}, {"headers": "{"}, {"price_prompt": "x"},
-     {"key": "two words of a key"}, {"takes": '{"x": 1}'}],
+    [{"model_id": ""}, {"at_once": 0}, {"address": "http://10.0.0.1"}, {"headers": "{"},
+     {"price_prompt": "x"}, {"key": "two words of a key"}, {"takes": '{"x": 1}'}],
 )  # fmt: skip
 def test_a_key_is_never_in_the_form_again(wrong, admin, client_for):
     page = client_for(admin).post(reverse("new_connection"), FORM | wrong)
@@ -195,7 +195,8 @@ def test_the_result_of_a_test_is_shown_and_its_rules_are_used(admin, client_for)
     client = client_for(admin)
     found = {
         "works": True, "sentence": "It works.", "said": "", "proposed": {"temperature": ""}, "remarks": [],
-        "left_out": [], "request": {"url": "https://x/v1", "headers": {}}, "body": "{}", "at": "2026-11-29T08",
+        "left_out": [], "request": {"url": "https://x/v1", "headers": {}}, "body": "{}",
+        "at": "2026-11-29T08:00",
         "reply": {"text": "<b>Hello</b>", "thinking": "Hm", "prompt_tokens": 3, "seconds": 1.0, "cost": None},
     }  # fmt: skip
     connections.note_test(connection_id=connection.pk, test=found)
