@@ -563,7 +563,7 @@ JUDGE_MODEL = env.str("JUDGE_MODEL", GENERATION_MODEL)
 # Comparisons in one batch; the model is asked twice about each.
 JUDGE_BATCH = env.int("JUDGE_BATCH", 8, validate=validate.Range(min=1))
 JUDGE_ATTEMPTS = env.int("JUDGE_ATTEMPTS", 3, validate=validate.Range(min=1))
-JUDGE_MAX_TOKENS = env.int("JUDGE_MAX_TOKENS", 400, validate=validate.Range(min=8))
+JUDGE_MAX_TOKENS = env.int("JUDGE_MAX_TOKENS", 2000, validate=validate.Range(min=8))
 # Comparisons that people and the language model have both judged before it may vote.
 JUDGE_CALIBRATION = env.int("JUDGE_CALIBRATION", 30, validate=validate.Range(min=10))
 # Seconds for which a shown pair stays reserved for its annotator.

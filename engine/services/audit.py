@@ -58,6 +58,7 @@ SENTENCES: dict[str, str] = {
     _Action.KEY: "{what} the key{hint} of the connection “{name}”, number {connection}.",
     _Action.LEND: "Lent the connection “{name}” to this experiment.",
     _Action.END_LOAN: "Ended the loan of the connection “{name}”. {because}",
+    _Action.TRY_AGAIN: "Asked again for {responses:response} that a server had refused.",
     _Action.REMARKS_DONE: "Marked the flags and comments on comparison {number} as done.",
 }
 

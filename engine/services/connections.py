@@ -256,16 +256,6 @@ def from_environment() -> None:
         logger.warning("The connection %s differs from OPENAI_MODEL and stays as it is", connection.pk)
 
 
-def of_worker(name: str) -> None:
-    """Make the row of a model that a worker of ours serves: forms offer it, and prices have a place."""
-    connection, made = Connection.objects.get_or_create(
-        name=name[:100],
-        defaults={"provider": Provider.WORKER, "model_id": name, "everybody": True},
-    )
-    if made:
-        _note(connection, None, "Made")
-
-
 # ---------------------------------------------------------------- parts
 
 # It is asked at once.

@@ -111,7 +111,9 @@ def reopen(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn)
 
 @router.post("/{experiment_id}/actions/{action}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def act(request: AuthenticatedRequest, experiment_id: Id, action: Action) -> dict[str, Any]:
-    """Start (or resume), pause, stop, archive or unarchive an experiment."""
+    """Start (or resume), pause, stop, archive or unarchive an experiment; or try again what a server has
+    refused.
+    """
     experiment = access.to_run(request, experiment_id)
     changed = experiments.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
     wake_planner(experiment.pk)

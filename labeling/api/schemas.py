@@ -479,7 +479,7 @@ class EntryOut(Schema):
     sentence: str
 
 
-Action = Literal["start", "pause", "stop", "archive", "unarchive"]
+Action = Literal["start", "pause", "stop", "archive", "unarchive", "try_again"]
 
 
 # ---------------------------------------------------------------- annotating

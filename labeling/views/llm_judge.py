@@ -13,7 +13,7 @@ from engine.domain.errors import WrongStateError
 from engine.models import Experiment
 from engine.selectors.opinions import experiments_with_opinions
 from engine.services import opinions
-from engine.tasks import give_opinions, wake
+from engine.tasks import wake_judges
 from labeling import access
 from labeling.requests import AuthenticatedRequest
 
@@ -55,5 +55,5 @@ def change_llm_judge(request: AuthenticatedRequest, experiment_id: int) -> HttpR
     else:
         messages.success(request, _SAID[data["stage"]])
         if experiments_with_opinions().filter(pk=experiment.pk).exists():
-            wake(give_opinions)
+            wake_judges()
     return redirect("quality", experiment_id=experiment.pk)

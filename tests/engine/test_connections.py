@@ -295,14 +295,6 @@ def test_a_good_test_ends_a_pause_and_its_rules_are_taken_over(owner):
         connections.accept_rules(connection_id=connection.pk, by=owner)
 
 
-def test_a_worker_makes_the_row_of_its_model_once():
-    for _ in range(2):
-        connections.of_worker("SmolLM2-360M")
-    [made] = Connection.objects.all()
-    assert (made.provider, made.everybody) == ("worker", True)
-    connections.change(connection_id=made.pk, by=None, price_prompt=1.0)
-
-
 def command(*args: str, stdin: str = "", monkeypatch) -> str:
     out = io.StringIO()
     monkeypatch.setattr("sys.stdin", io.StringIO(stdin))

@@ -14,7 +14,7 @@ from environs import EnvValidationError
 from engine import tasks
 from engine.domain.errors import SpecError, WrongStateError
 from engine.generation import registry
-from engine.generation.base import BackendError, GenerationFailure
+from engine.generation.base import BackendError, Fault, GenerationFailure
 from engine.judges import llm_worker
 from engine.models import Comparison, Experiment, Judgment, Notification, Opinion, WorkerPulse
 from engine.selectors import buffer, counts, designs, log
@@ -419,9 +419,7 @@ class TestWhatGoesWrong:
         assert {o.state for o in opinions_of(asked)} == {"failed"}
 
     def test_a_request_that_cannot_succeed_is_not_repeated(self, asked):
-        backend = ScriptedBackend(
-            lambda request: GenerationFailure(request.key, "Too long.", retryable=False)
-        )
+        backend = ScriptedBackend(lambda request: GenerationFailure(request.key, "Too long.", Fault.SETTINGS))
         llm_worker.give_opinions(worker="j", backend=backend)
         assert {(o.state, o.attempts, o.failure_reason) for o in opinions_of(asked)} == {
             ("failed", 1, "Too long.")
