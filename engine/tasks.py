@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Collection
 from functools import partial
-from threading import Lock, Timer
+from threading import Lock, Thread, Timer
 from typing import Any
 
 from celery import Task, shared_task
@@ -15,11 +15,12 @@ from celery.signals import worker_ready
 from celery.utils.nodenames import worker_direct
 from celery.worker import state
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from kombu.exceptions import ChannelError, OperationalError
 
 from engine.generation import registry
 from engine.generation.base import BackendError
+from engine.generation.remote import trying
 from engine.generation.worker import write_batch
 from engine.judges import llm_worker
 from engine.judges.rule_worker import judge_comparisons
@@ -30,6 +31,7 @@ from engine.selectors.opinions import experiments_with_opinions
 from engine.services import (
     analysis,
     claims,
+    connections,
     estimates,
     experiments,
     generation,
@@ -226,6 +228,8 @@ def _generate(worker: str) -> None:
 def introduce(sender: Any, **_: Any) -> None:
     """Let a worker with a model tell what it serves, before there is anything to write or judge."""
     queues = sender.app.amqp.queues.consume_from
+    if settings.GENERATION_BACKEND == "remote":
+        connections.from_environment()
     if "generation" in queues:
         offer_models(registry.offer())
         note_pulse("generation", sender.hostname, registry.details())
@@ -333,6 +337,23 @@ def analyse(self: Task[Any, Any]) -> None:
         return
     if found:
         wake(analyse)
+
+
+@shared_task(bind=True)
+def try_connection(self: Task[Any, Any], connection_id: int) -> None:
+    """Test a connection. The message holds no key: the worker reads it."""
+    if self.request.called_directly or self.request.is_eager:
+        trying.try_connection(connection_id)
+        return
+
+    def work() -> None:
+        try:
+            trying.try_connection(connection_id)
+        finally:
+            connection.close()
+
+    # A server may take minutes, and planning must not wait for it.
+    Thread(target=work, daemon=True).start()
 
 
 @shared_task

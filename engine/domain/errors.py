@@ -61,3 +61,7 @@ class PersonError(EngineError):
 
 class KeyUnreadableError(EngineError):
     """The key of a connection cannot be opened on this machine."""
+
+
+class LoanError(EngineError):
+    """A connection cannot be lent to that experiment by this person."""
