@@ -192,7 +192,7 @@ class TestRealBackends:
             if asked["model"] != "guard":
                 return small(asked)
             (message,) = asked["messages"]
-            return completion("unsafe\nS1" if "41" in message["content"] else "safe")
+            return completion("unsafe\nS1" if "Response:" in message["content"] else "safe")
 
         with serve(respond) as server:
             for name in (MODEL, "guard"):
@@ -203,9 +203,7 @@ class TestRealBackends:
             models = [asked["model"] for asked in server.asked]
         n = Response.objects.filter(policy__experiment=experiment).count()
         assert (models.count(MODEL), models.count("guard")) == (n, 2 * n)
-        texts = set(Response.objects.values_list("text", "guardrail"))
-        assert ("No.", "guard_output") in texts
-        assert not any("41" in text for text, _ in texts)
+        assert set(Response.objects.values_list("text", "guardrail")) == {("No.", "guard_output")}
 
     def test_the_embedded_model_as_its_own_guard(self):
         # It answers anything but its tasks alike, which is verdict enough for a test.
