@@ -104,7 +104,7 @@ class Fluent:
     model = "fluent-1"
 
     def generate(self, requests: Sequence[Any]) -> Iterator[Any]:
-        from engine.generation.base import GenerationResult
+        from engine.generation.base import Finish, GenerationResult
 
         for request in requests:
             n = request.seed % 1000
@@ -113,7 +113,7 @@ class Fluent:
                 text=RESPONSE.format(n=n, padding="And so on. " * (n % 40)),
                 prompt_tokens=20,
                 completion_tokens=200,
-                finish_reason="stop",
+                finish_reason=Finish.STOP,
                 latency_seconds=0.0,
             )
 

@@ -1,9 +1,9 @@
 """The demo's human experiment on one backend after another: the same configuration but for the backend's
 name.
 
-    python -m benchmarks.generation_backends [--backends embedded vllm openai] [--clicks 60]
+    python -m benchmarks.generation_backends [--backends embedded vllm remote] [--clicks 60]
 
-Needs an environment with vLLM for ``vllm`` and ``openai`` (``.ci/vllm-tests`` makes one): the server of the
+Needs an environment with vLLM for ``vllm`` and ``remote`` (``.ci/vllm-tests`` makes one): the server of the
 latter is ``vllm serve``, started here on a free port. All of them run the repository's small model, on the
 CPU. Real Celery workers plan and write; the annotator is simulated, prefers right answers, and among those
 the shorter one. Each experiment names its backend in its settings; the environment of all workers is the same
@@ -177,18 +177,23 @@ def run(backend: str, clicks: int, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backends", nargs="+", default=["embedded", "vllm", "openai"])
+    parser.add_argument("--backends", nargs="+", default=["embedded", "vllm", "remote"])
     parser.add_argument("--clicks", type=int, default=60)
     arguments = parser.parse_args()
     port = free_port()
-    environment = environment_of("vllm") | {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
+    environment = environment_of("vllm")
+    environment |= {
+        "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1",
+        "OPENAI_MODEL": environment.get("GENERATION_MODEL", os.environ.get("GENERATION_MODEL", "")),
+        "ALLOW_PRIVATE_CONNECTIONS": "true",
+    }
     results: list[dict[str, Any]] = []
     texts: list[list[str]] = []
     with installation(**environment) as folder:
         print("  ".join(f"{column:>16}" for column in COLUMNS))
         for backend in arguments.backends:
             with ExitStack() as stack:
-                if backend == "openai":
+                if backend == "remote":
                     stack.enter_context(vllm_serve(folder, port))
                 result = run(backend, arguments.clicks, folder)
                 texts.append(greedy_texts(backend))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable, Collection
 from functools import partial
-from threading import Timer
+from threading import Lock, Thread, Timer
 from typing import Any
 
 from celery import Task, shared_task
@@ -14,21 +15,23 @@ from celery.signals import worker_ready
 from celery.utils.nodenames import worker_direct
 from celery.worker import state
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from kombu.exceptions import ChannelError, OperationalError
 
 from engine.generation import registry
 from engine.generation.base import BackendError
+from engine.generation.remote import trying
 from engine.generation.worker import write_batch
 from engine.judges import llm_worker
 from engine.judges.rule_worker import judge_comparisons
 from engine.notifying.delivery import deliver_due
-from engine.selectors import capabilities, designs
+from engine.selectors import capabilities, designs, workers
 from engine.selectors.experiments import running
 from engine.selectors.opinions import experiments_with_opinions
 from engine.services import (
     analysis,
     claims,
+    connections,
     estimates,
     experiments,
     generation,
@@ -38,7 +41,7 @@ from engine.services import (
     retention,
     tokens,
 )
-from engine.services.workers import note_pulse
+from engine.services.workers import note_pulse, offer_models
 
 logger = logging.getLogger(__name__)
 
@@ -71,11 +74,41 @@ def _send(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
 def wake_writers() -> None:
     """Wake a worker to write what waits: any one, or each of them where they do not all serve the same."""
     offers = capabilities.live_offers()
-    if len(set(offers.values())) <= 1:
-        wake(generate)
-        return
-    for worker in offers:
-        wake(generate, worker=worker)
+    _wake_each(generate, offers if len(set(offers.values())) > 1 else ())
+
+
+def wake_judges() -> None:
+    """Wake the language models that judge: a worker's own model, and the worker that asks connections."""
+    alive = [worker for worker in workers.seen("judging") if worker.alive]
+    several = len({worker.details.get("backend") for worker in alive}) > 1
+    _wake_each(give_opinions, [worker.name for worker in alive] if several else ())
+
+
+def _wake_each(task: Task[Any, Any], names: Collection[str]) -> None:
+    for name in names:
+        wake(task, worker=name)
+    if not names:
+        wake(task)
+
+
+class _Once:
+    """Work that one thread of this process does at a time. A call meanwhile makes it begin once more."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._again = False
+
+    def run(self, work: Callable[[], None]) -> None:
+        self._again = True
+        while self._again and self._lock.acquire(blocking=False):
+            try:
+                self._again = False
+                work()
+            finally:
+                self._lock.release()
+
+
+_writing, _judging = _Once(), _Once()
 
 
 class _Gathered:
@@ -154,6 +187,10 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
 def generate(self: Task[Any, Any]) -> None:
     """Write what waits, and continue while there is more."""
     worker = self.request.hostname or "local"
+    _writing.run(lambda: _generate(worker))
+
+
+def _generate(worker: str) -> None:
     pulsed_at = time.monotonic()
 
     def on_progress(touched: set[int]) -> None:
@@ -189,9 +226,15 @@ def generate(self: Task[Any, Any]) -> None:
 
 @worker_ready.connect
 def introduce(sender: Any, **_: Any) -> None:
-    """Let a generation worker tell what it serves, before there is anything to write."""
-    if "generation" in sender.app.amqp.queues.consume_from:
+    """Let a worker with a model tell what it serves, before there is anything to write or judge."""
+    queues = sender.app.amqp.queues.consume_from
+    if settings.GENERATION_BACKEND == "remote":
+        connections.from_environment()
+    if "generation" in queues:
+        offer_models(registry.offer())
         note_pulse("generation", sender.hostname, registry.details())
+    if "judging" in queues:
+        note_pulse("judging", sender.hostname, registry.judge_details())
 
 
 def _is_stopping() -> bool:
@@ -205,7 +248,7 @@ def judge(experiment_id: int) -> None:
     """Let the automatic judges judge what is ready, then plan more."""
     judge_comparisons(experiment_id)
     if experiments_with_opinions().filter(pk=experiment_id).exists():
-        wake(give_opinions)
+        wake_judges()
     wake(advance, experiment_id)
 
 
@@ -225,28 +268,49 @@ def forget_old() -> None:
 @shared_task(bind=True)
 def give_opinions(self: Task[Any, Any]) -> None:
     """Ask the language model about comparisons, and let it vote where it may; continue while some wait."""
-    wanted = list(experiments_with_opinions().values_list("pk", flat=True))
+    worker = self.request.hostname or "local"
+    _judging.run(lambda: _give_opinions(worker))
+
+
+def _give_opinions(worker: str) -> None:
+    wanted: list[int] = []
+    moved_at = time.monotonic()
+
+    def ask() -> None:
+        wanted[:] = experiments_with_opinions().values_list("pk", flat=True)
+        for experiment_id in wanted:
+            opinions.ask_opinions(experiment_id=experiment_id, most=settings.JUDGE_BATCH)
+
+    def cast() -> None:
+        for experiment_id in wanted:
+            opinions.cast_votes(experiment_id=experiment_id)
+            # Also because asking held the row that the planner may have found locked.
+            wake(advance, experiment_id)
+
+    def on_progress() -> None:
+        nonlocal moved_at
+        if time.monotonic() - moved_at >= _PULSE_SECONDS:
+            moved_at = time.monotonic()
+            note_pulse("judging", worker)
+            cast()
+            ask()
+
+    ask()
     if not wanted:
         return
-    worker = self.request.hostname or "local"
     note_pulse("judging", worker, registry.judge_details())
-    for experiment_id in wanted:
-        opinions.ask_opinions(experiment_id=experiment_id, most=settings.JUDGE_BATCH)
     try:
         asked = llm_worker.give_opinions(
-            worker=worker, backend=registry.judge_backend(), stopping=_is_stopping
+            worker=worker, backend=registry.judge_backend(), stopping=_is_stopping, on_progress=on_progress
         )
     except BackendError as error:
         # The next sweep tries again; trying at once would only fill the log.
         logger.exception("The backend of the language model that judges does not work")
         note_pulse("judging", worker, registry.judge_details(trouble=str(error)))
         asked = 0
-    for experiment_id in wanted:
-        opinions.cast_votes(experiment_id=experiment_id)
-        # Also because asking held the row that the planner may have found locked.
-        wake(advance, experiment_id)
+    cast()
     if asked:
-        wake(give_opinions)
+        wake_judges()
 
 
 @shared_task(bind=True)
@@ -275,6 +339,23 @@ def analyse(self: Task[Any, Any]) -> None:
         wake(analyse)
 
 
+@shared_task(bind=True)
+def try_connection(self: Task[Any, Any], connection_id: int) -> None:
+    """Test a connection. The message holds no key: the worker reads it."""
+    if self.request.called_directly or self.request.is_eager:
+        trying.try_connection(connection_id)
+        return
+
+    def work() -> None:
+        try:
+            trying.try_connection(connection_id)
+        finally:
+            connection.close()
+
+    # A server may take minutes, and planning must not wait for it.
+    Thread(target=work, daemon=True).start()
+
+
 @shared_task
 def note_token_use(token_id: int) -> None:
     """Record when an API token was used last. If the message is lost, the recorded time is merely older."""
@@ -299,4 +380,4 @@ def sweep(self: Task[Any, Any]) -> None:
         wake(deliver)
     # Nobody may be listening to that queue where no experiment needs it.
     if experiments_with_opinions().exists():
-        wake(give_opinions)
+        wake_judges()

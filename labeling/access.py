@@ -21,8 +21,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from engine.models import Experiment, Invitation, Membership, Token, User
-from engine.selectors import blinding, people
+from engine.models import Connection, Experiment, Invitation, Membership, Token, User
+from engine.selectors import blinding, connections, people
 from engine.services.people import begin_to_judge
 from labeling.requests import AuthenticatedRequest
 
@@ -230,6 +230,19 @@ def to_own(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
         people.experiment_to_own,
         "Only owners of the experiment may do this.",
     )
+
+
+def connection_to_see(request: AuthenticatedRequest, connection_id: int) -> Connection:
+    """Answer 404 to those who may not know of this connection."""
+    return get_object_or_404(connections.seen_by(request.user), pk=connection_id)
+
+
+def connection_to_change(request: AuthenticatedRequest, connection_id: int) -> Connection:
+    """Answer 404 to everybody but its owner; of the site's, to everybody but staff."""
+    found = connection_to_see(request, connection_id)
+    if not connections.may_change(request.user, found):
+        raise Http404
+    return found
 
 
 def roles_to_give(request: AuthenticatedRequest, experiment: Experiment) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.utils import translation
 
-_ADMINS = ("experiments/", "tokens/", "api/", "persons/", "report/", "help/")
+_ADMINS = ("experiments/", "models/", "tokens/", "api/", "persons/", "report/", "help/")
 
 
 def in_english(request: HttpRequest) -> None:

@@ -171,7 +171,7 @@ class Client:
         return cast(types.Experiment, self._json("POST", path))
 
     def change_settings(self, experiment_id: int, changes: types.Patch) -> types.Experiment:
-        """Change claim, budget, δ or ε, the tags, or whether annotators see a leaderboard."""
+        """Change claim, budget, δ or ε, the tags, the limit of money, or the leaderboard."""
         return cast(types.Experiment, self._json("PATCH", f"/experiments/{experiment_id}", changes))
 
     def reopen(self, experiment_id: int, changes: types.Changes | None = None) -> types.Experiment:

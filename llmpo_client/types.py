@@ -64,10 +64,13 @@ class Changes(TypedDict, total=False):
 
 
 class Patch(Changes, total=False):
-    """The same; besides the tags, separated by commas, and whether annotators see a leaderboard."""
+    """The same; besides the tags, separated by commas, the limit of money (``None`` is none), and whether
+    annotators see a leaderboard.
+    """
 
     tags: str
     leaderboard: bool
+    money_limit: float | None
 
 
 class Experiment(TypedDict):
@@ -235,6 +238,16 @@ class Response(TypedDict):
     policy: str
     task: int
     text: str
+    thinking: str
+    refusal: str
+    finish_reason: str
+    model: str
+    served_model: str
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    thinking_tokens: int | None
+    cost: float | None
 
 
 class Entry(TypedDict):
@@ -250,6 +263,8 @@ class ShownPair(TypedDict):
     messages: list[Message]
     left: str
     right: str
+    left_thinking: str
+    right_thinking: str
     practice: bool
 
 

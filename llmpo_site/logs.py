@@ -29,9 +29,18 @@ _SECRET = re.compile(
 )
 
 
+# Keys of vendors by their beginnings, and whatever a header or an address gives away as a secret.
+_KEY = re.compile(
+    r"((?:\b|_)(?:sk|pk|rk|xai|gsk|hf|AIza|ABSK|llmpo)[-_]?)[\w.-]{12,}"
+    r"|(\b(?:Bearer|Basic)\s+)[^\s\"',;]{8,}"
+    r"|((?i:(?:x-)?api[-_]?key|access[-_]token|[?&]key)[\"']?\s*[:=]\s*[\"']?)[^\s\"',;&]+"
+    r"|(://)[^/\s@\"']+:[^/\s@\"']+(?=@)"
+)
+
+
 def without_secrets(text: str) -> str:
-    """The text with "…" for each secret of a link in it."""
-    return _SECRET.sub(r"\1…", text)
+    """The text with "…" for each secret of a link in it, and for each key of a vendor."""
+    return _KEY.sub(lambda found: next(filter(None, found.groups()), "") + "…", _SECRET.sub(r"\1…", text))
 
 
 class WithoutSecretLinks(logging.Filter):

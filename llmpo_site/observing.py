@@ -39,9 +39,14 @@ def start(process: str) -> None:
 
 def _start_sentry() -> None:
     import sentry_sdk
+    from sentry_sdk.integrations.celery import CeleryIntegration
+    from sentry_sdk.integrations.django import DjangoIntegration
 
     sentry_sdk.init(
         dsn=settings.SENTRY_DSN,
+        # Any other that it finds, such as those of HTTP clients, would tell of requests with keys.
+        auto_enabling_integrations=False,
+        integrations=[DjangoIntegration(), CeleryIntegration()],
         send_default_pii=False,
         include_local_variables=False,
         max_request_body_size="never",
@@ -78,7 +83,7 @@ def forget_who(span: Any, request: HttpRequest) -> None:
 
 
 def cut(event: Any) -> Any:
-    """The event without the secrets of links, wherever they are in it."""
+    """The event without the secrets of links and without keys, wherever they are in it."""
     if isinstance(event, dict):
         return {name: cut(value) for name, value in event.items()}
     if isinstance(event, list):

@@ -51,9 +51,18 @@ def _encrypted(written: str) -> None:
         raise ValidationError("Write an address with https://. http:// is for localhost alone.")
 
 
+def _long_enough(secrets: list[str]) -> None:
+    if any(len(secret) < _SECRET_CHARACTERS for secret in secrets):
+        raise ValidationError(f"Use at least {_SECRET_CHARACTERS} random characters for each.")
+
+
+_SECRET_CHARACTERS = 32
 DEBUG = env.bool("DEBUG", False)
 SECRET_KEY = env.str(
-    "SECRET_KEY", validate=validate.Length(min=32, error="Use at least 32 random characters.")
+    "SECRET_KEY",
+    validate=validate.Length(
+        min=_SECRET_CHARACTERS, error=f"Use at least {_SECRET_CHARACTERS} random characters."
+    ),
 )
 # Former keys: sessions, links and second steps made with them stay valid.
 SECRET_KEY_FALLBACKS: list[str] = env.list("SECRET_KEY_FALLBACKS", [])
@@ -420,9 +429,15 @@ LOGGING = {
     "loggers": {
         name: {"level": "WARNING"}
         for name in (
-            # The HTTP client writes whole URLs into the log, and the URL of a webhook is a secret.
+            # HTTP clients write whole URLs and headers into the log, in which there are secrets.
             "httpx2",
             "httpcore2",
+            "httpx",
+            "httpcore",
+            "hpack",
+            "h2",
+            "openai",
+            "urllib3",
             # Two lines for each message, and one for each that beat sends.
             "celery.worker.strategy",
             "celery.app.trace",
@@ -535,7 +550,7 @@ GENERATION_ENGINE_OPTIONS = cast(dict[str, Any], env.json("GENERATION_ENGINE_OPT
 OPENAI_BASE_URL = env.str("OPENAI_BASE_URL", "https://api.openai.com/v1", validate=_web_address)
 OPENAI_MODEL = env.str("OPENAI_MODEL", "")
 # Keys that encrypt the connections' keys, the newest first; without one they are derived from SECRET_KEY.
-CONNECTION_KEYS: list[str] = env.list("CONNECTION_KEYS", [])
+CONNECTION_KEYS: list[str] = env.list("CONNECTION_KEYS", [], validate=_long_enough)
 # True: connections may lead to private addresses, for instance to a server on this machine.
 ALLOW_PRIVATE_CONNECTIONS = env.bool("ALLOW_PRIVATE_CONNECTIONS", False)
 # The only hosts that connections may lead to; empty: any.
@@ -548,7 +563,7 @@ JUDGE_MODEL = env.str("JUDGE_MODEL", GENERATION_MODEL)
 # Comparisons in one batch; the model is asked twice about each.
 JUDGE_BATCH = env.int("JUDGE_BATCH", 8, validate=validate.Range(min=1))
 JUDGE_ATTEMPTS = env.int("JUDGE_ATTEMPTS", 3, validate=validate.Range(min=1))
-JUDGE_MAX_TOKENS = env.int("JUDGE_MAX_TOKENS", 400, validate=validate.Range(min=8))
+JUDGE_MAX_TOKENS = env.int("JUDGE_MAX_TOKENS", 2000, validate=validate.Range(min=8))
 # Comparisons that people and the language model have both judged before it may vote.
 JUDGE_CALIBRATION = env.int("JUDGE_CALIBRATION", 30, validate=validate.Range(min=10))
 # Seconds for which a shown pair stays reserved for its annotator.

@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
+
 from engine.core import StopReason
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.generation.base import Backend
@@ -28,6 +30,7 @@ from engine.services import leases
 from engine.services.allowances import MOST_HELD
 from engine.services.drafts import create_experiment
 from engine.services.experiments import conclude, start
+from engine.services.generation import Failed
 from engine.services.invitations import create_invitation
 from engine.services.judging import judge_leased
 from engine.services.leases import come_for
@@ -109,6 +112,12 @@ def write_responses(backend: Backend | None = None, worker: str = "w") -> set[in
         if not claimed:
             break
     return touched
+
+
+def hopeless(response_id: int, reason: str = "broken") -> Failed:
+    """The failure of a response that has used up its attempts."""
+    Response.objects.filter(pk=response_id).update(attempts=settings.GENERATION_ATTEMPTS)
+    return Failed(response_id, reason)
 
 
 def lease_all(*, experiment_id: int, annotator: User, n_wanted: int = MOST_HELD) -> list[Lease]:

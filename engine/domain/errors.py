@@ -57,3 +57,11 @@ class SubscriptionError(EngineError):
 
 class PersonError(EngineError):
     """An account cannot be forgotten."""
+
+
+class KeyUnreadableError(EngineError):
+    """The key of a connection cannot be opened on this machine."""
+
+
+class LoanError(EngineError):
+    """A connection cannot be lent to that experiment by this person."""

@@ -14,6 +14,7 @@ import re2
 
 from engine.domain.conversations import ASSISTANT, SYSTEM, USER, Message
 from engine.domain.limits import shown
+from engine.domain.places import fault_of_fields
 from engine.domain.specs import FactorSpec
 from engine.domain.variables import Space, VariableError, fill
 
@@ -22,8 +23,6 @@ _MOST_TOP_K = 2**31 - 1
 _MOST_TOKENS = 1_000_000
 # A worker's own model has no maximum of its own.
 _USUAL_TOKENS = 256
-# Fields of a request that decide whom is asked what.
-_OWN_FIELDS = frozenset({"model", "messages", "stream", "n"})
 
 
 class Drawing(NamedTuple):
@@ -83,8 +82,12 @@ class SamplingParams:
         for name, most in (("max_tokens", self.max_tokens), ("reasoning_tokens", self.reasoning_tokens)):
             if most is not None and not 1 <= most <= _MOST_TOKENS:
                 raise ValueError(f"{name} must be at least 1 and at most {_MOST_TOKENS:,}, not {shown(most)}")
-        if places := _OWN_FIELDS & set(self.extra_body):
-            raise ValueError(f"extra_body may not set {', '.join(sorted(places))}")
+        if fault := fault_of_fields(self.extra_body):
+            raise ValueError(f"extra_body: {fault}")
+        if self.response_format and not {"type", "$ref", "anyOf"} & set(self.response_format):
+            raise ValueError('response_format must be a JSON schema, such as {"type": "object"}')
+        if self.reasoning and self.reasoning_tokens is not None:
+            raise ValueError("reasoning and reasoning_tokens both limit the thinking: set one of them")
 
     @property
     def drawing(self) -> Drawing:
@@ -256,6 +259,8 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
     arguments: dict[str, Any] = {}
     for name, given in value.items():
         wanted = known[name]
+        if given is None and wanted.endswith("None"):
+            continue
         if not isinstance(given, _TYPES[wanted]) or isinstance(given, bool) != (wanted == "bool"):
             raise ValueError(f"{name} of a {kind} level must be of type {wanted}, not {shown(given)}.")
         if isinstance(given, (list, tuple)):

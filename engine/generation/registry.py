@@ -10,6 +10,7 @@ from django.conf import settings
 from engine.generation.base import Backend, BackendError
 from engine.generation.batch_size import BatchSize
 from engine.generation.tinylm import MODEL_NAME
+from engine.models import Experiment
 from engine.selectors.capabilities import Offer
 from engine.selectors.rubrics import why_no_judge
 
@@ -29,10 +30,16 @@ def backend() -> Backend:
 
 @cache
 def judge_backend() -> Backend:
-    """The backend named by ``JUDGE_BACKEND``, for the language model that judges; else as :func:`backend`."""
-    if reason := why_no_judge():
-        raise BackendError(reason)
-    return _load("JUDGE")
+    """The backend for the language model that judges: a remote worker's asks connections, others run the one
+    named by ``JUDGE_BACKEND``; else as :func:`backend`.
+    """
+    if _is_remote() or settings.JUDGE_BACKEND:
+        return _load("GENERATION" if _is_remote() else "JUDGE")
+    raise BackendError(why_no_judge())
+
+
+def _is_remote() -> bool:
+    return settings.GENERATION_BACKEND == Experiment.Backend.REMOTE
 
 
 def _load(purpose: str) -> Backend:
@@ -81,7 +88,7 @@ def batch_size() -> BatchSize:
     """The batch size of this worker; it adapts for the life of the process.
 
     vLLM and servers schedule for themselves and take on no more than they have room for, so they are offered
-    the most at once.
+    the most at once. Connections have limits of their own.
     """
     most = settings.GENERATION_BATCH_MAX
     return BatchSize(settings.GENERATION_BATCH if settings.GENERATION_BACKEND == "embedded" else most, most)
@@ -100,7 +107,7 @@ def offer() -> Offer:
         case "vllm":
             return served(settings.GENERATION_MODEL, others=tuple(settings.GENERATION_ADAPTERS))
         case _:
-            return served(settings.GENERATION_MODEL, any_model=True)
+            return served(settings.OPENAI_MODEL)
 
 
 def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, Any]:
@@ -119,7 +126,12 @@ def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, A
 
 def judge_details(*, trouble: str = "") -> dict[str, Any]:
     """The model that judges on this worker, for its pulse; loads nothing. ``trouble``: the backend error."""
-    return {"backend": settings.JUDGE_BACKEND, "model": settings.JUDGE_MODEL, "trouble": trouble}
+    backend, model = settings.JUDGE_BACKEND, settings.JUDGE_MODEL
+    return {
+        "backend": settings.GENERATION_BACKEND if _is_remote() else backend,
+        "model": "" if _is_remote() else model,
+        "trouble": trouble,
+    }
 
 
 def _model(purpose: str, what: str) -> str:

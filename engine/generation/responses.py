@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -10,7 +11,7 @@ from engine.domain.conversations import chat
 from engine.domain.leaks import find_leak
 from engine.domain.levels import Composition, Guardrail, compose, parse_level
 from engine.domain.replies import Fault, Finish
-from engine.domain.texts import storable
+from engine.domain.texts import is_blank, storable
 from engine.generation.base import (
     GenerationFailure,
     GenerationRequest,
@@ -18,11 +19,12 @@ from engine.generation.base import (
     Outcome,
     SamplingParams,
 )
-from engine.models import Policy, Response, Task
+from engine.models import Connection, Policy, Response, Task
+from engine.selectors.spending import cost_of
 from engine.services.generation import Failed, Written
 
-# A verdict is a word or a sentence, and should be the same every time.
-_VERDICT = SamplingParams(temperature=0.0, max_tokens=64)
+# A verdict is a word or a sentence, and should be the same every time. Some models think before it.
+_VERDICT = SamplingParams(temperature=0.0, max_tokens=1000)
 
 Step: TypeAlias = GenerationRequest | Written | Failed
 
@@ -49,18 +51,27 @@ class Making:
     """A response that is being written, from a policy's composition with its variables still to be filled.
 
     Patterns check the task, then guard models do; then the policy's model writes, and patterns and guard
-    models check the text. The first objection ends it with the refusal. If a guard cannot be asked the
-    response fails: no text passes unchecked.
+    models check the text. The first objection ends it with the refusal. A guard without a verdict makes it no
+    answer: no text passes unchecked.
     """
 
-    def __init__(self, response: Response, composition: Composition) -> None:
+    def __init__(
+        self, response: Response, composition: Composition, connections: Mapping[str, Connection]
+    ) -> None:
+        """``connections``: by name, for the prices."""
         self._response = response
         # A response may quote what fills the variables, as it is the task's: only the rest can leak.
         self._instructions = [composition.system, composition.suffix]
         self._unfilled = composition
+        self._connections = connections
         self._asked: Guardrail | None = None
         self._written: Written | None = None
         self._seconds = 0.0
+        self._costs: list[float | None] = []
+
+    def asked_model(self, usual_model: str) -> str:
+        """The name of the model that is asked now."""
+        return self._model or usual_model
 
     def begin(self) -> Step:
         """The first request, or the refusal if a pattern blocks the task."""
@@ -79,19 +90,29 @@ class Making:
             reason = storable(outcome.reason)
             if self._asked is not None:
                 reason = f"The guard model did not answer: {reason}"
-            return Failed(outcome.key, reason=reason, fault=outcome.fault, said=outcome.said)
+            return Failed(outcome.key, reason=reason, fault=outcome.fault, said=storable(outcome.said))
         self._seconds += outcome.latency_seconds
+        self._costs.append(self._cost(outcome, usual_model))
         if self._asked is None:
             self._written = self._write(outcome, usual_model)
-            if self._written.guardrail:
-                return self._written
+            if self._written.guardrail or is_blank(self._written.text):
+                return self._finished(self._written)
             self._guards = deque(self._composition.guards_of("output"))
-        elif self._asked.objects(outcome.text):
+            return self._next()
+        # Also a verdict that was cut may object. A filter that takes it away objects to what was read.
+        if self._asked.objects(outcome.text) or outcome.finish_reason in {Finish.FILTERED, Finish.REFUSED}:
             return self._refused(
                 self._asked.refusal,
                 Response.Block.GUARD_INPUT if self._written is None else Response.Block.GUARD_OUTPUT,
             )
+        if outcome.finish_reason != Finish.STOP or is_blank(outcome.text):
+            return self._unchecked(outcome)
         return self._next()
+
+    @property
+    def _model(self) -> str:
+        own = self._composition.model
+        return own if self._asked is None else self._asked.guard_model or own
 
     def _next(self) -> Step:
         task = self._response.task
@@ -108,16 +129,17 @@ class Making:
                 ),
                 sampling=_VERDICT,
                 seed=seed,
-                model=self._asked.guard_model or self._composition.model,
+                model=self._model,
             )
         if self._written is None:
             return request_for(self._composition, key=key, task=task, seed=seed)
-        return replace(self._written, latency_seconds=self._seconds)
+        return self._finished(self._written)
 
     def _write(self, result: GenerationResult, usual_model: str) -> Written:
         text = storable(result.text)
-        refusal = self._composition.refusal_for_output(text)
+        refusal = None if is_blank(text) else self._composition.refusal_for_output(text)
         model = result.model or usual_model
+        connection = self._connections.get(model)
         return Written(
             response_id=result.key,
             text=text if refusal is None else refusal,
@@ -128,18 +150,65 @@ class Making:
             latency_seconds=self._seconds,
             guardrail="" if refusal is None else Response.Block.OUTPUT,
             leak=find_leak(text, instructions=self._instructions, model=model)[:500],
+            # What a guardrail has taken away is not shown by another way either.
+            thinking=storable(result.thinking) if refusal is None else "",
+            refusal=storable(result.refusal),
+            marks=[storable(mark) for mark in result.marks],
+            served_model=storable(result.served_model)[:200],
+            connection_id=None if connection is None else connection.pk,
+            cached_tokens=result.cached_tokens,
+            thinking_tokens=result.thinking_tokens,
+            failure_reason=storable(result.reason),
+            said=storable(result.said),
         )
 
+    def _cost(self, result: GenerationResult, usual_model: str) -> float | None:
+        connection = self._connections.get(result.model or usual_model)
+        if connection is None:
+            return None
+        return cost_of(
+            connection,
+            prompt=result.prompt_tokens,
+            cached=result.cached_tokens,
+            completion=result.completion_tokens,
+        )
+
+    def _finished(self, written: Written) -> Written:
+        known = [cost for cost in self._costs if cost is not None]
+        # A part of the price would pass for all of it.
+        cost = sum(known) if known and len(known) == len(self._costs) else None
+        return replace(written, latency_seconds=self._seconds, cost=cost)
+
     def _refused(self, refusal: str, guardrail: str) -> Written:
-        unasked = Written(
+        return self._finished(
+            replace(self._unasked(), text=refusal, guardrail=guardrail, finish_reason=Finish.STOP)
+        )
+
+    def _unchecked(self, verdict: GenerationResult) -> Written:
+        """No answer, as the guard read it and came to no verdict."""
+        why = storable(verdict.reason)
+        if verdict.finish_reason == Finish.LENGTH:
+            why = f"it was cut at {_VERDICT.max_tokens} tokens"
+        return self._finished(
+            replace(
+                self._unasked(),
+                text="",
+                finish_reason=Finish.ERROR,
+                failure_reason=f"The guard model gave no verdict: {why or 'its answer was empty'}.",
+                said=storable(verdict.said),
+            )
+        )
+
+    def _unasked(self) -> Written:
+        """What was written so far, without its thinking; the model may not have been asked at all."""
+        if self._written is not None:
+            return replace(self._written, thinking="")
+        return Written(
             response_id=self._response.pk,
-            text=refusal,
+            text="",
             model="",
             prompt_tokens=0,
             completion_tokens=0,
             finish_reason=Finish.STOP,
             latency_seconds=0.0,
-        )
-        return replace(
-            self._written or unasked, text=refusal, guardrail=guardrail, latency_seconds=self._seconds
         )

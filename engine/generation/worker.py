@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from uuid import UUID
@@ -24,18 +25,30 @@ from engine.generation.base import (
 )
 from engine.generation.batch_size import BatchSize
 from engine.generation.responses import Making, Step, composition_of
-from engine.models import Response
+from engine.models import Connection, Response
 from engine.selectors.capabilities import Offer
+from engine.selectors.pauses import asked_from_here, is_probed, pause_seconds
 from engine.selectors.policies import composable
+from engine.selectors.spending import overspent_connections
 from engine.services.claims import StoppedError
-from engine.services.generation import Failed, Written, claim_responses, release_claim, store_outcomes
+from engine.services.generation import (
+    ClaimedResponses,
+    Failed,
+    Written,
+    claim_responses,
+    release_claim,
+    stopped_experiments,
+    store_outcomes,
+)
 
 logger = logging.getLogger(__name__)
 
 # Finished texts are stored, and an engine with room looks for more work, this often.
 _FLUSH_SECONDS = 0.5
-# A busy worker pauses after this long, because other messages wait for it.
+# A busy worker pauses after this long, because other messages wait for it; a remote one has threads for them.
 _STREAM_SECONDS = 45.0
+# A claim for connections costs a few queries; so many requests as fit meanwhile wait in the backend.
+_ROOM_SECONDS = 0.05
 
 
 def write_batch(
@@ -85,8 +98,9 @@ def write_batch(
         batch.give_back(storable(str(error)), blameless=True)
         raise
     except Exception as error:
-        # The signal that stops the worker may also break its engine.
-        batch.give_back(storable(f"{type(error).__name__}: {error}"), blameless=stopping())
+        # The signal that stops the worker may also break its engine; and no response breaks a remote one.
+        blameless = stopping() or batch.is_remote
+        batch.give_back(storable(f"{type(error).__name__}: {error}"), blameless=blameless)
         logger.exception("A batch failed; its unfinished responses wait again")
     return batch.claimed, batch.touched
 
@@ -106,6 +120,8 @@ class _Batch:
         self.touched: set[int] = set()
         self._worker = worker
         self._offer = offer
+        self.is_remote = offer is not None and offer.is_remote
+        self._usual_model = "" if offer is None else offer.model
         self._size = size
         self._stopping = stopping
         self._on_progress = on_progress
@@ -115,6 +131,11 @@ class _Batch:
         self._in_hand: dict[int, Making] = {}
         self._asked_next: list[GenerationRequest] = []
         self._compositions: dict[int, Composition] = {}
+        self._connections: dict[str, Connection] = {}
+        self._asked_of: Counter[str] = Counter()
+        self._read_at = float("-inf")
+        self._dry_until: dict[str, float] = {}
+        self._stopped: set[int] = set()
         self._finished: list[Written | Failed] = []
         now = time.monotonic()
         self._started_at = self._flushed_at = self._asked_at = now
@@ -135,6 +156,8 @@ class _Batch:
         return requests + self._claim_more(room - len(requests), now)
 
     def _claim_more(self, room: int, now: float) -> list[GenerationRequest]:
+        if self.is_remote:
+            return self._claim_for_connections(now)
         room = min(room, self._size.now - len(self._in_hand))
         # The engine waits for more where nothing is in hand.
         many = not self._ran_dry and (not self._in_hand or room >= self._size.now / 4)
@@ -151,28 +174,78 @@ class _Batch:
             self._window.saturated &= not self._ran_dry
             if not claim.responses:
                 break
-            self.claimed += len(claim.responses)
-            self._claim = claim.token
-            about.note(claim=claim.token)
-            self._compose({response.policy_id for response in claim.responses})
-            requests += filter(None, map(self._begin, claim.responses))
+            requests += self._begun(claim)
             suspects = any(response.crashes for response in claim.responses)
             self._closed = suspects or now - self._started_at > _STREAM_SECONDS
         return requests
 
+    def _claim_for_connections(self, now: float) -> list[GenerationRequest]:
+        if self._in_hand and now - self._asked_at < _ROOM_SECONDS:
+            return []
+        self._asked_at = now
+        rooms = self._rooms(now)
+        if not rooms:
+            return []
+        claim = claim_responses(
+            worker=self._worker,
+            limit=sum(rooms.values()),
+            joining=self._claim,
+            offer=self._offer,
+            rooms=rooms,
+            stopped=self._stopped,
+        )
+        requests = self._begun(claim) if claim.responses else []
+        writers = Counter(
+            self._compositions[response.policy_id].model or self._usual_model for response in claim.responses
+        )
+        # Who got less than fits has nothing waiting, or not with all its guards.
+        dry = {name: now + _FLUSH_SECONDS for name, room in rooms.items() if writers[name] < room}
+        self._dry_until |= dry
+        self._window.saturated &= not dry
+        return requests
+
+    def _begun(self, claim: ClaimedResponses) -> list[GenerationRequest]:
+        self.claimed += len(claim.responses)
+        self._claim = claim.token
+        about.note(claim=claim.token)
+        self._compose({response.policy_id for response in claim.responses})
+        return list(filter(None, map(self._begin, claim.responses)))
+
+    def _rooms(self, now: float) -> dict[str, int]:
+        """How many more requests each connection may get: twice as many as it is asked at once, so that it
+        never waits for the next claim.
+        """
+        if now - self._read_at >= _FLUSH_SECONDS:
+            self._read_at = now
+            self._stopped = stopped_experiments()
+            overspent = overspent_connections()
+            self._connections = {each.name: each for each in asked_from_here() if each.pk not in overspent}
+        rooms = {}
+        for name, each in self._connections.items():
+            if pause_seconds(each) > 0 or (self._in_hand and self._dry_until.get(name, 0.0) > now):
+                continue
+            most = 1 if is_probed(each) else 2 * each.at_once
+            # Few at a time would be many claims.
+            if (room := most - self._asked_of[name]) >= min(most, max(1, each.at_once // 2)):
+                rooms[name] = room
+        return rooms
+
     def _compose(self, policy_ids: set[int]) -> None:
         new = policy_ids - self._compositions.keys()
         if new:
+            if not self.is_remote:
+                self._connections = {each.name: each for each in Connection.objects.all()}
             for policy in composable(new):
                 self._compositions[policy.pk] = composition_of(policy)
 
     def _begin(self, response: Response) -> GenerationRequest | None:
-        making = Making(response, self._compositions[response.policy_id])
+        making = Making(response, self._compositions[response.policy_id], self._connections)
         return self._follow(response.pk, making, making.begin())
 
     def _follow(self, key: int, making: Making, step: Step) -> GenerationRequest | None:
         if isinstance(step, GenerationRequest):
             self._in_hand[key] = making
+            self._asked_of[making.asked_model(self._usual_model)] += 1
             return step
         self._finished.append(step)
         return None
@@ -180,11 +253,18 @@ class _Batch:
     def answered(self, outcome: Outcome, model: str) -> None:
         """Take the backend's answer: either the response is finished, or there is another request."""
         making = self._in_hand.pop(outcome.key)
-        request = self._follow(outcome.key, making, making.proceed(outcome, model))
+        self._asked_of[making.asked_model(self._usual_model)] -= 1
+        try:
+            step = making.proceed(outcome, model)
+        except Exception as error:
+            # What is in one text must not end the others.
+            logger.exception("A reply cannot be read")
+            step = Failed(outcome.key, reason=storable(f"{type(error).__name__}: {error}"))
+        request = self._follow(outcome.key, making, step)
         if request is not None:
             self._asked_next.append(request)
         if isinstance(outcome, GenerationResult):
-            self._window.tokens += outcome.completion_tokens
+            self._window.tokens += outcome.completion_tokens or 0
         self._window.outcomes += 1
         self._measure()
         self._tick()

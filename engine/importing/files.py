@@ -28,7 +28,9 @@ from engine.importing.warnings import warnings_of_tasks
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file", "columns")
 # Their letters count, whatever they look like.
-_TEXT_SETTINGS = {"question", "guidelines", "model", "rubric", "tags"}
+_TEXT_SETTINGS = {"question", "guidelines", "model", "judge_model", "rubric", "tags"}
+# May be null, for none.
+_OPTIONAL_SETTINGS = {"money_limit"}
 # A line that names a part of a description. Broken YAML without one may be a table.
 _NAMES_A_PART = re.compile(rf"^[\s{{]*[\"']?(?:{'|'.join((*_PARTS, *SETTINGS))})[\"']?\s*:", re.MULTILINE)
 
@@ -145,7 +147,8 @@ def _settings(parts: dict[str, Entry]) -> dict[str, Any]:
         elif name in _TEXT_SETTINGS:
             settings[name] = entry.text()
         elif name in SETTINGS:
-            if isinstance(entry.value, (dict, list)) or entry.value is None:
+            missing = entry.value is None and name not in _OPTIONAL_SETTINGS
+            if isinstance(entry.value, (dict, list)) or missing:
                 raise entry.fault("This must be a single value.")
             settings[name] = entry.plain()
     return settings

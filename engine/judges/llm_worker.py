@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
+from uuid import UUID
 
 from django.conf import settings
 
 from engine.domain import about
 from engine.domain.conversations import chat
 from engine.domain.levels import SamplingParams
-from engine.domain.texts import storable
+from engine.domain.texts import is_blank, storable
 from engine.generation.base import (
     Backend,
     BackendError,
     ContinuousBackend,
     Fault,
+    Finish,
     GenerationFailure,
     GenerationRequest,
+    GenerationResult,
     Outcome,
     Outcomes,
-    take_from,
 )
+from engine.generation.remote.backend import RemoteBackend
 from engine.judges.llm import UnreadableVerdictError, messages, read_verdict
-from engine.models import Judgment, Opinion
+from engine.models import Connection, Judgment, Opinion
+from engine.selectors.pauses import asked_from_here, is_probed, pause_seconds
 from engine.selectors.rubrics import identity, may_tie, rubric_of
+from engine.selectors.spending import cost_of, overspent_connections
 from engine.services.claims import StoppedError
 from engine.services.opinions import (
     Asked,
-    ClaimedOpinions,
     claim_opinions,
     is_halted,
     release_claim,
@@ -42,101 +48,165 @@ from engine.services.opinions import (
 logger = logging.getLogger(__name__)
 
 _LONGEST_REASON = 1000
+# What is shown in place of an empty response.
+_NO_ANSWER = "(no answer)"
+# A worker that asks connections looks for more this often.
+_LOOK_SECONDS = 1.0
 
 
 class _HaltedError(Exception):
     """The language model was halted in one of the batch's experiments."""
 
 
-def give_opinions(*, worker: str, backend: Backend, stopping: Callable[[], bool] = lambda: False) -> int:
-    """Ask for one batch of waiting opinions; returns how many were claimed (0: nothing is waiting).
+def give_opinions(
+    *,
+    worker: str,
+    backend: Backend,
+    stopping: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[], None] = lambda: None,
+) -> int:
+    """Ask about waiting opinions; returns how many were claimed (0: nothing is waiting).
+
+    A worker's own model gets one batch. Connections get more as they answer, so that one that hangs keeps no
+    other waiting. ``on_progress`` is called now and then meanwhile.
 
     Raises
     ------
     BackendError
         The backend does not work. Its unfinished work waits again, without an attempt spent.
     """
-    claim = claim_opinions(worker=worker, limit=settings.JUDGE_BATCH)
-    about.note(claim=claim.token)
-    release = partial(release_claim, claim=claim.token)
+    batch = _Batch(worker, backend, stopping, on_progress)
     try:
-        _ask(claim, backend, stopping)
-        release(reason="The backend did not answer.", blameless=False)
+        batch.ask()
+        batch.release("The backend did not answer.", blameless=False)
     except StoppedError:
-        release(reason="The worker was stopped.", blameless=True)
+        batch.release("The worker was stopped.", blameless=True)
     except _HaltedError:
-        release(reason="", blameless=True)
+        batch.release("", blameless=True)
     except BackendError as error:
-        release(reason=storable(str(error)), blameless=True)
+        batch.release(storable(str(error)), blameless=True)
         raise
     except Exception as error:
         # The signal that stops the worker may also break its backend.
-        release(reason=storable(f"{type(error).__name__}: {error}"), blameless=stopping())
+        batch.release(storable(f"{type(error).__name__}: {error}"), blameless=stopping())
         logger.exception("A batch of opinions failed; the unfinished ones wait again")
-    return len(claim.opinions)
+    return batch.claimed
 
 
-def _ask(claim: ClaimedOpinions, backend: Backend, stopping: Callable[[], bool]) -> None:
-    opinions: dict[int, Opinion] = {}
-    for opinion in claim.opinions:
-        if opinion.identity == identity(opinion.comparison.experiment):
-            opinions[opinion.pk] = opinion
-            continue
-        store_opinion(
-            claim=claim.token,
-            asked=Asked(
+class _Batch:
+    """The opinions under one claim, on their way to the backend and back."""
+
+    def __init__(
+        self,
+        worker: str,
+        backend: Backend,
+        stopping: Callable[[], bool],
+        on_progress: Callable[[], None],
+    ) -> None:
+        self.claimed = 0
+        self._worker = worker
+        self._backend = backend
+        self._is_remote = isinstance(backend, RemoteBackend)
+        self._stopping = stopping
+        self._on_progress = on_progress
+        self._claim: UUID | None = None
+        self._connections: dict[str, Connection] = {}
+        self._opinions: dict[int, Opinion] = {}
+        self._halves: dict[int, dict[bool, Outcome]] = {}
+        self._requests: list[GenerationRequest] = []
+        self._renewed_at = time.monotonic()
+        self._looked_at = float("-inf")
+
+    def ask(self) -> None:
+        with closing(self._outcomes()) as outcomes:
+            for outcome in outcomes:
+                self._answered(outcome)
+                self._tick()
+
+    def release(self, reason: str, *, blameless: bool) -> None:
+        if self._claim is not None:
+            release_claim(claim=self._claim, reason=reason, blameless=blameless)
+
+    def _outcomes(self) -> Outcomes:
+        if isinstance(self._backend, ContinuousBackend):
+            yield from self._backend.stream(self._take)
+        elif requests := self._take(2 * settings.JUDGE_BATCH):
+            yield from self._backend.generate(requests)
+
+    def _take(self, room: int) -> Sequence[GenerationRequest]:
+        self._tick()
+        self._look_for_more()
+        taken, self._requests = self._requests[:room], self._requests[room:]
+        return taken
+
+    def _look_for_more(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_at < (_LOOK_SECONDS if self._is_remote else math.inf):
+            return
+        self._looked_at = now
+        rooms = None
+        if self._is_remote:
+            if self._claim is not None:
+                self._on_progress()
+            self._connections = {each.name: each for each in asked_from_here()}
+            in_hand = Counter(each.comparison.experiment.judge_model for each in self._opinions.values())
+            overspent = overspent_connections()
+            rooms = {
+                name: (1 if is_probed(each) else settings.JUDGE_BATCH) - in_hand[name]
+                for name, each in self._connections.items()
+                if not pause_seconds(each) and each.pk not in overspent
+            }
+            rooms = {name: room for name, room in rooms.items() if room > 0}
+        claim = claim_opinions(
+            worker=self._worker, limit=settings.JUDGE_BATCH, joining=self._claim, rooms=rooms
+        )
+        if not claim.opinions:
+            return
+        self._claim = claim.token
+        about.note(claim=claim.token)
+        new = [opinion for opinion in claim.opinions if opinion.pk not in self._opinions]
+        self.claimed += len(new)
+        for opinion in new:
+            if opinion.identity == identity(opinion.comparison.experiment):
+                self._opinions[opinion.pk] = opinion
+                self._requests += _requests(opinion)
+                continue
+            outdated = Asked(
                 opinion.pk,
                 failure="The rubric, the question or the model changed before it was asked.",
                 retryable=False,
                 outdated=True,
-            ),
-            model="",
-        )
-    requests = [request for opinion in opinions.values() for request in _requests(opinion)]
-    halves: dict[int, dict[bool, Outcome]] = {}
-    renewed_at = time.monotonic()
+            )
+            store_opinion(claim=claim.token, asked=outdated, model="")
 
-    def tick() -> None:
-        nonlocal renewed_at
-        if stopping():
+    def _answered(self, outcome: Outcome) -> None:
+        opinion_id, swapped = divmod(outcome.key, 2)
+        both = self._halves.setdefault(opinion_id, {})
+        both[bool(swapped)] = outcome
+        if len(both) < 2 or self._claim is None:
+            return
+        del self._halves[opinion_id]
+        opinion = self._opinions.pop(opinion_id)
+        name = opinion.comparison.experiment.judge_model
+        asked = _asked(opinion, both[False], both[True], self._connections.get(name))
+        store_opinion(claim=self._claim, asked=asked, model=name or self._backend.model)
+        # Others go on: requests of this experiment that are under way are few.
+        if asked.failure and not self._is_remote and is_halted(opinion_id=opinion_id):
+            raise _HaltedError
+
+    def _tick(self) -> None:
+        if self._stopping():
             raise StoppedError
-        if time.monotonic() - renewed_at >= settings.CLAIM_SECONDS / 4:
-            renewed_at = time.monotonic()
-            renew_claim(claim=claim.token)
-
-    with closing(_outcomes(backend, requests, tick)) as outcomes:
-        for outcome in outcomes:
-            opinion_id, swapped = divmod(outcome.key, 2)
-            both = halves.setdefault(opinion_id, {})
-            both[bool(swapped)] = outcome
-            if len(both) == 2:
-                asked = _asked(opinions[opinion_id], both[False], both[True])
-                store_opinion(claim=claim.token, asked=asked, model=backend.model)
-                if asked.failure and is_halted(opinion_id=opinion_id):
-                    raise _HaltedError
-            tick()
-
-
-def _outcomes(backend: Backend, requests: Sequence[GenerationRequest], tick: Callable[[], None]) -> Outcomes:
-    if not requests:
-        return
-    if not isinstance(backend, ContinuousBackend):
-        yield from backend.generate(requests)
-        return
-    take = take_from(requests)
-
-    def take_on(room: int) -> Sequence[GenerationRequest]:
-        tick()
-        return take(room)
-
-    yield from backend.stream(take_on)
+        if self._claim is not None and time.monotonic() - self._renewed_at >= settings.CLAIM_SECONDS / 4:
+            self._renewed_at = time.monotonic()
+            renew_claim(claim=self._claim)
 
 
 def _requests(opinion: Opinion) -> list[GenerationRequest]:
     """Two requests: one with the left response first, one with the right one first."""
     comparison = opinion.comparison
     experiment = comparison.experiment
-    texts = [comparison.left.text, comparison.right.text]
+    texts = [_NO_ANSWER if is_blank(each.text) else each.text for each in (comparison.left, comparison.right)]
     # At first the most likely answer; if it cannot be read, another one is drawn.
     temperature = 0.0 if opinion.attempts <= 1 else 0.7
     requests = []
@@ -158,24 +228,35 @@ def _requests(opinion: Opinion) -> list[GenerationRequest]:
                 messages=chat(user, system),
                 sampling=SamplingParams(temperature=temperature, max_tokens=settings.JUDGE_MAX_TOKENS),
                 seed=opinion.seed + opinion.attempts,
+                model=experiment.judge_model,
             )
         )
     return requests
 
 
-def _asked(opinion: Opinion, left_first: Outcome, right_first: Outcome) -> Asked:
+def _asked(
+    opinion: Opinion, left_first: Outcome, right_first: Outcome, connection: Connection | None
+) -> Asked:
     both = (left_first, right_first)
     results = [each for each in both if not isinstance(each, GenerationFailure)]
+    costs = [_cost(connection, each) for each in results]
     asked = partial(
         Asked,
         opinion.pk,
-        prompt_tokens=sum(each.prompt_tokens for each in results),
-        completion_tokens=sum(each.completion_tokens for each in results),
+        prompt_tokens=sum(each.prompt_tokens or 0 for each in results),
+        completion_tokens=sum(each.completion_tokens or 0 for each in results),
+        cost=None if None in costs else sum(cost or 0.0 for cost in costs),
     )
     for failed in both:
         if isinstance(failed, GenerationFailure):
-            again = failed.fault in {Fault.WORKER, Fault.SERVER}
-            return asked(failure=storable(failed.reason), retryable=again)
+            return asked(
+                failure=storable(failed.reason),
+                retryable=failed.fault == Fault.WORKER,
+                blameless=failed.fault in {Fault.SERVER, Fault.ACCESS},
+            )
+    for each in results:
+        if trouble := _no_verdict(each):
+            return asked(failure=trouble, retryable=each.finish_reason == Finish.LENGTH)
     try:
         verdicts = [read_verdict(each.text) for each in results]
     except UnreadableVerdictError as unreadable:
@@ -185,4 +266,32 @@ def _asked(opinion: Opinion, left_first: Outcome, right_first: Outcome) -> Asked
         left_first={"first": left, "second": right, "tie": tie}[verdicts[0].choice],
         right_first={"first": right, "second": left, "tie": tie}[verdicts[1].choice],
         reason=storable("\n".join(filter(None, (verdict.reason[:_LONGEST_REASON] for verdict in verdicts)))),
+    )
+
+
+def _no_verdict(result: GenerationResult) -> str:
+    """Why this reply is no whole verdict, and what to change; empty if it may be one."""
+    match result.finish_reason:
+        case Finish.LENGTH:
+            return (
+                f"The verdict was cut at {settings.JUDGE_MAX_TOKENS:,} tokens. Raise JUDGE_MAX_TOKENS, or "
+                "choose a judge that thinks less."
+            )
+        case Finish.FILTERED:
+            return "The server's filter took the verdict away. Choose another judge."
+        case Finish.REFUSED:
+            return "The language model refused to judge. Choose another judge."
+        case Finish.ERROR:
+            return storable(result.reason) or "The language model cannot answer this question."
+    return ""
+
+
+def _cost(connection: Connection | None, result: GenerationResult) -> float | None:
+    if connection is None:
+        return None
+    return cost_of(
+        connection,
+        prompt=result.prompt_tokens,
+        cached=result.cached_tokens,
+        completion=result.completion_tokens,
     )

@@ -38,6 +38,9 @@ class Judgment(models.Model):
         IDENTICAL = "identical", "Identical texts"
         NO_ANSWER = "no_answer", "No answer"
 
+    # Judged as soon as both texts are known; nobody sees the pair.
+    UNSEEN = (Via.IDENTICAL, Via.NO_ANSWER)
+
     class Choice(models.TextChoices):
         LEFT = "left", "Left"
         RIGHT = "right", "Right"

@@ -20,10 +20,12 @@ from engine.models import (
     Snapshot,
     clock,
 )
+from engine.selectors import halts
 from engine.selectors.compiled import EXPERIMENT, Compiled, Given, found_one
 from engine.selectors.opinions import votes_now
 from engine.selectors.pace import time_taken
 from engine.selectors.remaining import extrapolated_remaining
+from engine.selectors.spending import overspent_experiments
 
 PRESENCE = timedelta(seconds=60)
 _SAFETY = 2.0
@@ -195,6 +197,14 @@ def generation_is_failing(experiment: Experiment) -> bool:
     settled = settled.exclude(state=Response.State.FAILED, attempts=0)
     states = list(settled.values_list("state", flat=True)[:_FAILING_RUN])
     return len(states) == _FAILING_RUN and Response.State.DONE not in states
+
+
+def is_stopped(experiment: Experiment) -> bool:
+    """True if nothing more is asked for: a policy is refused, or the money is spent."""
+    if experiment.responses == Experiment.Responses.IMPORTED:
+        return False
+    halted = any(each.halted for each in halts.refused([experiment.pk]))
+    return halted or experiment.pk in overspent_experiments()
 
 
 def probe_is_due(experiment: Experiment) -> bool:

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from engine.domain.profiles import Provider
 from engine.models import Experiment, Factor, Level, Policy
 from engine.selectors import workers
+from engine.selectors.pauses import usable_names
 from engine.selectors.workers import Worker
 
 # The backends of the models that come with this program.
@@ -17,10 +19,37 @@ DEMO_BACKENDS = {"embedded", "smollm2"}
 
 @dataclass(frozen=True)
 class Need:
-    """The needs of a policy: a backend (empty: any) and models by name (none: the worker's default model)."""
+    """The needs of a policy.
+
+    Attributes
+    ----------
+    backend
+        Empty: any.
+    models
+        The names of connections or of workers' models; none: a worker's own model.
+    remote
+        Those of ``models`` that are connections which its experiment may use.
+    writer
+        That of ``models`` which writes; the others are guards.
+    """
 
     backend: str
     models: frozenset[str]
+    remote: frozenset[str] = frozenset()
+    writer: str = ""
+
+    @property
+    def unserved(self) -> str:
+        """The sentence where no live worker serves it, with the remedy."""
+        if self.writer and self.models <= self.remote:
+            return (
+                f"No worker asks {' and '.join(map(repr, sorted(self.models)))}. Start the one that asks "
+                "connections (GENERATION_BACKEND=remote)."
+            )
+        return (
+            f"No worker serves {self}. Start one that does (GENERATION_BACKEND, GENERATION_MODEL), have the "
+            "connection lent on the page Models, or change the experiment."
+        )
 
     def __str__(self) -> str:
         models = " and ".join(map(repr, sorted(self.models)))
@@ -34,8 +63,6 @@ class Offer:
 
     Attributes
     ----------
-    any_model : bool
-        True of a server that accepts the name of any of its models, as only the server knows them.
     named_only : bool
         True of a worker that writes only for experiments that name its backend.
     """
@@ -43,14 +70,20 @@ class Offer:
     backend: str
     model: str
     others: tuple[str, ...] = ()
-    any_model: bool = False
     named_only: bool = False
 
     def serves(self, need: Need) -> bool:
         """True if this worker can write a response with these needs."""
         if need.backend != self.backend and (need.backend or self.named_only):
             return False
-        return self.any_model or need.models <= {self.model, *self.others}
+        if self.is_remote:
+            return need.models <= need.remote and bool(need.writer or self.model)
+        return need.models <= {self.model, *self.others}
+
+    @property
+    def is_remote(self) -> bool:
+        """True of the worker that asks connections."""
+        return self.backend == Experiment.Backend.REMOTE
 
     def details(self) -> dict[str, Any]:
         """For a pulse."""
@@ -65,7 +98,6 @@ class Offer:
             backend=details["backend"],
             model=details.get("model", ""),
             others=tuple(details.get("others", ())),
-            any_model=details.get("any_model", False),
             named_only=details.get("named_only", False),
         )
 
@@ -82,11 +114,20 @@ def needs(policy_ids: Collection[int]) -> dict[int, Need]:
             own[policy_id] = value.get("name", "")
         else:
             guards[policy_id].add(value.get("guard_model", ""))
-    rows = Policy.objects.filter(pk__in=policy_ids)
-    return {
-        pk: Need(backend, frozenset({own.get(pk) or usual, *guards[pk]} - {""}))
-        for pk, backend, usual in rows.values_list("pk", "experiment__backend", "experiment__model")
-    }
+    fields = ("pk", "experiment_id", "experiment__backend", "experiment__model")
+    rows = list(Policy.objects.filter(pk__in=policy_ids).values_list(*fields))
+    usable = usable_names({experiment_id for _, experiment_id, _, _ in rows})
+    found = {}
+    for pk, experiment_id, backend, usual in rows:
+        writer = own.get(pk) or usual
+        models = frozenset({writer, *guards[pk]} - {""})
+        remote = {
+            name
+            for name in models
+            if (known := usable[experiment_id].get(name)) and known.provider != Provider.WORKER
+        }
+        found[pk] = Need(backend, models, frozenset(remote), writer)
+    return found
 
 
 def live_offers(writers: Iterable[Worker] | None = None) -> dict[str, Offer | None]:
@@ -123,20 +164,23 @@ def _writers(needed: Iterable[Need], offers: Collection[Offer]) -> list[str]:
     )
 
 
-def unserved_needs(
-    experiments: Collection[Experiment], writers: Iterable[Worker] | None = None
-) -> dict[int, list[str]]:
-    """The needs of each experiment's policies that no live worker serves, in words, by the experiment's id.
+def needs_of(experiments: Collection[Experiment]) -> dict[int, set[Need]]:
+    """The needs of each experiment's policies by its id, in as many queries for one as for many."""
+    found: dict[int, set[Need]] = {experiment.pk: set() for experiment in experiments}
+    owners = dict(Policy.objects.filter(experiment__in=found).values_list("pk", "experiment_id"))
+    for policy_id, need in needs(owners).items():
+        found[owners[policy_id]].add(need)
+    return found
 
-    Empty while some worker has not told its offer, and where no worker is alive: that is another problem. It
-    takes as many queries for one experiment as for many.
+
+def unserved_needs(needed: Collection[Need], writers: Iterable[Worker] | None = None) -> list[str]:
+    """A sentence for each of these needs that no live worker serves.
+
+    Empty while some worker has not told its offer, and where no worker is alive: that is another problem.
     """
-    unserved: dict[int, set[str]] = {experiment.pk: set() for experiment in experiments}
     offers = live_offers(writers).values()
-    if offers and None not in offers:
-        policies = Policy.objects.filter(experiment__in=unserved)
-        owners = dict(policies.values_list("pk", "experiment_id"))
-        for policy_id, need in needs(owners).items():
-            if not any(offer and offer.serves(need) for offer in offers):
-                unserved[owners[policy_id]].add(str(need))
-    return {experiment_id: sorted(said) for experiment_id, said in unserved.items()}
+    if not offers or None in offers:
+        return []
+    return sorted(
+        {need.unserved for need in needed if not any(offer and offer.serves(need) for offer in offers)}
+    )

@@ -1,13 +1,83 @@
-"""The connections that an experiment may use."""
+"""Connections: which an experiment may use, and which a person may see, choose and change."""
 
 from __future__ import annotations
 
-from django.db.models import Q, QuerySet
+from typing import Any
 
-from engine.models import Connection, Experiment
+from django.conf import settings
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from engine.domain.profiles import Provider
+from engine.models import Connection, Experiment, Loan, Response, User
+from engine.selectors import people
 
 
 def usable_by(experiment: Experiment) -> QuerySet[Connection]:
     """The connections that policies, judge and guards of this experiment may use, by name."""
-    allowed = Q(everybody=True) | Q(loans__experiment=experiment)
-    return Connection.objects.filter(allowed, retired_at__isnull=True).distinct()
+    lent = Loan.objects.filter(connection=OuterRef("pk"), experiment=experiment, by__is_active=True)
+    return Connection.objects.filter(Q(everybody=True) | Exists(lent), retired_at__isnull=True)
+
+
+def to_choose(user: User, experiment: Experiment | None) -> QuerySet[Connection]:
+    """The connections that this person may name in a draft, by name; ``None``: it is not stored yet.
+
+    Their own are among them: :func:`engine.services.connections.lend_chosen` lends those.
+    """
+    allowed = Q(everybody=True) | Q(owner=user)
+    if experiment is not None:
+        allowed |= Q(pk__in=usable_by(experiment).values("pk"))
+    return Connection.objects.filter(allowed, retired_at__isnull=True)
+
+
+def of_the_environment() -> Connection | None:
+    """The connection that ``OPENAI_MODEL`` made; it also serves whatever names no model."""
+    if not settings.OPENAI_MODEL:
+        return None
+    made = Connection.objects.filter(owner=None, retired_at=None).exclude(provider=Provider.WORKER)
+    return made.filter(name=settings.OPENAI_MODEL).first()
+
+
+def every_connection() -> QuerySet[Connection]:
+    """All of them, by name, for those who run the site."""
+    return Connection.objects.order_by("name")
+
+
+def may_make(user: User) -> bool:
+    """True for those who may make connections: of their own, or with ``is_staff`` the site's."""
+    return user.is_active and (user.is_staff or user.has_perm("engine.add_experiment"))
+
+
+def seen_by(user: User) -> QuerySet[Connection]:
+    """The connections on this person's page, by name. Superusers see all, as they answer for the site."""
+    found = Connection.objects.select_related("owner")
+    if user.is_superuser:
+        return found
+    lent = Loan.objects.filter(connection=OuterRef("pk"), experiment__in=people.experiments_to_run(user))
+    seen: Any = Q(owner=user) | Exists(lent)
+    if may_make(user):
+        seen |= Q(everybody=True)
+    if user.is_staff:
+        seen |= Q(owner=None)
+    return found.filter(seen)
+
+
+def may_change(user: User, connection: Connection) -> bool:
+    """True for its owner; for staff, where it is the site's."""
+    return user.is_active and (
+        user.is_staff if connection.owner_id is None else connection.owner_id == user.pk
+    )
+
+
+def may_retire(user: User, connection: Connection) -> bool:
+    """Superusers may also stop the connection of somebody else, and never use or read it."""
+    return may_change(user, connection) or (user.is_active and user.is_superuser)
+
+
+def loans_of(connection: Connection) -> QuerySet[Loan]:
+    """The experiments that it is lent to, by name."""
+    return connection.loans.select_related("experiment", "by").order_by("experiment__name", "pk")
+
+
+def is_written_with(connection: Connection) -> bool:
+    """True if some response was written with it: then its name and its model stay."""
+    return Response.objects.filter(connection=connection).exists()

@@ -24,9 +24,9 @@ from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, Given
 
 Pair = tuple[int, int]
 # Nobody looks at two copies of a text: they are held back until their turn
-# (`services.identical_texts.settle_identical`).
-FOR_PEOPLE = Q(plan__identical__isnull=True)
-HELD_BACK = Q(plan__identical=True, state=Comparison.State.PLANNED)
+# (`services.identical_texts.settle_by_rule`).
+FOR_PEOPLE = Q(plan__by_rule__isnull=True)
+HELD_BACK = Q(plan__by_rule__isnull=False, state=Comparison.State.PLANNED)
 
 
 def with_both_texts(at: str = "") -> Q:
@@ -167,7 +167,7 @@ def counts_from_judgments(experiment: Experiment) -> dict[Pair, tuple[float, int
     for comparison, i, j, via, outcome in rows.order_by("pk").values_list(
         "comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "via", "outcome"
     ):
-        n_needed = 1 if via == Judgment.Via.IDENTICAL else needed(experiment)
+        n_needed = 1 if via in Judgment.UNSEEN else needed(experiment)
         judged.setdefault(comparison, (i, j, n_needed, []))[3].append(outcome)
     return tallied(
         (i, j, joint_outcome([*said, *[0.5] * (n_needed - len(said))], experiment.overlap_rule))

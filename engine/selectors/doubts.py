@@ -235,7 +235,7 @@ def _seeing(experiment: Experiment) -> list[Doubt]:
     seeing = could_see_policies(experiment)
     if not seeing:
         return []
-    votes = standing_judgments(experiment.pk).exclude(via=Judgment.Via.IDENTICAL).count()
+    votes = standing_judgments(experiment.pk).exclude(via__in=Judgment.UNSEEN).count()
     were = "was" if seeing == 1 else "were"
     said = (
         f"{seeing:,} of {number(votes, 'vote')} {were} given by people who may see which policy wrote what."

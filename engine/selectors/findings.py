@@ -348,7 +348,7 @@ def by_one_person(experiment: Experiment, observed: Observed | None = None) -> b
     """
     if experiment.judge != Experiment.Judge.HUMAN:
         return False
-    judgments = _judged_in(experiment, observed).exclude(via=Judgment.Via.IDENTICAL)
+    judgments = _judged_in(experiment, observed).exclude(via__in=Judgment.UNSEEN)
     # Without an annotator it is a language model's, or a past vote, of which nobody said whose it is.
     people = list(judgments.values_list("annotator", flat=True).distinct()[:2])
     return len(people) == 1 and people[0] is not None

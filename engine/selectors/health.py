@@ -11,15 +11,19 @@ from django.db.models import Count, Min, Q, QuerySet, Sum
 from engine.core.wording import duration, number
 from engine.models import (
     Comparison,
+    Connection,
     Experiment,
     Policy,
     Response,
     clock,
 )
 from engine.models.claims import in_time
-from engine.selectors import workers
+from engine.selectors import designs, workers
 from engine.selectors.buffer import generation_seconds, mean_seconds
-from engine.selectors.capabilities import Offer, unserved_needs
+from engine.selectors.capabilities import Offer, needs_of, unserved_needs
+from engine.selectors.halts import Refused, refused
+from engine.selectors.pauses import asked_from_here, is_troubled, waiting_for
+from engine.selectors.spending import money_trouble, overspent_connections, overspent_experiments
 from engine.selectors.workers import Worker
 
 # Workers that went away longer ago are of no interest any more.
@@ -105,7 +109,13 @@ class Pulse:
     waiting : int
         Number of responses that no worker has taken yet.
     unserved : list of str
-        Needs of the experiment that no live worker serves.
+        A sentence for each need of the experiment that no live worker serves.
+    waits : list of Connection
+        Those of the experiment that pause, or are tried again.
+    refused : list of str
+        A sentence for each policy of which the server refuses requests; ``halted``: those of halted policies.
+    spent : str
+        A sentence where a limit of money is reached.
     needs_workers : bool
         True if responses are still to be written: not where all were imported ready-made.
     writing : bool
@@ -118,6 +128,10 @@ class Pulse:
     unserved: list[str]
     needs_workers: bool
     writing: bool
+    waits: list[Connection]
+    refused: list[str]
+    halted: str
+    spent: str
 
     @property
     def control_alive(self) -> bool:
@@ -151,24 +165,22 @@ class Pulse:
         """The reason why the experiment is not healthy, and the remedy; empty if it is healthy."""
         if self.healthy:
             return ""
-        if not self.control_alive:
-            return self._away("control")
-        if self.generation_alive and self.unserved:
-            return (
-                f"No worker serves {self.unserved[0]}. Start one that does "
-                "(GENERATION_BACKEND, GENERATION_MODEL), or change the experiment."
-            )
-        if self.generation_alive and self.trouble:
-            return f"The generation worker's backend reports an error: {self.trouble}"
-        if self.loading:
-            return _LOADING
-        return self._away("generation") or (_TOO_SLOW if self.slow else _NOBODY_WRITES)
+        reasons = ["" if self.control_alive else self._away("control"), self.halted, self.spent]
+        if self.generation_alive:
+            reasons += [*self.unserved, " ".join(map(waiting_for, self.waits))]
+            if self.trouble:
+                reasons.append(f"The generation worker's backend reports an error: {self.trouble}")
+        reasons += [_LOADING if self.loading else "", self._away("generation")]
+        reasons.append(_TOO_SLOW if self.slow else _NOBODY_WRITES)
+        return next(filter(None, reasons))
 
     @property
     def catching_up(self) -> str:
         """Sentences where responses wait for longer than usual and all is well; else empty."""
         if not (self.healthy and self.needs_workers):
             return ""
+        if self.refused or self.waits:
+            return " ".join([*self.refused, *map(waiting_for, self.waits)])
         if self.waiting and self.loading:
             return f"{_LOADING} {_BY_THEMSELVES}"
         if self.oldest_waiting_seconds < _NOTED_WAIT_SECONDS:
@@ -181,7 +193,7 @@ class Pulse:
     @property
     def slow(self) -> bool:
         """True if responses wait for long although workers write, and nothing else keeps them back."""
-        kept = self.loading or self.unserved or self.trouble
+        kept = self.loading or self.unserved or self.trouble or self.waits or self.halted or self.spent
         alive = self.control_alive and self.generation_alive
         return alive and self.writing and not kept and not self.healthy
 
@@ -193,6 +205,7 @@ class Pulse:
             self.generation_alive
             and not self.unserved
             and not self.trouble
+            and not (self.halted or self.spent or any(map(is_troubled, self.waits)))
             and self.oldest_waiting_seconds < longest
         )
         return self.control_alive and (served or not self.needs_workers)
@@ -222,6 +235,8 @@ class QueueHealth(Pulse):
         Mean time from planning a response to a worker's taking it, over the last fifty taken.
     guardrails : list of GuardrailCount
         By policy; empty where none ever acted.
+    said : list of str
+        The words of servers that fail or refuse, for editors.
     """
 
     comparisons: dict[str, int]
@@ -233,32 +248,79 @@ class QueueHealth(Pulse):
     workers: list[WorkerHealth]
     queue_seconds: float | None
     guardrails: list[GuardrailCount]
+    said: list[str]
 
 
 def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
     """The pulse of each experiment by its id, in as many queries for one as for many."""
     now = clock.now()
     seen = workers.seen("control", "analysis", "generation")
-    unserved = unserved_needs(experiments, [worker for worker in seen if worker.queue == "generation"])
+    writers = [worker for worker in seen if worker.queue == "generation"]
+    needed = needs_of(experiments)
+    pausing = {each.name: each for each in asked_from_here().filter(waits_until__isnull=False)}
+    overspent = overspent_connections()
+    too_dear = {each.name for each in asked_from_here().filter(pk__in=overspent)} if overspent else set()
+    over = overspent_experiments()
+    refusals = refused([each.pk for each in experiments])
+    hit = {each.experiment_id for each in refusals}
+    names = designs.names_in([each for each in experiments if each.pk in hit]) if hit else {}
     rows = (
-        Response.objects.filter(policy__experiment__in=experiments, state=Response.State.WAITING)
+        Response.objects.filter(
+            policy__experiment__in=experiments, state=Response.State.WAITING, refused_at__isnull=True
+        )
         .values_list("policy__experiment_id")
         .annotate(n=Count("pk"), oldest=Min("created_at"))
         .order_by()
     )
     waiting = {experiment_id: (n, (now - oldest).total_seconds()) for experiment_id, n, oldest in rows}
+    remote = {pk: {name for need in each for name in need.remote} for pk, each in needed.items()}
     in_hand = Response.objects.filter(in_time(), state=Response.State.GENERATING)
     writing = bool(waiting) and in_hand.exists()
     return {
         experiment.pk: Pulse(
             seen,
             *waiting.get(experiment.pk, (0, 0.0)),
-            unserved=unserved[experiment.pk],
+            unserved=unserved_needs(needed[experiment.pk], writers),
             needs_workers=experiment.responses != Experiment.Responses.IMPORTED,
             writing=writing,
+            waits=[pausing[name] for name in sorted(remote[experiment.pk] & pausing.keys())],
+            refused=[
+                _refusal(each, names[experiment.pk][each.index].name)
+                for each in refusals
+                if each.experiment_id == experiment.pk
+            ],
+            halted=" ".join(
+                _halted(each, names[experiment.pk][each.index].name)
+                for each in refusals
+                if each.experiment_id == experiment.pk and each.halted
+            ),
+            spent=_spent(experiment, experiment.pk in over, sorted(remote[experiment.pk] & too_dear)),
         )
         for experiment in experiments
     }
+
+
+def _refusal(refused: Refused, name: str) -> str:
+    return f"{number(refused.n, 'request')} of “{name}” refused: {refused.reason} They wait for “Try again”."
+
+
+def _halted(refused: Refused, name: str) -> str:
+    return (
+        f"The server refuses what “{name}” sends, {refused.n} times in a row: {refused.reason} Nothing more "
+        "is asked for in this experiment. Change what the connection takes on the page Models, then press "
+        "“Try again”."
+    )
+
+
+def _spent(experiment: Experiment, is_over: bool, connections: Sequence[str]) -> str:
+    if is_over and (said := money_trouble(experiment)):
+        return said
+    if connections:
+        return (
+            f"{' and '.join(connections)}: the limit of money in 24 hours is reached. Nothing is asked until "
+            "older requests are a day old, or the limit is raised on the page Models."
+        )
+    return ""
 
 
 def queue_health(experiment: Experiment) -> QueueHealth:
@@ -291,7 +353,13 @@ def queue_health(experiment: Experiment) -> QueueHealth:
         workers=_workers([worker for worker in pulse.seen if worker.queue == "generation"]),
         queue_seconds=_queue_seconds(responses),
         guardrails=_guardrail_counts(experiment) if guarded else [],
+        said=_said(experiment, pulse),
     )
+
+
+def _said(experiment: Experiment, pulse: Pulse) -> list[str]:
+    words = [each.said for each in pulse.waits] + [each.said for each in refused([experiment.pk])]
+    return list(dict.fromkeys(filter(None, words)))
 
 
 def _last_failure(responses: QuerySet[Response], states: Collection[str]) -> str:

@@ -327,7 +327,7 @@ def long_solo_runs(experiment: Experiment, longer_than: int = LONG_RUN) -> list[
     A language model's votes and past votes without a name are somebody else's. Ties of identical texts are
     nobody's.
     """
-    judged = standing_judgments(experiment.pk).exclude(via=Judgment.Via.IDENTICAL).order_by("pk")
+    judged = standing_judgments(experiment.pk).exclude(via__in=Judgment.UNSEEN).order_by("pk")
     # By number: with the names, the same rows take twice as long to read.
     every = solo_runs(list(judged.values_list("annotator_id", flat=True)), longer_than)
     runs = [run for run in every if run.annotator is not None]

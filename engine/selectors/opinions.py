@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from django.conf import settings
-from django.db.models import Count, Exists, F, OuterRef, QuerySet, Sum
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
 
 from engine.core.agreement import Agreement, Proportion, agreement, proportion
 from engine.domain.outcomes import joint_outcome
 from engine.domain.texts import NOTHING
 from engine.models import Comparison, Experiment, Judgment, Opinion
 from engine.selectors.counts import standing
+from engine.selectors.pauses import judged_by_connection
 from engine.selectors.rubrics import identity, why_no_judge
 
 _ANSWERS = (Judgment.Choice.LEFT, Judgment.Choice.RIGHT, Judgment.Choice.TIE)
@@ -48,7 +49,7 @@ class OpinionReport:
     votes: int
     prompt_tokens: int
     completion_tokens: int
-    cost: float
+    cost: float | None
     last_failure: str
     calibrated: bool
 
@@ -92,7 +93,7 @@ def opinion_report(experiment: Experiment) -> OpinionReport | None:
         votes=standing(Judgment.objects.filter(opinion__in=every)).count(),
         prompt_tokens=spent["prompt_tokens"],
         completion_tokens=spent["completion_tokens"],
-        cost=spent["cost"] or 0.0,
+        cost=spent["cost"],
         last_failure="" if failed is None else failed.failure_reason,
         calibrated=bool(experiment.llm_calibrated) and experiment.llm_calibrated == identity(experiment),
     )
@@ -128,10 +129,14 @@ def _side(outcome: float, i_on_left: bool) -> Judgment.Choice:
 
 
 def experiments_with_opinions() -> QuerySet[Experiment]:
-    """The experiments in which a language model may be asked now; none if no such model is configured."""
-    if why_no_judge():
-        return Experiment.objects.none()
+    """The experiments in which a language model may be asked now: a connection that they may use, or, where
+    they name none, the judging worker's own.
+    """
+    can_judge = Q(judged_by_connection())
+    if settings.JUDGE_BACKEND:
+        can_judge |= Q(judge_model="")
     return Experiment.objects.filter(
+        can_judge,
         judge=Experiment.Judge.HUMAN,
         state__in=[Experiment.State.RUNNING, Experiment.State.PAUSED],
         llm_halted="",
@@ -184,12 +189,12 @@ def votes_that_failed(experiment: Experiment) -> QuerySet[Comparison]:
 def votes_now(experiment: Experiment) -> bool:
     """True if the language model may vote: an admin has accepted it, and it has not changed since."""
     return (
-        not why_no_judge()
-        and not experiment.llm_halted
+        not experiment.llm_halted
         and experiment.state == Experiment.State.RUNNING
         and experiment.judge == Experiment.Judge.HUMAN
         and experiment.llm_judge == Experiment.LLMJudge.VOTES
         and experiment.llm_calibrated == identity(experiment)
+        and not why_no_judge(experiment)
     )
 
 

@@ -17,6 +17,7 @@ from engine.models import (
     AuditEntry,
     Browser,
     Check,
+    Connection,
     Experiment,
     Flag,
     Invitation,
@@ -24,6 +25,7 @@ from engine.models import (
     Judgment,
     JudgmentVoid,
     Lease,
+    Loan,
     Membership,
     ReportLink,
     RoleLoss,
@@ -117,6 +119,16 @@ def person_data(user: User, *, complete: bool) -> Row:
             Token.objects.filter(user=user).order_by("pk"),
             name="name", scopes="scopes", experiment="experiment__name", created_at="created_at",
             until="expires_at", revoked_at="revoked_at", used_at="used_at",
+        ),
+        # Not even the last characters of a key.
+        "connections": _rows(
+            Connection.objects.filter(owner=user).order_by("pk"),
+            name="name", provider="provider", model="model_id", address="address", created_at="created_at",
+            key_set_at="key_set_at", retired_at="retired_at",
+        ),
+        "connections_lent": _rows(
+            Loan.objects.filter(by=user).order_by("pk"),
+            connection="connection__name", experiment="experiment__name", at="at",
         ),
         "judgments": _rows(
             judgments.order_by("pk"),

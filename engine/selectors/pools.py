@@ -266,17 +266,17 @@ def unused(experiment: Experiment, annotator: int | None, halves: Sequence[Halve
     seen.
     """
     names = {name_of(*pair) for pair in halves}
-    identical = set(filter(is_identical, names))
+    unseen = {name for name in names if rule_for(experiment, name)}
     out_of_reach = _OUT_OF_ANYBODYS_REACH if annotator is None else _OUT_OF_REACH
     used: set[str] = set()
-    if asked := sorted(names - identical):
+    if asked := sorted(names - unseen):
         found = out_of_reach(experiment=experiment.pk, annotator=annotator, names=asked)
         used |= {comparison.texts for comparison in found}
-    if identical:
+    if unseen:
         # One that nobody looks at is settled as often as each other one can be judged.
         n_people = max(annotators(experiment.pk).count(), 1)
         settled = Comparison.objects.filter(
-            counts.HELD_BACK | Q(state=Comparison.State.JUDGED), texts__in=identical
+            counts.HELD_BACK | Q(state=Comparison.State.JUDGED), texts__in=unseen
         )
         counted = Counter(settled.values_list("texts", flat=True))
         used |= {name for name, n in counted.items() if n >= n_people}
@@ -321,7 +321,7 @@ def _out_of_reach(experiment: int | Given, annotator: int | Given | None) -> Que
         return own.exclude(state=Comparison.State.DISCARDED)
     leases = Lease.objects.filter(comparison=OuterRef("pk"), annotator=annotator)
     judgments = Judgment.objects.filter(comparison=OuterRef("pk"), standing=True)
-    theirs = Q(annotator=annotator) | Q(via=Judgment.Via.IDENTICAL)
+    theirs = Q(annotator=annotator) | Q(via__in=Judgment.UNSEEN)
     return own.filter(Q(state__in=Comparison.PENDING) | Exists(leases) | Exists(judgments.filter(theirs)))
 
 
@@ -350,7 +350,14 @@ def _are_written(first: Half, second: Half) -> bool:
     return first.state == second.state == Response.State.DONE
 
 
-def is_identical(name: str) -> bool:
-    """True if this is the name of one text twice, and there is something to be seen of it."""
+def rule_for(experiment: Experiment, name: str) -> str:
+    """The rule that judges two texts of this name: "identical" or "no_answer"; empty if somebody has to look,
+    or there is no name.
+    """
+    if not name:
+        return ""
     _task, first, second = name.split(":")
-    return first == second != NOTHING
+    if first == second:
+        return Judgment.Via.IDENTICAL.value if first != NOTHING else ""
+    loses = experiment.no_answer == Experiment.NoAnswer.LOSES and NOTHING in {first, second}
+    return Judgment.Via.NO_ANSWER.value if loses else ""

@@ -6,8 +6,8 @@ import hashlib
 
 from django.conf import settings
 
-from engine.models import Experiment
-from engine.selectors.capabilities import DEMO_BACKENDS
+from engine.models import Connection, Experiment
+from engine.selectors.connections import usable_by
 
 # Raised whenever engine.judges.llm asks in other words: agreement was measured with the old ones.
 WORDING = 1
@@ -26,12 +26,21 @@ def rubric_of(experiment: Experiment) -> str:
     return experiment.rubric.strip() or experiment.guidelines.strip() or DEFAULT_RUBRIC
 
 
-def why_no_judge() -> str:
-    """The reason why no language model can judge here, and the remedy; empty if one can."""
-    if settings.JUDGE_BACKEND in {"", *DEMO_BACKENDS}:
+def why_no_judge(experiment: Experiment | None = None) -> str:
+    """The reason why no language model can judge an experiment, and the remedy; empty if one can.
+
+    ``None``: an experiment that names no connection as its judge.
+    """
+    if experiment is not None and experiment.judge_model:
+        if usable_by(experiment).filter(name=experiment.judge_model).exists():
+            return ""
         return (
-            "No language model that can judge is configured. The embedded models cannot judge: "
-            "set JUDGE_BACKEND to vllm or openai, and JUDGE_MODEL."
+            f"The experiment may not use the connection {experiment.judge_model!r}. Choose another judge, or "
+            "ask its owner to lend it."
+        )
+    if not settings.JUDGE_BACKEND:
+        return (
+            "No language model that can judge is chosen. Choose a connection of the page Models as the judge."
         )
     return ""
 
@@ -43,12 +52,15 @@ def may_tie(experiment: Experiment) -> bool:
 
 def identity(experiment: Experiment) -> str:
     """A fingerprint of the model that judges and of all that it is told besides the comparison itself."""
-    parts = (
-        str(WORDING),
-        settings.JUDGE_BACKEND,
-        settings.JUDGE_MODEL,
-        experiment.question,
-        rubric_of(experiment),
-        str(may_tie(experiment)),
-    )
+    judge = (settings.JUDGE_BACKEND, settings.JUDGE_MODEL)
+    if experiment.judge_model:
+        # A connection may lead to another model one day.
+        asked = Connection.objects.filter(name=experiment.judge_model).values_list("provider", "model_id")
+        judge = (experiment.judge_model, " ".join(asked.first() or ()))
+    parts = (str(WORDING), *judge, experiment.question, rubric_of(experiment), str(may_tie(experiment)))
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
+
+
+def judge_name(experiment: Experiment) -> str:
+    """The name of the language model that judges."""
+    return experiment.judge_model or settings.JUDGE_MODEL or settings.JUDGE_BACKEND

@@ -54,6 +54,11 @@ SENTENCES: dict[str, str] = {
     _Action.UNSUBSCRIBE: "Removed the notification by {kind} to {host}.",
     _Action.SHARE: "Made the link {hint}… to the report, valid {until}.",
     _Action.END_SHARE: "Ended the link {hint}… to the report.",
+    _Action.CONNECTION: "{what} the connection “{name}”, number {connection}{changed}.",
+    _Action.KEY: "{what} the key{hint} of the connection “{name}”, number {connection}.",
+    _Action.LEND: "Lent the connection “{name}” to this experiment.",
+    _Action.END_LOAN: "Ended the loan of the connection “{name}”. {because}",
+    _Action.TRY_AGAIN: "Asked again for {responses:response} that a server had refused.",
     _Action.REMARKS_DONE: "Marked the flags and comments on comparison {number} as done.",
 }
 

@@ -150,18 +150,27 @@ def _change(experiment: Experiment, by: User | None, given: GivenSettings) -> No
 
 @transaction.atomic
 def change_display(
-    *, experiment_id: int, by: User | None, tags: str | None = None, leaderboard: bool | None = None
+    *,
+    experiment_id: int,
+    by: User | None,
+    tags: str | None = None,
+    leaderboard: bool | None = None,
+    **money: float | None,
 ) -> Experiment:
-    """Change what only lists and annotators' own pages show, in any state. ``None`` changes nothing.
+    """Change what the evidence does not depend on, in any state. ``None`` changes nothing.
+
+    ``money``: ``money_limit``, if it is to change; ``None`` is no limit.
 
     Raises
     ------
     SpecError
-        The tags are too long.
+        The tags are too long, or the limit is below 0.
     """
     experiment = locked_experiment(experiment_id)
     given = {"tags": None if tags is None else normal_tags(tags), "leaderboard": leaderboard}
     changes = _changes(experiment, given)
+    if money and money["money_limit"] != experiment.money_limit:
+        changes |= money
     _check_fields(experiment, changes)
     for name, value in changes.items():
         setattr(experiment, name, value)

@@ -284,5 +284,23 @@ def refuse_archived(experiment: Experiment) -> None:
         raise WrongStateError("The experiment is archived. Take it out of the archive first.")
 
 
+@transaction.atomic
+def try_again(*, experiment_id: int, by: User | None) -> Experiment:
+    """Ask again for the responses whose settings a server refused."""
+    experiment = locked_experiment(experiment_id)
+    refused = Response.objects.filter(policy__experiment=experiment, refused_at__isnull=False)
+    n = refused.update(refused_at=None, failure_reason="", said="")
+    if n:
+        record(experiment=experiment, by=by, action=AuditEntry.Action.TRY_AGAIN, details={"responses": n})
+    return experiment
+
+
 # The actions, by their names on the page and in the API.
-ACTIONS = {"start": start, "pause": pause, "stop": stop, "archive": archive, "unarchive": unarchive}
+ACTIONS = {
+    "start": start,
+    "pause": pause,
+    "stop": stop,
+    "archive": archive,
+    "unarchive": unarchive,
+    "try_again": try_again,
+}

@@ -28,7 +28,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors.person_data import addresses_of, invitations_to, sessions_of, subscriptions_to
-from engine.services import claims
+from engine.services import claims, connections
 from engine.services.audit import record
 from engine.services.invitations import end_invitation
 from engine.services.locks import lock_by_number, lock_experiments_of
@@ -104,6 +104,7 @@ def _end_access(user: User, by: User | None, addresses: set[str]) -> None:
     """End everything that lets the person in or sends them news."""
     end_all_tokens(user=user, by=by, because="The person was forgotten.")
     Token.objects.filter(user=user).update(name="", hint="")
+    connections.leave(owner=user, by=by)
     for member in Membership.objects.filter(user=user).select_related("experiment"):
         try:
             remove_member(membership_id=member.pk, by=by)

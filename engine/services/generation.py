@@ -14,9 +14,10 @@ from django.db.models import Count, F, Q, QuerySet
 
 from engine.domain.replies import Fault, Finish
 from engine.domain.texts import digest
-from engine.models import Comparison, Response, clock
-from engine.selectors import capabilities, counts
-from engine.selectors.capabilities import Offer
+from engine.models import Comparison, Experiment, Response, WorkerPulse, clock
+from engine.selectors import capabilities, counts, halts
+from engine.selectors.capabilities import Need, Offer
+from engine.selectors.spending import overspent_experiments
 from engine.services import claims
 from engine.services.identical_texts import name_and_hold_back
 from engine.services.locks import lock_by_number
@@ -73,27 +74,43 @@ class Failed:
 
 @transaction.atomic
 def claim_responses(
-    *, worker: str, limit: int, joining: uuid.UUID | None = None, offer: Offer | None = None
+    *,
+    worker: str,
+    limit: int,
+    joining: uuid.UUID | None = None,
+    offer: Offer | None = None,
+    rooms: Mapping[str, int] | None = None,
+    stopped: Collection[int] | None = None,
 ) -> ClaimedResponses:
     """Take up to ``limit`` waiting responses; no other worker gets the same ones.
 
     Experiments get equal shares, and within one the oldest come first. ``joining`` adds to a claim that is
     being written. ``offer`` limits the responses to those that the worker serves; ``None`` is no limit.
 
+    ``rooms`` is for a worker that asks connections: how many more requests fit each, by its name. A policy
+    that needs a connection which is not among them has to wait.
+
+    ``stopped``: :func:`stopped_experiments`, where the caller knows them.
+
     A response whose batch ended suddenly may have caused that. Such suspects are tried again in smaller
     batches, the last time one by one, and they join no others. So one poisoned response cannot take other
-    responses down with it.
+    responses down with it. A worker that asks connections runs no engine that a response could break.
     """
-    waiting = Response.objects.filter(state=Response.State.WAITING)
-    if offer is not None:
-        waiting = _served(waiting, offer)
-    suspect = None if joining else waiting.order_by("created_at", "id").first()
-    if suspect is not None and suspect.crashes:
-        last = suspect.attempts >= settings.GENERATION_ATTEMPTS - 1
-        same = waiting.filter(crashes=suspect.crashes, attempts=suspect.attempts)
-        ids = _lock_oldest(same, 1 if last else max(1, limit // 4**suspect.crashes))
+    waiting = Response.objects.filter(state=Response.State.WAITING, refused_at__isnull=True)
+    if stopped := stopped_experiments() if stopped is None else stopped:
+        waiting = waiting.exclude(policy__experiment__in=stopped)
+    if rooms is not None:
+        ids = _lock_in_rooms(waiting, offer or Offer(Experiment.Backend.REMOTE, ""), rooms)
     else:
-        ids = _lock_shares(waiting.filter(crashes=0), limit)
+        if offer is not None:
+            waiting = _served(waiting, offer)
+        suspect = None if joining else waiting.order_by("created_at", "id").first()
+        if suspect is not None and suspect.crashes:
+            last = suspect.attempts >= settings.GENERATION_ATTEMPTS - 1
+            same = waiting.filter(crashes=suspect.crashes, attempts=suspect.attempts)
+            ids = _lock_oldest(same, 1 if last else max(1, limit // 4**suspect.crashes))
+        else:
+            ids = _lock_shares(waiting.filter(crashes=0), limit)
     rows = Response.objects.filter(pk__in=ids)
     token = claims.take(
         rows,
@@ -108,10 +125,35 @@ def claim_responses(
     return ClaimedResponses(token=token, responses=list(claimed.order_by("created_at", "id")))
 
 
+def stopped_experiments() -> set[int]:
+    """The experiments for which nothing is written: their money is spent, or a policy is refused, and its
+    rivals would be paid for in vain.
+    """
+    return overspent_experiments() | halts.halted_experiments()
+
+
+def _needs_of(waiting: QuerySet[Response]) -> dict[int, Need]:
+    return capabilities.needs(list(waiting.order_by().values_list("policy_id", flat=True).distinct()))
+
+
 def _served(waiting: QuerySet[Response], offer: Offer) -> QuerySet[Response]:
-    needs = capabilities.needs(list(waiting.order_by().values_list("policy_id", flat=True).distinct()))
+    needs = _needs_of(waiting)
     served = [policy_id for policy_id, need in needs.items() if offer.serves(need)]
     return waiting if len(served) == len(needs) else waiting.filter(policy_id__in=served)
+
+
+def _lock_in_rooms(waiting: QuerySet[Response], offer: Offer, rooms: Mapping[str, int]) -> list[int]:
+    """The oldest of each connection that writes, as many as fit it."""
+    writers: dict[str, list[int]] = defaultdict(list)
+    for policy_id, need in _needs_of(waiting).items():
+        writer = need.writer or offer.model
+        if offer.serves(need) and all(rooms.get(name, 0) > 0 for name in {writer, *need.models}):
+            writers[writer].append(policy_id)
+    return [
+        pk
+        for writer, policies in writers.items()
+        for pk in _lock_shares(waiting.filter(policy_id__in=policies), rooms[writer])
+    ]
 
 
 def _lock_oldest(waiting: QuerySet[Response], limit: int) -> list[int]:
@@ -168,11 +210,21 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     for pk, spent, trial in rows:
         if isinstance(failed := by_id[pk], Failed):
             of_use = pk in wanted or trial is not None
-            again = of_use and failed.fault == Fault.WORKER and spent < settings.GENERATION_ATTEMPTS
+            again = of_use and (
+                spent < settings.GENERATION_ATTEMPTS if failed.fault == Fault.WORKER else True
+            )
+            refused = again and failed.fault == Fault.SETTINGS
+            if refused and trial is not None:
+                # Somebody looks at it, and asks again with other settings.
+                again = refused = False
             claims.release(
                 ours.filter(pk=pk),
                 state=Response.State.WAITING if again else Response.State.FAILED,
                 failure_reason=failed.reason,
+                said=failed.said,
+                refused_at=clock.now() if refused else None,
+                # The others cost no attempt, as the response is not the reason.
+                attempts=F("attempts") - (again and failed.fault != Fault.WORKER),
             )
     claims.renew(generating, claim, seconds=settings.CLAIM_SECONDS)
     return _settle(comparisons)
@@ -183,15 +235,15 @@ _WRITTEN_FIELDS = ["digest", *(field.name for field in fields(Written) if field.
 
 def _store_written(written: Sequence[Written]) -> None:
     """Store texts in locked rows by one prepared statement; the ORM's UPDATEs take ten times as long."""
-    constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": clock.now()}
+    constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": clock.now(), "refused_at": None}
     meta = Response._meta
-    by_name = {field.name: field for field in meta.concrete_fields}
+    by_name = {field.attname: field for field in meta.concrete_fields}
     columns = [by_name[name] for name in (*constant, *_WRITTEN_FIELDS)]
     assignments = ", ".join(f"{connection.ops.quote_name(str(field.column))} = %s" for field in columns)
     table, key = map(connection.ops.quote_name, (meta.db_table, str(meta.pk.column)))
     rows = [
         [
-            field.get_db_prep_save(constant.get(field.name, getattr(each, field.name, None)), connection)
+            field.get_db_prep_save(constant.get(field.name, getattr(each, field.attname, None)), connection)
             for field in columns
         ]
         + [each.response_id]
@@ -216,9 +268,17 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> 
 def expire_claims() -> set[int]:
     """Put back into the queue what dead workers were writing. Returns the ids of the experiments for which
     something is ready or discarded now.
+
+    What servers were writing is not to blame: no text that comes over the network ends a worker.
     """
     expired = claims.expired(Response.objects.filter(state=Response.State.GENERATING))
-    return _give_back(expired, "The worker that was writing it disappeared.", blameless=False)
+    over_network = WorkerPulse.objects.filter(
+        queue="generation", details__backend=Experiment.Backend.REMOTE
+    ).values("worker")
+    reason = "The worker that was writing it disappeared."
+    return _give_back(expired.filter(claimed_by__in=over_network), reason, blameless=True) | _give_back(
+        expired.exclude(claimed_by__in=over_network), reason, blameless=False
+    )
 
 
 def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set[int]:

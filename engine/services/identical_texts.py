@@ -1,4 +1,7 @@
-"""Comparisons of one text twice: held back as soon as that is known, and a tie that nobody looks at."""
+"""Comparisons that need no judge: of one text twice, or, by setting, of a text and no answer.
+
+They are held back as soon as that is known, and judged without anybody's looking at them.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,35 @@ import uuid
 from collections.abc import Collection
 
 from django.db import transaction
-from django.db.models import CharField, F, OuterRef, QuerySet, Subquery, Value
+from django.db.models import CharField, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Cast, Concat, Greatest, Least
 
 from engine.domain.texts import NOTHING
 from engine.models import Comparison, Experiment, Judgment, Response
 from engine.selectors import counts
 from engine.selectors.compiled import EXPERIMENT, Compiled
-from engine.services.judging import record_judgment
+from engine.services.judging import record_judgment, without_an_answer
 
-# Added to the record of a comparison whose two texts are one.
-IDENTICAL_PLAN = {"identical": True}
+_IDENTICAL = Q(response_i__digest=F("response_j__digest")) & ~Q(response_i__digest=NOTHING)
+_ONE_ANSWERS = Q(experiment__no_answer=Experiment.NoAnswer.LOSES) & (
+    Q(response_i__digest=NOTHING) ^ Q(response_j__digest=NOTHING)
+)
 
 
 @transaction.atomic
 def name_and_hold_back(*, comparison_ids: Collection[int]) -> None:
-    """Name the texts of comparisons that have just become ready. Hold back those of one text twice until it
-    is their turn: nobody needs to look at them.
+    """Name the texts of comparisons that have just become ready. Hold back those that need no judge until it
+    is their turn.
 
     The caller has locked them. Only where people judge: a rule takes no time that could be saved.
     """
     ours = Comparison.objects.filter(pk__in=comparison_ids, experiment__judge=Experiment.Judge.HUMAN)
     _name_texts(ours)
-    same = ours.filter(response_i__digest=F("response_j__digest"))
-    for comparison in same.exclude(response_i__digest=NOTHING):
-        comparison.plan = comparison.plan | IDENTICAL_PLAN
-        comparison.state = Comparison.State.PLANNED
-        comparison.save(update_fields=["plan", "state"])
+    for via, condition in ((Judgment.Via.IDENTICAL, _IDENTICAL), (Judgment.Via.NO_ANSWER, _ONE_ANSWERS)):
+        for comparison in ours.filter(condition):
+            comparison.plan = comparison.plan | {"by_rule": via.value}
+            comparison.state = Comparison.State.PLANNED
+            comparison.save(update_fields=["plan", "state"])
 
 
 def _name_texts(comparisons: QuerySet[Comparison]) -> None:
@@ -53,20 +58,24 @@ def _name_texts(comparisons: QuerySet[Comparison]) -> None:
 
 
 @transaction.atomic(savepoint=False)
-def settle_identical(*, experiment: Experiment) -> None:
-    """Judge comparisons of one text twice a tie.
+def settle_by_rule(*, experiment: Experiment) -> None:
+    """Judge the comparisons that were held back.
 
     At once: what people still have before them counts against every claim, so that it matters to none which
     outcomes come first.
     """
     for comparison in _HELD_BACK(experiment=experiment.pk):
+        via = Judgment.Via(comparison.plan["by_rule"])
+        choice, reason = Judgment.Choice.TIE.value, "Both responses are the same text."
+        if via == Judgment.Via.NO_ANSWER:
+            choice, reason = without_an_answer(comparison) or (choice, reason)
         record_judgment(
             comparison=comparison,
-            choice=Judgment.Choice.TIE,
+            choice=choice,
             judge=Judgment.Judge.RULE,
-            via=Judgment.Via.IDENTICAL,
+            via=via,
             token=uuid.uuid4(),
-            reason="Both responses are the same text.",
+            reason=reason,
         )
 
 
@@ -74,7 +83,7 @@ def settle_identical(*, experiment: Experiment) -> None:
 _HELD_BACK = Compiled(
     lambda: (
         Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
-        .select_related("experiment")
+        .select_related("experiment", "response_i", "response_j")
         .filter(counts.HELD_BACK, experiment=EXPERIMENT)
         .order_by("number")
     ),

@@ -23,6 +23,7 @@ from engine.models import (
 )
 from engine.selectors import people
 from engine.services.audit import record
+from engine.services.connections import end_loans_of_others
 from engine.services.locks import locked_account, locked_experiment
 
 
@@ -174,6 +175,8 @@ def accept_invitation(*, invitation_id: int | None, user: User) -> Membership:
         action=AuditEntry.Action.JOIN,
         details={"role": invitation.role},
     )
+    if invitation.role == Membership.Role.OWNER:
+        end_loans_of_others(experiment_id=invitation.experiment_id, owner=user, by=None)
     return Membership.objects.create(
         experiment=invitation.experiment,
         user=user,

@@ -135,6 +135,8 @@ def judge_ready(*, comparison_id: int, verdict: Callable[[Comparison], tuple[str
         let_go(comparison, "Neither response has any text.")
         return None
     choice, reason = verdict(comparison)
+    if comparison.experiment.no_answer == Experiment.NoAnswer.LOSES:
+        choice, reason = without_an_answer(comparison) or (choice, reason)
     return record_judgment(
         comparison=comparison,
         choice=choice,
@@ -143,6 +145,14 @@ def judge_ready(*, comparison_id: int, verdict: Callable[[Comparison], tuple[str
         reason=reason,
         token=uuid.uuid4(),
     )
+
+
+def without_an_answer(comparison: Comparison) -> tuple[str, str] | None:
+    """The choice and its reason where one response is no answer and the other is one; else ``None``."""
+    left, right = (is_blank(each.text) for each in (comparison.left, comparison.right))
+    if left == right:
+        return None
+    return Judgment.Choice.RIGHT if left else Judgment.Choice.LEFT, "Only this response is an answer."
 
 
 def record_judgment(
@@ -181,7 +191,7 @@ def record_judgment(
         restores=restores,
         annotator_could_see_policies=could_see_policies,
     )
-    if via != Judgment.Via.IDENTICAL and (counts.needed(comparison.experiment) > 1 or restores):
+    if via not in Judgment.UNSEEN and (counts.needed(comparison.experiment) > 1 or restores):
         write(*besides, inserting(judgment))
         settle(comparison, reason="", annotator=judgment.annotator_id)
         return judgment

@@ -1,16 +1,38 @@
-"""Seals the keys of connections, and opens them in the worker that asks."""
+"""Seals the keys of connections, and opens them in the worker that asks.
+
+A sealed key holds the number and the address of its connection: copied to another row, or left behind by
+another address, it does not open.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+from base64 import urlsafe_b64encode
 
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from django.conf import settings
+from django.db import transaction
+from django.utils.crypto import salted_hmac
+
+from engine.domain.errors import KeyUnreadableError
 from engine.domain.profiles import Provider, takes_of
 from engine.domain.targets import Target
-from engine.models import Connection
+from engine.models import Connection, clock
+
+# The end of a shorter key would tell too much of it.
+_SHORTEST_HINTED = 16
+_HINT = 4
 
 
 def target_of(connection: Connection) -> Target:
-    """The connection with its key, for one request or batch; only a worker calls this."""
+    """The connection with its key, for one request or batch; only a worker calls this.
+
+    Raises
+    ------
+    KeyUnreadableError
+        Its key cannot be opened here; says what to do.
+    """
     provider = Provider(connection.provider)
     return Target(
         connection_id=connection.pk,
@@ -19,7 +41,7 @@ def target_of(connection: Connection) -> Target:
         model_id=connection.model_id,
         address=connection.address,
         takes=takes_of(provider, connection.model_id, connection.takes),
-        key=os.environ.get(connection.key_variable, ""),
+        key=_opened(connection),
         api_version=connection.api_version,
         headers=connection.headers,
         extra_body=connection.extra_body,
@@ -27,3 +49,66 @@ def target_of(connection: Connection) -> Target:
         per_minute=connection.per_minute,
         answer_seconds=connection.answer_seconds,
     )
+
+
+def seal(connection: Connection, key: str) -> None:
+    """Put this key into the stored connection, which the caller saves; an empty one removes it."""
+    connection.key_variable = ""
+    connection.key_set_at = clock.now() if key else None
+    connection.key_hint = key[-_HINT:] if len(key) >= _SHORTEST_HINTED else ""
+    bound = {"connection": connection.pk, "address": connection.address, "key": key}
+    connection.sealed_key = _seals().encrypt(json.dumps(bound).encode()).decode() if key else ""
+
+
+def has_key(connection: Connection) -> bool:
+    """True if a key is stored, or named by a variable, whether it can be read or not."""
+    return bool(connection.sealed_key or connection.key_variable)
+
+
+@transaction.atomic
+def seal_anew() -> tuple[int, list[Connection]]:
+    """Encrypt all keys with the newest of ``CONNECTION_KEYS``, or of ``SECRET_KEY``.
+
+    Returns the number of keys, and the connections whose key cannot be read: those stay as they are.
+    """
+    seals, done, unreadable = _seals(), 0, []
+    for connection in Connection.objects.select_for_update(no_key=True).exclude(sealed_key=""):
+        try:
+            connection.sealed_key = seals.rotate(connection.sealed_key.encode()).decode()
+        except InvalidToken:
+            unreadable.append(connection)
+            continue
+        connection.save(update_fields=["sealed_key"])
+        done += 1
+    return done, unreadable
+
+
+def _opened(connection: Connection) -> str:
+    if connection.key_variable:
+        key = os.environ.get(connection.key_variable, "")
+        if not key:
+            raise KeyUnreadableError(f"The variable {connection.key_variable} is not set for this worker.")
+        return key
+    if not connection.sealed_key:
+        return ""
+    try:
+        bound = json.loads(_seals().decrypt(connection.sealed_key.encode()))
+    except InvalidToken:
+        # Not chained: a traceback must not lead to what was tried.
+        raise KeyUnreadableError(
+            "The key cannot be read: it was encrypted with another CONNECTION_KEYS or SECRET_KEY. Enter it "
+            "again, or add the old one to CONNECTION_KEYS or SECRET_KEY_FALLBACKS."
+        ) from None
+    if (bound["connection"], bound["address"]) != (connection.pk, connection.address):
+        raise KeyUnreadableError("The key belongs to another address. Enter it again.")
+    return str(bound["key"])
+
+
+def _seals() -> MultiFernet:
+    """The newest encrypts, all decrypt. Keys of the site come last: they read what is from before others."""
+    secrets = [*settings.CONNECTION_KEYS, settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    return MultiFernet([Fernet(_derived(secret)) for secret in secrets])
+
+
+def _derived(secret: str) -> bytes:
+    return urlsafe_b64encode(salted_hmac("connections", "", secret=secret, algorithm="sha256").digest())

@@ -133,7 +133,12 @@ def _due(among: QuerySet[Comparison]) -> QuerySet[Any]:
     return (
         Comparison.objects.filter(pk=Subquery(due))
         .select_related(*TEXTS)
-        .only(*_OF_WHAT_IS_DUE, "task__prompt", "task__messages", "response_i__text", "response_j__text")
+        .only(
+            *_OF_WHAT_IS_DUE,
+            "task__prompt",
+            "task__messages",
+            *(f"response_{half}__{part}" for half in "ij" for part in ("text", "thinking")),
+        )
     )
 
 

@@ -6,7 +6,7 @@ import logging
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -23,7 +23,8 @@ from engine.selectors.opinions import (
     votes_to_cast,
     without_opinion,
 )
-from engine.selectors.rubrics import identity, why_no_judge
+from engine.selectors.rubrics import identity, judge_name, why_no_judge
+from engine.selectors.spending import overspent_experiments
 from engine.services import audit, claims
 from engine.services.judging import record_judgment
 from engine.services.locks import locked_experiment
@@ -39,13 +40,22 @@ MOST_FAILURES = 5
 
 @transaction.atomic
 def change_llm_judge(
-    *, experiment_id: int, stage: str, rubric: str, budget: int, by: User | None = None
+    *,
+    experiment_id: int,
+    stage: str,
+    rubric: str,
+    budget: int,
+    judge_model: str | None = None,
+    by: User | None = None,
 ) -> Experiment:
     """Set the role of a language model: to say nothing, to give opinions that do not count, or to vote.
 
     It may vote once people and this very judge (this model, with this rubric) have judged enough of the same
     comparisons. A later change of the judge ends its votes until its agreement is measured and accepted
     again. A halted model is asked again; this is the only way to resume it.
+
+    ``judge_model``: the connection that judges from now on, or "" for the judging worker's own model;
+    ``None``: as before.
 
     Raises
     ------
@@ -59,7 +69,9 @@ def change_llm_judge(
         raise WrongStateError(
             "A language model judges only beside people, but this experiment is judged by rule."
         )
-    if stage != Stage.OFF and (reason := why_no_judge()):
+    if judge_model is not None:
+        experiment.judge_model = judge_model
+    if stage != Stage.OFF and (reason := why_no_judge(experiment)):
         raise WrongStateError(reason)
     before = experiment.get_llm_judge_display() + (" (halted)" if experiment.llm_halted else "")
     experiment.rubric, experiment.llm_budget = rubric, budget
@@ -82,7 +94,15 @@ def change_llm_judge(
         waiting.update(attempts=0)
     experiment.llm_failures, experiment.llm_halted = 0, ""
     experiment.save(
-        update_fields=["llm_judge", "rubric", "llm_budget", "llm_calibrated", "llm_failures", "llm_halted"]
+        update_fields=[
+            "llm_judge",
+            "judge_model",
+            "rubric",
+            "llm_budget",
+            "llm_calibrated",
+            "llm_failures",
+            "llm_halted",
+        ]
     )
     audit.record(
         experiment=experiment,
@@ -93,7 +113,7 @@ def change_llm_judge(
             "after": experiment.get_llm_judge_display(),
             "budget": budget,
             "rubric": rubric,
-            "model": settings.JUDGE_MODEL or settings.JUDGE_BACKEND,
+            "model": judge_name(experiment),
             "agreement": agreed,
         },
     )
@@ -139,7 +159,12 @@ class ClaimedOpinions:
 class Asked:
     """The result of asking twice: both verdicts with reasons, or a failure and whether it may be retried.
 
-    ``outdated``: it was not asked at all, because the judge has changed; the model did not fail.
+    Attributes
+    ----------
+    outdated
+        It was not asked at all, because the judge has changed; the model did not fail.
+    blameless
+        The server is away or refuses access: it is asked again, and no attempt is spent.
     """
 
     opinion_id: int
@@ -149,29 +174,45 @@ class Asked:
     failure: str = ""
     retryable: bool = True
     outdated: bool = False
+    blameless: bool = False
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cost: float | None = None
 
 
 @transaction.atomic
-def claim_opinions(*, worker: str, limit: int) -> ClaimedOpinions:
+def claim_opinions(
+    *,
+    worker: str,
+    limit: int = 0,
+    joining: uuid.UUID | None = None,
+    rooms: Mapping[str, int] | None = None,
+) -> ClaimedOpinions:
     """Take up to ``limit`` waiting opinions; no other worker gets the same ones.
 
-    Experiments that want none any more are left out.
+    Experiments that want none any more are left out. ``rooms`` is for a worker that asks connections: at most
+    how many each of them gets, by its name. Without it only experiments that name none are served.
+    ``joining`` adds to a claim.
     """
     waiting = Opinion.objects.filter(
         state=Opinion.State.WAITING, comparison__experiment__in=experiments_with_opinions()
     )
-    ids = list(
-        waiting.order_by("pk")
-        .select_for_update(skip_locked=True, of=("self",))
-        .values_list("pk", flat=True)[:limit]
-    )
+    if overspent := overspent_experiments():
+        waiting = waiting.exclude(comparison__experiment__in=overspent)
+    ids: list[int] = []
+    for name, room in ({"": limit} if rooms is None else rooms).items():
+        ids += (
+            waiting.filter(comparison__experiment__judge_model=name)
+            .order_by("pk")
+            .select_for_update(skip_locked=True, of=("self",))
+            .values_list("pk", flat=True)[:room]
+        )
     rows = Opinion.objects.filter(pk__in=ids)
     token = claims.take(
         rows,
         seconds=settings.CLAIM_SECONDS,
         by=worker,
+        joining=joining,
         state=Opinion.State.ASKING,
         attempts=F("attempts") + 1,
     )
@@ -199,6 +240,8 @@ def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str) -> bool:
     opinion.model = model
     opinion.prompt_tokens += asked.prompt_tokens
     opinion.completion_tokens += asked.completion_tokens
+    if asked.cost is not None:
+        opinion.cost = (opinion.cost or 0.0) + asked.cost
     opinion.failure_reason = asked.failure
     if not asked.failure:
         opinion.state = Opinion.State.DONE
@@ -207,6 +250,9 @@ def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str) -> bool:
         opinion.choice = asked.left_first if agree else Judgment.Choice.TIE
         opinion.reason = asked.reason
         opinion.done_at = clock.now()
+    elif asked.blameless:
+        opinion.state = Opinion.State.WAITING
+        opinion.attempts -= 1
     elif asked.retryable and opinion.attempts < settings.JUDGE_ATTEMPTS:
         opinion.state = Opinion.State.WAITING
     else:

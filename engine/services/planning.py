@@ -24,7 +24,7 @@ from engine.services import evidence
 from engine.services.compiled_writes import saving, write
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
-from engine.services.identical_texts import IDENTICAL_PLAN, settle_identical
+from engine.services.identical_texts import settle_by_rule
 from engine.services.leases import discard_unwanted
 from engine.services.snapshots import write_snapshot
 from engine.services.task_draws import Draw, PoolDrawer, drawer, pool_of
@@ -54,7 +54,7 @@ class Advance:
     unseen
         Something happened during the last round; call again.
     held
-        Some of those planned now are one text twice, which nobody is shown; call again.
+        Some of those planned now need no judge, and are shown to nobody; call again.
     """
 
     comparisons: int
@@ -125,7 +125,7 @@ def _settle(experiment_id: int) -> None:
     if experiment.responses == Experiment.Responses.REUSE:
         settle_shared(experiment_id=experiment_id)
     discard_unwanted(experiment_id=experiment_id)
-    settle_identical(experiment=experiment)
+    settle_by_rule(experiment=experiment)
 
 
 @transaction.atomic
@@ -163,7 +163,7 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
         asks_machine=experiment.judge == Experiment.Judge.RULE
         or experiment.llm_judge != Experiment.LLMJudge.OFF,
         low=2 * len(added) > target,
-        held=any("identical" in comparison.plan for comparison in added),
+        held=any("by_rule" in comparison.plan for comparison in added),
     )
 
 
@@ -188,7 +188,9 @@ def _top_up(experiment: Experiment, observed: Design, target: int, here: set[int
     design = designs.with_in_flight(experiment, observed)
     in_flight = int(design.in_flight.sum()) // 2
     most = min(experiment.budget - design.n_comparisons - in_flight, settings.BUFFER_MAX)
-    if buffer.generation_is_failing(experiment):
+    if buffer.is_stopped(experiment):
+        most = 0
+    elif buffer.generation_is_failing(experiment):
         most = min(most, int(buffer.probe_is_due(experiment)))
     if not pools.is_finite(experiment):
         # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.
@@ -340,7 +342,7 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
         i, j = indices[half_i.policy_id], indices[half_j.policy_id]
         ready = half_i.state == half_j.state == Response.State.DONE
         texts = pools.name_of(half_i, half_j) if ready and is_finite else ""
-        held = texts != "" and pools.is_identical(texts)
+        rule = pools.rule_for(experiment, texts)
         comparisons.append(
             Comparison(
                 experiment_id=experiment.pk,
@@ -350,7 +352,7 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
                 task_id=half_i.task_id,
                 response_i_id=half_i.pk,
                 response_j_id=half_j.pk,
-                state=Comparison.State.READY if ready and not held else Comparison.State.PLANNED,
+                state=Comparison.State.READY if ready and not rule else Comparison.State.PLANNED,
                 ready_at=clock.now() if ready else None,
                 i_on_left=blinding.i_on_left(experiment.secret, number),
                 texts=texts,
@@ -371,7 +373,7 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
                     # The chance that this pair had, where the sampler draws it and the chance is known.
                     "propensity": propensity,
                 }
-                | (IDENTICAL_PLAN if held else {}),
+                | ({"by_rule": rule} if rule else {}),
             )
         )
     Comparison.objects.bulk_create(comparisons)

@@ -104,7 +104,7 @@ class Counted:
             )
             named[exchanged(token, own)] = key
             # An export has ties of identical texts too, which nobody saw.
-            if judge != Judgment.Judge.HUMAN and via not in {Judgment.Via.IDENTICAL, Judgment.Via.IMPORT}:
+            if judge != Judgment.Judge.HUMAN and via not in {*Judgment.UNSEEN, Judgment.Via.IMPORT}:
                 continue
             # A restored vote without a time is the one that was voided.
             if restores is None or time_known:

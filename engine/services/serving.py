@@ -41,6 +41,13 @@ class ShownPair:
     left: str
     right: str
     practice: bool = False
+    left_thinking: str = ""
+    right_thinking: str = ""
+
+    @property
+    def has_thinking(self) -> bool:
+        """True if there is thinking to show: of both responses, as one alone would stand out."""
+        return bool(self.left_thinking or self.right_thinking)
 
 
 @dataclass(frozen=True)
@@ -173,7 +180,7 @@ def shown(experiment: Experiment, pairs: Sequence[Lease | Check]) -> list[ShownP
             *leases.come_for([pair for pair in others if isinstance(pair, Lease)]),
             *checks.come_for([pair for pair in others if isinstance(pair, Check)]),
         ]
-    found = {pair.token: _shown(pair) for pair in (*filter(_has_texts, pairs), *there)}
+    found = {pair.token: _shown(experiment, pair) for pair in (*filter(_has_texts, pairs), *there)}
     return [found[pair.token] for pair in pairs if pair.token in found]
 
 
@@ -329,11 +336,14 @@ def take_back(*, experiment: Experiment, answer: Judgment | Check, annotator: Us
             allowance.skipped += 1
             write(saving(allowance, "skipped"))
             return None
-        return _shown(again)
+        return _shown(experiment, again)
 
 
-def _shown(found: Lease | Check) -> ShownPair:
-    return _of_check(found) if isinstance(found, Check) else _of_comparison(found)
+def _shown(experiment: Experiment, found: Lease | Check) -> ShownPair:
+    shown = _of_check(found) if isinstance(found, Check) else _of_comparison(found)
+    if experiment.shown_thinking == Experiment.ShownThinking.BOTH:
+        return shown
+    return replace(shown, left_thinking="", right_thinking="")
 
 
 def _of_comparison(lease: Lease) -> ShownPair:
@@ -344,11 +354,18 @@ def _of_comparison(lease: Lease) -> ShownPair:
         messages=comparison.task.turns,
         left=comparison.left.text,
         right=comparison.right.text,
+        left_thinking=comparison.left.thinking,
+        right_thinking=comparison.right.thinking,
     )
 
 
 def _of_check(check: Check) -> ShownPair:
     task, left, right = check.shown
+    left_thinking = right_thinking = ""
+    if check.repeated is not None:
+        # Sides are swapped.
+        repeated = check.repeated.comparison
+        left_thinking, right_thinking = repeated.right.thinking, repeated.left.thinking
     return ShownPair(
         token=check.token,
         prompt=task.prompt,
@@ -356,6 +373,8 @@ def _of_check(check: Check) -> ShownPair:
         left=left,
         right=right,
         practice=check.kind == Check.Kind.PRACTICE,
+        left_thinking=left_thinking,
+        right_thinking=right_thinking,
     )
 
 

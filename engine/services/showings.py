@@ -117,7 +117,7 @@ def resettled(
     experiment = comparison.experiment
     after = showing_of(
         answers,
-        needed=1 if comparison.plan.get("identical") else counts.needed(experiment),
+        needed=1 if comparison.plan.get("by_rule") else counts.needed(experiment),
         skips=comparison.skips,
         rule=experiment.overlap_rule,
         over=over,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.models import WorkerPulse, clock
+from engine.domain.profiles import Provider
+from engine.models import Connection, WorkerPulse, clock
+from engine.selectors.capabilities import Offer
 
 
 def note_pulse(queue: str, worker: str, details: Mapping[str, Any] | None = None) -> None:
@@ -15,3 +17,16 @@ def note_pulse(queue: str, worker: str, details: Mapping[str, Any] | None = None
     """
     news = {"seen_at": clock.now()} | ({} if details is None else {"details": details})
     WorkerPulse.objects.update_or_create(queue=queue, worker=worker, defaults=news)
+
+
+def offer_models(offer: Offer) -> None:
+    """Make a connection for each model that a worker of ours serves, so that forms can offer its name.
+
+    A connection that has the name already stays as it is.
+    """
+    if offer.is_remote:
+        return
+    for name in filter(None, (offer.model, *offer.others)):
+        Connection.objects.get_or_create(
+            name=name[:100], defaults={"provider": Provider.WORKER, "model_id": name[:200], "everybody": True}
+        )

@@ -84,11 +84,13 @@ def status(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: PatchIn) -> dict[str, Any]:
     """Change claim, budget, δ or ε: the log explains the change, and `caveats` says if it breaks the
-    guarantee. Or change the tags, or whether annotators see a leaderboard.
+    guarantee. Or change the tags, the limit of money, or whether annotators see a leaderboard.
     """
     experiment = access.to_run(request, experiment_id)
     asked = payload.model_dump()
-    display = {name: asked.pop(name) for name in ("tags", "leaderboard")}
+    display = {name: asked.pop(name) for name in ("tags", "leaderboard", "money_limit")}
+    if "money_limit" not in payload.model_fields_set:
+        del display["money_limit"]
     only_display = set(payload.model_fields_set) <= display.keys()
     with transaction.atomic():
         changed = controls.change_display(experiment_id=experiment.pk, by=request.user, **display)
@@ -109,7 +111,9 @@ def reopen(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn)
 
 @router.post("/{experiment_id}/actions/{action}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def act(request: AuthenticatedRequest, experiment_id: Id, action: Action) -> dict[str, Any]:
-    """Start (or resume), pause, stop, archive or unarchive an experiment."""
+    """Start (or resume), pause, stop, archive or unarchive an experiment; or try again what a server has
+    refused.
+    """
     experiment = access.to_run(request, experiment_id)
     changed = experiments.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
     wake_planner(experiment.pk)

@@ -98,6 +98,12 @@ def add_past_votes(
     return _imported(added.experiment, added.n_votes, [*found.warnings, *added.warnings])
 
 
+_PARTS = (
+    "text", "thinking", "refusal", "finish_reason", "model", "served_model", "prompt_tokens",
+    "cached_tokens", "completion_tokens", "thinking_tokens", "cost",
+)  # fmt: skip
+
+
 @router.get("/{experiment_id}/responses", auth=READ, response={200: ResponsesOut} | PROBLEMS)
 def list_responses(
     request: AuthenticatedRequest,
@@ -115,7 +121,7 @@ def list_responses(
     # Nobody can judge a draft yet: what it has is what its editors brought.
     withheld = experiment.state != Experiment.State.DRAFT and withholds_unfinished(experiment)
     done = written_responses(experiment, tag=tag, finished=withheld)
-    rows = done.values("pk", "policy__index", "task__position", "text")
+    rows = done.values("pk", "policy__index", "task__position", *_PARTS)
     return {
         "count": done.count(),
         "items": [
@@ -123,8 +129,8 @@ def list_responses(
                 "id": row["pk"],
                 "policy": code_of(row["policy__index"]),
                 "task": row["task__position"] + 1,
-                "text": row["text"],
             }
+            | {part: row[part] for part in _PARTS}
             for row in rows[offset : offset + limit]
         ],
     }

@@ -13,10 +13,12 @@ from pydantic import ConfigDict, field_validator, model_validator
 from engine.core import Claim, StopReason
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import MAILED
+from engine.domain.replies import Finish
 from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK, USUAL_MARGIN
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
-from engine.models import Experiment, Factor, Flag, Judgment, Membership
+from engine.models import Connection, Experiment, Factor, Flag, Judgment, Membership
 from engine.selectors.rankings import Word
+from engine.services.connections import EDITABLE
 
 
 class Problem(Schema):
@@ -346,6 +348,9 @@ class ChangesIn(Exact):
 class PatchIn(ChangesIn):
     tags: str | None = Field(None, description="Separated by commas.")
     leaderboard: bool | None = None
+    money_limit: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="Money after which no more responses are asked for; null: no limit."
+    )
 
 
 class ClaimIn(Payload):
@@ -368,7 +373,17 @@ class ResponseOut(Schema):
     id: int
     policy: str
     task: int = Field(description="Number of the task, from 1.")
-    text: str
+    text: str = Field(description="What people see; empty is no answer.")
+    thinking: str = Field(description="What the model thought, apart from the text.")
+    refusal: str = Field(description="The model's own words where it refused in a field made for that.")
+    finish_reason: Finish | Literal[""]
+    model: str = Field(description="The connection or the worker's model.")
+    served_model: str = Field(description="The model's name as the server gave it.")
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    thinking_tokens: int | None = Field(description="Those of `completion_tokens` that were thinking.")
+    cost: float | None = Field(description="In the currency of its connection; null if unknown.")
 
 
 class ResponsesOut(Schema):
@@ -422,6 +437,38 @@ class NewInvitationOut(InvitationOut):
     link: str = Field(description="Anybody who has it can join.")
 
 
+# ---------------------------------------------------------------- connections
+
+# From the model: a new field is part of the API at once.
+_Connection: Any = create_schema(
+    Connection, name="FieldsOfAConnection", fields=list(EDITABLE), optional_fields=list(EDITABLE),
+    base_class=Exact,
+)  # fmt: skip
+
+
+class ConnectionChangesIn(_Connection):  # type: ignore[misc]  # made while the program runs
+    """Fields to change. Absent ones stay as they are."""
+
+
+class ConnectionIn(_Connection):  # type: ignore[misc]  # made while the program runs
+    name: str = Field(min_length=1, max_length=100)
+    provider: str
+    model_id: str = Field(min_length=1, max_length=200)
+    site: bool = Field(False, description="The site's and not yours; for staff.")
+
+
+class ConnectionOut(_Connection):  # type: ignore[misc]  # made while the program runs
+    id: int
+    yours: bool
+    state: str = Field(description="As on the page “Models”.")
+    trouble: str
+    waits_until: datetime | None
+    testing: bool
+    test: dict[str, Any] = Field(description="The last test; empty unless you may change the connection.")
+    key_set_at: datetime | None
+    retired_at: datetime | None
+
+
 # ---------------------------------------------------------------- the log
 
 
@@ -432,7 +479,7 @@ class EntryOut(Schema):
     sentence: str
 
 
-Action = Literal["start", "pause", "stop", "archive", "unarchive"]
+Action = Literal["start", "pause", "stop", "archive", "unarchive", "try_again"]
 
 
 # ---------------------------------------------------------------- annotating
@@ -444,6 +491,10 @@ class ShownOut(Schema):
     messages: list[MessageOut] = Field(description="The task as messages, in their order.")
     left: str
     right: str
+    left_thinking: str = Field(
+        description="What the model thought before `left`; empty unless the experiment shows it."
+    )
+    right_thinking: str
     practice: bool
 
 

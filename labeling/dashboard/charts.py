@@ -294,3 +294,73 @@ def effect_rows(space: Factorial | None, wins: Matrix, delta: float) -> list[Eff
             percents = [100 - percents[0], 100 - percents[2], 100 - percents[1]]
         rows.append(EffectRow(effect.factor, better, worse, *percents))
     return rows
+
+
+# Of the pictures of preference against cost and time, in units of SVG.
+_WIDTH, _HEIGHT, _EDGE = 320, 200, 24
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A policy in such a picture. ``beaten``: another is no worse in anything, and better in something."""
+
+    name: PolicyName
+    number: int
+    percent: int
+    value: float
+    beaten: bool
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """How often each policy is preferred, against one thing that should be small."""
+
+    title: str
+    dots: list[Dot]
+    largest: float
+
+
+def tradeoffs(ranked: Sequence[Ranked], spending: Sequence[PolicySpending]) -> list[Tradeoff]:
+    """Preference against the cost of a thousand responses, and against the seconds of one, as far as both are
+    known of at least two policies. A dot is beaten by a policy that is no worse in all that is known.
+    """
+    known: list[tuple[Ranked, dict[str, float]]] = []
+    for each in ranked:
+        spent = spending[each.standing.policy]
+        small = {"Seconds of a response": spent.latency_seconds}
+        if spent.responses and spent.cost is not None:
+            small["Cost of 1,000 responses"] = 1000 * spent.cost / spent.responses
+        known.append((each, {name: value for name, value in small.items() if value is not None}))
+    found = []
+    for title in ("Cost of 1,000 responses", "Seconds of a response"):
+        of_this = [(each, values) for each, values in known if title in values]
+        if len(of_this) < 2 or not any(values[title] for _, values in of_this):
+            continue
+        largest = max(values[title] for _, values in of_this)
+        rates = [each.standing.field.estimate for each, _ in of_this]
+        low, spread = min(rates), max(max(rates) - min(rates), 1e-9)
+        dots = [
+            Dot(
+                name=each.name,
+                number=each.standing.policy + 1,
+                percent=percents(each.standing.field)[0],
+                value=values[title],
+                beaten=any(_beats(other, (each, values)) for other in of_this),
+                x=round(_EDGE + (_WIDTH - 2 * _EDGE) * values[title] / largest, 1),
+                y=round(_HEIGHT - _EDGE - (_HEIGHT - 2 * _EDGE) * (rate - low) / spread, 1),
+            )
+            for (each, values), rate in zip(of_this, rates, strict=True)
+        ]
+        found.append(Tradeoff(title, dots, largest))
+    return found
+
+
+def _beats(one: tuple[Ranked, dict[str, float]], other: tuple[Ranked, dict[str, float]]) -> bool:
+    """True if one policy is no worse than the other in anything, and better in something."""
+    (first, of_first), (second, of_second) = one, other
+    both = of_first.keys() & of_second.keys()
+    gains = [first.standing.field.estimate - second.standing.field.estimate]
+    gains += [of_second[name] - of_first[name] for name in both]
+    return min(gains) >= 0 and max(gains) > 0

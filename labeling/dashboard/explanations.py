@@ -54,10 +54,13 @@ def explain(comparison: Comparison, names: Sequence[PolicyName]) -> Explanation:
             f"{names[comparison.policy_j.index].name}"
             + (f"; {log(1 / plan['delta']):.2f} rules a policy out." if "delta" in plan else ".")
         )
-    if plan.get("identical"):
-        sentences.append(
-            "Both responses are the same text: a tie that counts at once, and is shown to nobody."
-        )
+    match plan.get("by_rule"):
+        case "identical":
+            sentences.append(
+                "Both responses are the same text: a tie that counts at once, and is shown to nobody."
+            )
+        case "no_answer":
+            sentences.append("One response is no answer: it loses at once, and the pair is shown to nobody.")
     if plan.get("propensity") is not None:
         sentences.append(f"The probability of drawing this pair was {plan['propensity']:.4f}.")
     terms = {

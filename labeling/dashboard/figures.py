@@ -21,7 +21,7 @@ from engine.selectors.judges import Totals, longer_preferred, tallies, totals
 from engine.selectors.policies import policy_at
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining_of
-from engine.selectors.spending import PolicySpending, is_priced, policy_spending
+from engine.selectors.spending import PolicySpending, currency_of, policy_spending
 from engine.services.experiments import may_stop
 from labeling import replica
 from labeling.caching import is_shared, shared
@@ -326,7 +326,8 @@ def _result(
         "policies": policies,
         "counts_tokens": _counts_tokens(experiment, spending),
         "effects": charts.effect_rows(_effects(experiment), wins, experiment.delta),
-        "priced": is_priced(experiment),
+        "priced": currency_of(experiment),
+        "tradeoffs": charts.tradeoffs(ranked, spending) if comparisons else [],
     }
 
 
@@ -377,7 +378,7 @@ def _method(experiment: Experiment, snapshot: Snapshot | None, version: _Version
             "tokens": sum(row.prompt_tokens + row.completion_tokens for row in spending),
             "cost": sum(row.cost or 0.0 for row in spending),
         },
-        "priced": is_priced(experiment),
+        "priced": currency_of(experiment),
         "counts_tokens": _counts_tokens(experiment, spending),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from engine.domain.conversations import ASSISTANT, SYSTEM, USER, chat
@@ -11,7 +12,7 @@ from engine.domain.profiles import Provider, takes_of
 from engine.domain.targets import Target
 from engine.generation.remote.requests import prepare
 from engine.generation.responses import composition_of, request_for
-from engine.models import Experiment, Factor, Level, Policy, Task
+from engine.models import Connection, Experiment, Factor, Level, Policy, Task
 from engine.selectors.policies import model_that_wrote, policy_at
 
 # Stands for a task in a request to send elsewhere.
@@ -32,7 +33,9 @@ class Asked:
     model
         The model that writes; empty if nobody named one and nothing has been written.
     request
-        The body of a call of OpenAI's chat protocol, as JSON.
+        The body of the request to its connection, as JSON; without one, of OpenAI's chat protocol.
+    left_out
+        A sentence for each setting or message that is not sent as it stands, and why.
     """
 
     composition: Composition
@@ -40,6 +43,7 @@ class Asked:
     settings: list[tuple[str, str]]
     model: str
     request: str
+    left_out: Sequence[str] = ()
 
 
 def asked(policy: Policy) -> Asked | None:
@@ -52,14 +56,44 @@ def asked(policy: Policy) -> Asked | None:
     composition = composition_of(policy)
     model = composition.model or wrote or policy.experiment.model
     request = request_for(composition, key=0, task=Task(prompt=TASK), seed=0)
-    plain = Target(0, model, Provider.COMPATIBLE, model, "", takes_of(Provider.COMPATIBLE, model))
-    body = prepare(plain, request).body
+    prepared = prepare(target_shown(model), request)
     return Asked(
         composition=composition,
         user=composition.messages(chat(TASK))[-1].content,
         settings=sampling_said(composition),
         model=model,
-        request=json.dumps(body, indent=2, ensure_ascii=False),
+        request=json.dumps(prepared.body, indent=2, ensure_ascii=False),
+        left_out=prepared.left_out,
+    )
+
+
+def target_shown(model: str) -> Target:
+    """The connection of this name without its key, to show a request; without one, a server that takes the
+    usual settings.
+    """
+    return targets_shown([model])[model]
+
+
+def targets_shown(models: Collection[str]) -> dict[str, Target]:
+    """The same of several models, by their names."""
+    rows = Connection.objects.filter(name__in=models).exclude(provider=Provider.WORKER)
+    known = {each.name: each for each in rows}
+    return {model: _target_shown(model, known.get(model)) for model in models}
+
+
+def _target_shown(model: str, found: Connection | None) -> Target:
+    if found is None:
+        return Target(0, model, Provider.COMPATIBLE, model, "", takes_of(Provider.COMPATIBLE, model))
+    provider = Provider(found.provider)
+    return Target(
+        connection_id=found.pk,
+        name=found.name,
+        provider=provider,
+        model_id=found.model_id,
+        address=found.address,
+        takes=takes_of(provider, found.model_id, found.takes),
+        api_version=found.api_version,
+        extra_body=found.extra_body,
     )
 
 
@@ -93,10 +127,16 @@ def messages_for(policy: Policy, task: Task) -> list[tuple[str, str]]:
 def level_said(level: Level) -> list[tuple[str, str]]:
     """Terms and values of a level, those that are set."""
     return [
-        (key.replace("_", " ").capitalize(), ", ".join(value) if isinstance(value, list) else str(value))
+        (key.replace("_", " ").capitalize(), _said(value))
         for key, value in level.value.items()
         if value not in ("", [])
     ]
+
+
+def _said(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, dict)) else str(value)
 
 
 def sampling_said(composition: Composition) -> list[tuple[str, str]]:
@@ -113,4 +153,16 @@ def sampling_said(composition: Composition) -> list[tuple[str, str]]:
         said.append(("Maximum tokens", f"{sampling.max_tokens:,}"))
     if sampling.stop:
         said.append(("Stops at", ", ".join(map(repr, sampling.stop))))
+    if sampling.reasoning:
+        said.append(("Reasoning effort", sampling.reasoning))
+    if sampling.reasoning_tokens is not None:
+        said.append(("Maximum of thinking", f"{sampling.reasoning_tokens:,}"))
+    objects = {"Response format": sampling.response_format, "Further fields": sampling.extra_body}
+    for term, value in objects.items():
+        if value:
+            said.append((term, _said(dict(value))))
+    if sampling.seed:
+        said.append(("Seed", "each response has its own"))
+    if composition.examples:
+        said.append(("Examples", str(len(composition.examples) // 2)))
     return said

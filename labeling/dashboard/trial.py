@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
 from engine.domain.policy_space import PolicyName
+from engine.domain.replies import Finish
+from engine.domain.targets import Target
+from engine.generation.base import GenerationRequest, GenerationResult
+from engine.generation.remote.replies import remarks_of
+from engine.generation.remote.requests import Prepared, prepare
+from engine.generation.responses import composition_of, request_for
 from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment, Response, Task
 from engine.selectors import designs
 from engine.selectors.health import Pulse, pulses
 from engine.selectors.policies import without_prompt
 from engine.selectors.trials import tried_responses
-from labeling.dashboard.policies import messages_for
+from labeling.dashboard.policies import messages_for, targets_shown
 
 _UNFILLED = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _TIES = "Two policies gave the same response. Equal pairs are settled as ties, and nobody sees them."
-_EMPTY = "A response is empty. Raise its maximum of tokens, or look at its messages."
+_SAME = "Two policies send the same request for a task, as what differs between them is not sent."
+_UNANSWERED = "No answer: the server filtered the response, the model refused, or it could not answer."
+_WHY_UNANSWERED = {Finish.FILTERED, Finish.REFUSED, Finish.ERROR}
 _BRACES = (
     "Braces are left over in a message, and the model is sent them as they are. Variables are filled in "
     "prompts, strategies and guardrails, not in the text of a task."
@@ -33,10 +41,6 @@ _TOY = (
 _LEAK = (
     "A response reveals its prompt or its model, so annotators can tell who wrote it. Ask the model in the "
     "prompt not to speak of its instructions."
-)
-_CUT = (
-    "A response was cut off at its maximum of tokens. Ask for shorter responses, or raise the maximum: a "
-    "factor of the kind “Sampling parameters” sets it."
 )
 _FAILED = "A response could not be written. Its reason stands in its place; mend that, and try again."
 # Policies that a sentence names; of the others it says the number.
@@ -60,10 +64,12 @@ class Concern:
 
 @dataclass(frozen=True)
 class Tried:
-    """One response of a trial, with the name of its policy."""
+    """One response of a trial, with the name of its policy, its request, and where that goes to."""
 
     response: Response
     name: PolicyName
+    request: GenerationRequest
+    target: Target
 
     @property
     def anchor(self) -> str:
@@ -101,6 +107,34 @@ class Tried:
     def messages(self) -> list[tuple[str, str]]:
         """The messages that the policy sends for the task, each with its title."""
         return messages_for(self.response.policy, self.response.task)
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """The request as its connection is sent it, but for the seed, which each response has of its own."""
+        return prepare(self.target, replace(self.request, seed=0))
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        """A sentence for each setting or message that is not sent as it stands, and why."""
+        return self.prepared.left_out
+
+    @cached_property
+    def remarks(self) -> list[str]:
+        """What the reply itself gives reason to look at, as sentences."""
+        row = self.response
+        if not self.is_done or row.guardrail or not row.finish_reason:
+            return []
+        result = GenerationResult(
+            key=row.pk,
+            text=row.text,
+            prompt_tokens=row.prompt_tokens,
+            completion_tokens=row.completion_tokens,
+            finish_reason=Finish(row.finish_reason),
+            latency_seconds=row.latency_seconds or 0.0,
+            thinking=row.thinking,
+            marks=tuple(row.marks),
+        )
+        return remarks_of(result, self.request)
 
     @property
     def place(self) -> Place:
@@ -194,14 +228,28 @@ def page_of(experiment: Experiment, *, budget_concern: str) -> TrialPage | None:
     if not responses:
         return None
     names = designs.policy_names(experiment)
+    requests = {each.pk: _request(each) for each in responses}
+    targets = targets_shown({request.model for request in requests.values()})
     rows = [
-        (task, [Tried(each, names[each.policy.index]) for each in of_task])
+        (
+            task,
+            [
+                Tried(each, names[each.policy.index], request, targets[request.model])
+                for each in of_task
+                for request in [requests[each.pk]]
+            ],
+        )
         for task, of_task in groupby(responses, key=lambda each: each.task)
     ]
     concerns = [*_without_prompt(experiment, names), *_concerns(rows)]
     if budget_concern:
         concerns.append(Concern(budget_concern))
     return TrialPage(rows, concerns, pulses([experiment])[experiment.pk])
+
+
+def _request(response: Response) -> GenerationRequest:
+    composition = composition_of(response.policy).filled(response.task.variables)
+    return request_for(composition, key=response.pk, task=response.task, seed=response.seed)
 
 
 def _without_prompt(experiment: Experiment, names: Sequence[PolicyName]) -> Iterable[Concern]:
@@ -215,9 +263,17 @@ def _concerns(rows: Sequence[tuple[Task, Sequence[Tried]]]) -> Iterable[Concern]
     tried = [each for _, row in rows for each in row]
     if same := [place for _, row in rows for place in _equal(row)]:
         yield Concern(_TIES, same)
+    if same := [place for _, row in rows for place in _equal_requests(row)]:
+        yield Concern(_SAME, same)
     for text, holds in _CHECKS:
         if places := [each.place for each in tried if holds(each)]:
             yield Concern(text, places)
+    remarked: dict[str, list[Place]] = defaultdict(list)
+    for each in tried:
+        for sentence in each.remarks:
+            remarked[sentence].append(each.place)
+    for sentence, places in remarked.items():
+        yield Concern(sentence, places)
     if any(each.is_done and each.response.model == MODEL_NAME for each in tried):
         yield Concern(_TOY)
 
@@ -225,8 +281,7 @@ def _concerns(rows: Sequence[tuple[Task, Sequence[Tried]]]) -> Iterable[Concern]
 # A sentence, and the test of a response that gives reason for it.
 _CHECKS: tuple[tuple[str, Callable[[Tried], bool]], ...] = (
     (_FAILED, lambda each: each.has_failed),
-    (_EMPTY, lambda each: each.is_done and not each.response.text.strip()),
-    (_CUT, lambda each: each.is_done and each.response.finish_reason == "length"),
+    (_UNANSWERED, lambda each: each.response.finish_reason in _WHY_UNANSWERED),
     (_LEAK, lambda each: each.is_done and bool(each.response.leak)),
     (_BRACES, lambda each: any(_UNFILLED.search(text) for _, text in each.messages)),
 )
@@ -234,11 +289,20 @@ _CHECKS: tuple[tuple[str, Callable[[Tried], bool]], ...] = (
 
 def _equal(row: Sequence[Tried]) -> Iterable[Place]:
     """The responses to one task with the same text, an empty one apart."""
-    by_text: dict[str, list[Tried]] = defaultdict(list)
+    done = [each for each in row if each.is_done and each.response.text.strip()]
+    return _alike(done, lambda each: each.response.digest)
+
+
+def _equal_requests(row: Sequence[Tried]) -> Iterable[Place]:
+    """The responses to one task whose requests are the same but for their seeds."""
+    return _alike(row, lambda each: (each.target.name, repr(each.prepared.body)))
+
+
+def _alike(row: Sequence[Tried], by: Callable[[Tried], Hashable]) -> Iterable[Place]:
+    found: dict[Hashable, list[Tried]] = defaultdict(list)
     for each in row:
-        if each.is_done and each.response.text.strip():
-            by_text[each.response.digest].append(each)
-    for same in by_text.values():
+        found[by(each)].append(each)
+    for same in found.values():
         if len(same) > 1:
             names = " = ".join(each.name.name for each in same)
             yield Place(same[0].anchor, f"{names}, task {same[0].response.task.position + 1}")

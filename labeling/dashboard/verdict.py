@@ -59,6 +59,8 @@ class Verdict:
         before; empty while they do.
     over_budget
         The budget may end before the decision, and that is what to mend next.
+    refused
+        A server refused what a policy sends, and waits for somebody to try again.
     """
 
     headline: str
@@ -75,6 +77,7 @@ class Verdict:
     condition: str = ""
     trouble: str = ""
     over_budget: bool = False
+    refused: bool = False
 
     @property
     def n_open(self) -> int:
@@ -137,6 +140,7 @@ def verdict_of(
             *([status.too_few_texts(too_few.n_answers)] if too_few else []),
             *notes,
         ],
+        refused=running and bool(pulse.refused),
         condition=_condition(experiment),
         percent_done=round(100 * comparisons / (comparisons + remaining.expected)) if remaining else None,
         trouble=_trouble(pulse) if stalled else "",

@@ -413,7 +413,7 @@ _TABLE = (
         "finish_reason_*",
         Kind.TEXT,
         "finish_reason",
-        i="Why response i ends: `stop`, `length` …",
+        i="Why response i ends: `stop`, `length`, or why it is no answer: `filtered`, `refused`, `error`.",
         j="Why response j ends.",
     ),
     *_of_both(
@@ -436,7 +436,8 @@ _TABLE = (
         "via",
         Kind.TEXT,
         "How the judgment came in: `page` or `api` (a person), `rule`, `model` (a language model), "
-        "`identical` (two equal texts: a tie that nobody saw), `import` (read from a file; what the file "
+        "`identical` (two equal texts: a tie that nobody saw), `no_answer` (a text "
+        "won against no answer without a click), `import` (read from a file; what the file "
         "itself said is not copied). A restored judgment keeps the value of the one it brings back.",
         path="via",
         ours=True,
@@ -539,6 +540,70 @@ _TABLE = (
         sql=_LINE_DIGEST,
         ours=True,
     ),
+    *_of_both(
+        "thinking_*",
+        Kind.TEXT,
+        "thinking",
+        i="What the model thought before response i, apart from its text.",
+        j="What the model thought before response j.",
+    ),
+    *_of_both(
+        "refusal_*",
+        Kind.TEXT,
+        "refusal",
+        i="The model's own words where it refused in a field made for that; `response_i` is empty then.",
+        j="The same of response j.",
+    ),
+    *(
+        Column(
+            f"marks_{side}",
+            Kind.TEXT,
+            says,
+            python=_json,
+            of=(f"marks_of_{side}",),
+            sql=f"CASE WHEN r.marks_of_{side} IN {_EMPTY} THEN '' ELSE r.marks_of_{side} END",
+            ours=True,
+        )
+        for side, says in (
+            ("i", "Marks of a chat template that were cut off the end of response i: a JSON list of texts."),
+            ("j", "The same of response j."),
+        )
+    ),
+    *_of_both(
+        "served_model_*",
+        Kind.TEXT,
+        "served_model",
+        i="The model's name as the server gave it with response i.",
+        j="The model's name as the server gave it with response j.",
+    ),
+    *_of_both(
+        "thinking_tokens_*",
+        Kind.INTEGER,
+        "thinking_tokens",
+        i="Those of `completion_tokens_i` that were thinking; empty where the server does not tell.",
+        j="Those of `completion_tokens_j` that were thinking.",
+    ),
+    *_of_both(
+        "cached_tokens_*",
+        Kind.INTEGER,
+        "cached_tokens",
+        i="Those of `prompt_tokens_i` that the server had in its cache.",
+        j="Those of `prompt_tokens_j` that the server had in its cache.",
+    ),
+    *_of_both(
+        "cost_*",
+        Kind.NUMBER,
+        "cost",
+        i="Price of response i in the currency of its connection; empty if unknown.",
+        j="Price of response j.",
+    ),
+    *_of_both(
+        "failure_reason_*",
+        Kind.TEXT,
+        "failure_reason",
+        i="Why response i is no answer, in words of this program; empty for most.",
+        j="Why response j is no answer.",
+    ),
 )
 
 COLUMNS = {column.name: column for column in _TABLE}
@@ -564,6 +629,8 @@ FIELDS: dict[str, str | Cast | Subquery] = {
     "messages_of_task": _text("comparison__task__messages"),
     "variables_of_task": _text("comparison__task__variables"),
     "tags_of_task": _text("comparison__task__tags"),
+    "marks_of_i": _text("comparison__response_i__marks"),
+    "marks_of_j": _text("comparison__response_j__marks"),
     "token": "token",
     "fate_of_void": "void__fate",
     "last_event": last_event("comparison_id"),

@@ -35,8 +35,8 @@ from engine.importing.rows import ImportingError
 from engine.importing.sources import as_one, source_of
 from engine.importing.warnings import warnings_of_gold, warnings_of_tasks
 from engine.models import Experiment, Factor, User
-from engine.selectors import specs
-from engine.selectors.capabilities import Need
+from engine.selectors import connections, specs
+from engine.selectors.capabilities import Need, live_offers
 from engine.services.drafts import check_name
 from engine.services.estimates import Question
 from labeling.forms.columns import MEANING_LABELS, REMEDIES_OF_TASKS, Columns, fold, said_columns
@@ -159,11 +159,28 @@ class DraftEditor:
 
     @cached_property
     def settings(self) -> SettingsForm:
-        return SettingsForm(self.data, self.experiment, imported=self.imported)
+        return SettingsForm(
+            self.data,
+            self.experiment,
+            imported=self.imported,
+            models=self.models,
+            connections=self._connections,
+        )
+
+    @cached_property
+    def _connections(self) -> list[str]:
+        return list(connections.to_choose(self.maker, self.experiment).values_list("name", flat=True))
+
+    @cached_property
+    def models(self) -> list[str]:
+        """The models that may write: connections, and those of live workers."""
+        offers = [offer for offer in live_offers().values() if offer]
+        of_workers = {name for offer in offers for name in (offer.model, *offer.others)} - {""}
+        return sorted({*self._connections, *of_workers})
 
     @cached_property
     def factors(self) -> list[FactorRow]:
-        return factor_rows(self.data)
+        return factor_rows(self.data, self.models)
 
     @cached_property
     def exclusions(self) -> list[ExclusionRow]:
@@ -343,14 +360,26 @@ class DraftEditor:
             return []
         self.settings.is_valid()
         known = self.settings.cleaned_data
-        named = [
-            level.form["text"].value() or ""
-            for row in self.factors
-            for level in row.levels
-            if level.form.kind == Factor.Kind.MODEL
-        ]
-        models = [name or known.get("model", "") for name in named or [""]]
+        named = [name or known.get("model", "") for name in self._named(Factor.Kind.MODEL, "text") or [""]]
+        guards = filter(None, self._named(Factor.Kind.GUARDRAIL, "guard_model"))
+        models = dict.fromkeys([*named, *guards])
         return [Need(known.get("backend", ""), frozenset({name} - {""})) for name in models]
+
+    def _named(self, kind: str, field: str) -> list[str]:
+        forms = [level.form for row in self.factors for level in row.levels]
+        return [form[field].value() or "" for form in forms if form.kind == kind]
+
+    @property
+    def named(self) -> set[str]:
+        """The models that the page names, the one that judges among them."""
+        judge = self.settings.cleaned_data.get("judge_model", "")
+        return {judge, *(name for need in self.needs for name in need.models)} - {""}
+
+    @property
+    def unserved(self) -> list[str]:
+        """The needs that nothing can serve now, in words."""
+        offers = [offer for offer in live_offers().values() if offer]
+        return [str(need) for need in self.needs if not any(offer.serves(need) for offer in offers)]
 
     @property
     def policies(self) -> list[str]:
@@ -473,7 +502,7 @@ def data_of(spec: ExperimentSpec) -> QueryDict:
     data["name"] = spec.name
     for name in SETTINGS:
         value = spec.settings.get(name, getattr(defaults, name))
-        if value is not False and name != "excluded":
+        if value is not None and value is not False and name != "excluded":
             data[name] = str(value)
     if spec.settings.get("responses") != Experiment.Responses.IMPORTED:
         write_rows(data, spec.factors, spec.settings.get("excluded", ()))

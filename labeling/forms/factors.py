@@ -20,7 +20,7 @@ from engine.domain.limits import EXCLUSIONS, FACTORS, LEVELS
 from engine.domain.specs import FactorSpec
 from engine.models import Factor
 from engine.services.descriptions import named_twice
-from labeling.forms.levels import LEVEL_FORMS, NAMELESS, NEW_LEVEL, LevelForm
+from labeling.forms.levels import LEVEL_FORMS, NAMELESS, LevelForm
 
 _MOST_ROWS = {"factor": FACTORS, "exclusion": EXCLUSIONS}
 _ID = re.compile(r"[flx][0-9]{1,6}")
@@ -85,9 +85,13 @@ def _ids(data: QueryDict, name: str) -> list[str]:
     return list(islice(ids, _MOST_ROWS.get(name, LEVELS).most + 1))
 
 
-def factor_rows(data: QueryDict) -> list[FactorRow]:
-    """The factors that the page holds, in order."""
-    return [_factor_row(data, id_) for id_ in _ids(data, "factor")]
+def factor_rows(data: QueryDict, models: Sequence[str] = ()) -> list[FactorRow]:
+    """The factors that the page holds, in order. ``models``: those that levels may choose."""
+    rows = [_factor_row(data, id_) for id_ in _ids(data, "factor")]
+    for row in rows:
+        for level in row.levels:
+            level.form.offer_models(models)
+    return rows
 
 
 def _factor_row(data: QueryDict, id_: str) -> FactorRow:
@@ -185,10 +189,7 @@ def _add_level(data: QueryDict, factor: str) -> str:
     kind = data.get(f"{factor}-kind", Factor.Kind.PROMPT)
     new = _add(data, f"{factor}-level", "l")
     name = f"{dict(_KINDS).get(kind, 'Level').split()[0]} {len(_ids(data, f'{factor}-level'))}"
-    for field, text in (
-        LEVEL_FORMS.get(kind, LEVEL_FORMS["prompt"]).data_of(name, NEW_LEVEL.get(kind, {})).items()
-    ):
-        data[f"{factor}-{new}-{field}"] = text
+    data[f"{factor}-{new}-name"] = name
     return new
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -39,3 +39,10 @@ def say_bounds(field: forms.Field, validators: Iterable[object]) -> None:
     else:
         said = f"from {low:g} to {high:g}"
     field.error_messages |= dict.fromkeys(("required", "min_value", "max_value"), f"Write a number {said}.")
+
+
+def offer_models(field: forms.Field, models: Sequence[str], chosen: str, empty: str) -> None:
+    """Let a field with a list choose one of these models; the chosen one stays, even if it is away."""
+    known = [(name, name) for name in models]
+    absent = [(chosen, f"{chosen} (not available)")] if chosen and chosen not in models else []
+    field.widget.choices = [("", empty), *known, *absent]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from engine.domain.rules import usual_margin
 from engine.domain.tags import normal_tags
 from engine.models import Experiment
 from engine.selectors.rubrics import why_no_judge
-from labeling.forms.fields import choice_field, say_bounds
+from labeling.forms.fields import choice_field, offer_models, say_bounds
 
 # A new setting of an experiment comes onto the page by its name here; label and help are the model's unless
 # given below.
@@ -31,12 +32,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "allow_both_bad",
         "tell_outcome",
         "leaderboard",
+        "no_answer",
+        "shown_thinking",
         "overlap",
         "overlap_rule",
     ),
-    "llm_judge": ("llm_judge", "rubric", "llm_budget"),
+    "llm_judge": ("llm_judge", "judge_model", "rubric", "llm_budget"),
     # Whether people may tie changes how soon a claim holds, so both are chosen together.
-    "claim": ("claim", "allow_tie", "missing", "budget"),
+    "claim": ("claim", "allow_tie", "missing", "budget", "money_limit"),
     "risk": ("epsilon", "delta"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
     "advanced": ("streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "seed"),
@@ -71,6 +74,10 @@ LABELS = {
     "missing": "Pairs that were shown and not answered",
     "delta": "Accepted risk of a wrong claim (0.05 is 5%)",
     "budget": "Budget: maximum number of comparisons",
+    "money_limit": "Most money for responses",
+    "no_answer": "Pairs in which one response is no answer",
+    "shown_thinking": "Show annotators the models’ thinking",
+    "judge_model": "Language model that judges",
     "epsilon": "Margin (0.05 is 5 points)",
     "streams": "Pool the comparisons with different opponents",
     "exact_ties": "Count a tie as a tie",
@@ -117,7 +124,20 @@ _HELP = {
         "win in more than 55 of 100. Near ties end without a winner; the usual value is 0."
     ),
     "backend": "The dashboard warns you if no worker runs this backend.",
-    "model": "If your workers run different models, name one here. Empty: the worker's default model.",
+    "model": (
+        "Writes every response, unless a factor of the kind “Model” chooses. Connections are made on the "
+        "page Models."
+    ),
+    "judge_model": "A connection of the page Models.",
+    "no_answer": (
+        "A response is no answer if it is empty, filtered or refused. Two such responses are always shown to "
+        "people."
+    ),
+    "shown_thinking": "It is folded below the response. Gold items have none.",
+    "money_limit": (
+        "In the currency of the connections. Beyond it nothing more is asked for, and nothing is lost. "
+        "Empty: no limit."
+    ),
     "llm_judge": (
         "It works beside people only. Its opinions do not count until you let it vote on the dashboard, "
         "which shows how well it agrees with people."
@@ -212,6 +232,8 @@ class RadioSelect(forms.RadioSelect):
 
 
 _WIDGETS = {
+    "model": forms.Select,
+    "judge_model": forms.Select,
     "claim": RadioSelect,
     "guidelines": forms.Textarea(attrs={"rows": 5}),
     "space": forms.RadioSelect,
@@ -231,7 +253,16 @@ class SettingsForm(_ModelForm):
         widgets = _WIDGETS
         error_messages = _ERRORS
 
-    def __init__(self, data: QueryDict, experiment: Experiment | None, *, imported: bool) -> None:
+    def __init__(
+        self,
+        data: QueryDict,
+        experiment: Experiment | None,
+        *,
+        imported: bool,
+        models: Sequence[str] = (),
+        connections: Sequence[str] = (),
+    ) -> None:
+        """``models``: those that may write; ``connections``: those that may judge."""
         # A copy: validating writes the values into the instance, which may be shown beside its errors.
         stored = copy(experiment) if experiment else None
         super().__init__(data, instance=stored, use_required_attribute=False)
@@ -253,6 +284,11 @@ class SettingsForm(_ModelForm):
             self.fields["llm_judge"].error_messages["invalid_choice"] = reason
         choice_field(self, "llm_judge").choices = [(stage.value, stage.label) for stage in stages]
         choice_field(self, "backend").choices = [("", "Any available worker"), *Experiment.Backend.choices]
+        for name, offered, empty in (
+            ("model", models, "The worker's own model"),
+            ("judge_model", connections, "The judging worker's own model"),
+        ):
+            offer_models(self.fields[name], offered, data.get(name, ""), empty)
         self.fields["seed"].required = self.fields["seed"].show_hidden_initial = False
         self.fields["seed"].initial = None
         for field in self.fields.values():

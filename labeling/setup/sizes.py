@@ -13,11 +13,13 @@ from engine.core.problem import BradleyTerry
 from engine.domain import limits
 from engine.domain.errors import SpecError
 from engine.domain.policy_space import combinations, policy_space
+from engine.domain.profiles import Provider
 from engine.domain.rules import CERTIFIED, LADDER, USUAL_MARGIN, Rules
 from engine.domain.specs import ExperimentSpec
-from engine.models import Estimate, Experiment
+from engine.models import Connection, Estimate, Experiment
 from engine.selectors import workers
 from engine.selectors.capabilities import writers_of
+from engine.selectors.spending import cost_each, cost_of
 from engine.services import estimates
 from engine.services.estimates import Question
 from engine.tasks import analyse, wake
@@ -43,6 +45,37 @@ class Expected:
     comparisons: float
     understated: bool
     pending: bool
+
+
+# Tokens that a response is assumed to read and to write until a trial tells better.
+_TOKENS = 500
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The expected price of all responses.
+
+    Attributes
+    ----------
+    each
+        The price of one response; ``None`` where it is unknown.
+    currency
+        That of the connections that write.
+    tried
+        True if a trial tells the price of one response.
+    responses
+        How many are to be written, as far as is known.
+    """
+
+    each: float | None
+    currency: str
+    tried: bool
+    responses: float | None
+    unpriced: Sequence[str]
+
+    @property
+    def total(self) -> float | None:
+        return None if self.each is None or self.responses is None else self.each * self.responses
 
 
 @dataclass(frozen=True)
@@ -72,6 +105,7 @@ class Size:
     writers: Sequence[str] = ()
     demo_writers: Sequence[str] = ()
     has_ties: bool = False
+    cost: Cost | None = None
 
     @property
     def people(self) -> int | None:
@@ -185,10 +219,35 @@ def size_of(editor: DraftEditor) -> Size:
         demo_writers=demo_writers,
         has_ties=bool(known.get("allow_tie") or known.get("allow_both_bad")),
     )
+    size = replace(size, cost=_cost(editor, size))
     if size.figures is None or not people:
         return size
     low, mean, high = (size.figures[name] * overlap * seconds / 3600 for name in ("low", "expected", "high"))
     return replace(size, hours=(low, mean, high))
+
+
+def _cost(editor: DraftEditor, size: Size) -> Cost | None:
+    """The expected price; ``None`` where no connection writes."""
+    named = {name for need in editor.needs for name in need.models}
+    writing = list(Connection.objects.filter(name__in=named).exclude(provider=Provider.WORKER))
+    if not writing:
+        return None
+    prices = [cost_of(each, prompt=_TOKENS, cached=0, completion=_TOKENS) for each in writing]
+    known = [price for price in prices if price is not None]
+    tried = cost_each(editor.experiment) if editor.experiment else None
+    assumed = sum(known) / len(known) if len(known) == len(prices) else None
+    responses = None
+    if size.figures is not None:
+        responses = 2 * size.figures["expected"]
+        if editor.settings.cleaned_data.get("responses") == Experiment.Responses.REUSE:
+            responses = min(responses, size.policies * editor.n_tasks)
+    return Cost(
+        each=assumed if tried is None else tried,
+        currency=" and ".join(sorted({each.currency for each in writing})),
+        tried=tried is not None,
+        responses=responses,
+        unpriced=[each.name for each, price in zip(writing, prices, strict=True) if price is None],
+    )
 
 
 def _most_answers(spec: ExperimentSpec) -> int:

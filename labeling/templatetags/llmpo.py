@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import template
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 
 from engine.core.wording import duration
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Policy
 from engine.services import invitation_mails
-from labeling import access, formatting
+from labeling import access, formatting, rendering
 from labeling.dashboard.terms import HEADINGS, TERMS
-from labeling.rendering import capped, excerpt, render_markdown
+from labeling.rendering import capped, render_markdown
 
 register = template.Library()
 
@@ -29,7 +31,6 @@ for _filter in (
     formatting.spread,
     formatting.working_time,
     duration,
-    excerpt,
     invitation_mails.validity,
 ):
     register.filter(_filter.__name__, _filter)
@@ -88,7 +89,15 @@ def markdown(text: str, heading_level: int = 4) -> SafeString:
 @register.filter
 def response(text: str) -> SafeString:
     """A response as safe HTML; a very long one cut, to be shown whole on demand."""
+    if not text.strip():
+        return format_html('<p class="muted">{}</p>', gettext("(no answer)"))
     return render_markdown(capped(text))
+
+
+@register.filter
+def excerpt(text: str, most: int = 300) -> str:
+    """The first words of a response on one line; in words of our own if it is no answer."""
+    return rendering.excerpt(text, most) if text.strip() else gettext("(no answer)")
 
 
 @register.filter

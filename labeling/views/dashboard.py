@@ -135,7 +135,10 @@ def live_method(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
     experiment = access.to_watch(request, experiment_id)
     if experiment.state != Experiment.State.RUNNING:
         return _reload()
-    context = figures.moving_figures(experiment) | {"elsewhere": True}
+    context = figures.moving_figures(experiment) | {
+        "may_run": access.may_run(request, experiment),
+        "elsewhere": True,
+    }
     return render(request, "dashboard/_moving.html", context)
 
 

@@ -13,7 +13,7 @@ from engine.domain.errors import WrongStateError
 from engine.models import Experiment
 from engine.selectors.opinions import experiments_with_opinions
 from engine.services import opinions
-from engine.tasks import give_opinions, wake
+from engine.tasks import wake_judges
 from labeling import access
 from labeling.requests import AuthenticatedRequest
 
@@ -28,6 +28,7 @@ class LLMJudgeForm(forms.Form):
     stage = forms.ChoiceField(choices=Experiment.LLMJudge.choices)
     rubric = forms.CharField(max_length=10_000, required=False)
     budget = forms.IntegerField(min_value=0, max_value=10_000_000)
+    judge_model = forms.CharField(max_length=100, required=False)
 
 
 @login_required
@@ -48,6 +49,8 @@ def change_llm_judge(request: AuthenticatedRequest, experiment_id: int) -> HttpR
             stage=data["stage"],
             rubric=data["rubric"],
             budget=data["budget"],
+            # A page without a choice leaves it as it is.
+            judge_model=data["judge_model"] if "judge_model" in request.POST else None,
             by=request.user,
         )
     except WrongStateError as wrong:
@@ -55,5 +58,5 @@ def change_llm_judge(request: AuthenticatedRequest, experiment_id: int) -> HttpR
     else:
         messages.success(request, _SAID[data["stage"]])
         if experiments_with_opinions().filter(pk=experiment.pk).exists():
-            wake(give_opinions)
+            wake_judges()
     return redirect("quality", experiment_id=experiment.pk)

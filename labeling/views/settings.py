@@ -59,12 +59,15 @@ class ChangeSettingsForm(forms.Form):
 
 
 class DisplayForm(forms.ModelForm):  # type: ignore[type-arg]  # ModelForm takes no argument at run time
-    """Values that only lists and annotators' own pages show. Changing them never touches the evidence."""
+    """Values on which the evidence does not depend."""
 
     class Meta:
         model = Experiment
-        fields = ("tags", "leaderboard")
-        labels = {"leaderboard": "Show annotators a leaderboard"}  # noqa: RUF012 - never changed
+        fields = ("tags", "money_limit", "leaderboard")
+        labels = {  # noqa: RUF012 - never changed
+            "leaderboard": "Show annotators a leaderboard",
+            "money_limit": LABELS["money_limit"],
+        }
 
 
 class CloneForm(forms.Form):

@@ -24,6 +24,7 @@ from engine.models import Experiment
 from engine.selectors import browsing, designs, specs
 from engine.selectors.uploads import kept_uploads
 from engine.services import drafts, experiments
+from engine.services.connections import lend_chosen
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures
@@ -210,6 +211,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
             experiment = drafts.replace_draft(
                 experiment_id=experiment.pk, spec=spec, by=request.user, version=editor.version
             )
+        lend_chosen(experiment=experiment, by=request.user, names=editor.named)
         if action == "start":
             experiments.start(experiment_id=experiment.pk, by=request.user)
             wake_planner(experiment.pk)

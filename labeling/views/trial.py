@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -13,7 +14,7 @@ from django.urls import reverse
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import Experiment, Flag
 from engine.selectors import counts
-from engine.selectors.spending import is_priced
+from engine.selectors.spending import currency_of
 from engine.selectors.trials import rehearsal_pair
 from engine.services import trials
 from engine.services.allowances import MOST_HELD
@@ -84,6 +85,8 @@ def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         left=left.text,
         right=right.text,
     )
+    if experiment.shown_thinking == Experiment.ShownThinking.BOTH:
+        shown = replace(shown, left_thinking=left.thinking, right_thinking=right.thinking)
     context = {
         "rehearsal": True,
         "experiment": experiment,
@@ -150,4 +153,4 @@ def _page(
 
 
 def _of_trial(experiment: Experiment, shown: TrialPage | None) -> dict[str, object]:
-    return {"experiment": experiment, "trial": shown, "priced": is_priced(experiment)}
+    return {"experiment": experiment, "trial": shown, "priced": currency_of(experiment)}

@@ -63,7 +63,8 @@ class Row:
     but a superuser finds it. ``back_to_pair``: after logging in, an annotator whose click came too late is
     back at the pair, not at the click. ``recent``: the methods that need a recent login. ``scopes``: what a
     token needs for each method of the API. ``makes``: an experiment, which a token that is bound to one may
-    not. ``tells``: what the secret in the address lets anybody read who has it.
+    not. ``unbound``: such a token may do nothing there. ``tells``: what the secret in the address lets
+    anybody read who has it.
     """
 
     methods: Mapping[str, Statuses]
@@ -73,6 +74,7 @@ class Row:
     recent: tuple[str, ...] = ()
     scopes: Mapping[str, str] = field(default_factory=dict)
     makes: bool = False
+    unbound: bool = False
     tells: tuple[str, ...] = ()
 
 
@@ -102,6 +104,7 @@ def operation(
     body: Any = None,
     changes: str = "manage",
     makes: bool = False,
+    unbound: bool = False,
 ) -> Row:
     """An operation of the API. ``body`` goes with POST and PATCH, which need the scope ``changes``."""
     methods = {"get": get, "post": post, "patch": patch, "delete": delete}
@@ -110,6 +113,7 @@ def operation(
         {"post": body, "patch": body},
         scopes={"get": "read"} | dict.fromkeys(("post", "patch", "delete"), changes),
         makes=makes,
+        unbound=unbound,
     )
 
 
@@ -160,6 +164,7 @@ def methods_for_the_world(**statuses: int) -> Row:
 
 _EXPERIMENT = "experiments/<experiment_id>"
 _LABEL = "label/<experiment_id>"
+_MODEL = "models/<connection_id>"
 _API = "api/experiments/<experiment_id>"
 _API_LABEL = "api/label/<experiment_id>"
 # A file with its name: the body is a form then.
@@ -220,6 +225,19 @@ TABLE: dict[str, Row] = {
     "join/": page(get=the_world(410), post=the_world(410)),
     "tokens/": page(get=everybody(200), post=everybody(400), recent=("post",)),
     "tokens/<token_id>/revoke/": page(post=everybody(302), elsewhere={}, recent=("post",)),
+    # The world has one of the site's, lent to one's own experiment, and one of somebody else.
+    "models/": page(get=runners(200)),
+    "models/new/": page(get={"superuser": 200}, post={"superuser": 400}, recent=("get",)),
+    f"{_MODEL}/": page(get=runners(200)),
+    f"{_MODEL}/change/": page(get={"superuser": 200}, post={"superuser": 400}, elsewhere={}, recent=("get",)),
+    f"{_MODEL}/test/": page(post={"superuser": 302}, elsewhere={}),
+    f"{_MODEL}/tested/": page(get={"superuser": 200}, elsewhere={}),
+    f"{_MODEL}/rules/": page(post={"superuser": 302}, elsewhere={}),
+    f"{_MODEL}/key/remove/": page(post={"superuser": 302}, elsewhere={}),
+    # Superusers also retire what is somebody else's.
+    f"{_MODEL}/retire/": page(post={"superuser": 302}),
+    f"{_MODEL}/lend/": page(post={"superuser": 400}, elsewhere={}, recent=("post",)),
+    f"{_MODEL}/loans/<loan_id>/end/": page(post={"superuser": 302}, elsewhere={}),
     "help/": page(get=the_world(200), elsewhere={"get": the_world(200), "head": the_world(200)}),
     "help/<name>/": page(get=the_world(200), elsewhere={"get": the_world(200), "head": the_world(200)}),
     "my-data.json": page(post=everybody(200)),
@@ -364,6 +382,22 @@ TABLE: dict[str, Row] = {
     # The one that the world has is a link without an address.
     f"{_API}/invitations/<invitation_id>/resend": operation(post=runners(409)),
     f"{_API}/invitations/<invitation_id>": operation(delete=runners(204)),
+    "api/connections": operation(
+        get=everybody(200),
+        post=everybody(403) | {"superuser": 201},
+        body={"name": "new", "provider": "openai", "model_id": "gpt-5"},
+        unbound=True,
+    ),
+    "api/connections/<connection_id>": Row(
+        {"get": runners(200), "patch": {"superuser": 200}, "delete": {"superuser": 204}},
+        {"patch": {"at_once": 2}},
+        elsewhere={"get": {"superuser": 200}},
+        scopes={"get": "read", "patch": "manage", "delete": "manage"},
+        unbound=True,
+    ),
+    "api/connections/<connection_id>/test": Row(
+        {"post": {"superuser": 202}}, elsewhere={}, scopes={"post": "manage"}, unbound=True
+    ),
     f"{_API_LABEL}/next": annotating(200, {}),
     f"{_API_LABEL}/judgments": annotating(404, _NO_PAIR | {"choice": "left"}),
     f"{_API_LABEL}/skip": annotating(404, _NO_PAIR | {"reason": "broken"}),
@@ -422,8 +456,13 @@ def _of_token(route: str, row: Row, token: TokenKind, method: str, place: str) -
         return 403
     if "<experiment_id>" in route and token.bound not in {"", place}:
         return 404
+    if row.unbound and token.bound:
+        return 403
     if place == "mixed":
         return 404
     if row.makes and method == "post" and token.bound:
         return 403
-    return row.methods[method][token.acts_as(scope)]
+    statuses = row.methods[method]
+    if place != "own" and row.elsewhere is not None:
+        statuses = row.elsewhere.get(method, {})
+    return statuses.get(token.acts_as(scope), 404)

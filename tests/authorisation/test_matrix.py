@@ -35,7 +35,11 @@ def places(route: str) -> list[str]:
     parameters = route.count("<")
     if "<experiment_id>" in route:
         return list(PLACES) if parameters > 1 and "<action>" not in route else ["own", "other"]
-    return ["own", "other"] if route.startswith(("join/<", "report/<")) or "<token_id>" in route else ["own"]
+    return (
+        ["own", "other"]
+        if any(part in route for part in ("join/<", "report/<", "<token_id>", "<connection_id>"))
+        else ["own"]
+    )
 
 
 def methods(route: str, role: str, place: str) -> list[str]:

@@ -20,7 +20,9 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
-from engine.models import Experiment, Invitation, Membership, Subscription, Token, User
+from engine.models import Connection, Experiment, Invitation, Membership, Subscription, Token, User
+from engine.services.connections import lend
+from engine.services.connections import make as make_connection
 from engine.services.drafts import create_experiment
 from engine.services.experiments import pause, start, stop
 from engine.services.invitation_mails import invite_by_mail
@@ -74,6 +76,9 @@ MAY_READ = {
     "the hint of an owner's invitation": _OWNERS,
     "an API token's secret": _NOBODY,
     "the link to the report": _NOBODY,
+    "a vendor's key": _NOBODY,
+    "the sealed key": _NOBODY,
+    "a header of a connection": _SUPERUSER,
     "a response": _WATCHERS | {"annotator"},
     "the guidelines": _WATCHERS | {"annotator"},
 }
@@ -335,6 +340,17 @@ class World:
             addresses=[f"{mark}-guest@example.org"],
             valid_days=1,
         )
+        connection = make_connection(
+            by=by,
+            owner=None if mark == "own" else by,
+            name=f"{mark}-model",
+            provider="openai",
+            model_id=f"{mark}-model-id",
+            key=f"sk-{mark}-key-of-a-vendor-{mark[:4]}",
+            headers={"X-Team": f"{mark}-team"},
+        )
+        lender = self.users["superuser"] if mark == "own" else by
+        loan = lend(connection_id=connection.pk, experiment=experiment, by=lender)
         report, report_secret = share_report(experiment=experiment, by=by, valid_days=1)
         things = {
             "judgment_id": judgments[-1].pk,
@@ -349,6 +365,8 @@ class World:
             "invitation_id": invitations["annotator"].pk,
             "link": links["annotator"],
             "link_id": report.pk,
+            "connection_id": connection.pk,
+            "loan_id": loan.pk,
             "report": report_secret,
             "number": experiment.policies.count(),
         }
@@ -372,6 +390,9 @@ class World:
             "the hint of an annotator's invitation": f"{mark[:4]}~annota",
             "the hint of an owner's invitation": f"{mark[:4]}~owner",
             "the link to the report": report_secret,
+            "a vendor's key": f"sk-{mark}-key-of-a-vendor-{mark[:4]}",
+            "the sealed key": Connection.objects.get(pk=connection.pk).sealed_key,
+            "a header of a connection": f"{mark}-team",
             "a response": f"{mark}-response",
             "the guidelines": f"{mark}-guidelines",
         }

@@ -14,9 +14,17 @@ from engine.models import Comparison, Experiment, Response
 from engine.selectors import specs
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
-from engine.services.generation import Failed, claim_responses, store_outcomes
+from engine.services.generation import claim_responses, store_outcomes
 from engine.services.planning import advance
-from tests.factories import SECRET, add_member, click_on, make_experiment, make_user, write_responses
+from tests.factories import (
+    SECRET,
+    add_member,
+    click_on,
+    hopeless,
+    make_experiment,
+    make_user,
+    write_responses,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -129,7 +137,7 @@ class TestReuse:
         settings.BUFFER_MIN = 1
         experiment = make_experiment(n_policies=2, n_tasks=1, responses="reuse")
         claim = claim_responses(worker="w", limit=1)
-        failed = [Failed(r.pk, "broken", retryable=False) for r in claim.responses]
+        failed = [hopeless(r.pk) for r in claim.responses]
         store_outcomes(claim=claim.token, outcomes=failed)
         assert experiment.comparisons.get().state == "discarded"
         advance(experiment_id=experiment.pk)
@@ -141,7 +149,7 @@ class TestReuse:
         experiment = make_experiment(n_policies=3, n_tasks=1, responses="reuse")
         claim = claim_responses(worker="w", limit=1)
         broken = claim.responses[0]
-        store_outcomes(claim=claim.token, outcomes=[Failed(broken.pk, "broken", retryable=False)])
+        store_outcomes(claim=claim.token, outcomes=[hopeless(broken.pk)])
         write_responses()
         states = {
             (broken.pk in (c.response_i_id, c.response_j_id), c.state) for c in experiment.comparisons.all()

@@ -22,7 +22,7 @@ from engine.services.generation import (
     release_claim,
     store_outcomes,
 )
-from tests.factories import make_experiment
+from tests.factories import hopeless, make_experiment
 
 pytestmark = pytest.mark.django_db
 
@@ -38,8 +38,8 @@ def written(response: Response, text: str = "", **fields: object) -> Written:
     return Written(response_id=response.pk, text=text or f"fine {response.pk}", **(values | fields))
 
 
-def failed(response: Response, reason: str = "too hot", retryable: bool = True) -> Failed:
-    return Failed(response_id=response.pk, reason=reason, retryable=retryable)
+def failed(response: Response, reason: str = "too hot") -> Failed:
+    return Failed(response_id=response.pk, reason=reason)
 
 
 def claim_all() -> ClaimedResponses:
@@ -237,10 +237,10 @@ class TestFailure:
             ("failed", 3, "too hot"),
         ]
 
-    def test_a_failure_that_no_retry_can_mend_is_final_at_once(self):
+    def test_a_failure_after_the_last_attempt_is_final(self):
         make_experiment()
         claim = claim_responses(worker="w", limit=1)
-        store_outcomes(claim=claim.token, outcomes=[failed(claim.responses[0], retryable=False)])
+        store_outcomes(claim=claim.token, outcomes=[hopeless(claim.responses[0].pk)])
         assert Response.objects.get(pk=claim.responses[0].pk).state == "failed"
 
     def test_it_discards_its_comparison_with_the_reason_and_closes_the_other_response(self):
@@ -249,7 +249,7 @@ class TestFailure:
         first, second = halves_of(comparison)
         Response.objects.exclude(pk=first.pk).update(created_at=timezone.now() + timedelta(hours=1))
         claim = claim_responses(worker="w", limit=1)
-        touched = store_outcomes(claim=claim.token, outcomes=[failed(first, "too long", retryable=False)])
+        touched = store_outcomes(claim=claim.token, outcomes=[hopeless(first.pk, "too long")])
         assert touched == {experiment.pk}
         comparison.refresh_from_db()
         second.refresh_from_db()
@@ -265,7 +265,7 @@ class TestFailure:
         experiment = make_experiment()
         claim = claim_all()
         bad, *_ = claim.responses
-        outcomes = [written(r) for r in claim.responses if r != bad] + [failed(bad, retryable=False)]
+        outcomes = [written(r) for r in claim.responses if r != bad] + [hopeless(bad.pk)]
         store_outcomes(claim=claim.token, outcomes=outcomes)
         states = sorted(experiment.comparisons.values_list("state", flat=True))
         assert states == ["discarded", *["ready"] * (len(states) - 1)]

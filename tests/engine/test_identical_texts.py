@@ -6,7 +6,7 @@ import pytest
 
 from engine.models import Comparison, Judgment, PairCount, Response
 from engine.selectors import buffer, counts, designs
-from engine.services.identical_texts import name_and_hold_back, settle_identical
+from engine.services.identical_texts import name_and_hold_back, settle_by_rule
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend
@@ -34,9 +34,9 @@ def test_identical_texts_are_held_back_among_the_comparisons_that_are_given():
     alike.refresh_from_db()
     assert alike.state == "ready"
     name_and_hold_back(comparison_ids=[given.pk, alike.pk])
-    assert [each.pk for each in experiment.comparisons.filter(state="planned", plan__identical=True)] == [
-        alike.pk
-    ]
+    assert [
+        each.pk for each in experiment.comparisons.filter(state="planned", plan__by_rule="identical")
+    ] == [alike.pk]
 
 
 @pytest.mark.parametrize(("responses", "are_named"), [("reuse", True), ("fresh", False)])
@@ -87,7 +87,7 @@ def test_a_tie_waits_for_nothing():
     experiment = make_experiment(n_policies=2, annotators=(make_user(),))
     *others, tie = experiment.comparisons.order_by("number")
     hold_back(tie)
-    settle_identical(experiment=experiment)
+    settle_by_rule(experiment=experiment)
     tie.refresh_from_db()
     assert tie.state == "judged"
     assert {Comparison.objects.get(pk=each.pk).state for each in others} == {"planned"}
@@ -99,7 +99,7 @@ def test_the_ties_of_another_experiment_stay_held_back():
         advance(experiment_id=experiment.pk, most_rounds=1)
     held = others.comparisons.filter(state="planned").count()
     assert held
-    settle_identical(experiment=ours)
+    settle_by_rule(experiment=ours)
     assert not ours.comparisons.filter(state="planned").exists()
     assert others.comparisons.filter(state="planned").count() == held
 

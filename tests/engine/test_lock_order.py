@@ -21,7 +21,7 @@ from engine.domain.errors import PersonError
 from engine.models import Check, Experiment, Response, Trial, User
 from engine.services import drafts, experiments, forgetting, generation, retention, serving, trials
 from tests.concurrency import blocked
-from tests.factories import make_experiment, make_spec, make_user
+from tests.factories import hopeless, make_experiment, make_spec, make_user
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
@@ -95,14 +95,14 @@ class TestTriedResponses:
 
     def test_storing_texts(self, draft):
         claim = generation.claim_responses(worker="w", limit=9)
-        failed = [generation.Failed(each.pk, "No such model.", retryable=False) for each in claim.responses]
+        failed = [hopeless(each.pk) for each in claim.responses]
         locks_by_number(tried(), lambda: generation.store_outcomes(claim=claim.token, outcomes=failed))
         assert set(tried().values_list("state", flat=True)) == {"failed"}
 
     def test_storing_one_text_renews_the_claim_on_the_rest(self, draft):
         claim = generation.claim_responses(worker="w", limit=9)
         *_, last = claim.responses
-        failed = [generation.Failed(last.pk, "No such model.", retryable=False)]
+        failed = [hopeless(last.pk)]
         locks_by_number(tried(), lambda: generation.store_outcomes(claim=claim.token, outcomes=failed))
         assert list(tried().order_by("pk").values_list("state", flat=True)) == [
             "generating",
@@ -135,7 +135,7 @@ def test_responses_whose_comparisons_fail_with_one_that_they_share():
         comparison.save(update_fields=["response_i", "response_j"])
     Response.objects.filter(pk=shared).update(created_at=timezone.now() - timedelta(hours=1))
     claim = generation.claim_responses(worker="w", limit=1)
-    failed = [generation.Failed(shared, "No such model.", retryable=False)]
+    failed = [hopeless(shared)]
     others = Response.objects.filter(pk__in=waiting)
     locks_by_number(others, lambda: generation.store_outcomes(claim=claim.token, outcomes=failed))
     assert set(others.values_list("state", "failure_reason")) == {

@@ -102,7 +102,7 @@ class TestBrokenGeneration:
     def failing(self) -> Experiment:
         """An experiment whose last twenty responses all failed."""
         experiment = make_experiment()
-        backend = ScriptedBackend(lambda request: GenerationFailure(request.key, "no", retryable=False))
+        backend = ScriptedBackend(lambda request: GenerationFailure(request.key, "no"))
         while not buffer.generation_is_failing(experiment):
             write_responses(backend)
             advance(experiment_id=experiment.pk)

@@ -199,9 +199,7 @@ class TestSeveralPeople:
 class TestMachines:
     def test_a_text_that_fails_is_a_showing_without_an_outcome(self, annotator):
         experiment = make_experiment(annotators=(annotator,))
-        write_responses(
-            ScriptedBackend(lambda request: GenerationFailure(request.key, "no", retryable=False))
-        )
+        write_responses(ScriptedBackend(lambda request: GenerationFailure(request.key, "no")))
         discarded = experiment.comparisons.filter(state="discarded")
         assert discarded
         for comparison in discarded:

@@ -398,7 +398,7 @@ class TestWorkersThatServeDifferently:
 
     def test_each_of_several_kinds_is_woken(self, addressed):
         self.introduced("gpu0@host", "vllm")
-        self.introduced("remote@host", "openai")
+        self.introduced("remote@host", "remote")
         tasks.advance(make_experiment(planned=False).pk)
         assert addressed == ["gpu0@host.dq2", "remote@host.dq2"]
 

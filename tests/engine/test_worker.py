@@ -64,9 +64,8 @@ class TestRequests:
             "What is 1 + 1?",
             "What is 1 + 1?\n\nThink step by step.",
         }
-        assert {request.sampling for request in backend.requests} == {
-            SamplingParams(temperature=0.2, max_tokens=9, stop=("END",))
-        }
+        sampling = SamplingParams(temperature=0.2, max_tokens=9, stop=("END",))
+        assert all(request.sampling == sampling for request in backend.requests)
         seeds = dict(Response.objects.values_list("pk", "seed"))
         assert {request.key: request.seed for request in backend.requests} == seeds
 
@@ -157,17 +156,14 @@ class TestGuardrails:
 
 
 class TestFailures:
-    def test_one_failed_request_does_not_touch_the_rest_of_its_batch(self):
+    def test_one_failed_request_does_not_touch_the_rest_of_its_batch(self, settings):
+        settings.GENERATION_ATTEMPTS = 1
         experiment = make_experiment()
         bad = Response.objects.first().pk
         write_batch(
             worker="w",
             backend=ScriptedBackend(
-                lambda request: (
-                    GenerationFailure(request.key, "too long", retryable=False)
-                    if request.key == bad
-                    else "fine"
-                )
+                lambda request: GenerationFailure(request.key, "too long") if request.key == bad else "fine"
             ),
         )
         assert Response.objects.get(pk=bad).failure_reason == "too long"
@@ -370,9 +366,7 @@ class TestHostileText:
 
     def test_the_reason_of_a_failure_is_as_hostile(self):
         make_experiment()
-        write_responses(
-            ScriptedBackend(lambda request: GenerationFailure(request.key, "bad\x00\ud83d", retryable=False))
-        )
+        write_responses(ScriptedBackend(lambda request: GenerationFailure(request.key, "bad\x00\ud83d")))
         assert "bad\ufffd\ufffd" in set(Response.objects.values_list("failure_reason", flat=True))
 
     def test_so_is_the_message_of_a_backend_that_breaks(self, caplog):

@@ -27,21 +27,16 @@ def test_the_embedded_one_needs_nothing(settings):
     assert registry.backend() is registry.backend()
 
 
-def test_a_server_is_described_by_the_settings(settings):
-    settings.GENERATION_BACKEND = "openai"
-    settings.GENERATION_MODEL = "llama"
-    settings.OPENAI_BASE_URL = "http://gpu:8000/v1"
-    settings.OPENAI_CONCURRENCY = 3
+def test_the_remote_one_takes_the_connection_of_the_environment_for_its_usual_one(settings):
+    settings.GENERATION_BACKEND = "remote"
+    settings.OPENAI_MODEL = "llama"
     backend = registry.backend()
-    assert (backend.name, backend.model) == ("openai", "llama")
-    assert (backend._endpoint.base_url, backend._endpoint.concurrency) == ("http://gpu:8000/v1", 3)
+    assert (backend.name, backend.model) == ("remote", "llama")
 
 
-@pytest.mark.parametrize("name", ["openai", "vllm"])
-def test_without_a_model_it_says_what_to_set(settings, name):
-    if name == "vllm" and importlib.util.find_spec("vllm") is None:
-        pytest.skip("vLLM is not installed")
-    settings.GENERATION_BACKEND = name
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
+def test_without_a_model_it_says_what_to_set(settings):
+    settings.GENERATION_BACKEND = "vllm"
     settings.GENERATION_MODEL = ""
     with pytest.raises(BackendError, match="GENERATION_MODEL"):
         registry.backend()
@@ -66,12 +61,12 @@ def test_a_name_that_nothing_answers_to(settings):
         ("embedded", Offer("embedded", "tinylm-1")),
         ("smollm2", Offer("smollm2", "SmolLM2-135M-Instruct")),
         ("vllm", Offer("vllm", "llama", others=("polite", "terse"))),
-        ("openai", Offer("openai", "llama", any_model=True)),
+        ("remote", Offer("remote", "llama")),
     ],
 )
 def test_what_a_worker_offers_follows_from_the_settings_alone(settings, backend, offer):
     settings.GENERATION_BACKEND = backend
-    settings.GENERATION_MODEL = "llama"
+    settings.GENERATION_MODEL = settings.OPENAI_MODEL = "llama"
     settings.GENERATION_ADAPTERS = {"polite": "/adapters/polite", "terse": "/adapters/terse"}
     assert registry.offer() == offer
     assert registry.backend.cache_info().currsize == 0
@@ -82,7 +77,7 @@ def test_what_a_worker_offers_follows_from_the_settings_alone(settings, backend,
     ("variables", "most"),
     [
         ({"GENERATION_BACKEND": "vllm"}, 512),
-        ({"GENERATION_BACKEND": "openai"}, 256),
+        ({"GENERATION_BACKEND": "remote"}, 256),
         ({"GENERATION_BACKEND": "vllm", "GENERATION_BATCH_MAX": "64"}, 64),
     ],
 )

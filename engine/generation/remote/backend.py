@@ -2,26 +2,251 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import dataclasses
+import heapq
+import itertools
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
+from django.conf import settings
+
+from engine.domain.errors import KeyUnreadableError
 from engine.domain.targets import Target
-from engine.generation.base import GenerationRequest, Outcomes, Take, take_from
+from engine.generation.base import (
+    Fault,
+    GenerationFailure,
+    GenerationRequest,
+    GenerationResult,
+    Outcome,
+    Outcomes,
+    Take,
+    take_from,
+)
+from engine.generation.remote.client import Client
+from engine.models import Connection
+from engine.selectors.pauses import asked_from_here, is_probed, pause_seconds
+from engine.services.connection_states import note_failure, note_success
+from engine.services.keys import target_of
+
+logger = logging.getLogger(__name__)
+
+# Seconds between signs of life to the caller of a stream while no response finishes.
+_TICK_SECONDS = 0.25
+# Other workers and people change connections; the table of them is read again after so long.
+_READ_SECONDS = 0.5
+# A request that failed is asked again so often, after 1 second, 2, 4 and so on, before the caller gets it
+# back.
+_TRIES = 5
+# What waits for a connection goes back to the caller if that pauses for longer.
+_SHORT_PAUSE_SECONDS = 10.0
+_MOST_IN_HAND = 10_000
 
 
 class RemoteBackend:
-    """Asks every connection within its own limits, and yields replies as they come."""
+    """Asks every connection within its own limits, and yields replies as they come.
+
+    One thread: an event loop runs while the caller waits for the next outcome. A request that hangs, and a
+    connection that pauses, keep no other one waiting.
+    """
 
     name = "remote"
-    model = ""
 
     def __init__(self, own: Target | None = None) -> None:
         """``own``: the only target, for all requests, of a server that a backend of ours has started."""
         self._own = own
+        self.model = settings.OPENAI_MODEL if own is None else own.name
+        self._connections: dict[str, Connection] = {}
+        self._read_at = float("-inf")
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.new_event_loop()
+
+    @cached_property
+    def _client(self) -> Client:
+        return self._loop.run_until_complete(Client().__aenter__())
+
+    def close(self) -> None:
+        """Close the connections to servers."""
+        self._loop.run_until_complete(self._client.__aexit__(None, None, None))
+        self._loop.close()
 
     def generate(self, requests: Sequence[GenerationRequest]) -> Outcomes:
         """Answer every request once; see :class:`~engine.generation.base.Backend`."""
         return self.stream(take_from(requests))
 
     def stream(self, take: Take) -> Outcomes:
-        """Answer what ``take`` hands over; see :class:`~engine.generation.base.ContinuousBackend`."""
-        yield from ()
+        """Answer what ``take`` hands over; see :class:`~engine.generation.base.ContinuousBackend`.
+
+        A failure that is the server's fault is asked again here a few times. Then, or where the connection
+        pauses for longer, the caller gets it back. No attempt of the caller's is spent by it.
+        """
+        most = _MOST_IN_HAND if self._own is None else self._own.at_once
+        lanes: dict[str, _Lane] = {}
+        under_way: dict[asyncio.Task[Outcome], tuple[_Lane, _Asked]] = {}
+        finished: deque[asyncio.Task[Outcome]] = deque()
+
+        def finish(task: asyncio.Task[Outcome]) -> None:
+            finished.append(task)
+            self._loop.stop()
+
+        numbers = itertools.count()
+        try:
+            while True:
+                self._read()
+                waiting = sum(len(lane.waiting) for lane in lanes.values())
+                for request in take(most - waiting - len(under_way)):
+                    lane = lanes.setdefault(request.model or self.model, _Lane())
+                    heapq.heappush(lane.waiting, _Asked(request, next(numbers)))
+                for name, lane in lanes.items():
+                    connection = self._connections.get(name)
+                    yield from self._given_back(name, lane, connection)
+                    while (asked := lane.next(connection, self._own)) is not None:
+                        try:
+                            target = self._target(connection)
+                        except KeyUnreadableError as error:
+                            failure = GenerationFailure(asked.request.key, str(error), Fault.ACCESS)
+                            yield from self._settled(name, lane, asked, failure)
+                            break
+                        lane.begin()
+                        task = self._loop.create_task(_ask(self._client, target, asked.request))
+                        under_way[task] = lane, asked
+                        task.add_done_callback(finish)
+                if not under_way and not any(lane.waiting for lane in lanes.values()):
+                    return
+                self._run(_TICK_SECONDS)
+                while finished:
+                    task = finished.popleft()
+                    lane, asked = under_way.pop(task)
+                    lane.under_way -= 1
+                    yield from self._settled(asked.request.model or self.model, lane, asked, task.result())
+        finally:
+            for task in under_way:
+                task.remove_done_callback(finish)
+                task.cancel()
+            if under_way:
+                self._loop.run_until_complete(asyncio.gather(*under_way, return_exceptions=True))
+
+    def _run(self, seconds: float) -> None:
+        """Let requests go on until one is finished, and for so long at most."""
+        timer = self._loop.call_later(seconds, self._loop.stop)
+        self._loop.run_forever()
+        timer.cancel()
+
+    def _read(self) -> None:
+        if self._own is None and time.monotonic() - self._read_at >= _READ_SECONDS:
+            self._connections = {each.name: each for each in asked_from_here()}
+            self._read_at = time.monotonic()
+
+    def _target(self, connection: Connection | None) -> Target:
+        if self._own is not None:
+            return self._own
+        if connection is None:
+            raise RuntimeError("A lane without a connection asks nothing.")
+        # Opened for this request alone: a key may have changed since the last one.
+        return target_of(connection)
+
+    def _given_back(self, name: str, lane: _Lane, connection: Connection | None) -> Iterator[Outcome]:
+        """Failures of what waits in a lane that asks nothing for a while."""
+        if self._own is not None or not lane.waiting:
+            return
+        if connection is None:
+            reason, fault = f"There is no connection {name!r} any more.", Fault.ACCESS
+        elif pause_seconds(connection) > _SHORT_PAUSE_SECONDS:
+            reason, fault = connection.trouble, Fault.SERVER
+        else:
+            return
+        waiting, lane.waiting = lane.waiting, []
+        yield from (GenerationFailure(asked.request.key, reason, fault) for asked in waiting)
+
+    def _settled(self, name: str, lane: _Lane, asked: _Asked, outcome: Outcome) -> Iterator[Outcome]:
+        """The outcome for the caller; none where it is asked again."""
+        connection = self._connections.get(name)
+        if isinstance(outcome, GenerationResult) or outcome.fault in {Fault.SETTINGS, Fault.WORKER}:
+            if connection is not None and not _is_ours(outcome):
+                note_success(connection)
+            yield outcome
+            return
+        if connection is not None:
+            note_failure(
+                connection,
+                outcome.fault,
+                reason=outcome.reason,
+                said=outcome.said,
+                wait_seconds=outcome.wait_seconds,
+            )
+        asked.tries += 1
+        if outcome.fault == Fault.ACCESS or asked.tries >= _TRIES:
+            # A server of our own is a part of this worker.
+            fault = outcome.fault if self._own is None else Fault.WORKER
+            yield GenerationFailure(outcome.key, outcome.reason, fault, outcome.said)
+            return
+        asked.due = time.monotonic() + 2.0 ** (asked.tries - 1)
+        heapq.heappush(lane.waiting, asked)
+
+
+def _is_ours(outcome: Outcome) -> bool:
+    """True if it says nothing about the server."""
+    return isinstance(outcome, GenerationFailure) and outcome.fault == Fault.WORKER
+
+
+async def _ask(client: Client, target: Target, request: GenerationRequest) -> Outcome:
+    started = time.monotonic()
+    try:
+        outcome = await client.ask(target, request)
+    except Exception as error:
+        # Its words may hold what was sent.
+        logger.error("Asking %s raised %s", target.name, type(error).__name__)  # noqa: TRY400
+        return GenerationFailure(request.key, f"Asking {target.name} raised {type(error).__name__}.")
+    if isinstance(outcome, GenerationResult) and not outcome.latency_seconds:
+        return dataclasses.replace(outcome, latency_seconds=time.monotonic() - started)
+    return outcome
+
+
+class _Asked:
+    """A request of a lane, in the order in which it is its turn."""
+
+    def __init__(self, request: GenerationRequest, number: int) -> None:
+        self.request = request
+        self.number = number
+        self.tries = 0
+        self.due = 0.0
+
+    def __lt__(self, other: _Asked) -> bool:
+        return (self.due, self.number) < (other.due, other.number)
+
+
+class _Lane:
+    """The requests to one connection."""
+
+    def __init__(self) -> None:
+        self.waiting: list[_Asked] = []
+        self.under_way = 0
+        self._begun: deque[float] = deque()
+
+    def next(self, connection: Connection | None, own: Target | None) -> _Asked | None:
+        """The next request, if it is due and fits the connection's limits."""
+        limits = own or connection
+        now = time.monotonic()
+        if limits is None or not self.waiting or self.waiting[0].due > now:
+            return None
+        most = limits.at_once
+        if connection is not None and is_probed(connection):
+            most = 1
+        if self.under_way >= most or (connection is not None and pause_seconds(connection) > 0):
+            return None
+        if limits.per_minute is not None:
+            while self._begun and self._begun[0] <= now - 60:
+                self._begun.popleft()
+            if len(self._begun) >= limits.per_minute:
+                return None
+        return heapq.heappop(self.waiting)
+
+    def begin(self) -> None:
+        """Count one more under way."""
+        self.under_way += 1
+        self._begun.append(time.monotonic())

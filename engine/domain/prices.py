@@ -1,0 +1,58 @@
+"""Prices of vendors' models, proposed from the table that comes with genai-prices; nothing is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from engine.domain.profiles import VENDORS, Provider
+
+# Providers whose name the table has; of others it knows a few by their address.
+_NAMES: Mapping[Provider, str] = {
+    Provider.OPENAI: "openai",
+    Provider.ANTHROPIC: "anthropic",
+    Provider.GOOGLE: "google",
+    Provider.MISTRAL: "mistral",
+    Provider.BEDROCK: "aws",
+    Provider.AZURE: "azure",
+    Provider.OPENROUTER: "openrouter",
+}
+# All prices of the table are in it.
+CURRENCY = "USD"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """Prices of a million tokens, in dollars, of short prompts where long ones cost more."""
+
+    prompt: float
+    cached: float | None
+    completion: float
+
+
+def propose(provider: Provider, model_id: str, address: str, *, now: datetime) -> Proposed | None:
+    """The list prices of a model; ``None`` where the table does not know it."""
+    if provider is Provider.WORKER:
+        return None
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - takes a second, and few need it
+
+    name = _NAMES.get(provider)
+    url = None if name else address or VENDORS[provider].address
+    try:
+        _, model = get_snapshot().find_provider_model(model_id, None, name, url)
+    except LookupError:
+        return None
+    prices = model.get_prices(now)
+    prompt, completion = (_base(getattr(prices, f"{side}_mtok", None)) for side in ("input", "output"))
+    if prompt is None or completion is None:
+        return None
+    return Proposed(prompt, _base(getattr(prices, "cache_read_mtok", None)), completion)
+
+
+def _base(price: Any) -> float | None:
+    """A price that may grow with the length of the prompt, for a short one."""
+    found = getattr(price, "base", price)
+    return float(found) if isinstance(found, (Decimal, int, float)) else None

@@ -1,0 +1,381 @@
+"""Connections: made, changed, tested, lent and retired. Every step is in the log, without a key."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import re2
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from engine.domain.addresses import check_connection
+from engine.domain.errors import LoanError, SpecError
+from engine.domain.places import fault_of_fields, fault_of_headers
+from engine.domain.prices import CURRENCY, propose
+from engine.domain.profiles import VENDORS, Provider, takes_of
+from engine.models import AuditEntry, Connection, Experiment, Loan, User, clock
+from engine.selectors import connections as selectors
+from engine.selectors import people
+from engine.services import keys
+from engine.services.audit import record
+from engine.services.locks import locked_account
+
+logger = logging.getLogger(__name__)
+
+# What people enter; the key has functions of its own.
+EDITABLE = (
+    "name", "provider", "model_id", "address", "api_version", "headers", "extra_body", "takes", "at_once",
+    "per_minute", "answer_seconds", "price_prompt", "price_cached", "price_completion", "currency",
+    "daily_limit", "everybody",
+)  # fmt: skip
+# Levels name it, and responses rest on it.
+_FIXED = ("name", "provider", "model_id")
+_KEY = re2.compile(r"[\x21-\x7e]+")
+_LONGEST_KEY = 8192
+_ENVIRONMENT_KEY = "OPENAI_API_KEY"
+
+
+@transaction.atomic
+def make(
+    *, by: User | None, owner: User | None, key: str = "", key_variable: str = "", **values: Any
+) -> Connection:
+    """A new connection: of ``owner``, or of the site. ``by``: ``None`` for a command.
+
+    ``key_variable`` is for those who run the machine: whoever chose it freely could send any secret of a
+    worker to an address of theirs.
+
+    Raises
+    ------
+    SpecError
+        A value cannot be used; ``path`` names its field.
+    """
+    connection = Connection(owner=owner)
+    _set(connection, values)
+    _propose_prices(connection)
+    key = _normal_key(key)
+    _check(connection, has_key=bool(key or key_variable))
+    connection.save()
+    _note(connection, by, "Made")
+    if key or key_variable:
+        _put_key(connection, by, key, key_variable)
+    return connection
+
+
+@transaction.atomic
+def change(*, connection_id: int, by: User | None, key: str = "", **values: Any) -> bool:
+    """Change these fields, and the key if one is given. Returns True if the stored key was deleted.
+
+    A key goes to no address but the one that it was entered for, so a new address deletes it.
+
+    Raises
+    ------
+    SpecError
+        A value cannot be used; ``path`` names its field.
+    """
+    connection = _locked(connection_id)
+    if connection.retired_at is not None:
+        raise SpecError("This connection is retired. Take it back first.")
+    before = {name: getattr(connection, name) for name in EDITABLE}
+    _set(connection, values)
+    changed = [name for name in EDITABLE if getattr(connection, name) != before[name]]
+    for name in _FIXED:
+        used = selectors.is_written_with(connection)
+        if name in changed and (name == "name" or used):
+            raise SpecError(
+                "Levels name it, so it stays. Retire this connection and make another one."
+                if name == "name"
+                else "Responses were written with it, so it stays. Make another connection.",
+                (name,),
+            )
+    key = _normal_key(key)
+    lost = bool({"address", "provider"} & set(changed)) and keys.has_key(connection) and not key
+    _check(connection, has_key=bool(key) or (keys.has_key(connection) and not lost))
+    _begin_anew(connection)
+    connection.save()
+    if changed:
+        _note(connection, by, "Changed", changed)
+    if key or lost:
+        _put_key(connection, by, key)
+    return lost
+
+
+@transaction.atomic
+def remove_key(*, connection_id: int, by: User | None) -> None:
+    """Delete the key. Without one, most servers refuse the next request."""
+    connection = _locked(connection_id)
+    if keys.has_key(connection):
+        _put_key(connection, by, "")
+
+
+@transaction.atomic
+def retire(*, connection_id: int, by: User | None) -> None:
+    """Let nothing use it any more, and delete its key. Its name and its responses stay."""
+    connection = _locked(connection_id)
+    if connection.retired_at is None:
+        connection.retired_at = clock.now()
+        connection.save(update_fields=["retired_at"])
+        _note(connection, by, "Retired")
+    if connection.sealed_key:
+        _put_key(connection, by, "")
+
+
+@transaction.atomic
+def take_back(*, connection_id: int, by: User | None) -> None:
+    """Let a retired connection be used again."""
+    connection = _locked(connection_id)
+    if connection.retired_at is not None:
+        connection.retired_at = None
+        _begin_anew(connection)
+        connection.save()
+        _note(connection, by, "Took back")
+
+
+# ---------------------------------------------------------------- loans
+
+
+@transaction.atomic
+def lend(*, connection_id: int, experiment: Experiment, by: User) -> Loan:
+    """Let an experiment use a connection. Lending twice is lending once.
+
+    Raises
+    ------
+    LoanError
+        It is not theirs, or they do not run that experiment.
+    """
+    # An account that is being closed waits, or is seen here.
+    by = locked_account(by)
+    connection = _locked(connection_id)
+    if not selectors.may_change(by, connection):
+        raise LoanError("Only its owner lends a connection.")
+    if people.experiment_to_run(by, experiment.pk) is None:
+        raise LoanError("You lend to experiments that you own or edit.")
+    if connection.retired_at is not None:
+        raise LoanError("This connection is retired.")
+    loan, made = Loan.objects.get_or_create(connection=connection, experiment=experiment, defaults={"by": by})
+    if made:
+        _note_loan(loan, by, AuditEntry.Action.LEND)
+    return loan
+
+
+def lend_chosen(*, experiment: Experiment, by: User, names: Collection[str]) -> None:
+    """Lend those of one's own connections that a draft names: whoever names theirs, means to lend it."""
+    chosen = selectors.to_choose(by, experiment).filter(name__in=names, owner=by, everybody=False)
+    for connection in chosen:
+        lend(connection_id=connection.pk, experiment=experiment, by=by)
+
+
+@transaction.atomic
+def end_loan(*, loan_id: int, by: User | None, because: str = "") -> None:
+    """Let the experiment use it no longer."""
+    _end(Loan.objects.filter(pk=loan_id), by=by, because=because)
+
+
+def end_loans_without_rights(*, user: User, by: User | None) -> None:
+    """End the loans of a person who lost the right to lend there."""
+    for loan in Loan.objects.filter(by=user).select_related("connection"):
+        lends = selectors.may_change(user, loan.connection)
+        if not lends or people.experiment_to_run(user, loan.experiment_id) is None:
+            _end([loan], by=by, because="The person who lent it lost the right to.")
+
+
+def end_loans_of_others(*, experiment_id: int, owner: User, by: User | None) -> None:
+    """End what others lent, since the experiment has another owner. They may lend it again."""
+    loans = Loan.objects.filter(experiment=experiment_id).exclude(by=owner)
+    _end(loans, by=by, because="The experiment has a new owner.")
+
+
+def leave(*, owner: User, by: User | None) -> None:
+    """Retire the connections of a person who is forgotten, delete the keys and end the loans."""
+    for connection in Connection.objects.filter(owner=owner):
+        retire(connection_id=connection.pk, by=by)
+    _end(Loan.objects.filter(connection__owner=owner), by=by, because="Its owner's account is closed.")
+    _end(Loan.objects.filter(by=owner), by=by, because="Its owner's account is closed.")
+
+
+# ---------------------------------------------------------------- tests
+
+
+def ask_test(*, connection_id: int) -> None:
+    """Note that a test was asked for; the caller wakes a worker."""
+    Connection.objects.filter(pk=connection_id, retired_at=None).update(test={}, test_asked_at=clock.now())
+
+
+def note_test(*, connection_id: int, test: dict[str, Any]) -> None:
+    """Store what a test found. After a good one the connection is asked again at once."""
+    fields: dict[str, Any] = {"test": test}
+    if test["works"]:
+        fields |= _WORKS
+    Connection.objects.filter(pk=connection_id).update(**fields)
+
+
+@transaction.atomic
+def accept_rules(*, connection_id: int, by: User) -> None:
+    """Take over what the last test proposed about the settings that the model takes.
+
+    Raises
+    ------
+    SpecError
+        The last test proposed nothing.
+    """
+    connection = _locked(connection_id)
+    if not (proposed := connection.test.get("proposed")):
+        raise SpecError("The last test proposed nothing. Test it again.")
+    change(connection_id=connection_id, by=by, takes=connection.takes | proposed)
+    Connection.objects.filter(pk=connection_id).update(test=connection.test | {"proposed": {}})
+
+
+# ---------------------------------------------------------------- those that make themselves
+
+
+def from_environment() -> None:
+    """Make the connection that ``OPENAI_MODEL`` and ``OPENAI_BASE_URL`` describe, or bring it up to date.
+
+    One of this name that somebody made, or gave another key, stays as it is.
+    """
+    if not settings.OPENAI_MODEL:
+        return
+    address = settings.OPENAI_BASE_URL.rstrip("/")
+    usual = address == VENDORS[Provider.OPENAI].address
+    ours = {
+        "provider": Provider.OPENAI if usual else Provider.COMPATIBLE,
+        "address": address,
+        # Together with the address: it goes to no other.
+        "key_variable": _ENVIRONMENT_KEY,
+    }
+    connection, made = Connection.objects.get_or_create(
+        name=settings.OPENAI_MODEL, defaults=ours | {"model_id": settings.OPENAI_MODEL, "everybody": True}
+    )
+    if made:
+        _note(connection, None, "Made")
+    elif connection.owner_id is None and not connection.sealed_key and connection.retired_at is None:
+        Connection.objects.filter(pk=connection.pk, sealed_key="").update(**ours)
+    else:
+        logger.warning("The connection %s differs from OPENAI_MODEL and stays as it is", connection.pk)
+
+
+# ---------------------------------------------------------------- parts
+
+# It is asked at once.
+_WORKS = {"waits_until": None, "failures": 0, "trouble": "", "said": ""}
+
+
+def _begin_anew(connection: Connection) -> None:
+    for name, value in _WORKS.items():
+        setattr(connection, name, value)
+
+
+def _locked(connection_id: int) -> Connection:
+    return Connection.objects.select_for_update(no_key=True).get(pk=connection_id)
+
+
+def _set(connection: Connection, values: dict[str, Any]) -> None:
+    if unknown := values.keys() - set(EDITABLE):
+        raise TypeError(f"No fields of a connection: {', '.join(sorted(unknown))}.")
+    for name, value in values.items():
+        setattr(connection, name, value)
+    usual = {str(provider): vendor.address for provider, vendor in VENDORS.items()}
+    connection.address = (connection.address or "").strip().rstrip("/") or usual.get(connection.provider, "")
+
+
+def _propose_prices(connection: Connection) -> None:
+    """Fill in the list prices of a model that the table of prices knows, unless somebody gave one."""
+    if connection.price_prompt is not None or connection.price_completion is not None:
+        return
+    if connection.provider not in set(Provider) or connection.currency != CURRENCY:
+        return
+    provider = Provider(connection.provider)
+    if found := propose(provider, connection.model_id, connection.address, now=clock.now()):
+        connection.price_prompt, connection.price_completion = found.prompt, found.completion
+        connection.price_cached = found.cached
+
+
+def _check(connection: Connection, *, has_key: bool) -> None:
+    try:
+        connection.full_clean(exclude=["owner"])
+    except ValidationError as invalid:
+        name, [message, *_] = next(iter(invalid.message_dict.items()))
+        if (
+            name == "name"
+            and Connection.objects.filter(name=connection.name).exclude(pk=connection.pk).exists()
+        ):
+            message = "Another connection has this name."
+        raise SpecError(message, () if name == "__all__" else (name,)) from None
+    if connection.everybody and connection.owner_id is not None:
+        raise SpecError("Only a connection of the site can be for everybody.", ("everybody",))
+    if connection.provider == Provider.WORKER:
+        if connection.pk is None:
+            raise SpecError("A worker makes its own connection. Choose another provider.", ("provider",))
+        return
+    try:
+        check_connection(connection.address, has_key=has_key)
+    except ValueError as error:
+        raise SpecError(str(error), ("address",)) from error
+    for name, fault in (
+        ("headers", fault_of_headers(connection.headers)),
+        ("extra_body", fault_of_fields(connection.extra_body)),
+        ("takes", _fault_of_rules(connection)),
+    ):
+        if fault:
+            raise SpecError(fault, (name,))
+
+
+def _fault_of_rules(connection: Connection) -> str:
+    try:
+        takes_of(Provider(connection.provider), connection.model_id, connection.takes)
+    except (ValueError, AttributeError) as error:
+        return str(error)
+    return ""
+
+
+def _normal_key(key: str) -> str:
+    key = key.strip()
+    if key and (len(key) > _LONGEST_KEY or not _KEY.fullmatch(key)):
+        raise SpecError("A key has no spaces and no letters with accents. Copy it again.", ("key",))
+    return key
+
+
+def _put_key(connection: Connection, by: User | None, key: str, variable: str = "") -> None:
+    had = keys.has_key(connection)
+    before = connection.key_hint
+    keys.seal(connection, key)
+    connection.key_variable = variable
+    _begin_anew(connection)
+    connection.save()
+    what = "Removed" if not (key or variable) else "Replaced" if had else "Set"
+    hint = f", from the variable {variable}" if variable else f" …{connection.key_hint or before or '?'}"
+    record(
+        experiment=None,
+        by=by,
+        action=AuditEntry.Action.KEY,
+        details={"what": what, "hint": hint, "name": connection.name, "connection": connection.pk},
+    )
+
+
+def _note(connection: Connection, by: User | None, what: str, changed: Iterable[str] = ()) -> None:
+    fields = ", ".join(changed)
+    record(
+        experiment=None,
+        by=by,
+        action=AuditEntry.Action.CONNECTION,
+        about=connection.owner,
+        details={
+            "what": what,
+            "name": connection.name,
+            "connection": connection.pk,
+            "changed": f": {fields}" if fields else "",
+        },
+    )
+
+
+def _note_loan(loan: Loan, by: User | None, action: str, because: str = "") -> None:
+    details = {"name": loan.connection.name, "connection": loan.connection_id, "because": because}
+    record(experiment=loan.experiment, by=by, about=loan.by, action=action, details=details)
+
+
+def _end(loans: Iterable[Loan], *, by: User | None, because: str) -> None:
+    for loan in list(loans):
+        if Loan.objects.filter(pk=loan.pk).delete()[0]:
+            _note_loan(loan, by, AuditEntry.Action.END_LOAN, because)

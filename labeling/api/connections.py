@@ -1,0 +1,101 @@
+"""Connections to models, as on the page “Models”. No token sets a key, removes one or lends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from ninja import Router, Status
+
+from engine.models import Connection
+from engine.selectors import connections as selectors
+from engine.services import connections as services
+from engine.tasks import try_connection, wake
+from labeling import access
+from labeling.api.auth import MANAGE, READ
+from labeling.api.experiments import PROBLEMS, WRITE_PROBLEMS, Id
+from labeling.api.schemas import ConnectionChangesIn, ConnectionIn, ConnectionOut
+from labeling.dashboard.connections import is_being_tested, standing_of
+from labeling.requests import AuthenticatedRequest
+
+router = Router()
+
+
+@router.get("", auth=READ, response={200: list[ConnectionOut]} | PROBLEMS)
+def list_connections(request: AuthenticatedRequest) -> list[dict[str, Any]]:
+    """List the connections that you may see, by name. Keys are never among it."""
+    _refuse_bound(request)
+    return [_told(request, each) for each in selectors.seen_by(request.user)]
+
+
+@router.post("", auth=MANAGE, response={201: ConnectionOut} | WRITE_PROBLEMS)
+def make(request: AuthenticatedRequest, payload: ConnectionIn) -> Status[dict[str, Any]]:
+    """Make a connection, without its key: enter that on the page “Models”."""
+    _refuse_bound(request)
+    if not selectors.may_make(request.user):
+        raise PermissionDenied("You may not make connections. Ask an administrator for the permission.")
+    if payload.site and not request.user.is_staff:
+        raise PermissionDenied("Only staff make connections of the site. Leave out `site`.")
+    values = payload.model_dump(exclude_unset=True, exclude={"site"})
+    made = services.make(by=request.user, owner=None if payload.site else request.user, **values)
+    return Status(201, _told(request, made))
+
+
+@router.get("/{connection_id}", auth=READ, response={200: ConnectionOut} | PROBLEMS)
+def show(request: AuthenticatedRequest, connection_id: Id) -> dict[str, Any]:
+    """Show a connection with the result of its last test."""
+    _refuse_bound(request)
+    return _told(request, access.connection_to_see(request, connection_id))
+
+
+@router.patch("/{connection_id}", auth=MANAGE, response={200: ConnectionOut} | WRITE_PROBLEMS)
+def change(request: AuthenticatedRequest, connection_id: Id, payload: ConnectionChangesIn) -> dict[str, Any]:
+    """Change a connection. A new address or provider deletes its key."""
+    _refuse_bound(request)
+    found = access.connection_to_change(request, connection_id)
+    values = payload.model_dump(exclude_unset=True)
+    services.change(connection_id=found.pk, by=request.user, **values)
+    found.refresh_from_db()
+    return _told(request, found)
+
+
+@router.post("/{connection_id}/test", auth=MANAGE, response={202: ConnectionOut} | WRITE_PROBLEMS)
+def test(request: AuthenticatedRequest, connection_id: Id) -> Status[dict[str, Any]]:
+    """Have a worker send one small task. Read the connection until `testing` is false."""
+    _refuse_bound(request)
+    found = access.connection_to_change(request, connection_id)
+    services.ask_test(connection_id=found.pk)
+    wake(try_connection, found.pk)
+    found.refresh_from_db()
+    return Status(202, _told(request, found))
+
+
+@router.delete("/{connection_id}", auth=MANAGE, response={204: None} | WRITE_PROBLEMS)
+def retire(request: AuthenticatedRequest, connection_id: Id) -> Status[None]:
+    """Let nothing use it any more, and delete its key. Its responses stay."""
+    _refuse_bound(request)
+    found = access.connection_to_change(request, connection_id)
+    services.retire(connection_id=found.pk, by=request.user)
+    return Status(204, None)
+
+
+def _refuse_bound(request: AuthenticatedRequest) -> None:
+    if access.bound_to(request) is not None:
+        raise PermissionDenied("This token is limited to one experiment, so it reaches no connections.")
+
+
+def _told(request: AuthenticatedRequest, found: Connection) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        name: getattr(found, name)
+        for name in ("id", "trouble", "waits_until", "retired_at", *services.EDITABLE)
+    }
+    told |= {
+        "yours": found.owner_id == request.user.pk,
+        "state": standing_of(found).badge,
+        "testing": is_being_tested(found),
+        "key_set_at": None,
+        "test": {},
+    }
+    if selectors.may_change(request.user, found):
+        return told | {"key_set_at": found.key_set_at, "test": found.test}
+    return told | {"address": "", "headers": {}, "extra_body": {}}

@@ -1,0 +1,85 @@
+"""Connections by the API: no token sets a key, reads one or lends."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.models import Connection
+from engine.services import connections, keys
+from labeling.api import connections as api
+from tests.factories import make_experiment
+
+pytestmark = pytest.mark.django_db
+
+KEY = "sk-proj-0123456789abcdefghijklmnop-WXYZ"
+NEW = {"name": "gpt", "provider": "openai", "model_id": "gpt-5"}
+
+
+@pytest.fixture(autouse=True)
+def sent(monkeypatch) -> list:
+    messages: list = []
+    monkeypatch.setattr(api, "wake", lambda task, *args: messages.append(args))
+    return messages
+
+
+def test_it_is_made_changed_tested_and_retired(admin, caller_for, sent):
+    call = caller_for(admin)
+    made = call("post", "/connections", NEW | {"site": True, "everybody": True})
+    assert made.status_code == 201, made.content
+    pk = made.json()["id"]
+    path = f"/connections/{pk}"
+    assert made.json() | {"everybody": True, "address": "https://api.openai.com/v1"} == made.json()
+    assert call("patch", path, {"at_once": 3, "takes": {"seed": ""}}).json()["at_once"] == 3
+    assert call("post", f"{path}/test").json()["testing"] is True
+    assert sent == [(pk,)]
+    assert call("delete", path).status_code == 204
+    assert call("get", "/connections").json()[0]["state"] == "Retired"
+
+
+@pytest.mark.parametrize("field", ["key", "sealed_key", "key_variable", "key_hint", "owner", "test", "said"])
+def test_no_token_sets_a_key_or_an_owner(field, admin, caller_for):
+    call = caller_for(admin)
+    assert call("post", "/connections", NEW | {field: "x"}).status_code == 422
+    connection = connections.make(by=admin, owner=admin, key=KEY, **NEW)
+    assert call("patch", f"/connections/{connection.pk}", {field: "x"}).status_code == 422
+    connection.refresh_from_db()
+    assert keys.target_of(connection).key == KEY
+
+
+def test_no_key_is_told_and_a_new_address_deletes_it(admin, caller_for):
+    call = caller_for(admin)
+    connection = connections.make(by=admin, owner=admin, key=KEY, **NEW)
+    told = call("get", f"/connections/{connection.pk}").content.decode()
+    assert not [part for part in (KEY, "WXYZ", connection.sealed_key) if part in told]
+    call("patch", f"/connections/{connection.pk}", {"address": "https://attacker.example.org"})
+    connection.refresh_from_db()
+    assert keys.target_of(connection).key == ""
+
+
+def test_those_of_others_are_not_there(admin, people, caller_for):
+    own = connections.make(by=admin, owner=None, **NEW)
+    call = caller_for(people["editor"])
+    assert call("get", "/connections").json() == []
+    for method in ("get", "patch", "delete"):
+        assert call(method, f"/connections/{own.pk}", {} if method == "patch" else None).status_code == 404
+    assert call("post", "/connections", NEW | {"name": "x"}).status_code == 403
+    theirs = connections.make(by=people["owner"], owner=people["owner"], **NEW | {"name": "theirs"})
+    assert caller_for(admin)("patch", f"/connections/{theirs.pk}", {"at_once": 1}).status_code == 404
+
+
+def test_a_token_of_one_experiment_reaches_none(admin, caller_for):
+    connections.make(by=admin, owner=None, everybody=True, **NEW)
+    call = caller_for(admin, experiment=make_experiment(running=False))
+    assert call("get", "/connections").status_code == 403
+    assert call("post", "/connections", NEW | {"name": "x"}).status_code == 403
+    assert Connection.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"provider": "x"}, {"name": ""}, {"address": "https://10.0.0.1"}, {"headers": {"Host": "x"}},
+              {"takes": {"x": 1}}, {"address": None}, {"name": None}],
+)  # fmt: skip
+def test_a_value_that_cannot_be_used_is_refused(wrong, admin, caller_for):
+    call = caller_for(admin)
+    status = call("post", "/connections", NEW | wrong).status_code
+    assert status == (201 if wrong == {"address": None} else 422)

@@ -1,0 +1,570 @@
+"""What a worker does with connections whose servers answer, wait, refuse, hang or are away."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from engine.domain.replies import Fault, Finish
+from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
+from engine.domain.targets import Target
+from engine.generation.base import GenerationFailure, GenerationRequest, GenerationResult, Outcome
+from engine.generation.remote.backend import RemoteBackend
+from engine.generation.worker import write_batch
+from engine.judges import llm_worker
+from engine.models import Connection, Experiment, Judgment, Loan, Opinion, Response, WorkerPulse
+from engine.selectors import halts
+from engine.selectors.capabilities import Offer
+from engine.selectors.health import queue_health
+from engine.services import connection_states, generation
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start, try_again
+from engine.services.generation import claim_responses
+from engine.services.opinions import ask_opinions, change_llm_judge
+from engine.services.planning import advance
+from labeling.dashboard.status import status_of
+from tests.factories import make_user
+from tests.opinions import opinions_of, verdict
+
+pytestmark = pytest.mark.django_db
+
+REMOTE = Offer("remote", "")
+Answers = Callable[[GenerationRequest], Any]
+
+
+def result(request: GenerationRequest, text: str = "", **parts: Any) -> GenerationResult:
+    """A reply with this text; by default one that no other request gets."""
+    values = {
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "finish_reason": Finish.STOP,
+        "latency_seconds": 0.1,
+        "model": request.model,
+    }
+    return GenerationResult(request.key, text or f"Text {request.key}.", **(values | parts))
+
+
+def failure(request: GenerationRequest, fault: Fault, **words: Any) -> GenerationFailure:
+    return GenerationFailure(request.key, words.pop("reason", "It answered 500."), fault, **words)
+
+
+class Servers:
+    """Stands in for the client: what each connection answers, and who was asked."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Answers] = {}
+        self.asked: list[tuple[str, int]] = []
+        self.under_way: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+
+    async def __aenter__(self) -> Servers:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    async def ask(self, target: Target, request: GenerationRequest) -> Outcome:
+        self.asked.append((target.name, request.key))
+        self.under_way[target.name] += 1
+        self.most[target.name] = max(self.most[target.name], self.under_way[target.name])
+        try:
+            outcome = self.answers.get(target.name, result)(request)
+            return await outcome if inspect.isawaitable(outcome) else outcome
+        finally:
+            self.under_way[target.name] -= 1
+
+
+@pytest.fixture
+def servers(monkeypatch) -> Servers:
+    scripted = Servers()
+    monkeypatch.setattr("engine.generation.remote.backend.Client", lambda: scripted)
+    return scripted
+
+
+def connect(*names: str, **fields: Any) -> list[Connection]:
+    values = {"provider": "compatible", "model_id": "m", "address": "https://x/v1", "everybody": True}
+    return [Connection.objects.create(name=name, **(values | fields)) for name in names]
+
+
+def compare(*names: str, guard: dict[str, Any] | None = None, **settings: Any) -> Experiment:
+    """A running experiment over these connections, with its first comparisons planned."""
+    factors = [FactorSpec("Model", "model", {name: {"name": name} for name in names})]
+    if guard is not None:
+        factors.append(FactorSpec("Guardrail", "guardrail", {"On": {"refusal": "No."} | guard}))
+    if len(names) == 1:
+        factors.append(FactorSpec("Prompt", "prompt", {"Kind": {"text": "Be kind."}, "Terse": {"text": "T"}}))
+    experiment = create_experiment(
+        spec=ExperimentSpec(
+            name=f"{names} {guard} {settings}",
+            factors=factors,
+            tasks=[TaskSpec(f"What is {n} + 1?") for n in range(4)],
+            settings={"seed": 0, "claim": "best_if_any"} | settings,
+        )
+    )
+    start(experiment_id=experiment.pk)
+    advance(experiment_id=experiment.pk)
+    experiment.refresh_from_db()
+    return experiment
+
+
+def write(stopping: Callable[[], bool] = lambda: False) -> int:
+    backend = RemoteBackend()
+    try:
+        return write_batch(worker="remote@host", backend=backend, offer=REMOTE, stopping=stopping)[0]
+    finally:
+        backend.close()
+
+
+def states(name: str = "") -> Counter[str]:
+    rows = Response.objects.all()
+    if name:
+        rows = rows.filter(policy__levels__value__name=name)
+    return Counter(rows.values_list("state", flat=True))
+
+
+def pulse() -> None:
+    WorkerPulse.objects.create(queue="control", worker="c")
+    WorkerPulse.objects.create(queue="generation", worker="remote@host", details=REMOTE.details())
+
+
+class TestWriting:
+    def test_each_policy_is_written_by_its_connection_with_all_its_parts(self, servers):
+        [dear, _] = connect("dear", "free", price_prompt=1.0, price_completion=10.0)
+        Connection.objects.filter(name="free").update(price_prompt=None)
+        experiment = compare("dear", "free")
+        servers.answers["dear"] = lambda request: result(
+            request, thinking="Hm.", served_model="m-2", marks=("</s>",), thinking_tokens=2
+        )
+        assert write() == Response.objects.count()
+        assert set(states()) == {"done"}
+        row = Response.objects.filter(policy__levels__value__name="dear").first()
+        assert (row.thinking, row.served_model, row.marks) == ("Hm.", "m-2", ["</s>"])
+        assert (row.connection, row.model, row.thinking_tokens) == (dear, "dear", 2)
+        assert row.cost == pytest.approx((10 * 1 + 5 * 10) / 1e6)
+        assert set(Response.objects.filter(model="free").values_list("cost", flat=True)) == {None}
+        assert set(experiment.comparisons.values_list("state", flat=True)) == {"ready"}
+
+    def test_what_is_not_lent_is_not_asked(self, servers):
+        connect("mine", everybody=False)
+        connect("ours")
+        experiment = compare("mine", "ours")
+        write()
+        assert {name for name, _ in servers.asked} == {"ours"}
+        pulse()
+        assert "'mine'" in queue_health(experiment).ailment
+        owner = make_user()
+        Loan.objects.create(connection=Connection.objects.get(name="mine"), experiment=experiment, by=owner)
+        write()
+        assert set(states()) == {"done"}
+
+    def test_a_connection_gets_no_more_at_once_than_it_may(self, servers):
+        async def slowly(request):
+            await asyncio.sleep(0.02)
+            return result(request)
+
+        connect("narrow", at_once=2)
+        connect("wide")
+        compare("narrow", "wide")
+        servers.answers["narrow"] = servers.answers["wide"] = slowly
+        write()
+        assert set(states()) == {"done"}
+        assert servers.most["narrow"] == 2
+
+    def test_nor_more_in_a_minute(self, servers):
+        connect("slow", per_minute=3)
+        compare("slow")
+        stop_at = time.monotonic() + 1
+        write(stopping=lambda: time.monotonic() > stop_at)
+        assert len(servers.asked) == 3
+        assert set(Response.objects.values_list("state", "attempts")) == {("done", 1), ("waiting", 0)}
+
+    def test_a_request_that_hangs_keeps_no_other_waiting(self, servers):
+        async def hang(request):
+            if request.key == stuck:
+                await asyncio.sleep(60)
+            return result(request)
+
+        connect("hangs", "works")
+        compare("hangs", "works")
+        stuck = Response.objects.filter(policy__levels__value__name="hangs").first().pk
+        servers.answers["hangs"] = hang
+        write(stopping=lambda: states()["done"] == Response.objects.count() - 1)
+        assert Response.objects.get(pk=stuck).state == "waiting"
+        assert Response.objects.get(pk=stuck).attempts == 0
+
+    def test_an_error_of_our_own_is_that_responses_alone_and_its_words_stay_here(self, servers, caplog):
+        def broken(request):
+            if request.key == bad:
+                raise ValueError("sk-secret")
+            return result(request)
+
+        connect("a", "b")
+        compare("a", "b")
+        bad = Response.objects.first().pk
+        servers.answers["a"] = servers.answers["b"] = broken
+        write()
+        row = Response.objects.get(pk=bad)
+        assert "ValueError" in row.failure_reason
+        assert "sk-secret" not in row.failure_reason + caplog.text
+
+    def test_a_worker_that_dies_is_not_the_fault_of_what_it_asked(self, servers):
+        connect("a", "b")
+        compare("a", "b")
+        pulse()
+        for _ in range(4):
+            claim_responses(worker="remote@host", limit=100, rooms={"a": 99, "b": 99}, offer=REMOTE)
+            Response.objects.update(claim_expires_at=timezone.now() - timedelta(hours=1))
+            generation.expire_claims()
+        assert set(Response.objects.values_list("state", "attempts", "crashes")) == {("waiting", 0, 0)}
+
+
+class TestServersFaults:
+    def test_a_server_that_asks_for_time_gets_it_and_nothing_is_lost(self, servers):
+        [busy, _] = connect("busy", "works")
+        experiment = compare("busy", "works")
+        tries: Counter[int] = Counter()
+
+        def overloaded(request):
+            tries[request.key] += 1
+            if tries[request.key] == 1:
+                return failure(request, Fault.SERVER, reason="It answered 429.", wait_seconds=0.3)
+            return result(request)
+
+        servers.answers["busy"] = overloaded
+        began = time.monotonic()
+        write()
+        assert time.monotonic() - began >= 0.3
+        assert set(states()) == {"done"}
+        assert set(Response.objects.values_list("attempts", flat=True)) == {1}
+        assert not experiment.comparisons.filter(state="discarded").exists()
+        busy.refresh_from_db()
+        assert (busy.waits_until, busy.failures, busy.trouble) == (None, 0, "")
+
+    def test_a_long_wait_gives_the_work_back_and_says_until_when(self, servers):
+        connect("busy", "works")
+        experiment = compare("busy", "works")
+        pulse()
+        servers.answers["busy"] = lambda request: failure(
+            request, Fault.SERVER, reason="It answered 429.", said="Slow down.", wait_seconds=3600
+        )
+        write()
+        assert states("works") == {"done": states("works").total()}
+        assert states("busy") == {"waiting": states("busy").total()}
+        assert not experiment.comparisons.filter(state="discarded").exists()
+        n = len(servers.asked)
+        assert write() == 0, "nothing is asked meanwhile"
+        assert len(servers.asked) == n
+        busy = Connection.objects.get(name="busy")
+        until = timezone.localtime(busy.waits_until)
+        status = status_of(experiment)
+        assert status.badge == "Unhealthy"
+        assert f"Waiting for busy until {until:%H:%M}: It answered 429." in status.sentence
+        assert "Slow down." not in status.sentence
+        assert queue_health(experiment).said == ["Slow down."]
+
+    def test_one_broken_answer_pauses_nothing(self, servers):
+        connect("flaky", "works")
+        compare("flaky", "works")
+        broken = []
+
+        def flaky(request):
+            if not broken:
+                broken.append(request.key)
+                return failure(request, Fault.SERVER)
+            return result(request)
+
+        servers.answers["flaky"] = flaky
+        write()
+        assert set(states()) == {"done"}
+        assert Connection.objects.get(name="flaky").failures == 0
+
+    def test_failures_in_a_row_pause_ever_longer_and_minutes_at_most(self):
+        [row] = connect("down")
+        for n in range(connection_states._PATIENCE + 12):
+            connection_states.note_failure(row, Fault.SERVER, reason="Away.")
+            if n + 1 < connection_states._PATIENCE:
+                assert row.waits_until is None
+                continue
+            seconds = (row.waits_until - timezone.now()).total_seconds()
+            assert 1 < seconds <= 120
+            row.waits_until = timezone.now()
+        assert seconds > 100
+        connection_states.note_success(row)
+        row.refresh_from_db()
+        assert (row.failures, row.waits_until, row.trouble) == (0, None, "")
+
+    def test_after_a_pause_one_request_tries_it(self, servers):
+        [row, _] = connect("down", "works")
+        Connection.objects.filter(pk=row.pk).update(waits_until=timezone.now(), failures=7)
+        compare("down", "works")
+        servers.answers["down"] = lambda request: failure(request, Fault.SERVER)
+        write()
+        assert sum(name == "down" for name, _ in servers.asked) == 1
+        assert states("works") == {"done": states("works").total()}
+
+
+class TestAccess:
+    def test_a_refused_key_stops_its_connection_alone(self, servers):
+        connect("closed", "works")
+        experiment = compare("closed", "works")
+        pulse()
+        servers.answers["closed"] = lambda request: failure(
+            request, Fault.ACCESS, reason="The server at x refuses the key (401).", said="Bad key."
+        )
+        write()
+        assert states("works") == {"done": states("works").total()}
+        assert set(Response.objects.filter(state="waiting").values_list("attempts", "failure_reason")) <= {
+            (0, "The server at x refuses the key (401)."),
+            (0, ""),
+        }
+        status = status_of(experiment)
+        assert (status.badge, "closed" in status.sentence) == ("Unhealthy", True)
+        assert "refuses the key (401)" in status.sentence
+        # Somebody mends it.
+        Connection.objects.filter(name="closed").update(waits_until=None, failures=0, trouble="")
+        servers.answers.clear()
+        write()
+        assert set(states()) == {"done"}
+        assert status_of(experiment).badge == "Running"
+
+
+class TestSettings:
+    @pytest.fixture
+    def halted(self, servers, settings) -> Experiment:
+        settings.BUFFER_MIN = 8
+        connect("strict", "works")
+        experiment = compare("strict", "works")
+        pulse()
+        servers.answers["strict"] = lambda request: failure(
+            request, Fault.SETTINGS, reason="The server at x refuses the request (400).", said="No top_k."
+        )
+        write()
+        assert states("strict")["waiting"] >= halts.MOST_REFUSED
+        return experiment
+
+    def test_a_policy_that_is_refused_again_and_again_stops_the_spending_on_its_rivals(self, halted, servers):
+        assert not halted.comparisons.filter(state="discarded").exists()
+        # More would be paid for in vain.
+        Response.objects.filter(state="done").update(state="waiting")
+        n = len(servers.asked)
+        assert write() == 0
+        assert advance(experiment_id=halted.pk).planned == 0
+        assert len(servers.asked) == n
+
+    def test_the_page_names_the_policy_the_message_and_the_remedy(self, halted):
+        status = status_of(halted)
+        assert status.badge == "Unhealthy"
+        for words in ("“strict”", "refuses the request (400)", "Try again"):
+            assert words in status.sentence
+        assert "No top_k." not in status.sentence
+
+    def test_somebody_says_again(self, halted, servers):
+        servers.answers.clear()
+        try_again(experiment_id=halted.pk, by=None)
+        write()
+        assert set(states()) == {"done"}
+        assert status_of(halted).badge == "Running"
+        assert halted.audit_entries.filter(action="try_again").count() == 1
+
+    def test_a_few_refusals_halt_nothing(self, servers):
+        connect("strict", "works")
+        experiment = compare("strict", "works")
+        pulse()
+        bad = Response.objects.filter(policy__levels__value__name="strict").first().pk
+        servers.answers["strict"] = lambda request: (
+            failure(request, Fault.SETTINGS, reason="No.") if request.key == bad else result(request)
+        )
+        write()
+        assert status_of(experiment).badge == "Running"
+        assert "1 request of “strict” refused" in status_of(experiment).sentence
+
+
+RULE = "Say safe or unsafe."
+
+
+class TestGuards:
+    @pytest.mark.parametrize(
+        ("parts", "stored"),
+        [
+            ({"text": "safe"}, ("Fine.", "", "stop")),
+            ({"text": "unsafe"}, ("No.", "guard_output", "stop")),
+            ({"text": "safe", "thinking": "could this be unsafe? no"}, ("Fine.", "", "stop")),
+            ({"text": "", "finish_reason": Finish.LENGTH, "thinking": "hm"}, ("", "", "error")),
+            ({"text": "safe, as the", "finish_reason": Finish.LENGTH}, ("", "", "error")),
+            ({"text": "unsafe, as the", "finish_reason": Finish.LENGTH}, ("No.", "guard_output", "stop")),
+            ({"text": "", "finish_reason": Finish.STOP}, ("", "", "error")),
+            ({"text": "", "finish_reason": Finish.FILTERED}, ("No.", "guard_output", "stop")),
+            ({"text": "", "finish_reason": Finish.REFUSED}, ("No.", "guard_output", "stop")),
+            ({"text": "", "finish_reason": Finish.ERROR, "reason": "too long"}, ("", "", "error")),
+        ],
+    )
+    def test_only_a_whole_verdict_in_the_text_lets_a_response_pass(self, servers, parts, stored):
+        connect("writer", "guard", price_prompt=1.0, price_completion=1.0)
+        compare("writer", guard={"guard_model": "guard", "guard_instruction": RULE})
+        servers.answers["writer"] = lambda request: result(request, "Fine.", thinking="A plan.")
+        servers.answers["guard"] = lambda request: GenerationResult(
+            request.key, **({"prompt_tokens": 10, "completion_tokens": 5} | DEFAULTS | parts)
+        )
+        write()
+        assert set(Response.objects.values_list("text", "guardrail", "finish_reason")) == {stored}
+        assert {(bool(row.thinking), row.text) for row in Response.objects.all()} == {
+            (stored[0] == "Fine.", stored[0])
+        }
+        assert {round(row.cost, 9) for row in Response.objects.all()} == {30 / 1e6}
+        assert all(row.failure_reason for row in Response.objects.filter(finish_reason="error"))
+
+    def test_a_guard_that_is_away_is_asked_again_and_its_policies_wait(self, servers):
+        connect("writer", "guard", "other")
+        compare("writer", "other", guard={"guard_model": "guard", "guard_instruction": RULE})
+        Connection.objects.filter(name="guard").update(
+            waits_until=timezone.now() + timedelta(hours=1), failures=9
+        )
+        assert write() == 0
+        assert servers.asked == []
+
+    def test_no_answer_needs_no_guard(self, servers):
+        connect("writer", "guard")
+        compare("writer", guard={"guard_model": "guard", "guard_instruction": RULE})
+        servers.answers["writer"] = lambda request: GenerationResult(
+            request.key, "", 10, 0, Finish.FILTERED, 0.1, model="writer"
+        )
+        write()
+        assert {name for name, _ in servers.asked} == {"writer"}
+        assert set(Response.objects.values_list("state", "text", "finish_reason")) == {
+            ("done", "", "filtered")
+        }
+
+
+DEFAULTS = {"finish_reason": Finish.STOP, "latency_seconds": 0.1, "model": "guard"}
+
+
+class TestNoAnswer:
+    @staticmethod
+    def silent(servers: Servers, *names: str) -> None:
+        for name in names:
+            servers.answers[name] = lambda request: GenerationResult(
+                request.key, "", 10, 0, Finish.REFUSED, 0.1, model=request.model, refusal="I will not."
+            )
+
+    def test_by_setting_it_loses_without_a_click(self, servers):
+        connect("silent", "talks")
+        experiment = compare("silent", "talks", no_answer="loses")
+        self.silent(servers, "silent")
+        write()
+        assert set(experiment.comparisons.values_list("state", flat=True)) == {"planned"}
+        advance(experiment_id=experiment.pk)
+        judged = Judgment.objects.filter(comparison__experiment=experiment)
+        assert set(judged.values_list("via", "judge")) == {("no_answer", "rule")}
+        talks = experiment.policies.get(levels__value__name="talks").pk
+        for each in judged.select_related("comparison"):
+            left = each.comparison.left.policy_id
+            assert (each.choice == "left") == (left == talks)
+        assert Response.objects.filter(refusal="I will not.").exists()
+
+    def test_otherwise_people_judge_it(self, servers):
+        connect("silent", "talks")
+        experiment = compare("silent", "talks")
+        self.silent(servers, "silent")
+        write()
+        assert set(experiment.comparisons.values_list("state", flat=True)) == {"ready"}
+
+    def test_two_without_an_answer_go_to_people(self, servers):
+        connect("silent", "mute")
+        experiment = compare("silent", "mute", no_answer="loses")
+        self.silent(servers, "silent", "mute")
+        write()
+        assert set(experiment.comparisons.values_list("state", flat=True)) == {"ready"}
+
+
+class TestMoney:
+    @pytest.mark.parametrize("limit", ["connections", "experiments"])
+    def test_a_limit_that_is_reached_asks_nothing_and_loses_nothing(self, servers, monkeypatch, limit):
+        [dear, _] = connect("dear", "cheap")
+        experiment = compare("dear", "cheap")
+        pulse()
+        spent = {dear.pk} if limit == "connections" else {experiment.pk}
+        modules = {
+            "connections": ("engine.generation.worker", "engine.selectors.health"),
+            "experiments": ("engine.services.generation", "engine.selectors.health"),
+        }
+        for module in modules[limit]:
+            monkeypatch.setattr(f"{module}.overspent_{limit}", lambda: spent)
+        monkeypatch.setattr("engine.selectors.health.money_trouble", lambda experiment: "It is spent.")
+        write()
+        assert {name for name, _ in servers.asked} == ({"cheap"} if limit == "connections" else set())
+        assert states("dear") == {"waiting": states("dear").total()}
+        assert status_of(experiment).badge == "Unhealthy"
+
+
+class TestJudge:
+    @pytest.fixture
+    def judged(self, servers, settings) -> Experiment:
+        settings.JUDGE_BACKEND, settings.BUFFER_MIN = "", 6
+        connect("a", "b")
+        connect("judge", price_prompt=1.0, price_completion=1.0)
+        experiment = compare("a", "b")
+        write()
+        change_llm_judge(
+            experiment_id=experiment.pk, stage="shadow", rubric="", budget=100, judge_model="judge"
+        )
+        experiment.refresh_from_db()
+        for comparison in experiment.comparisons.all()[:6]:
+            Opinion.objects.create(
+                comparison=comparison, identity=llm_worker.identity(experiment), seed=comparison.pk
+            )
+        return experiment
+
+    @staticmethod
+    def opine() -> int:
+        backend = RemoteBackend()
+        try:
+            return llm_worker.give_opinions(worker="remote@host", backend=backend)
+        finally:
+            backend.close()
+
+    def test_a_connection_judges_and_its_cost_is_known(self, judged, servers):
+        servers.answers["judge"] = lambda request: result(request, verdict("A"))
+        n = len(opinions_of(judged))
+        assert self.opine() == n
+        assert {each.state for each in opinions_of(judged)} == {"done"}
+        assert {each.model for each in opinions_of(judged)} == {"judge"}
+        assert {round(each.cost, 9) for each in opinions_of(judged)} == {30 / 1e6}
+
+    @pytest.mark.parametrize("fault", [Fault.SERVER, Fault.ACCESS])
+    def test_a_server_that_is_away_costs_no_attempt(self, judged, servers, fault):
+        servers.answers["judge"] = lambda request: failure(request, fault, wait_seconds=3600)
+        self.opine()
+        assert {(each.state, each.attempts) for each in opinions_of(judged)} == {("waiting", 0)}
+        assert self.opine() == 0
+
+    @pytest.mark.parametrize(
+        ("finish", "remedy"), [(Finish.LENGTH, "JUDGE_MAX_TOKENS"), (Finish.FILTERED, "another judge")]
+    )
+    def test_verdicts_that_never_come_halt_it_with_the_remedy(
+        self, judged, servers, settings, finish, remedy
+    ):
+        settings.JUDGE_ATTEMPTS = 1
+        servers.answers["judge"] = lambda request: result(request, verdict("A"), finish_reason=finish)
+        assert len(opinions_of(judged)) >= 5
+        self.opine()
+        judged.refresh_from_db()
+        assert remedy in judged.llm_halted
+
+    def test_a_connection_that_is_not_lent_judges_nothing(self, judged):
+        Connection.objects.filter(name="judge").update(everybody=False)
+        assert self.opine() == 0
+        assert ask_opinions(experiment_id=judged.pk, most=9) == 0
