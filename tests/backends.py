@@ -69,9 +69,7 @@ class ScriptedBackend:
     name = "scripted"
     model = "scripted-1"
 
-    def __init__(
-        self, reply: Callable[[GenerationRequest], str | Outcome]
-    ) -> None:
+    def __init__(self, reply: Callable[[GenerationRequest], str | Outcome]) -> None:
         self.reply = reply
         self.requests: list[GenerationRequest] = []
 

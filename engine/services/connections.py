@@ -25,7 +25,7 @@ from engine.services.locks import locked_account
 
 logger = logging.getLogger(__name__)
 
-# What people enter; the key has functions of its own.
+# The fields that people enter; the key has functions of its own.
 EDITABLE = (
     "name", "provider", "model_id", "address", "api_version", "headers", "extra_body", "takes", "at_once",
     "per_minute", "answer_seconds", "price_prompt", "price_cached", "price_completion", "currency",
