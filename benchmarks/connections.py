@@ -1,6 +1,7 @@
 """Throughput of the requests to connections.
 
     python -m benchmarks.connections client [--requests 2000] [--at-once 64] [--rounds 5]
+    python -m benchmarks.connections worker [--responses 2000]
 
 Part ``client``: our client beside OpenAI's bare one, in turns, with so many requests under way at once. The
 server is a process of its own on the loopback, which answers every request with the same small completion.
@@ -19,6 +20,9 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
 from typing import Any
+
+from benchmarks.connection_worker import measure
+from benchmarks.installation import ONE_THREAD, installation
 
 KEY = "sk-loopback-0123456789abcdef"
 COMPLETION = json.dumps(
@@ -139,11 +143,19 @@ async def client(requests: int, at_once: int, rounds: int) -> list[tuple[float, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["client"])
+    parser.add_argument("part", choices=["client", "worker"])
     parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--responses", type=int, default=2000)
     parser.add_argument("--at-once", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
+    if arguments.part == "worker":
+        with installation(
+            GENERATION_BACKEND="remote", ALLOW_PRIVATE_CONNECTIONS="true", CLAIM_SECONDS="10", **ONE_THREAD
+        ) as folder:
+            found = measure(folder, arguments.responses)
+        print(json.dumps({"benchmark": "connections", "part": "worker"} | found))
+        return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
     os.environ.setdefault("SECRET_KEY", "only-for-this-benchmark-only-for-this-benchmark")
     os.environ["ALLOW_PRIVATE_CONNECTIONS"] = "true"

@@ -46,7 +46,7 @@ def copied_into_the_image() -> list[str]:
 def test_every_process_of_an_installation_is_there():
     assert set(SERVICES) == {
         "postgres", "redis", "migrate", "web", "control", "analysis", "generation", "generation-gpu",
-        "judging", "proxy",
+        "remote", "judging", "proxy",
     }  # fmt: skip
 
 
@@ -82,7 +82,9 @@ def test_what_the_dockerfile_copies_is_there_and_not_ignored():
 
 
 def test_a_worker_listens_to_every_queue():
-    queues = {celery_options(SERVICES[name]["command"])["queues"] for name in WORKERS}
+    queues = {
+        queue for name in WORKERS for queue in celery_options(SERVICES[name]["command"])["queues"].split(",")
+    }
     assert queues == {
         app.conf.task_default_queue,
         *(route["queue"] for route in app.conf.task_routes.values()),
@@ -98,8 +100,9 @@ def test_workers_listen_to_queues_that_there_are(name):
         assert options["beat"]
     else:
         # vLLM starts processes of its own, which a pool's may not; a solo worker hears of its stop in
-        # mid-task.
-        assert (options["pool"], options["concurrency"]) == ("solo", "1")
+        # mid-task. So do threads.
+        pool = ("threads", "3") if name == "remote" else ("solo", "1")
+        assert (options["pool"], options["concurrency"]) == pool
 
 
 def test_the_demo_runs_the_workers_of_compose():
@@ -108,7 +111,7 @@ def test_the_demo_runs_the_workers_of_compose():
         for name, command in demo.PROGRAMS.items()
         if "celery" in command
     }
-    assert set(commands) == {*WORKERS, "beat"} - {"generation-gpu"}
+    assert set(commands) == {*WORKERS, "beat"} - {"generation-gpu", "judging"}
     for name in set(commands) - {"beat"}:
         options = celery_options(commands[name])
         assert options["queues"] == celery_options(SERVICES[name]["command"])["queues"]

@@ -30,7 +30,7 @@ CONTAINERS = {name: pod["containers"][0] for name, pod in PODS.items()}
 def test_every_file_belongs_to_the_base_and_every_process_has_one():
     files = {"kustomization.yaml", "nginx.conf"}
     assert {*BASE["resources"], *files} == {file.name for file in FOLDER.iterdir()}
-    assert set(PODS) == {"migrate", "web", "control", "beat", "analysis", "generation", "judging"}
+    assert set(PODS) == {"migrate", "web", "control", "beat", "analysis", "generation", "remote", "judging"}
 
 
 @pytest.mark.parametrize("name", ["migrate", "web"])
@@ -38,7 +38,7 @@ def test_commands_are_those_of_compose(name):
     assert CONTAINERS[name]["args"] == shlex.split(SERVICES[name]["command"])
 
 
-@pytest.mark.parametrize("name", ["control", "beat", "analysis", "generation", "judging"])
+@pytest.mark.parametrize("name", ["control", "beat", "analysis", "generation", "remote", "judging"])
 def test_celery_is_started_as_in_compose(name):
     options = celery_options(shlex.join(CONTAINERS[name]["args"]))
     if name == "beat":

@@ -10,11 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from django.conf import settings
 from django.db import connection
+
+from engine.models import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -55,10 +58,19 @@ def database_url() -> str:
 _COMMANDS = {
     "control": "worker -P solo -Q control -n control@%h --without-gossip --without-mingle",
     "generation": "worker -P solo -Q generation -n {called}@%h --without-gossip --without-mingle",
+    "remote": (
+        "worker -P threads -c 3 -Q generation,judging -n {called}@%h --without-gossip --without-mingle"
+    ),
     "analysis": "worker -P solo -Q analysis -n analysis@%h --without-gossip --without-mingle",
     "judging": "worker -P solo -Q judging -n judging@%h --without-gossip --without-mingle",
     "beat": "beat --pidfile=",
 }
+
+
+def connect(name: str, address: str, **fields: Any) -> Connection:
+    """A connection that every experiment may use, to a server of this machine."""
+    made = {"provider": "compatible", "model_id": name, "everybody": True}
+    return Connection.objects.create(name=name, address=address, **(made | fields))
 
 
 class Workers:
@@ -74,6 +86,7 @@ class Workers:
             "SWEEP_SECONDS": "1",
             "CLAIM_SECONDS": "5",
             "GENERATION_BATCH": "8",
+            "ALLOW_PRIVATE_CONNECTIONS": "true",
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
@@ -86,7 +99,7 @@ class Workers:
             self.processes[called] = subprocess.Popen(
                 [sys.executable, "-m", "celery", "-A", "llmpo_site", *command.split()],
                 cwd=ROOT,
-                env=self.environment,
+                env=self.environment | ({"GENERATION_BACKEND": "remote"} if name == "remote" else {}),
                 stdout=log,
                 stderr=log,
             )

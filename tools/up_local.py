@@ -42,6 +42,21 @@ def services() -> dict[str, str]:
     }
 
 
+def environments() -> dict[str, str]:
+    """What these services have in their environment beyond that of all, as supervisor writes it."""
+    composed = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    common = composed["x-app"]["environment"]
+    return {
+        name: ",".join(
+            f"{key}={value}"
+            for key, value in composed["services"][name]["environment"].items()
+            # Uploads have no folder of their own here.
+            if key not in common and key != "UPLOAD_DIR"
+        )
+        for name in services()
+    }
+
+
 def local(command: str, port: int) -> list[str]:
     """A command of compose.yaml for this interpreter; the web server gets this port."""
     program, *arguments = shlex.split(command)
@@ -178,6 +193,7 @@ def _supervised(
         folder=folder,
         working_directory=ROOT,
         environment=environment,
+        environments=environments(),
     )
     try:
         yield supervisor

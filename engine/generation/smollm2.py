@@ -10,6 +10,7 @@ import importlib.util
 import secrets
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from engine.generation.base import (
     GenerationRequest,
     GenerationResult,
     Outcomes,
+    SamplingParams,
     Take,
     take_from,
     unanswerable,
@@ -113,7 +115,7 @@ class SmolLM2Backend:
             ours = []
             for request in take(room):
                 if request.model in {"", MODEL_NAME}:
-                    ours.append(request)
+                    ours.append(replace(request, sampling=_complete(request.sampling)))
                 else:
                     # The server ignores the name of the model.
                     reason = f"The smollm2 backend has no model {request.model!r}, only {MODEL_NAME!r}."
@@ -127,6 +129,11 @@ class SmolLM2Backend:
                 return
             yield from others
             others.clear()
+
+
+def _complete(sampling: SamplingParams) -> SamplingParams:
+    """With the usual numbers in place of what is not set: the server has others of its own, and no seed."""
+    return replace(sampling, seed=True, **sampling.drawing._asdict())
 
 
 def _weights() -> Path:

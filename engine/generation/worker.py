@@ -31,7 +31,15 @@ from engine.selectors.pauses import asked_from_here, is_probed, pause_seconds
 from engine.selectors.policies import composable
 from engine.selectors.spending import overspent_connections
 from engine.services.claims import StoppedError
-from engine.services.generation import Failed, Written, claim_responses, release_claim, store_outcomes
+from engine.services.generation import (
+    ClaimedResponses,
+    Failed,
+    Written,
+    claim_responses,
+    release_claim,
+    stopped_experiments,
+    store_outcomes,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +134,8 @@ class _Batch:
         self._connections: dict[str, Connection] = {}
         self._asked_of: Counter[str] = Counter()
         self._read_at = float("-inf")
+        self._dry_until: dict[str, float] = {}
+        self._stopped: set[int] = set()
         self._finished: list[Written | Failed] = []
         now = time.monotonic()
         self._started_at = self._flushed_at = self._asked_at = now
@@ -146,58 +156,73 @@ class _Batch:
         return requests + self._claim_more(room - len(requests), now)
 
     def _claim_more(self, room: int, now: float) -> list[GenerationRequest]:
-        rooms = None
         if self.is_remote:
-            rest = _FLUSH_SECONDS if self._ran_dry else _ROOM_SECONDS
-            if self._in_hand and now - self._asked_at < rest:
-                return []
-            self._asked_at = now
-            rooms = self._rooms()
-            room = min(room, sum(rooms.values()))
-        else:
-            room = min(room, self._size.now - len(self._in_hand))
-            # The engine waits for more where nothing is in hand.
-            many = not self._ran_dry and (not self._in_hand or room >= self._size.now / 4)
-            if not (many or now - self._asked_at >= _FLUSH_SECONDS):
-                return []
-        if room <= 0 or self._closed:
+            return self._claim_for_connections(now)
+        room = min(room, self._size.now - len(self._in_hand))
+        # The engine waits for more where nothing is in hand.
+        many = not self._ran_dry and (not self._in_hand or room >= self._size.now / 4)
+        worth_asking = many or now - self._asked_at >= _FLUSH_SECONDS
+        if room <= 0 or self._closed or not worth_asking:
             return []
         self._asked_at = now
         requests: list[GenerationRequest] = []
         self._ran_dry = False
         while len(requests) < room and not (self._ran_dry or self._closed):
             limit = room - len(requests)
-            claim = claim_responses(
-                worker=self._worker, limit=limit, joining=self._claim, offer=self._offer, rooms=rooms
-            )
+            claim = claim_responses(worker=self._worker, limit=limit, joining=self._claim, offer=self._offer)
             self._ran_dry = len(claim.responses) < limit
             self._window.saturated &= not self._ran_dry
             if not claim.responses:
                 break
-            self.claimed += len(claim.responses)
-            self._claim = claim.token
-            about.note(claim=claim.token)
-            if not self.is_remote:
-                self._connections = {each.name: each for each in Connection.objects.all()}
-            self._compose({response.policy_id for response in claim.responses})
-            requests += filter(None, map(self._begin, claim.responses))
-            if self.is_remote:
-                break
+            requests += self._begun(claim)
             suspects = any(response.crashes for response in claim.responses)
             self._closed = suspects or now - self._started_at > _STREAM_SECONDS
         return requests
 
-    def _rooms(self) -> dict[str, int]:
+    def _claim_for_connections(self, now: float) -> list[GenerationRequest]:
+        if self._in_hand and now - self._asked_at < _ROOM_SECONDS:
+            return []
+        self._asked_at = now
+        rooms = self._rooms(now)
+        if not rooms:
+            return []
+        claim = claim_responses(
+            worker=self._worker,
+            limit=sum(rooms.values()),
+            joining=self._claim,
+            offer=self._offer,
+            rooms=rooms,
+            stopped=self._stopped,
+        )
+        requests = self._begun(claim) if claim.responses else []
+        writers = Counter(
+            self._compositions[response.policy_id].model or self._usual_model for response in claim.responses
+        )
+        # Who got less than fits has nothing waiting, or not with all its guards.
+        dry = {name: now + _FLUSH_SECONDS for name, room in rooms.items() if writers[name] < room}
+        self._dry_until |= dry
+        self._window.saturated &= not dry
+        return requests
+
+    def _begun(self, claim: ClaimedResponses) -> list[GenerationRequest]:
+        self.claimed += len(claim.responses)
+        self._claim = claim.token
+        about.note(claim=claim.token)
+        self._compose({response.policy_id for response in claim.responses})
+        return list(filter(None, map(self._begin, claim.responses)))
+
+    def _rooms(self, now: float) -> dict[str, int]:
         """How many more requests each connection may get: twice as many as it is asked at once, so that it
         never waits for the next claim.
         """
-        if time.monotonic() - self._read_at >= _FLUSH_SECONDS:
-            self._read_at = time.monotonic()
+        if now - self._read_at >= _FLUSH_SECONDS:
+            self._read_at = now
+            self._stopped = stopped_experiments()
             overspent = overspent_connections()
             self._connections = {each.name: each for each in asked_from_here() if each.pk not in overspent}
         rooms = {}
         for name, each in self._connections.items():
-            if pause_seconds(each) > 0:
+            if pause_seconds(each) > 0 or (self._in_hand and self._dry_until.get(name, 0.0) > now):
                 continue
             most = 1 if is_probed(each) else 2 * each.at_once
             # Few at a time would be many claims.
@@ -208,6 +233,8 @@ class _Batch:
     def _compose(self, policy_ids: set[int]) -> None:
         new = policy_ids - self._compositions.keys()
         if new:
+            if not self.is_remote:
+                self._connections = {each.name: each for each in Connection.objects.all()}
             for policy in composable(new):
                 self._compositions[policy.pk] = composition_of(policy)
 

@@ -23,7 +23,7 @@ from engine.selectors.buffer import generation_seconds, mean_seconds
 from engine.selectors.capabilities import Offer, needs_of, unserved_needs
 from engine.selectors.halts import Refused, refused
 from engine.selectors.pauses import asked_from_here, is_troubled, waiting_for
-from engine.selectors.spending import overspent_connections, overspent_experiments
+from engine.selectors.spending import money_trouble, overspent_connections, overspent_experiments
 from engine.selectors.workers import Worker
 
 # Workers that went away longer ago are of no interest any more.
@@ -313,11 +313,8 @@ def _halted(refused: Refused, name: str) -> str:
 
 
 def _spent(experiment: Experiment, is_over: bool, connections: Sequence[str]) -> str:
-    if is_over:
-        return (
-            f"The experiment spent its money, {experiment.money_limit or 0:g}. Nothing more is asked for: "
-            "raise its limit."
-        )
+    if is_over and (said := money_trouble(experiment)):
+        return said
     if connections:
         return (
             f"{' and '.join(connections)}: the limit of money in 24 hours is reached. Nothing is asked until "

@@ -80,6 +80,7 @@ def claim_responses(
     joining: uuid.UUID | None = None,
     offer: Offer | None = None,
     rooms: Mapping[str, int] | None = None,
+    stopped: Collection[int] | None = None,
 ) -> ClaimedResponses:
     """Take up to ``limit`` waiting responses; no other worker gets the same ones.
 
@@ -89,11 +90,15 @@ def claim_responses(
     ``rooms`` is for a worker that asks connections: how many more requests fit each, by its name. A policy
     that needs a connection which is not among them has to wait.
 
+    ``stopped``: :func:`stopped_experiments`, where the caller knows them.
+
     A response whose batch ended suddenly may have caused that. Such suspects are tried again in smaller
     batches, the last time one by one, and they join no others. So one poisoned response cannot take other
     responses down with it. A worker that asks connections runs no engine that a response could break.
     """
-    waiting = _allowed(Response.objects.filter(state=Response.State.WAITING, refused_at__isnull=True))
+    waiting = Response.objects.filter(state=Response.State.WAITING, refused_at__isnull=True)
+    if stopped := stopped_experiments() if stopped is None else stopped:
+        waiting = waiting.exclude(policy__experiment__in=stopped)
     if rooms is not None:
         ids = _lock_in_rooms(waiting, offer or Offer(Experiment.Backend.REMOTE, ""), rooms)
     else:
@@ -120,12 +125,11 @@ def claim_responses(
     return ClaimedResponses(token=token, responses=list(claimed.order_by("created_at", "id")))
 
 
-def _allowed(waiting: QuerySet[Response]) -> QuerySet[Response]:
-    """Without experiments that have spent their money, or of which a policy is refused: its rivals would be
-    paid for in vain.
+def stopped_experiments() -> set[int]:
+    """The experiments for which nothing is written: their money is spent, or a policy is refused, and its
+    rivals would be paid for in vain.
     """
-    stopped = overspent_experiments() | halts.halted_experiments()
-    return waiting.exclude(policy__experiment__in=stopped) if stopped else waiting
+    return overspent_experiments() | halts.halted_experiments()
 
 
 def _needs_of(waiting: QuerySet[Response]) -> dict[int, Need]:

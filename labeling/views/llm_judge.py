@@ -28,6 +28,7 @@ class LLMJudgeForm(forms.Form):
     stage = forms.ChoiceField(choices=Experiment.LLMJudge.choices)
     rubric = forms.CharField(max_length=10_000, required=False)
     budget = forms.IntegerField(min_value=0, max_value=10_000_000)
+    judge_model = forms.CharField(max_length=100, required=False)
 
 
 @login_required
@@ -48,6 +49,8 @@ def change_llm_judge(request: AuthenticatedRequest, experiment_id: int) -> HttpR
             stage=data["stage"],
             rubric=data["rubric"],
             budget=data["budget"],
+            # A page without a choice leaves it as it is.
+            judge_model=data["judge_model"] if "judge_model" in request.POST else None,
             by=request.user,
         )
     except WrongStateError as wrong:

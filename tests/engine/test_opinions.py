@@ -16,7 +16,7 @@ from engine.domain.errors import SpecError, WrongStateError
 from engine.generation import registry
 from engine.generation.base import BackendError, Fault, GenerationFailure
 from engine.judges import llm_worker
-from engine.models import Comparison, Experiment, Judgment, Notification, Opinion, WorkerPulse
+from engine.models import Comparison, Connection, Experiment, Judgment, Notification, Opinion, WorkerPulse
 from engine.selectors import buffer, counts, designs, log
 from engine.selectors.opinions import agreement_table, opinion_report, votes_now, votes_to_cast
 from engine.selectors.rubrics import DEFAULT_RUBRIC, identity
@@ -169,14 +169,12 @@ class TestShadow:
         with pytest.raises(WrongStateError, match="by rule"):
             shadow(make_experiment(judge="rule"))
 
-    def test_what_it_cost_is_counted(self, experiment, annotator, settings):
-        settings.JUDGE_PRICE_PROMPT_TOKENS, settings.JUDGE_PRICE_COMPLETION_TOKENS = 2.0, 10.0
+    def test_what_it_cost_is_counted(self, experiment, annotator):
         shadow(experiment)
         click(experiment, annotator)
-        opine(experiment)
-        [opinion] = opinions_of(experiment)
-        expected = (opinion.prompt_tokens * 2 + opinion.completion_tokens * 10) / 1e6
-        assert opinion_report(experiment).cost == pytest.approx(expected)
+        opine(experiment, prefers_first)
+        Opinion.objects.update(cost=0.25)
+        assert opinion_report(experiment).cost == 0.25
 
 
 class TestAgreement:
@@ -583,17 +581,24 @@ class TestHalting:
 
 
 class TestNoModelThatCanJudge:
-    """The embedded model was offered as a judge, which it cannot be."""
+    """No worker's own model judges, and the experiment names no connection."""
 
-    @pytest.fixture(autouse=True, params=["", "embedded"])
-    def none(self, settings, request):
-        settings.JUDGE_BACKEND = request.param
+    @pytest.fixture(autouse=True)
+    def none(self, settings):
+        settings.JUDGE_BACKEND = ""
         registry.judge_backend.cache_clear()
 
     def test_it_cannot_be_switched_on_but_off(self, experiment):
-        with pytest.raises(WrongStateError, match="JUDGE_BACKEND"):
+        with pytest.raises(WrongStateError, match="Choose a connection"):
             shadow(experiment)
         change_llm_judge(experiment_id=experiment.pk, stage="off", rubric="", budget=1)
+
+    def test_nor_with_a_connection_that_it_may_not_use(self, experiment):
+        Connection.objects.create(name="mine", provider="compatible", model_id="m")
+        with pytest.raises(WrongStateError, match="may not use the connection 'mine'"):
+            change_llm_judge(
+                experiment_id=experiment.pk, stage="shadow", rubric="", budget=1, judge_model="mine"
+            )
 
     def test_no_description_may_ask_for_it(self):
         with pytest.raises(SpecError, match="llm_judge: No language model that can judge"):
@@ -607,7 +612,7 @@ class TestNoModelThatCanJudge:
         assert not Opinion.objects.exists()
 
     def test_no_worker_loads_it(self):
-        with pytest.raises(BackendError, match="The embedded models cannot"):
+        with pytest.raises(BackendError, match="No language model"):
             registry.judge_backend()
 
     def test_a_copy_is_made_without_it(self, experiment):
@@ -616,24 +621,10 @@ class TestNoModelThatCanJudge:
         assert clone(experiment=experiment, by=make_user(), name="Copy").llm_judge == "off"
 
 
-@pytest.mark.parametrize(
-    ("environment", "judge"),
-    [
-        ({}, ""),
-        ({"GENERATION_BACKEND": "openai"}, "openai"),
-        ({"GENERATION_BACKEND": "vllm", "JUDGE_BACKEND": ""}, ""),
-        ({"JUDGE_BACKEND": "vllm"}, "vllm"),
-        ({"JUDGE_BACKEND": "embedded"}, None),
-    ],
-)
-def test_no_process_starts_with_the_embedded_model_as_a_judge(environment, judge):
-    """And by default there is a judge only where the model that writes can be one."""
-    given = {"GENERATION_BACKEND": "embedded"} | environment
-    if judge is None:
-        with pytest.raises(EnvValidationError, match=r"embedded cannot judge\. Use vllm or openai"):
-            settings_with(**given)
-    else:
-        assert settings_with(**given)["JUDGE_BACKEND"] == judge
+@pytest.mark.parametrize("judge", ["embedded", "smollm2", "remote"])
+def test_no_process_starts_with_a_model_as_its_own_judge_that_cannot_be_one(judge):
+    with pytest.raises(EnvValidationError, match="JUDGE_BACKEND"):
+        settings_with(JUDGE_BACKEND=judge)
 
 
 class TestThroughTheTask:
@@ -647,26 +638,34 @@ class TestThroughTheTask:
         return messages
 
     @pytest.fixture
-    def server_settings(self, settings):
-        settings.JUDGE_BACKEND = "openai"
-        settings.JUDGE_MODEL = "judge-1"
-        settings.OPENAI_RETRIES = 0
-        settings.OPENAI_CONCURRENCY = 2
-        yield settings
+    def connection(self, settings, experiment):
+        settings.GENERATION_BACKEND, settings.JUDGE_BACKEND = "remote", ""
+        settings.ALLOW_PRIVATE_CONNECTIONS = True
+        made = Connection.objects.create(
+            name="judge-1",
+            provider="compatible",
+            model_id="m-1",
+            address="http://127.0.0.1:1/v1",
+            everybody=True,
+        )
+        change_llm_judge(
+            experiment_id=experiment.pk, stage="shadow", rubric="", budget=500, judge_model="judge-1"
+        )
+        yield made
+        registry.judge_backend().close()
         registry.judge_backend.cache_clear()
 
     def test_from_first_opinion_to_vote_against_a_real_server(
-        self, experiment, annotator, server_settings, sent, django_capture_on_commit_callbacks
+        self, experiment, annotator, connection, sent, django_capture_on_commit_callbacks
     ):
         def respond(asked):
             _, user = (message["content"] for message in asked["messages"])
-            assert asked["model"] == "judge-1"
+            assert asked["model"] == "m-1"
             assert "[RESPONSE A" in user
             return completion("Verdict: **B**")
 
         with serve(respond) as chat:
-            server_settings.JUDGE_BASE_URL = chat.url
-            shadow(experiment)
+            Connection.objects.update(address=chat.url)
             for _ in range(10):
                 click(experiment, annotator)
             for _ in range(4):
@@ -676,37 +675,36 @@ class TestThroughTheTask:
             vote(experiment)
             for _ in range(4):
                 tasks.give_opinions.apply()
-        registry.judge_backend().close()
         assert Judgment.objects.filter(judge="llm").count() == 10
         assert WorkerPulse.objects.get(queue="judging").details == {
-            "backend": "openai",
-            "model": "judge-1",
+            "backend": "remote",
+            "model": "",
             "trouble": "",
         }
         assert ("engine.tasks.advance", (experiment.pk,)) in sent
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
-    @pytest.mark.parametrize("fault", ["away", "refused", "garbage", "500"])
+    @pytest.mark.parametrize("fault", ["refused", "garbage", "busy"])
     def test_a_server_out_of_order_never_takes_the_worker_down(
-        self, fault, experiment, annotator, server_settings, sent
+        self, fault, experiment, annotator, connection, sent
     ):
         replies = {
             "refused": error(401, "no"),
             "garbage": completion("lorem ipsum"),
-            "500": error(500, "oops"),
+            "busy": error(429, "oops", retry_after="600"),
         }
-        shadow(experiment)
         click(experiment, annotator)
         with serve(lambda asked: replies[fault]) as chat:
-            server_settings.JUDGE_BASE_URL = "http://127.0.0.1:1/v1" if fault == "away" else chat.url
+            Connection.objects.update(address=chat.url)
             assert tasks.give_opinions.apply().successful()
-        registry.judge_backend().close()
         [opinion] = opinions_of(experiment)
-        assert opinion.state == "waiting"
-        assert opinion.attempts == (0 if fault in {"away", "refused"} else 1)
         assert opinion.failure_reason
-        trouble = WorkerPulse.objects.get(queue="judging").details["trouble"]
-        assert bool(trouble) == (fault in {"away", "refused"}), "an admin can read why nothing happens"
+        if fault == "garbage":
+            assert (opinion.state, opinion.attempts) == ("waiting", 1)
+            return
+        assert (opinion.state, opinion.attempts) == ("waiting", 0)
+        connection.refresh_from_db()
+        assert connection.trouble, "an admin can read why nothing happens"
 
     def test_the_sweep_wakes_it_where_an_experiment_wants_it_only(
         self, experiment, sent, django_capture_on_commit_callbacks

@@ -503,6 +503,7 @@ class TestMoney:
         }
         for module in modules[limit]:
             monkeypatch.setattr(f"{module}.overspent_{limit}", lambda: spent)
+        monkeypatch.setattr("engine.selectors.health.money_trouble", lambda experiment: "It is spent.")
         write()
         assert {name for name, _ in servers.asked} == ({"cheap"} if limit == "connections" else set())
         assert states("dear") == {"waiting": states("dear").total()}

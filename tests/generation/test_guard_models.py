@@ -6,20 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
 
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.generation.base import GenerationFailure, GenerationRequest
 from engine.generation.embedded import EmbeddedBackend
+from engine.generation.remote.backend import RemoteBackend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Response
 from engine.selectors import capabilities, health
+from engine.selectors.capabilities import Offer
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.planning import advance
 from tests.backends import ContinuousScriptedBackend, ScriptedBackend, system_of, user_of
 from tests.factories import write_responses
 from tests.generation.chat_server import MODEL, Reply, completion, embedded_model, serve
+from tests.workers import connect
 
 pytestmark = pytest.mark.django_db
 
@@ -181,7 +183,8 @@ class TestRealBackends:
     one.
     """
 
-    def test_a_guard_model_of_a_server(self):
+    def test_a_guard_model_of_a_server(self, settings):
+        settings.ALLOW_PRIVATE_CONNECTIONS, settings.OPENAI_MODEL = True, MODEL
         experiment = guarded({"guard_model": "guard", "guard_reads": "both"}, task="12 29")
         small = embedded_model()
 
@@ -189,18 +192,18 @@ class TestRealBackends:
             if asked["model"] != "guard":
                 return small(asked)
             (message,) = asked["messages"]
-            return completion("unsafe\nS1" if "41" in message["content"] else "safe")
+            return completion("unsafe\nS1" if "Response:" in message["content"] else "safe")
 
         with serve(respond) as server:
-            backend = OpenAICompatibleBackend(Endpoint(server.url, MODEL))
-            write_responses(backend)
+            for name in (MODEL, "guard"):
+                connect(name, server.url)
+            backend = RemoteBackend()
+            write_batch(worker="w", backend=backend, offer=Offer("remote", MODEL))
             backend.close()
             models = [asked["model"] for asked in server.asked]
         n = Response.objects.filter(policy__experiment=experiment).count()
         assert (models.count(MODEL), models.count("guard")) == (n, 2 * n)
-        texts = set(Response.objects.values_list("text", "guardrail"))
-        assert ("No.", "guard_output") in texts
-        assert not any("41" in text for text, _ in texts)
+        assert set(Response.objects.values_list("text", "guardrail")) == {("No.", "guard_output")}
 
     def test_the_embedded_model_as_its_own_guard(self):
         # It answers anything but its tasks alike, which is verdict enough for a test.

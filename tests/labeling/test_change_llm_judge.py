@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine import tasks
-from engine.models import WorkerPulse
+from engine.models import Opinion, WorkerPulse
 from engine.services.experiments import stop
 from tests.factories import click_on, make_experiment
 from tests.markup import words
@@ -72,7 +72,7 @@ def test_where_no_model_can_judge_none_is_offered(experiment, editor, client_for
     client = client_for(editor)
     assert section(client, experiment) == "", "a product manager can do nothing about it"
     page = words(change(client, experiment, "shadow", follow=True))
-    assert "The embedded models cannot judge: set JUDGE_BACKEND" in page
+    assert "No language model that can judge is chosen" in page
     experiment.refresh_from_db()
     assert experiment.llm_judge == "off"
 
@@ -81,7 +81,7 @@ def test_one_that_was_on_when_its_model_went_away_can_be_switched_off(
     experiment, editor, client_for, settings
 ):
     shadow(experiment)
-    settings.JUDGE_BACKEND = "embedded"
+    settings.JUDGE_BACKEND = ""
     client = client_for(editor)
     assert "The model is not asked, although this experiment allows it to judge." in section(
         client, experiment
@@ -150,11 +150,11 @@ def test_another_model_is_told_to_have_stopped_its_votes(calibrated, viewer, cli
     assert "has changed since" in section(client_for(viewer), calibrated)
 
 
-def test_the_figures_are_those_of_the_opinions(experiment, annotator, viewer, client_for, settings):
-    settings.JUDGE_PRICE_COMPLETION_TOKENS = 1e6
+def test_the_figures_are_those_of_the_opinions(experiment, annotator, viewer, client_for):
     shadow(experiment)
     click_on(experiment, annotator, 4)
     opine(experiment, prefers_first)
+    Opinion.objects.update(cost=12.0)
     html = " ".join(section(client_for(viewer), experiment).split())
     assert "<dt>Same answer</dt><dd>0% of 4 (0% to 49%)</dd>" in html
     assert "<dt>Same side, when both chose one</dt><dd>–</dd>" in html
@@ -162,7 +162,7 @@ def test_the_figures_are_those_of_the_opinions(experiment, annotator, viewer, cl
     assert "<dt>Same verdict in both orders</dt><dd>0% of 4 (0% to 49%)</dd>" in html
     assert "<dt>Chose the first response twice, the second twice</dt><dd>4, 0</dd>" in html
     assert "<dt>Budget used</dt><dd>4 of 500</dd>" in html
-    assert "<dt>Cost</dt><dd>48.00</dd>" in html  # six words for each of eight answers
+    assert "<dt>Cost</dt><dd>48.00</dd>" in html
     assert "<form" not in html
 
 

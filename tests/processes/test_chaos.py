@@ -19,7 +19,7 @@ from engine.services.judging import rebuild_counts
 from labeling.demo import rule_spec
 from tests.factories import SECRET
 from tests.generation.chat_server import MODEL, Reply, completion, error, serve
-from tests.workers import Workers, wait_until
+from tests.workers import Workers, connect, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def added_up(asked: dict[str, Any]) -> Reply:
     """
     said = " ".join(message["content"] for message in asked["messages"])
     first, second = map(int, re.findall(r"What is (\d+) \+ (\d+)", said)[0])
-    wrong = "hurry" in said and random.Random(asked["seed"]).random() < 0.5
+    wrong = "hurry" in said and random.random() < 0.5
     return completion(str(first + second + wrong))
 
 
@@ -52,7 +52,7 @@ class FaultyServer:
         fate = self.dice.random()
         if asked["messages"][-1]["content"].startswith(self.poison):
             self.faults["poison"] += 1
-            return error(500, "This text breaks the engine")
+            return error(400, "This model's maximum context length is 9 tokens", "context_length_exceeded")
         if fate < 0.05:
             self.faults["error"] += 1
             return error(500, "Something broke")
@@ -69,23 +69,18 @@ def test_every_comparison_ends_and_the_experiment_reaches_its_decision(workers: 
     poison = experiment.tasks.get(position=POISON).prompt
     faulty = FaultyServer(poison)
     with serve(faulty.respond) as server:
-        workers.environment |= {
-            "GENERATION_BACKEND": "openai",
-            "GENERATION_MODEL": MODEL,
-            "OPENAI_BASE_URL": server.url,
-            "OPENAI_TIMEOUT_SECONDS": "2",
-            "OPENAI_RETRIES": "0",
-        }
+        connect(MODEL, server.url, answer_seconds=2)
+        workers.environment["OPENAI_MODEL"] = MODEL
         start(experiment_id=experiment.pk)
-        for name in ("control", "generation", "beat"):
+        for name in ("control", "remote", "beat"):
             workers.start(name)
         judged = Judgment.objects.filter(comparison__experiment=experiment)
         generating = Response.objects.filter(state=Response.State.GENERATING)
         for n_judged in (20, 60):
             wait_until(lambda n=n_judged: judged.count() >= n, 120, f"{n_judged} comparisons to be judged")
             wait_until(generating.exists, 60, "a batch under way")
-            workers.kill("generation")
-            workers.start("generation")
+            workers.kill("remote")
+            workers.start("remote")
 
         def concluded() -> bool:
             experiment.refresh_from_db()
@@ -97,7 +92,7 @@ def test_every_comparison_ends_and_the_experiment_reaches_its_decision(workers: 
 
     assert faulty.faults["error"] >= 5
     assert faulty.faults["hang"] >= 1
-    assert faulty.faults["poison"] >= 3
+    assert faulty.faults["poison"] >= 2
     comparisons = Comparison.objects.filter(experiment=experiment)
     assert not comparisons.filter(state__in=Comparison.PENDING).exists()
     assert not comparisons.filter(state=Comparison.State.DISCARDED, discard_reason="").exists()
@@ -107,4 +102,4 @@ def test_every_comparison_ends_and_the_experiment_reaches_its_decision(workers: 
     assert rebuild_counts(experiment_id=experiment.pk) == {}
     poisoned = comparisons.filter(task__prompt=poison)
     assert not poisoned.filter(state=Comparison.State.JUDGED).exists()
-    assert poisoned.filter(discard_reason__contains="This text breaks the engine").exists()
+    assert poisoned.filter(discard_reason__contains="Neither response").exists()

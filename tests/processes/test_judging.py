@@ -6,23 +6,25 @@ import threading
 
 import pytest
 
-from engine.models import Judgment, Opinion
+from engine.models import Connection, Experiment, Judgment, Opinion
 from engine.selectors import counts
 from engine.services.judging import rebuild_counts
 from tests.factories import click, make_experiment
 from tests.generation.chat_server import MODEL, completion, serve
 from tests.opinions import shadow, verdict, vote
-from tests.workers import Workers, wait_until
+from tests.workers import Workers, connect, wait_until
 
 pytestmark = pytest.mark.slow
 
 
 def test_opinions_and_votes_survive_the_death_of_the_worker(workers: Workers, annotator, settings):
-    settings.JUDGE_BACKEND, settings.JUDGE_MODEL, settings.JUDGE_CALIBRATION = "openai", MODEL, 10
+    settings.JUDGE_CALIBRATION = 10
     settings.BUFFER_MIN = settings.BUFFER_MAX = 20
     experiment = make_experiment(ready=True, annotators=(annotator,))
     for _ in range(10):
         click(experiment, annotator)
+    connection = connect(MODEL, "", at_once=2)
+    Experiment.objects.update(judge_model=MODEL)
     shadow(experiment)
     answering = threading.Event()
     opinions = Opinion.objects.filter(comparison__experiment=experiment)
@@ -33,20 +35,15 @@ def test_opinions_and_votes_survive_the_death_of_the_worker(workers: Workers, an
         return completion(verdict("A"))
 
     with serve(respond) as chat:
-        workers.environment |= {
-            "JUDGE_BACKEND": "openai",
-            "JUDGE_MODEL": MODEL,
-            "JUDGE_BASE_URL": chat.url,
-            "JUDGE_BATCH": "4",
-            "OPENAI_CONCURRENCY": "2",
-        }
-        for name in ("control", "judging", "beat"):
+        Connection.objects.filter(pk=connection.pk).update(address=chat.url)
+        workers.environment["JUDGE_BATCH"] = "4"
+        for name in ("control", "remote", "beat"):
             workers.start(name)
         wait_until(lambda: chat.asked, 120, "the first question")
-        workers.kill("judging")
+        workers.kill("remote")
         assert opinions.filter(state=Opinion.State.ASKING).count() == 4
         answering.set()
-        workers.start("judging")
+        workers.start("remote")
         wait_until(
             lambda: opinions.filter(state=Opinion.State.DONE).count() == 10, 120, "an opinion on all ten"
         )

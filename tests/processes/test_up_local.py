@@ -31,7 +31,7 @@ def folder() -> Iterator[Path]:
 
 
 def test_it_runs_what_needs_no_gpu():
-    assert set(services()) == {"migrate", "web", "control", "analysis", "generation"}
+    assert set(services()) == {"migrate", "web", "control", "analysis", "generation", "remote"}
 
 
 def test_a_command_is_that_of_the_interpreter_at_the_port():

@@ -33,7 +33,8 @@ PROGRAMS = {
     "control": _WORKER + " -Q control -n control@%h",
     "generation": _WORKER + " -Q generation -n generation@%h",
     "analysis": _WORKER + " -Q analysis -n analysis@%h",
-    "judging": _WORKER + " -Q judging -n judging@%h",
+    # Its responses come from servers: a long stream of them, a judge and a test go on beside each other.
+    "remote": _WORKER.replace("-P solo", "-P threads -c 3") + " -Q generation,judging -n remote@%h",
     "beat": "{python} -m celery -A llmpo_site beat --pidfile=",
 }
 
@@ -94,11 +95,11 @@ class Command(BaseCommand):
                 ) from error
 
     def _supervise(self, host: str, port: int, *, reload: bool) -> subprocess.Popen[bytes]:
-        programs, environments = dict(PROGRAMS), dict[str, str]()
+        programs, environments = dict(PROGRAMS), {"remote": "GENERATION_BACKEND=remote"}
         if self._human_experiment().backend == Experiment.Backend.SMOLLM2:
             programs["smollm2"] = _WORKER + " -Q generation -n smollm2@%h"
             # New experiments of the demo's visitors get the better of the two models.
-            environments = {
+            environments |= {
                 "generation": "GENERATION_NAMED_ONLY=true",
                 "smollm2": "GENERATION_BACKEND=smollm2",
             }
