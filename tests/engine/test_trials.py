@@ -68,9 +68,7 @@ def test_a_failure_is_tried_again_and_so_is_what_a_dead_worker_had(draft, by, se
 
 def test_a_failure_for_good_says_its_reason(draft, by):
     trials.start_trial(experiment_id=draft.pk, positions=[0], by=by)
-    write_responses(
-        ScriptedBackend(lambda request: GenerationFailure(request.key, "No such model.", retryable=False))
-    )
+    write_responses(ScriptedBackend(lambda request: GenerationFailure(request.key, "No such model.")))
     assert {(row.state, row.failure_reason) for row in tried(draft)} == {("failed", "No such model.")}
 
 

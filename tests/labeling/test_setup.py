@@ -208,13 +208,21 @@ class TestSave:
         }
         cold, warm = (
             {"temperature": 0.0, "stop": ["\n\n", "END"]},
-            {"temperature": 1.0, "top_p": 0.5, "top_k": 3, "max_tokens": 9},
+            {
+                "top_p": 0.5,
+                "max_tokens": 9,
+                "response_format": {"type": "object", "properties": {"a": {"type": "string"}}},
+                "seed": True,
+            },
         )
+        shots = [{"user": "1 + 1?\nQuick.", "assistant": "2"}, {"user": "Hi", "assistant": "Hello"}]
+        awkward = [{"user": "User: who?", "assistant": " me "}]
         spec = make_spec(excluded=[{"System prompt": "Prompt 1", "Guard": "On"}], allow_tie=True, epsilon=0.1)
         more = [
             FactorSpec("Guard", "guardrail", {"On": guard, "Off": {}}),
             FactorSpec("Draw", "sampling", {"Cold": cold, "Warm": warm}),
             FactorSpec("Who", "model", {"Small": {"name": "tiny"}, "Usual": {}}),
+            FactorSpec("Shots", "examples", {"Two": {"examples": shots}, "Odd": {"examples": awkward}}),
             FactorSpec("How", "strategy", {"Steps": {"instruction": "Think."}, "Plain": {}}),
         ]
         spec = replace(spec, factors=[*spec.factors, *more])
@@ -380,6 +388,13 @@ class TestRefused:
         assert specs.experiment_spec(running) == before
 
 
+@pytest.fixture
+def written(db) -> WorkerPulse:
+    """A worker that writes with any model, without which nothing is ready to start."""
+    details = {"backend": "vllm", "model": "Qwen", "others": [], "any_model": True}
+    return WorkerPulse.objects.create(queue="generation", worker="w", details=details)
+
+
 class TestSteps:
     """One draft on four steps: one is shown, and all are sent."""
 
@@ -436,7 +451,7 @@ class TestSteps:
         assert self.shown(html) == [step]
         assert html.count("to correct</span>") == 1
 
-    def test_the_summary_says_what_is_missing(self, page):
+    def test_the_summary_says_what_is_missing(self, page, written):
         assert "Ready to start." in summary(page)
         html = summary(page, name=" ", tasks="", delta="2")
         assert re.findall(r'<a href="#(\w+)">(?:Give|Add|Accepted)', html) == ["id_name", "tasks", "id_delta"]
@@ -476,7 +491,7 @@ class TestSteps:
         assert f'id="{place}"' in whole
 
     def test_a_name_that_the_owner_has_given_already_is_missing_and_refused_by_the_same_words(
-        self, page, draft
+        self, page, draft, written
     ):
         taken = "You have an experiment of this name already. Choose another name."
         changes = {"name": f" {draft.name} "}
@@ -493,7 +508,7 @@ class TestSteps:
         shown = page.post(NEW, sent(data, part="gold"), headers=HTMX).content.decode()
         assert "1 column left out: &#x27;reason&#x27;." in shown
 
-    def test_the_summary_knows_tasks_and_gold_items_that_do_not_come_with_its_request(self, page):
+    def test_the_summary_knows_tasks_and_gold_items_that_do_not_come_with_its_request(self, page, written):
         data = filled(practice="1", judge="rule", gold="prompt,better\na,b")
         del data["tasks"], data["gold"]
         counted = {
@@ -542,14 +557,15 @@ class TestSteps:
             assert len(number.replace(",", "").rstrip("0")) <= 2
 
     def test_the_summary_names_the_models_that_would_write(self, page):
-        nobody = "No running worker can write the responses."
-        assert nobody in summary(page)
+        assert "Nothing can write with any model now." in summary(page)
+        assert "Ready to start." not in summary(page)
         for worker, backend, model in (("a", "vllm", "Qwen"), ("b", "embedded", "tinylm-1")):
             details = {"backend": backend, "model": model, "others": ["adapter"] if worker == "a" else []}
             WorkerPulse.objects.create(queue="generation", worker=worker, details=details)
         assert "Written by: Qwen, tinylm-1." in summary(page)
         assert "Written by: Qwen." in summary(page, backend="vllm")
         assert "Written by: adapter." in summary(page, model="adapter")
+        nobody = "Nothing can write with &#x27;adapter&#x27; on the embedded backend now."
         assert nobody in summary(page, backend="embedded", model="adapter")
         levels = {"f1-kind": "model", "f1-l1-text": "adapter", "f1-l2-text": ""}
         assert "Written by: Qwen, adapter, tinylm-1." in summary(page, **levels)
@@ -574,7 +590,7 @@ class TestSteps:
         assert (f'href="{reverse("help_page", args=["your-model"])}"' in html) == small
 
     @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
-    def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page):
+    def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page, written):
         """The start refuses it, so the summary must not call it ready."""
         data = filled(**{"f1-l2-text": "You answer for {{ shop }}.", "tasks": "prompt,shop\nA?,Ours"})
         assert "Ready to start." in summary_of(page, data)
@@ -827,7 +843,7 @@ class TestSize:
             assert ("; the others need more." in html) == cut
             assert ("<td>over 310</td>" in html) == cut
 
-    def test_a_budget_that_most_would_spend_is_told_beside_ready_to_start(self, page):
+    def test_a_budget_that_most_would_spend_is_told_beside_ready_to_start(self, page, written):
         html = summary(page, budget="20").partition('id="can-start"')[2]
         assert '<p><strong>Ready to start.</strong></p><p class="warn">Most experiments' in html
         assert html.index("Most experiments like") < html.index("How sure is this?"), (
