@@ -11,6 +11,7 @@ from engine.generation.base import (
     GenerationFailure,
     GenerationRequest,
     GenerationResult,
+    Outcome,
     Outcomes,
     Take,
     take_from,
@@ -63,12 +64,12 @@ def number_in(text: str) -> int:
 
 
 class ScriptedBackend:
-    """Writes what ``reply`` says: a text, or a failure of that one request."""
+    """Writes what ``reply`` says: a text, or the outcome of that one request."""
 
     name = "scripted"
     model = "scripted-1"
 
-    def __init__(self, reply: Callable[[GenerationRequest], str | GenerationFailure]) -> None:
+    def __init__(self, reply: Callable[[GenerationRequest], str | Outcome]) -> None:
         self.reply = reply
         self.requests: list[GenerationRequest] = []
 
@@ -78,7 +79,7 @@ class ScriptedBackend:
         for request in requests:
             self.requests.append(request)
             reply = self.reply(request)
-            if isinstance(reply, GenerationFailure):
+            if not isinstance(reply, str):
                 yield reply
                 continue
             yield GenerationResult(
@@ -111,7 +112,9 @@ class ContinuousScriptedBackend(ScriptedBackend):
     """The same, a few at a time, taking on more as it goes."""
 
     def __init__(
-        self, reply: Callable[[GenerationRequest], str | GenerationFailure], at_once: int = 4
+        self,
+        reply: Callable[[GenerationRequest], str | Outcome],
+        at_once: int = 4,
     ) -> None:
         super().__init__(reply)
         self.at_once = at_once

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from engine.domain.specs import FactorSpec
 from engine.generation import registry
-from engine.generation.base import BackendError, GenerationFailure
+from engine.generation.base import BackendError, Finish, GenerationFailure, GenerationResult
 from engine.models import Response
 from engine.services.drafts import create_experiment
 from tests.backends import BreakingBackend, ScriptedBackend, system_of, user_of
@@ -72,6 +72,34 @@ def test_another_task_may_be_asked(use):
     use(backend)
     check(make_experiment().pk, "--task", "How are you?")
     assert {user_of(request) for request in backend.requests} == {"How are you?"}
+
+
+def test_a_connection_may_be_asked_by_name(use):
+    backend = ScriptedBackend(lambda request: "fine")
+    use(backend)
+    check("--model", "theirs")
+    assert [request.model for request in backend.requests] == ["theirs"]
+
+
+def test_thinking_no_answer_and_what_is_odd_are_printed(use):
+    use(
+        ScriptedBackend(
+            lambda request: GenerationResult(
+                request.key, "", None, None, Finish.LENGTH, 0.1, thinking="Hm.", said="words"
+            )
+        )
+    )
+    output = StringIO()
+    with pytest.raises(CommandError, match="reasons are shown above"):
+        call_command("check_generation", stdout=output)
+    for line in (
+        "thinking: Hm.",
+        "response: (no answer)",
+        "note: No answer within",
+        "the server says: words",
+        "?+?",
+    ):
+        assert line in output.getvalue()
 
 
 def test_a_failure_is_printed_and_is_the_exit_status(use, capsys):

@@ -40,6 +40,7 @@ _FINISHES = {
     "aborted": Finish.ERROR,
     "cancelled": Finish.ERROR,
     "network_error": Finish.ERROR,
+    "timeout": Finish.ERROR,
     "insufficient_system_resource": Finish.ERROR,
     "malformed_model_output": Finish.ERROR,
 }
@@ -48,8 +49,10 @@ _FILTERS = re.compile(
 )
 
 _NAMES = "think|thinking|thought|reasoning|reflection|seed:think"
-_OPENING = re.compile(rf"\s*(?:<s>\s*)?(?:<({_NAMES})>|\[(THINK)\]|◁(think)▷)", re.IGNORECASE)
-_CLOSING = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷", re.IGNORECASE)
+_OPENING = re.compile(
+    rf"\s*(?:<s>\s*)?(?:<({_NAMES})>|\[(THINK)\]|◁(think)▷|<\|START_THINKING\|>)", re.IGNORECASE
+)
+_CLOSING = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|END_THINKING\|>", re.IGNORECASE)
 _ANY_THINKING = re.compile(rf"</?(?:{_NAMES})>|\[/?THINK\]|◁/?think▷|<\|channel\|>", re.IGNORECASE)
 # The raw form of gpt-oss: channels, of which the final one is the answer.
 _CHANNEL = re.compile(
@@ -73,7 +76,7 @@ _WORDS_PER_TOKEN, _CHARACTERS_PER_TOKEN, _TELLING_CHARACTERS = 1 / 0.9, 10, 400
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """What a protocol's answer holds, before the text is cleaned."""
+    """The parts of a protocol's answer, before the text is cleaned."""
 
     text: str
     thinking: str = ""
@@ -91,11 +94,8 @@ class _UnreadableError(Exception):
 
 
 def read(target: Target, request: GenerationRequest, answer: Answer, seconds: float) -> Outcome:
-    """What came back, as a reply, as no answer, or as a failure and whose fault it is."""
-    try:
-        data = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        data = None
+    """Read an answer: a reply, no answer, or a failure and whose fault it is."""
+    data = _json(answer.body)
     said = said_in(data)
     if answer.status >= _REDIRECT or said is not None:
         return ending_of(target, request, answer, said)
@@ -107,6 +107,17 @@ def read(target: Target, request: GenerationRequest, answer: Answer, seconds: fl
         words = scrub(answer.body[:2000].decode(errors="replace"), target)
         return GenerationFailure(request.key, f"{host_of(target)} {error}", Fault.SERVER, said=words)
     return _result(target, request, reply, seconds)
+
+
+def _json(body: bytes) -> Any:
+    """The JSON of a body, with a mark in place of each broken character; ``None``: it is none."""
+    try:
+        try:
+            return json.loads(body)
+        except UnicodeDecodeError:
+            return json.loads(body.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _reply_in(data: Any, target: Target) -> _Reply:
@@ -167,6 +178,10 @@ def _split(text: str) -> tuple[str, str]:
         channels = _CHANNEL.findall(text)
         thinking = "\n\n".join(said.strip() for name, said in channels if name != "final")
         return thinking, "".join(said for name, said in channels if name == "final")
+    if text.startswith("analysis") and "assistantfinal" in text:
+        # The same, from a server that leaves out the marks.
+        thinking, _, final = text.removeprefix("analysis").partition("assistantfinal")
+        return thinking.strip(), final
     thoughts = []
     while opening := _OPENING.match(text):
         closing = _CLOSING.search(text, opening.end())
@@ -263,6 +278,8 @@ def _parts(content: Any) -> tuple[str, str, str]:
     """Text, thinking and refusal of a content: a text, or a list of parts in the way of any vendor."""
     if isinstance(content, str):
         return content, "", ""
+    if isinstance(content, dict):
+        content = [content]
     if not isinstance(content, list):
         return "", "", ""
     texts, thoughts, refusals = [], [], []
@@ -345,7 +362,7 @@ def _name(data: Mapping[str, Any]) -> str:
 
 
 def remarks_of(result: GenerationResult, request: GenerationRequest) -> list[str]:
-    """What somebody who tries a policy should know of its reply, each as a sentence."""
+    """Sentences for somebody who tries a policy: oddities of its reply."""
     return list(_remarks(result, request))
 
 

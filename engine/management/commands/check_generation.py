@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from engine.domain.conversations import chat
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure, GenerationRequest, GenerationResult
+from engine.generation.remote.replies import remarks_of
 from engine.generation.responses import composition_of, request_for
 from engine.management.finding import find_experiment
 from engine.models import Task
@@ -25,7 +26,7 @@ SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"
 class Command(BaseCommand):
     help = (
         "Test the generation backend of this machine: write one response per policy of an experiment, "
-        "or one response to a sample task. Stores nothing. Exit status 1 if anything fails."
+        "or one response to a sample task. Stores nothing. Exit status 1 if anything fails or has no text."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -33,22 +34,28 @@ class Command(BaseCommand):
             "experiment", nargs="?", help="its name, owner/name or number; without it, a sample task"
         )
         parser.add_argument("--task", help="what to ask instead of the experiment's first task")
+        parser.add_argument(
+            "--model", default="", help="connection or model that answers the sample task, by its name"
+        )
         parser.add_argument("--seed", type=int, default=0)
 
-    def handle(self, *args: Any, experiment: str | None, task: str | None, seed: int, **options: Any) -> None:
-        requests = list(self._requests(experiment, task, seed))
+    def handle(self, *args: Any, **options: Any) -> None:
+        requests = list(
+            self._requests(options["experiment"], options["task"], options["seed"], options["model"])
+        )
         started = time.monotonic()
         try:
             backend = registry.backend()
-            self.stdout.write(f"Backend {settings.GENERATION_BACKEND}, model {backend.model}")
+            model = f", model {backend.model}" if backend.model else ""
+            self.stdout.write(f"Backend {settings.GENERATION_BACKEND}{model}")
             outcomes = {outcome.key: outcome for outcome in backend.generate([r for _, r in requests])}
         except BackendError as error:
             raise CommandError(f"The {settings.GENERATION_BACKEND} backend does not work: {error}") from error
         for label, request in requests:
             self._print(label, request, outcomes[request.key])
-        written = [o for o in outcomes.values() if isinstance(o, GenerationResult)]
+        written = [o for o in outcomes.values() if isinstance(o, GenerationResult) and o.text]
         seconds = time.monotonic() - started
-        tokens = sum(result.completion_tokens for result in written)
+        tokens = sum(result.completion_tokens or 0 for result in written)
         self.stdout.write(
             f"\n{len(written)} of {len(requests)} written: {tokens} tokens in {seconds:.1f} s, "
             "loading included"
@@ -57,10 +64,10 @@ class Command(BaseCommand):
             raise CommandError("Some responses could not be written. The reasons are shown above.")
 
     def _requests(
-        self, said: str | None, task: str | None, seed: int
+        self, said: str | None, task: str | None, seed: int, model: str
     ) -> Iterator[tuple[str, GenerationRequest]]:
         if said is None:
-            yield "Sample", GenerationRequest(key=0, messages=chat(task or SAMPLE_TASK), seed=seed)
+            yield "Sample", GenerationRequest(0, chat(task or SAMPLE_TASK), seed=seed, model=model)
             return
         experiment = find_experiment(said)
         first = experiment.tasks.order_by("position").first() or Task(prompt=SAMPLE_TASK)
@@ -81,9 +88,20 @@ class Command(BaseCommand):
             self.stdout.write(f"{message.role}: {message.content}")
         if isinstance(outcome, GenerationFailure):
             self.stdout.write(self.style.ERROR(f"failed: {outcome.reason}"))
-            return
-        self.stdout.write(f"response: {outcome.text}")
+        else:
+            self._print_result(request, outcome)
+        if outcome.said:
+            self.stdout.write(f"the server says: {outcome.said}")
+
+    def _print_result(self, request: GenerationRequest, result: GenerationResult) -> None:
+        if result.thinking:
+            self.stdout.write(f"thinking: {result.thinking}")
+        self.stdout.write(f"response: {result.text or result.reason or result.refusal or '(no answer)'}")
+        for remark in remarks_of(result, request):
+            self.stdout.write(f"note: {remark}")
+        prompt, completion = (
+            "?" if count is None else count for count in (result.prompt_tokens, result.completion_tokens)
+        )
         self.stdout.write(
-            f"({outcome.prompt_tokens}+{outcome.completion_tokens} tokens, {outcome.finish_reason}, "
-            f"{outcome.latency_seconds:.2f} s)"
+            f"({prompt}+{completion} tokens, {result.finish_reason}, {result.latency_seconds:.2f} s)"
         )
