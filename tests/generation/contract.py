@@ -16,6 +16,8 @@ from engine.domain.conversations import chat
 from engine.generation.base import (
     Backend,
     ContinuousBackend,
+    Fault,
+    Finish,
     GenerationFailure,
     GenerationRequest,
     GenerationResult,
@@ -160,8 +162,8 @@ class BackendContract:
         outcomes = {
             o.key: o for o in backend.generate([ask(key=1), ask(self.too_long, key=2), ask("12 29", key=3)])
         }
-        assert isinstance(outcomes[2], GenerationFailure)
-        assert not outcomes[2].retryable
+        assert isinstance(outcomes[2], GenerationResult)
+        assert (outcomes[2].text, outcomes[2].finish_reason) == ("", Finish.ERROR)
         assert "tokens" in outcomes[2].reason
         assert isinstance(outcomes[1], GenerationResult)
         assert isinstance(outcomes[3], GenerationResult)
@@ -169,7 +171,7 @@ class BackendContract:
     def test_a_model_that_is_not_served_fails_alone_for_good(self, backend: Backend):
         outcomes = {o.key: o for o in backend.generate([ask(key=1, model="no-such-model"), ask(key=2)])}
         assert isinstance(outcomes[1], GenerationFailure)
-        assert not outcomes[1].retryable
+        assert outcomes[1].fault == Fault.SETTINGS
         assert "no-such-model" in outcomes[1].reason
         assert isinstance(outcomes[2], GenerationResult)
 

@@ -135,8 +135,8 @@ def _reply_in(data: Any, target: Target) -> _Reply:
 def _result(target: Target, request: GenerationRequest, reply: _Reply, seconds: float) -> Outcome:
     clean = (scrub_answer(storable(each), target) for each in (reply.text, reply.thinking, reply.refusal))
     text, thinking, refusal = clean
-    inside, text = _split(text)
-    text, marks = _without_marks(text)
+    inside, text = split_thinking(text)
+    text, marks = without_marks(text)
     finish = reply.finish
     if refusal and finish != Finish.FILTERED:
         finish = Finish.REFUSED
@@ -172,7 +172,7 @@ def _too_long(target: Target) -> str:
     return f"The answer of {host_of(target)} is longer than {TEXT_CHARACTERS.most:,} {TEXT_CHARACTERS.thing}."
 
 
-def _split(text: str) -> tuple[str, str]:
+def split_thinking(text: str) -> tuple[str, str]:
     """The thinking in a text, and the rest. Thinking that never closes leaves no rest."""
     if text.lstrip().startswith("<|channel|>"):
         channels = _CHANNEL.findall(text)
@@ -195,7 +195,7 @@ def _split(text: str) -> tuple[str, str]:
     return "\n\n".join(filter(None, thoughts)), text
 
 
-def _without_marks(text: str) -> tuple[str, tuple[str, ...]]:
+def without_marks(text: str) -> tuple[str, tuple[str, ...]]:
     """The text without the marks of a chat template at its end, and those marks in their order."""
     marks: list[str] = []
     while (last := _LAST_MARK.search(text[-200:])) and not (last[1] == "</s>" and "<s>" in text):
