@@ -325,7 +325,7 @@ def _place_of(kind: type, levels: Sequence[object]) -> int:
 
 
 def _taken(names: Collection[str]) -> dict[str, Takes]:
-    """What is known of what the models of these names take; "" is a worker's own model."""
+    """The rules of the models of these names, as far as they are known; "" is a worker's own model."""
     # Without a name, the connection of the environment serves, where there is one.
     wanted = {name or site.OPENAI_MODEL for name in names}
     known = {

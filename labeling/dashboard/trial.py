@@ -119,7 +119,7 @@ class Tried:
 
     @cached_property
     def remarks(self) -> list[str]:
-        """What the reply itself gives reason to look at, as sentences."""
+        """Reasons to look at the reply itself, as sentences."""
         row = self.response
         if not self.is_done or row.guardrail or not row.finish_reason:
             return []

@@ -1,4 +1,4 @@
-"""What responses cost, and the limits of money."""
+"""The cost of responses, and the limits of money."""
 
 from __future__ import annotations
 
