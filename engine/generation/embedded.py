@@ -119,6 +119,11 @@ class EmbeddedBackend:
         if request.model not in ("", self.model):
             reason = f"The embedded backend has no model {request.model!r}, only {self.model!r}."
             return GenerationFailure(request.key, reason, Fault.SETTINGS)
+        if request.sampling.response_format:
+            reason = (
+                "The embedded model cannot keep to a response format. Remove it, or choose another model."
+            )
+            return GenerationFailure(request.key, reason, Fault.SETTINGS)
         tokens = {role: self._special_ids[token] for role, token in zip(ROLES, ROLE_TOKENS, strict=True)}
         prompt = [self._special_ids[BOS]]
         for role, content in turns:

@@ -148,6 +148,15 @@ class TestLoans:
         Loan.objects.create(connection=theirs, experiment=draft, by=owner)
         assert experiments.start(experiment_id=draft.pk).state == Experiment.State.RUNNING
 
+    def test_a_limit_of_money_needs_one_currency(self):
+        connection()
+        connection("Mistral", provider=Provider.MISTRAL, model_id="m", currency="EUR")
+        spec = spec_of(FactorSpec("Model", "model", {n: {"name": n} for n in ("GPT", "Mistral")}))
+        create_experiment(spec=spec)
+        limited = replace(spec, name="Limited", settings=spec.settings | {"money_limit": 5.0})
+        with pytest.raises(SpecError, match="money_limit: the connections have prices in EUR and USD"):
+            create_experiment(spec=limited)
+
     def test_settings_of_money_and_answers_are_read_back(self):
         draft = create_experiment(spec=make_spec(money_limit=3.0, no_answer="loses", shown_thinking="both"))
         settings = specs.experiment_spec(draft).settings

@@ -9,6 +9,7 @@ import pytest
 from engine.domain.conversations import chat
 from engine.generation.base import (
     BackendError,
+    GenerationFailure,
     GenerationRequest,
     GenerationResult,
     SamplingParams,
@@ -116,6 +117,13 @@ def test_any_text_can_be_asked(backend, text):
 
     assert isinstance(result, GenerationResult)
     assert "<|" not in result.text
+
+
+def test_a_response_format_is_refused_and_not_ignored(backend):
+    (outcome,) = backend.generate([ask("12 29", response_format={"type": "object"})])
+    assert isinstance(outcome, GenerationFailure)
+    assert outcome.fault == "settings"
+    assert "response format" in outcome.reason
 
 
 @pytest.mark.parametrize(("user", "advice"), [("  \n", "write one"), ("x" * 600, "shorten")])
