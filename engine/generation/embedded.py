@@ -121,7 +121,7 @@ class EmbeddedBackend:
             return GenerationFailure(request.key, reason, Fault.SETTINGS)
         if request.sampling.response_format:
             reason = (
-                "The embedded model cannot keep to a response format. Remove it, or choose another model."
+                "The embedded model keeps to no response format. Remove it, or choose another model."
             )
             return GenerationFailure(request.key, reason, Fault.SETTINGS)
         tokens = {role: self._special_ids[token] for role, token in zip(ROLES, ROLE_TOKENS, strict=True)}

@@ -13,6 +13,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import QueryDict
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from engine import tasks
 from engine.core import closed_form
@@ -20,7 +21,7 @@ from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import ENTRY_POINTS, SAMPLERS
 from engine.domain.errors import WrongStateError
 from engine.domain.specs import SETTINGS, FactorSpec, TaskSpec
-from engine.models import Estimate, Experiment, User, WorkerPulse
+from engine.models import Connection, Estimate, Experiment, User, WorkerPulse
 from engine.selectors import specs
 from engine.services import estimates, experiments
 from engine.services.drafts import clone, create_experiment
@@ -393,6 +394,45 @@ def written(db) -> WorkerPulse:
     """A worker that writes with any model, without which nothing is ready to start."""
     details = {"backend": "vllm", "model": "Qwen", "others": [], "any_model": True}
     return WorkerPulse.objects.create(queue="generation", worker="w", details=details)
+
+
+class TestModels:
+    def test_levels_settings_and_guards_choose_from_the_same_models(self, page, maker, written):
+        for name, fields in {
+            "Ours": {"everybody": True},
+            "Mine": {"owner": maker},
+            "Theirs": {"owner": make_user()},
+            "Old": {"everybody": True, "retired_at": timezone.now()},
+        }.items():
+            Connection.objects.create(name=name, provider="compatible", model_id="m", **fields)
+        levels = {"f1-kind": "model", "f1-l1-text": "Gone", "f1-l2-text": "Mine"}
+        html = page.post(NEW, sent(filled(**levels), go="policies")).content.decode()
+        for field, absent in (("f1-l1-text", True), ("f1-l2-text", False), ("model", False)):
+            options = html.partition(f'<select name="{field}"')[2].partition("</select>")[0]
+            offered = re.findall(r'<option value="([^"]+)"', options)
+            assert offered == ["Mine", "Ours", "Qwen", *(["Gone"] if absent else [])]
+            assert ("Gone (not available)" in options) == absent
+
+    def test_a_connection_of_ones_own_is_lent_by_choosing_it(self, page, maker, written):
+        mine = Connection.objects.create(name="Mine", provider="compatible", model_id="m", owner=maker)
+        levels = {"f1-kind": "model", "f1-l1-text": "Mine", "f1-l2-text": ""}
+        assert page.post(NEW, sent(filled(**levels), action="save")).status_code == 302
+        assert list(mine.loans.values_list("experiment", "by")) == [(Experiment.objects.get().pk, maker.pk)]
+
+    def test_an_experiment_with_a_model_that_nothing_serves_is_not_ready(self, page):
+        details = {"backend": "vllm", "model": "Qwen", "others": []}
+        WorkerPulse.objects.create(queue="generation", worker="w", details=details)
+        assert "Ready to start." in summary(page)
+        html = summary(page, model="Other")
+        assert "Nothing can write with &#x27;Other&#x27; now." in html
+        assert "Ready to start." not in html
+
+    def test_a_setting_that_the_model_refuses_is_told_in_place(self, page):
+        Connection.objects.create(name="GPT", provider="openai", model_id="gpt-5", everybody=True)
+        changes = {"f1-kind": "sampling", "f1-l1-temperature": "0", "f1-l2-max_tokens": "9", "model": "GPT"}
+        response = page.post(NEW, sent(filled(**changes), action="save"))
+        assert response.status_code == 400
+        assert "temperature is not sent: this model refuses it." in response.content.decode()
 
 
 class TestSteps:
