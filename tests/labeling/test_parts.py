@@ -89,6 +89,16 @@ def test_all_parts_are_exported(experiment, annotator, tmp_path):
     assert row["failure_reason_i"] == "Why."
 
 
+def test_the_quality_names_the_policies_that_give_no_answers(experiment, viewer, client_for):
+    url = reverse("quality", args=[experiment.pk])
+    title = "Responses that are no answer"
+    assert title not in client_for(viewer).get(url).content.decode()
+    n = Response.objects.filter(state="done", policy__index=1).update(text="", finish_reason="filtered")
+    html = client_for(viewer).get(url).content.decode()
+    assert title in html
+    assert f"<li>Prompt 1: {n} of {n}</li>" in html
+
+
 class TestTradeoffs:
     @pytest.fixture
     def judged(self) -> Experiment:
@@ -120,6 +130,13 @@ class TestTradeoffs:
 
 
 class TestMoney:
+    def test_a_limit_that_is_reached_is_told(self, experiment, viewer, client_for):
+        url = reverse("dashboard", args=[experiment.pk])
+        assert "limit of money" not in client_for(viewer).get(url).content.decode()
+        Response.objects.filter(state="done").update(cost=1.0)
+        Experiment.objects.update(money_limit=2.0)
+        assert "limit of money (2.00) is reached" in client_for(viewer).get(url).content.decode()
+
     def test_the_limit_is_changed_while_it_runs_and_taken_away(self, experiment, editor, client_for):
         url = reverse("change_display", args=[experiment.pk])
         for given, stored in (("12.5", 12.5), ("", None)):
