@@ -16,7 +16,9 @@ from engine.domain.conversations import chat
 from engine.generation.base import (
     Backend,
     ContinuousBackend,
+    Fault,
     Finish,
+    GenerationFailure,
     GenerationRequest,
     GenerationResult,
     Outcome,
@@ -162,14 +164,14 @@ class BackendContract:
         }
         assert isinstance(outcomes[2], GenerationResult)
         assert (outcomes[2].text, outcomes[2].finish_reason) == ("", Finish.ERROR)
-        assert outcomes[2].reason
+        assert "tokens" in outcomes[2].reason
         assert isinstance(outcomes[1], GenerationResult)
         assert isinstance(outcomes[3], GenerationResult)
 
     def test_a_model_that_is_not_served_fails_alone_for_good(self, backend: Backend):
         outcomes = {o.key: o for o in backend.generate([ask(key=1, model="no-such-model"), ask(key=2)])}
-        assert isinstance(outcomes[1], GenerationResult)
-        assert outcomes[1].finish_reason == Finish.ERROR
+        assert isinstance(outcomes[1], GenerationFailure)
+        assert outcomes[1].fault == Fault.SETTINGS
         assert "no-such-model" in outcomes[1].reason
         assert isinstance(outcomes[2], GenerationResult)
 
