@@ -9,7 +9,7 @@ import pytest
 from engine.domain.conversations import chat
 from engine.generation.base import (
     BackendError,
-    Finish,
+    GenerationFailure,
     GenerationRequest,
     GenerationResult,
     SamplingParams,
