@@ -120,9 +120,7 @@ class EmbeddedBackend:
             reason = f"The embedded backend has no model {request.model!r}, only {self.model!r}."
             return GenerationFailure(request.key, reason, Fault.SETTINGS)
         if request.sampling.response_format:
-            reason = (
-                "The embedded model keeps to no response format. Remove it, or choose another model."
-            )
+            reason = "The embedded model keeps to no response format. Remove it, or choose another model."
             return GenerationFailure(request.key, reason, Fault.SETTINGS)
         tokens = {role: self._special_ids[token] for role, token in zip(ROLES, ROLE_TOKENS, strict=True)}
         prompt = [self._special_ids[BOS]]
