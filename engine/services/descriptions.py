@@ -88,6 +88,12 @@ def check_description(spec: ExperimentSpec) -> Description:
             "Practice pairs are gold items. Give at least as many gold items as practice pairs.",
             ("practice",),
         )
+    if experiment.shown_thinking == Experiment.ShownThinking.BOTH and experiment.gold_rate:
+        raise SpecError(
+            "Gold items have no thinking, so that annotators who see the models' would know them. Hide the "
+            "thinking, or set the share of gold pairs to 0.",
+            ("shown_thinking",),
+        )
     _check_factors(spec.factors)
     _check_variables(spec)
     check_claim(claim=experiment.claim, epsilon=experiment.epsilon, stopping=experiment.stopping)

@@ -133,7 +133,7 @@ _HELP = {
         "A response is no answer if it is empty, filtered or refused. Two such responses are always shown to "
         "people."
     ),
-    "shown_thinking": "It is folded below the response. Gold items have none.",
+    "shown_thinking": "It is folded below the response. Not together with gold pairs, which have none.",
     "money_limit": (
         "In the currency of the connections. Beyond it nothing more is asked for, and nothing is lost. "
         "Empty: no limit."
