@@ -282,10 +282,14 @@ def _locked(connection_id: int) -> Connection:
 def _set(connection: Connection, values: dict[str, Any]) -> None:
     if unknown := values.keys() - set(EDITABLE):
         raise TypeError(f"No fields of a connection: {', '.join(sorted(unknown))}.")
+    fields = {field.name: field for field in Connection._meta.fields}
     for name, value in values.items():
-        setattr(connection, name, value)
+        field = fields[name]
+        # No value is the usual one: Django checks none where a form may leave the field empty.
+        unset = value is None and field.blank and not field.null
+        setattr(connection, name, field.get_default() if unset else value)
     usual = {str(provider): vendor.address for provider, vendor in VENDORS.items()}
-    connection.address = (connection.address or "").strip().rstrip("/") or usual.get(connection.provider, "")
+    connection.address = connection.address.strip().rstrip("/") or usual.get(connection.provider, "")
 
 
 def _propose_prices(connection: Connection) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from ninja import Router, Status
 
+from engine.domain.errors import SpecError
 from engine.models import Connection
 from engine.selectors import connections as selectors
 from engine.services import connections as services
@@ -37,7 +40,8 @@ def make(request: AuthenticatedRequest, payload: ConnectionIn) -> Status[dict[st
     if payload.site and not request.user.is_staff:
         raise PermissionDenied("Only staff make connections of the site. Leave out `site`.")
     values = payload.model_dump(exclude_unset=True, exclude={"site"})
-    made = services.make(by=request.user, owner=None if payload.site else request.user, **values)
+    with _fields_named():
+        made = services.make(by=request.user, owner=None if payload.site else request.user, **values)
     return Status(201, _told(request, made))
 
 
@@ -54,7 +58,8 @@ def change(request: AuthenticatedRequest, connection_id: Id, payload: Connection
     _refuse_bound(request)
     found = access.connection_to_change(request, connection_id)
     values = payload.model_dump(exclude_unset=True)
-    services.change(connection_id=found.pk, by=request.user, **values)
+    with _fields_named():
+        services.change(connection_id=found.pk, by=request.user, **values)
     found.refresh_from_db()
     return _told(request, found)
 
@@ -77,6 +82,16 @@ def retire(request: AuthenticatedRequest, connection_id: Id) -> Status[None]:
     found = access.connection_to_change(request, connection_id)
     services.retire(connection_id=found.pk, by=request.user)
     return Status(204, None)
+
+
+@contextmanager
+def _fields_named() -> Iterator[None]:
+    """Name the field in the words about a value that cannot be used."""
+    try:
+        yield
+    except SpecError as refused:
+        place = "".join(f"{each}: " for each in refused.path)
+        raise SpecError(f"{place}{refused}", refused.path) from None
 
 
 def _refuse_bound(request: AuthenticatedRequest) -> None:

@@ -452,7 +452,9 @@ class ConnectionChangesIn(_Connection):  # type: ignore[misc]  # made while the 
 
 class ConnectionIn(_Connection):  # type: ignore[misc]  # made while the program runs
     name: str = Field(min_length=1, max_length=100)
-    provider: str
+    provider: Literal[
+        "openai", "anthropic", "google", "mistral", "bedrock", "azure", "openrouter", "ollama", "compatible"
+    ]
     model_id: str = Field(min_length=1, max_length=200)
     site: bool = Field(False, description="The site's and not yours; for staff.")
 

@@ -82,4 +82,6 @@ def test_a_token_of_one_experiment_reaches_none(admin, caller_for):
 def test_a_value_that_cannot_be_used_is_refused(wrong, admin, caller_for):
     call = caller_for(admin)
     status = call("post", "/connections", NEW | wrong).status_code
+    if wrong == {"headers": {"Host": "x"}}:
+        assert call("post", "/connections", NEW | wrong).json()["detail"].startswith("headers: ")
     assert status == (201 if wrong == {"address": None} else 422)

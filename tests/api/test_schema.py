@@ -25,6 +25,9 @@ WITH_RULES = {
     "/api/experiments",
     "/api/experiments/{experiment_id}",
     "/api/experiments/{experiment_id}/clone",
+    # An address has to be allowed, and a header has to be none.
+    "/api/connections",
+    "/api/connections/{connection_id}",
     # A file has to be readable, and an account or another role has to be there.
     "/api/experiments/from-responses",
     "/api/experiments/from-votes",
