@@ -109,7 +109,10 @@ async def client(requests: int, at_once: int, rounds: int) -> list[tuple[float, 
     with loopback_server() as url:
         takes = takes_of(Provider.COMPATIBLE, "m")
         target = Target(1, "m", Provider.COMPATIBLE, "m", url, takes, KEY)
-        async with Client() as ours, openai.AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0) as bare:
+        async with (
+            Client() as ours,
+            openai.AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=600) as bare,
+        ):
 
             async def ask_ours(number: int) -> None:
                 outcome = await ours.ask(target, GenerationRequest(number, messages, sampling, number))

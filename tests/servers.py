@@ -1,4 +1,4 @@
-"""What servers of models really answer: one function a behaviour, asked for by the name of the model.
+"""Answers of real servers of models: one function a behaviour, asked for by the name of the model.
 
 The behaviours are of public reports. ``serving()`` puts all of them on one loopback server.
 """
@@ -251,6 +251,10 @@ replies(
     channels=said(
         "<|channel|>analysis<|message|>Count.<|end|><|start|>assistant<|channel|>final<|message|>Four."
     ),
+    channels_unmarked=said("analysisCount.assistantfinalFour."),
+    cohere_thinks=said("<|START_THINKING|>Count.<|END_THINKING|>Four."),
+    one_part=message(content={"type": "text", "text": "Four."}),
+    broken_characters=Reply(b'{"choices": [{"message": {"content": "Four\xff"}}]}'),
     speaks_of_tags=said("Wrap it in <think> and </think>."),
     reasoning_field=message(
         content="Four.",
@@ -337,12 +341,24 @@ replies(
     retry_never_said=error(429, "Slow down"),
     retry_nonsense=error(429, "Slow down", Retry_After="soon"),
     retry_in_body=body(
-        [{"error": {"code": 429, "message": "Resource exhausted", "details": [{"retryDelay": "17s"}]}}], 429
+        [
+            {
+                "error": {
+                    "code": 429,
+                    "message": "You exceeded your current quota.",
+                    "details": [{"retryDelay": "17s"}],
+                }
+            }
+        ],
+        429,
     ),
     engine_dead=error(500, "EngineCore encountered an issue"),
     broken_page=Reply(b"<html>502 Bad Gateway</html>", 502, content_type="text/html"),
     no_body=Reply(b"", 500),
     loading=body({"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, 503),
+    busy_400=error(400, "Model is loading, try again later."),
+    busy_403=error(403, "Rate limit exceeded"),
+    given_up=body(b"", 499),
     conflict=error(409, "Another request is under way"),
     timed_out=error(408, "Request timeout"),
     half_sent=lambda: Reply(json.dumps(completion("x" * 900).body).encode(), missing=500),
@@ -363,6 +379,7 @@ replies(
     forbidden=error(403, "Project does not have access to model"),
     unknown_model=error(404, "The model `x` does not exist", "model_not_found"),
     unknown_model_400=body({"object": "error", "message": "Invalid model: x", "type": "invalid_model"}, 400),
+    retired=error(400, "The model `x` has been decommissioned", "model_decommissioned"),
     unknown_path=Reply(b"<html>Not Found</html>", 404, content_type="text/html"),
     no_quota=error(
         429,

@@ -147,6 +147,18 @@ def test_every_page_has_a_file_of_tests_of_its_own():
         "remarks": {"settle_remarks"},
         "persons": {"person", "data_of_person", "own_data"},
         "tokens": {"revoke_token"},
+        "connections": {
+            "accept_rules",
+            "change_connection",
+            "connection",
+            "connection_tested",
+            "end_loan",
+            "lend_connection",
+            "new_connection",
+            "remove_key",
+            "retire_connection",
+            "test_connection",
+        },
     }
     assert set(shared) <= tested
     names = {route.name for route in urls.urlpatterns}

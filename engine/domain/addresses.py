@@ -53,7 +53,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the operator allows for one kind of address.
+    """The operator's permissions for one kind of address.
 
     Attributes
     ----------

@@ -123,6 +123,12 @@ TRIED = Limit(
     "Try fewer tasks, wait until tomorrow, or raise MOST_TRIED.",
     "MOST_TRIED",
 )
+CONNECTIONS = Limit(
+    "connections of one person, or of the site",
+    200,
+    "A page lists all of them, and each may be tested.",
+    "Retire those that nobody needs.",
+)
 MAILED = Limit(
     "invitations sent by e-mail in 24 hours, in one experiment",
     100,

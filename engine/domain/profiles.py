@@ -1,4 +1,4 @@
-"""What each vendor's models take: the rules by which a request is made, and why a setting is left out.
+"""Rules of each vendor's models: how a request to them is made, and why a setting is left out.
 
 A connection's own ``takes`` overrides the profile, as vendors change their rules faster than we do.
 """
@@ -33,7 +33,7 @@ SETTINGS = (
 
 
 class Provider(StrEnum):
-    """Who runs the server; ``COMPATIBLE``: any with OpenAI's chat protocol, ``WORKER``: one of ours."""
+    """The party that runs a server; ``COMPATIBLE``: any with OpenAI's chat protocol, ``WORKER``: ours."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -49,7 +49,7 @@ class Provider(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """How a provider's servers are spoken to.
+    """The speech of a provider's servers.
 
     Attributes
     ----------
@@ -83,13 +83,13 @@ VENDORS: Mapping[Provider, Vendor] = {
 
 
 def vendor_of(provider: Provider) -> Vendor:
-    """How a provider's servers are spoken to; a worker's own server speaks OpenAI's protocol."""
+    """The vendor of a provider; a worker's own server speaks OpenAI's protocol."""
     return VENDORS.get(provider, VENDORS[Provider.COMPATIBLE])
 
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """What a model takes: each setting's name in the request, or "" where the model refuses it.
+    """The settings that a model takes: each one's name in the request, or "" where the model refuses it.
 
     A name with dots is a field within others.
 

@@ -1,4 +1,4 @@
-"""How a model's reply ended."""
+"""The ends of a model's reply, and the faults that leave it without one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Finish(StrEnum):
-    """Why a reply ended.
+    """The reason why a reply ended.
 
     ``FILTERED``: the server's filter took it away. ``REFUSED``: the model refused in a field made for that.
     ``ERROR``: this one request cannot be answered, for instance as it is too long for the model.

@@ -12,7 +12,7 @@ from engine.models.experiments import Experiment
 
 
 class Connection(models.Model):
-    """How a model is reached, what its requests may hold, and what they cost.
+    """The way to a model, the settings that its requests may hold, and their prices.
 
     The key is never a field of a form, an export or a copy: ``engine.services.keys`` alone writes and reads
     it. A row of the provider "worker" is made by a worker of ours for the model that it serves.

@@ -37,6 +37,16 @@ def of_the_environment() -> Connection | None:
     return made.filter(name=settings.OPENAI_MODEL).first()
 
 
+def kept_by(owner: User | None) -> QuerySet[Connection]:
+    """The connections of this person, or of the site, that are not retired."""
+    return Connection.objects.filter(owner=owner, retired_at__isnull=True)
+
+
+def numbered(connection_id: int) -> Connection:
+    """The connection of this number, as it is stored now."""
+    return Connection.objects.get(pk=connection_id)
+
+
 def every_connection() -> QuerySet[Connection]:
     """All of them, by name, for those who run the site."""
     return Connection.objects.order_by("name")

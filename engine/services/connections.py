@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Iterable
+from datetime import timedelta
 from typing import Any
 
 import re2
@@ -13,6 +15,7 @@ from django.db import transaction
 
 from engine.domain.addresses import check_connection
 from engine.domain.errors import LoanError, SpecError
+from engine.domain.limits import CONNECTIONS, text_fault
 from engine.domain.places import fault_of_fields, fault_of_headers
 from engine.domain.prices import CURRENCY, propose
 from engine.domain.profiles import VENDORS, Provider, takes_of
@@ -25,7 +28,7 @@ from engine.services.locks import locked_account
 
 logger = logging.getLogger(__name__)
 
-# What people enter; the key has functions of its own.
+# The fields that people enter; the key has functions of its own.
 EDITABLE = (
     "name", "provider", "model_id", "address", "api_version", "headers", "extra_body", "takes", "at_once",
     "per_minute", "answer_seconds", "price_prompt", "price_cached", "price_completion", "currency",
@@ -35,6 +38,8 @@ EDITABLE = (
 _FIXED = ("name", "provider", "model_id")
 _KEY = re2.compile(r"[\x21-\x7e]+")
 _LONGEST_KEY = 8192
+# A worker that has not answered for so long may have died.
+_BETWEEN_TESTS = timedelta(seconds=30)
 _ENVIRONMENT_KEY = "OPENAI_API_KEY"
 
 
@@ -53,6 +58,7 @@ def make(
         A value cannot be used; ``path`` names its field.
     """
     connection = Connection(owner=owner)
+    CONNECTIONS.check(selectors.kept_by(owner).count() + 1)
     _set(connection, values)
     _propose_prices(connection)
     key = _normal_key(key)
@@ -198,9 +204,11 @@ def leave(*, owner: User, by: User | None) -> None:
 # ---------------------------------------------------------------- tests
 
 
-def ask_test(*, connection_id: int) -> None:
-    """Note that a test was asked for; the caller wakes a worker."""
-    Connection.objects.filter(pk=connection_id, retired_at=None).update(test={}, test_asked_at=clock.now())
+def ask_test(*, connection_id: int) -> bool:
+    """Note that a test was asked for. False if one is under way; otherwise the caller wakes a worker."""
+    rows = Connection.objects.filter(pk=connection_id, retired_at=None)
+    recent = clock.now() - _BETWEEN_TESTS
+    return bool(rows.exclude(test={}, test_asked_at__gt=recent).update(test={}, test_asked_at=clock.now()))
 
 
 def note_test(*, connection_id: int, test: dict[str, Any]) -> None:
@@ -313,6 +321,9 @@ def _check(connection: Connection, *, has_key: bool) -> None:
         check_connection(connection.address, has_key=has_key)
     except ValueError as error:
         raise SpecError(str(error), ("address",)) from error
+    for name in ("name", "model_id", "api_version", "headers", "extra_body", "takes"):
+        if fault := _fault_of_text(getattr(connection, name)):
+            raise SpecError(fault, (name,))
     for name, fault in (
         ("headers", fault_of_headers(connection.headers)),
         ("extra_body", fault_of_fields(connection.extra_body)),
@@ -322,12 +333,22 @@ def _check(connection: Connection, *, has_key: bool) -> None:
             raise SpecError(fault, (name,))
 
 
+def _fault_of_text(value: Any) -> str:
+    """The reason why a text, or a JSON value, cannot be stored; empty if it can."""
+    try:
+        written = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return "A number in it is not finite."
+    return text_fault(written.replace("\\u0000", "\0"), "It")
+
+
 def _fault_of_rules(connection: Connection) -> str:
     try:
         takes_of(Provider(connection.provider), connection.model_id, connection.takes)
     except (ValueError, AttributeError) as error:
         return str(error)
-    return ""
+    # The names of fields, into which texts of levels go.
+    return fault_of_fields({value: None for value in connection.takes.values() if isinstance(value, str)})
 
 
 def _normal_key(key: str) -> str:

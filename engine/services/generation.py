@@ -224,7 +224,7 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
                 said=failed.said,
                 refused_at=clock.now() if refused else None,
                 # The others cost no attempt, as the response is not the reason.
-                attempts=F("attempts") - (again and failed.fault != Fault.WORKER),
+                attempts=F("attempts") - int(again and failed.fault != Fault.WORKER),
             )
     claims.renew(generating, claim, seconds=settings.CLAIM_SECONDS)
     return _settle(comparisons)

@@ -64,8 +64,8 @@ def test(request: AuthenticatedRequest, connection_id: Id) -> Status[dict[str, A
     """Have a worker send one small task. Read the connection until `testing` is false."""
     _refuse_bound(request)
     found = access.connection_to_change(request, connection_id)
-    services.ask_test(connection_id=found.pk)
-    wake(try_connection, found.pk)
+    if services.ask_test(connection_id=found.pk):
+        wake(try_connection, found.pk)
     found.refresh_from_db()
     return Status(202, _told(request, found))
 

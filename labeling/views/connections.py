@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import LoanError, SpecError
@@ -66,6 +67,7 @@ def _page(
     return render(request, "connections/connection.html", context, status=status)
 
 
+@sensitive_post_parameters("key")
 @login_required
 @read_or_write
 def make(request: AuthenticatedRequest) -> HttpResponse:
@@ -85,6 +87,7 @@ def make(request: AuthenticatedRequest) -> HttpResponse:
     return _form_page(request, form, None)
 
 
+@sensitive_post_parameters("key")
 @login_required
 @read_or_write
 def change(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
@@ -231,8 +234,8 @@ def _add_error(form: ConnectionForm, refused: SpecError) -> None:
 
 
 def _test(found: Connection) -> HttpResponse:
-    services.ask_test(connection_id=found.pk)
-    wake(try_connection, found.pk)
+    if services.ask_test(connection_id=found.pk):
+        wake(try_connection, found.pk)
     return redirect("connection", connection_id=found.pk)
 
 

@@ -78,7 +78,11 @@ def lent(owner, experiment) -> Loan:
         ({"extra_body": {"api_key": "x"}}, "extra_body"),
         ({"extra_body": {"model": "dearer"}}, "extra_body"),
         ({"takes": {"nothing": 1}}, "takes"),
+        ({"extra_body": {"a": "\0"}}, "extra_body"),
+        ({"extra_body": {"a": float("nan")}}, "extra_body"),
+        ({"model_id": "gpt\0"}, "model_id"),
         ({"takes": {"temperature": False}}, "takes"),
+        ({"takes": {"stop": "litellm.api_base"}}, "takes"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_with_its_field(values, field):
@@ -293,6 +297,14 @@ def test_a_good_test_ends_a_pause_and_its_rules_are_taken_over(owner):
     assert connection.takes == {"seed": "", "temperature": ""}
     with pytest.raises(SpecError, match="proposed nothing"):
         connections.accept_rules(connection_id=connection.pk, by=owner)
+
+
+def test_a_second_test_waits_for_the_first(owner):
+    connection = make(owner)
+    assert connections.ask_test(connection_id=connection.pk)
+    assert not connections.ask_test(connection_id=connection.pk)
+    connections.note_test(connection_id=connection.pk, test={"works": False, "sentence": "No."})
+    assert connections.ask_test(connection_id=connection.pk)
 
 
 def command(*args: str, stdin: str = "", monkeypatch) -> str:

@@ -113,6 +113,8 @@ def serve(respond: Callable[[dict[str, Any]], Reply]) -> Iterator[ChatServer]:
 
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
+    # A client may end a connection whose answer is too large.
+    httpd.handle_error = lambda *_: None  # type: ignore[method-assign]
     thread = threading.Thread(target=httpd.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     chat.url = f"http://127.0.0.1:{httpd.server_address[1]}/v1"

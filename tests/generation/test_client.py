@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import logging
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ from engine.domain.profiles import Provider
 from engine.generation.base import Fault, Finish, GenerationFailure, GenerationRequest, GenerationResult
 from engine.generation.remote import network
 from engine.generation.remote.client import Client
-from engine.generation.remote.errors import host_of
+from engine.generation.remote.errors import Answer, host_of
+from engine.generation.remote.replies import read
 from engine.generation.remote.scrubbing import scrub
 from tests.generation.chat_server import ChatServer, completion, serve
 from tests.servers import Asker, asking, serving, target_at
@@ -125,8 +128,6 @@ class TestWhereItGoes:
             assert inner.fault == Fault.ACCESS
 
     def test_a_server_of_our_own_backends_is_asked_wherever_it_is(self, server, ask):
-        from dataclasses import replace  # noqa: PLC0415
-
         own = replace(target_at(server.url, "fine", key=KEY), connection_id=0)
         assert isinstance(ask(own), GenerationResult)
 
@@ -411,3 +412,31 @@ def own_certificate(folder: Path) -> Path:
 
 def test_a_target_without_a_host_has_a_name():
     assert host_of(target_at("", "m")) == "The server"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think></think>" * 20_000,
+        "<think>" * 40_000,
+        "</think>" * 40_000,
+        "<|channel|>a" * 30_000,
+        "x" + "<|im_end|>" * 30_000,
+        "<|" * 100_000,
+        "analysis" * 30_000,
+        KEY * 10_000,
+    ],
+    ids=lambda text: text[:16],
+)
+def test_a_hostile_answer_keeps_the_others_waiting_for_no_time(text):
+    request = GenerationRequest(7, chat("Hi"))
+    body = completion(text).body
+    for status, answer in ((200, body), (400, {"error": {"message": text}})):
+        started = time.monotonic()
+        read(
+            target_at("https://host/v1", "m", key=KEY),
+            request,
+            Answer(status, {}, json.dumps(answer).encode()),
+            1.0,
+        )
+        assert time.monotonic() - started < 3

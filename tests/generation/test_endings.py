@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.domain.conversations import chat
 from engine.domain.levels import SamplingParams
@@ -18,9 +21,10 @@ from engine.generation.base import (
     GenerationResult,
     Outcome,
 )
-from engine.generation.remote.replies import remarks_of
+from engine.generation.remote.errors import Answer
+from engine.generation.remote.replies import read, remarks_of
 from tests.generation.chat_server import ChatServer
-from tests.servers import Asker, asking, serving, target_at
+from tests.servers import BEHAVIOURS, Asker, asking, serving, target_at
 
 FULL = {"temperature": 0.3, "top_p": 0.9, "max_tokens": 64, "stop": (".",), "seed": True}
 
@@ -44,7 +48,8 @@ def ask() -> Iterator[Asker]:
 
 def result(outcome: Outcome) -> GenerationResult:
     assert isinstance(outcome, GenerationResult), outcome
-    assert (outcome.key, outcome.model) == (7, "ours") or outcome.finish_reason == Finish.ERROR
+    assert (outcome.key, outcome.model) == (7, "ours")
+    assert outcome.latency_seconds > 0
     return outcome
 
 
@@ -65,6 +70,10 @@ THOUGHT = {"thinking": "Count.", "text": "Four."}
         "think_brackets": THOUGHT,
         "thought_tags": THOUGHT,
         "channels": THOUGHT,
+        "channels_unmarked": THOUGHT,
+        "cohere_thinks": THOUGHT,
+        "one_part": {"text": "Four."},
+        "broken_characters": {"text": "Four\ufffd", "served_model": ""},
         "reasoning_field": THOUGHT
         | {"thinking_tokens": 25, "completion_tokens": 30, "cached_tokens": 4, "prompt_tokens": 9},
         "reasoning_content_field": THOUGHT | {"text": "\n\nFour."},
@@ -119,7 +128,7 @@ def test_a_reply_has_parts_and_an_honest_finish(server, ask, model, parts):
     ("model", "reason", "wait"),
     [
         ("error_in_200", "asks to wait (429)", None),
-        ("error_string_in_200", "failed (502)", None),
+        ("error_string_in_200", "an error in place of a reply", None),
         ("choice_error", "failed (502)", None),
         ("finish_error", "broke off", None),
         ("finish_abort", "broke off", None),
@@ -140,6 +149,9 @@ def test_a_reply_has_parts_and_an_honest_finish(server, ask, model, parts):
         ("broken_page", "failed (502)", None),
         ("no_body", "failed (500)", None),
         ("loading", "is not ready (503)", None),
+        ("busy_400", "asks to wait (400)", None),
+        ("busy_403", "asks to wait (403)", None),
+        ("given_up", "failed (499)", None),
         ("conflict", "is busy (409)", None),
         ("timed_out", "took too long (408)", None),
         ("half_sent", "The connection to 127.0.0.1 broke.", None),
@@ -161,6 +173,7 @@ def test_a_servers_fault_is_to_be_asked_again(server, ask, model, reason, wait):
         ("forbidden", "refuses access (403)"),
         ("unknown_model", "does not know the model or the address (404)"),
         ("unknown_model_400", "the model (400)"),
+        ("retired", "the model (400)"),
         ("unknown_path", "does not know the model or the address (404)"),
         ("no_quota", "has no quota left for this account (429)"),
         ("google_key", "refuses the key, the account or the model (400)"),
@@ -267,3 +280,68 @@ def test_a_trial_is_told_what_is_odd(server, ask, model, sampling, remark):
 def test_nothing_is_remarked_of_an_ordinary_answer(server, ask):
     outcome = result(ask(target_at(server.url, "reasoning_field")))
     assert remarks_of(outcome, GenerationRequest(7, chat("How many animals?"))) == []
+
+
+def mutated(draw: st.DrawFn) -> Any:
+    """An answer of some vendor with anything in the place of some of its parts."""
+    anything = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
+        ),
+        max_leaves=6,
+    )
+
+    def copied(value: Any) -> Any:
+        if draw(st.integers(0, 9)) == 0:
+            return draw(anything)
+        if isinstance(value, dict):
+            return {name: copied(each) for name, each in value.items() if draw(st.integers(0, 19))}
+        return [copied(each) for each in value] if isinstance(value, list) else value
+
+    return copied(json.loads(draw(st.sampled_from(ANSWERS))))
+
+
+_PLAIN = {"messages": []}
+ANSWERS = [
+    reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body)
+    for reply in (
+        *(
+            BEHAVIOURS[name](_PLAIN)
+            for name in ("reasoning_field", "mistral", "bedrock", "reasoning_details")
+        ),
+        *(BEHAVIOURS[name](_PLAIN) for name in ("filtered_400", "error_in_200", "retry_in_body", "no_seed")),
+        BEHAVIOURS["claude"](_PLAIN | {"max_tokens": 9000, "thinking": {"budget_tokens": 2000}}),
+    )
+]
+NAMES = [
+    "error",
+    "message",
+    "content",
+    "choices",
+    "code",
+    "text",
+    "thinking",
+    "detail",
+    "loc",
+    "type",
+    "usage",
+]
+
+
+@settings(max_examples=300)
+@given(
+    data=st.composite(mutated)(),
+    status=st.sampled_from([200, 201, 302, 400, 401, 404, 429, 500]),
+    provider=st.sampled_from([Provider.COMPATIBLE, Provider.ANTHROPIC, Provider.BEDROCK]),
+)
+def test_no_answer_at_all_raises(data, status, provider):
+    target = target_at("https://host/v1", "m", provider, key="sk-0123456789abcdef")
+    request = GenerationRequest(7, chat("Hi"))
+    outcome = read(target, request, Answer(status, {"retry-after": "x"}, json.dumps(data).encode()), 0.1)
+    if isinstance(outcome, GenerationResult):
+        for each in (outcome.text, outcome.thinking, outcome.refusal, outcome.served_model, outcome.said):
+            each.encode()
+        remarks_of(outcome, request)
+    else:
+        assert outcome.fault != Fault.WORKER

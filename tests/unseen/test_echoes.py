@@ -165,7 +165,7 @@ def test_an_error_report_holds_no_key():
 
 
 def test_another_experiment_uses_it_only_while_it_is_lent(settings):
-    """Whoever knows its name may write it into a level, a guard or the judge: nothing is asked with it."""
+    """Its name in a level, a guard or a judge of somebody else asks nothing."""
     settings.ALLOW_PRIVATE_CONNECTIONS = True
     owner = make_user("owner")
     with serving() as server:

@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import TracebackType
 from urllib.parse import unquote, urlsplit
 
@@ -18,7 +19,7 @@ from django.conf import settings
 from engine.domain.addresses import check_connection
 from engine.domain.limits import TEXT_CHARACTERS
 from engine.domain.targets import Target
-from engine.generation.base import Fault, GenerationFailure, GenerationRequest, Outcome
+from engine.generation.base import Fault, GenerationFailure, GenerationRequest, GenerationResult, Outcome
 from engine.generation.remote.errors import Answer, host_of
 from engine.generation.remote.network import PinnedBackend, checked_addresses
 from engine.generation.remote.replies import read, too_large
@@ -80,12 +81,16 @@ class Client:
         try:
             async with asyncio.timeout(target.answer_seconds):
                 answer = await self._post(target, prepare(target, request))
-            return read(target, request, answer, time.monotonic() - started)
+            outcome = read(target, request, answer, time.monotonic() - started)
         except _TooLargeError:
-            return too_large(target, request)
+            outcome = too_large(target, request)
         except Exception as error:
             fault, reason = _fault_of(error, target)
-            return GenerationFailure(request.key, reason, fault)
+            outcome = GenerationFailure(request.key, reason, fault)
+        if isinstance(outcome, GenerationResult) and not outcome.latency_seconds:
+            # There is no answer, which also took time.
+            return replace(outcome, model=request.model, latency_seconds=time.monotonic() - started)
+        return outcome
 
     async def _post(self, target: Target, prepared: Prepared) -> Answer:
         headers = _HEADERS | {name.lower(): value for name, value in prepared.headers.items()}
@@ -139,7 +144,7 @@ def _proxy(context: ssl.SSLContext) -> httpcore2.Proxy | None:
 
 
 def _fault_of(error: Exception, target: Target) -> tuple[Fault, str]:
-    """Whose fault an error on the way is, in words of our own: the library's may hold headers."""
+    """The side at fault for an error on the way, and why, in our words: the library's may hold headers."""
     host = host_of(target)
     cause = error
     if isinstance(error, (httpcore2.ConnectError, httpcore2.ConnectTimeout)) and isinstance(
@@ -164,6 +169,8 @@ def _fault_of(error: Exception, target: Target) -> tuple[Fault, str]:
             found = Fault.SERVER, f"{host} cannot be reached."
         case httpcore2.NetworkError() | httpcore2.ProtocolError():
             found = Fault.SERVER, f"The connection to {host} broke."
+        case RecursionError():
+            found = Fault.SERVER, f"{host} answered with garbage."
         case ValueError():
             found = Fault.ACCESS, f"{host}: {cause}"
         case _:

@@ -36,12 +36,18 @@ _ACCESS = {
     410: "no longer has the model",
     451: "may not answer here",
 }
+# Statuses that mean what they say, whatever the words are.
+_PLAIN_ACCESS = {401, 402}
 _SERVERS = {
     408: "took too long",
     409: "is busy",
+    421: "is not ready",
+    423: "is not ready",
     424: "failed",
     425: "is not ready",
     429: "asks to wait",
+    460: "failed",
+    499: "failed",
     503: "is not ready",
     529: "is overloaded",
 }
@@ -78,6 +84,13 @@ _KINDS = (
         ),
     ),
     (
+        "busy",
+        re.compile(
+            r"rate[ _-]?limit|too many requests|throttl|overloaded|temporarily|try again (later|in)|"
+            r"server is busy|loading model|model is (currently |still )?loading|no models? loaded"
+        ),
+    ),
+    (
         "access",
         re.compile(
             r"insufficient_quota|exceeded your current quota|quota[_ ]exceeded for this month|billing|"
@@ -86,17 +99,20 @@ _KINDS = (
             r"invalid_authentication|unauthorized|permission_denied|model[_ ]?not[_ ]?found|"
             r"invalid_model\b|unknown_model|model_not_available|deploymentnotfound|"
             r"model\b.{0,120}\b(does not exist|not found|has been (shut|deprecated))|"
-            r"model identifier is invalid|unsupported_country|access to (the )?model"
+            r"model identifier is invalid|not a valid model|model_decommissioned|unsupported_country|"
+            r"access to (the )?model"
         ),
     ),
 )
-# Words that make 429 a matter of money rather than of time.
-_QUOTA = re.compile(r"quota|billing|credit|balance|funds|paid|payment|arrearage")
+# Words that make 429 a matter of money rather than of time, where the server does not say when to come again.
+_QUOTA = re.compile(
+    r"insufficient_quota|current quota|billing|credit balance|insufficient (balance|credits?|funds)|arrearage"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: headers with names in lower case."""
+    """A response of a server: headers with names in lower case."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -105,7 +121,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a server says about an error: words, and codes for programs."""
+    """An error as the server tells it: words, and codes for programs."""
 
     words: str = ""
     codes: str = ""
@@ -119,7 +135,7 @@ def host_of(target: Target) -> str:
 
 
 def said_in(data: Any) -> Said | None:
-    """What the JSON of an answer says about an error, in any of the usual shapes; ``None``: no error."""
+    """The error in the JSON of an answer, in any of the usual shapes; ``None``: no error."""
     if isinstance(data, list):
         return next(filter(None, map(said_in, data)), None)
     if not isinstance(data, dict):
@@ -187,15 +203,18 @@ def ending_of(target: Target, request: GenerationRequest, answer: Answer, said: 
     inside = answer.status < _REDIRECT
     status = said.status or _LOST if inside else answer.status
     host, words = host_of(target), scrub(said.words or said.codes, target)
-    kind = _kind(status, said, inside=inside)
+    wait = _wait(answer.headers) if said.wait_seconds is None else said.wait_seconds
+    kind = _kind(status, said, inside=inside, waits=wait is not None)
     if kind == "filtered":
         return GenerationResult(
             request.key, "", None, None, Finish.FILTERED, 0.0, model=request.model, said=words
         )
     if kind == "too long":
         return unanswerable(request.key, f"{host} finds this request too long ({status}).", said=words)
-    wait = _wait(answer.headers) if said.wait_seconds is None else said.wait_seconds
-    fault, reason = _fault(status, kind, named_settings(target.takes, request.sampling, said.words))
+    if inside and said.status is None and not kind:
+        reason = f"{host} answers with an error in place of a reply."
+        return GenerationFailure(request.key, reason, Fault.SERVER, said=words)
+    fault, reason = _fault(status, kind, named_settings(target.takes, request.sampling, said.words[:_READ]))
     return GenerationFailure(
         request.key,
         f"{host} {reason} ({status}).",
@@ -206,7 +225,9 @@ def ending_of(target: Target, request: GenerationRequest, answer: Answer, said: 
 
 
 def _fault(status: int, kind: str, names: Sequence[str]) -> tuple[Fault, str]:
-    """Whose fault it is, and our words for it, which follow the host's name."""
+    """The side at fault, and our words for it, which follow the host's name."""
+    if kind == "busy":
+        return Fault.SERVER, "asks to wait"
     if kind == "access":
         return Fault.ACCESS, _ACCESS.get(status, "refuses the key, the account or the model")
     if kind == "quota":
@@ -218,18 +239,18 @@ def _fault(status: int, kind: str, names: Sequence[str]) -> tuple[Fault, str]:
     return Fault.SETTINGS, f"refuses {' and '.join(names)}" if names else "refuses what this policy sends"
 
 
-def _kind(status: int, said: Said, *, inside: bool) -> str:
-    text = f"{said.words} {said.codes}".lower()
+def _kind(status: int, said: Said, *, inside: bool, waits: bool) -> str:
+    text = f"{said.words[:_READ]} {said.codes[:_READ]}".lower()
     found = next((kind for kind, pattern in _KINDS if pattern.search(text)), "")
     if status == _TOO_MANY:
         if "request too large" in text:
             return "too long"
-        return "quota" if found == "access" and _QUOTA.search(text) else ""
+        return "quota" if _QUOTA.search(text) and not waits else ""
     if status == _TOO_LARGE:
         return "too long"
     if found == "too long" or (found == "filtered" and (status == _FORBIDDEN or status not in _ACCESS)):
         return found
-    if found == "settings" and status < _BROKEN:
+    if found in {"settings", "busy"} and status < _BROKEN and status not in _PLAIN_ACCESS:
         return found
     return "access" if status in _ACCESS or (found == "access" and (inside or status < _BROKEN)) else ""
 

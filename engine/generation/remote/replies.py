@@ -35,29 +35,37 @@ _FINISHES = {
     "model_length": Finish.LENGTH,
     "model_context_window_exceeded": Finish.LENGTH,
     "refusal": Finish.REFUSED,
-    "error": Finish.ERROR,
-    "abort": Finish.ERROR,
-    "aborted": Finish.ERROR,
-    "cancelled": Finish.ERROR,
-    "network_error": Finish.ERROR,
-    "insufficient_system_resource": Finish.ERROR,
-    "malformed_model_output": Finish.ERROR,
+}
+# Ends at which half of an answer is left.
+_BROKEN = {
+    "abort",
+    "aborted",
+    "cancelled",
+    "error",
+    "insufficient_system_resource",
+    "malformed_model_output",
+    "network_error",
+    "timeout",
 }
 _FILTERS = re.compile(
     "content_?filter|safety|recitation|prohibited|blocklist|spii|sensitive|guardrail|policy_violation"
 )
 
 _NAMES = "think|thinking|thought|reasoning|reflection|seed:think"
-_OPENING = re.compile(rf"\s*(?:<s>\s*)?(?:<({_NAMES})>|\[(THINK)\]|◁(think)▷)", re.IGNORECASE)
-_CLOSING = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷", re.IGNORECASE)
+_OPENING = re.compile(
+    rf"\s*(?:<s>\s*)?(?:<({_NAMES})>|\[(THINK)\]|◁(think)▷|<\|START_THINKING\|>)", re.IGNORECASE
+)
+_CLOSING = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|END_THINKING\|>", re.IGNORECASE)
 _ANY_THINKING = re.compile(rf"</?(?:{_NAMES})>|\[/?THINK\]|◁/?think▷|<\|channel\|>", re.IGNORECASE)
 # The raw form of gpt-oss: channels, of which the final one is the answer.
 _CHANNEL = re.compile(
-    r"<\|channel\|>\s*(\w+).*?<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)", re.DOTALL
+    r"<\|channel\|>\s*(\w+).{0,200}?<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)",
+    re.DOTALL,
 )
 # Marks of chat templates: between bars, and those that models spell otherwise.
 _MARK = r"<[|｜][\w▁ ./:-]{1,40}[|｜]>|<end_of_turn>|<start_of_turn>|<turn\|>|<eos>|<EOT>|\[EOS\]|\[/INST\]"
 _LAST_MARK = re.compile(rf"\s*({_MARK}|</s>)\s*\Z")
+_MOST_MARKS = 20
 _ANY_MARK = re.compile(_MARK)
 _READS_AS_ERROR = re.compile(
     r"maximum context length|context (length|window) exceeded|rate limit|too many requests|quota exceeded|"
@@ -73,7 +81,7 @@ _WORDS_PER_TOKEN, _CHARACTERS_PER_TOKEN, _TELLING_CHARACTERS = 1 / 0.9, 10, 400
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """What a protocol's answer holds, before the text is cleaned."""
+    """The parts of a protocol's answer, before the text is cleaned."""
 
     text: str
     thinking: str = ""
@@ -91,11 +99,8 @@ class _UnreadableError(Exception):
 
 
 def read(target: Target, request: GenerationRequest, answer: Answer, seconds: float) -> Outcome:
-    """What came back, as a reply, as no answer, or as a failure and whose fault it is."""
-    try:
-        data = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        data = None
+    """Read an answer: a reply, no answer, or a failure and whose fault it is."""
+    data = _json(answer.body)
     said = said_in(data)
     if answer.status >= _REDIRECT or said is not None:
         return ending_of(target, request, answer, said)
@@ -107,6 +112,17 @@ def read(target: Target, request: GenerationRequest, answer: Answer, seconds: fl
         words = scrub(answer.body[:2000].decode(errors="replace"), target)
         return GenerationFailure(request.key, f"{host_of(target)} {error}", Fault.SERVER, said=words)
     return _result(target, request, reply, seconds)
+
+
+def _json(body: bytes) -> Any:
+    """The JSON of a body, with a mark in place of each broken character; ``None``: it is none."""
+    try:
+        try:
+            return json.loads(body)
+        except UnicodeDecodeError:
+            return json.loads(body.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _reply_in(data: Any, target: Target) -> _Reply:
@@ -134,7 +150,7 @@ def _result(target: Target, request: GenerationRequest, reply: _Reply, seconds: 
             refusal = refusal or text
         text = ""
     if len(text) > TEXT_CHARACTERS.most:
-        return unanswerable(request.key, _too_long(target))
+        return too_large(target, request)
     return GenerationResult(
         key=request.key,
         text="" if is_blank(text) else text,
@@ -154,11 +170,8 @@ def _result(target: Target, request: GenerationRequest, reply: _Reply, seconds: 
 
 def too_large(target: Target, request: GenerationRequest) -> Outcome:
     """The end of a request whose answer is larger than a text may be."""
-    return unanswerable(request.key, _too_long(target))
-
-
-def _too_long(target: Target) -> str:
-    return f"The answer of {host_of(target)} is longer than {TEXT_CHARACTERS.most:,} {TEXT_CHARACTERS.thing}."
+    most = f"{TEXT_CHARACTERS.most:,} {TEXT_CHARACTERS.thing}"
+    return unanswerable(request.key, f"The answer of {host_of(target)} is longer than {most}.")
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -167,23 +180,31 @@ def _split(text: str) -> tuple[str, str]:
         channels = _CHANNEL.findall(text)
         thinking = "\n\n".join(said.strip() for name, said in channels if name != "final")
         return thinking, "".join(said for name, said in channels if name == "final")
-    thoughts = []
-    while opening := _OPENING.match(text):
+    if text.startswith("analysis") and "assistantfinal" in text:
+        # The same, from a server that leaves out the marks.
+        thinking, _, final = text.removeprefix("analysis").partition("assistantfinal")
+        return thinking.strip(), final
+    thoughts: list[str] = []
+    end = 0
+    while opening := _OPENING.match(text, end):
         closing = _CLOSING.search(text, opening.end())
         thoughts.append(text[opening.end() : closing.start() if closing else None].strip())
-        text = text[closing.end() :].lstrip() if closing else ""
+        end = closing.end() if closing else len(text)
     # The template may have opened the thinking before the answer began.
-    closing = _CLOSING.search(text)
-    if closing and not thoughts and not _ANY_THINKING.search(text, 0, closing.start()):
+    closing = None if thoughts else _CLOSING.search(text)
+    if closing and not _ANY_THINKING.search(text, 0, closing.start()):
         thoughts.append(text[: closing.start()].strip())
-        text = text[closing.end() :].lstrip()
-    return "\n\n".join(filter(None, thoughts)), text
+        end = closing.end()
+    return "\n\n".join(filter(None, thoughts)), text[end:].lstrip() if end else text
 
 
 def _without_marks(text: str) -> tuple[str, tuple[str, ...]]:
     """The text without the marks of a chat template at its end, and those marks in their order."""
     marks: list[str] = []
-    while (last := _LAST_MARK.search(text[-200:])) and not (last[1] == "</s>" and "<s>" in text):
+    for _ in range(_MOST_MARKS):
+        last = _LAST_MARK.search(text[-200:])
+        if last is None or (last[1] == "</s>" and "<s>" in text):
+            break
         marks.insert(0, last[1])
         text = text[: len(text[:-200]) + last.start()]
     return text, tuple(marks)
@@ -198,15 +219,13 @@ def _read_openai(data: Mapping[str, Any]) -> _Reply:
     if choice.get("error"):
         raise _UnreadableError(said_in(choice) or Said())
     message, finish = choice.get("message"), _finish(choice.get("finish_reason"))
-    if finish == Finish.ERROR:
-        raise _UnreadableError("broke off in the middle of its answer.")
     if not isinstance(message, dict):
         if finish != Finish.FILTERED:
             raise _UnreadableError("answered without a message.")
         message = {}
     text, thinking, refusal = _parts(message.get("content"))
     own = (_parts(message.get(name))[0] for name in ("reasoning_content", "reasoning", "thinking"))
-    thinking = thinking or next(filter(None, own), "") or _details(message.get("reasoning_details"))
+    thinking = thinking or next(filter(None, own), "") or "".join(_texts(message.get("reasoning_details")))
     refusal = refusal or _parts(message.get("refusal"))[0]
     return _Reply(text, thinking, refusal, finish, **_openai_usage(data.get("usage")), model=_name(data))
 
@@ -254,6 +273,8 @@ def _read_bedrock(data: Mapping[str, Any]) -> _Reply:
 
 def _finish(given: Any) -> Finish:
     name = given.lower() if isinstance(given, str) else ""
+    if name in _BROKEN:
+        raise _UnreadableError("broke off in the middle of its answer.")
     if name in _FINISHES:
         return _FINISHES[name]
     return Finish.FILTERED if _FILTERS.search(name) else Finish.STOP
@@ -263,6 +284,8 @@ def _parts(content: Any) -> tuple[str, str, str]:
     """Text, thinking and refusal of a content: a text, or a list of parts in the way of any vendor."""
     if isinstance(content, str):
         return content, "", ""
+    if isinstance(content, dict):
+        content = [content]
     if not isinstance(content, list):
         return "", "", ""
     texts, thoughts, refusals = [], [], []
@@ -278,11 +301,6 @@ def _parts(content: Any) -> tuple[str, str, str]:
             elif isinstance(part.get("text"), str) and kind in {"", "text", "output_text"}:
                 texts.append(part["text"])
     return "".join(texts), "\n\n".join(filter(None, thoughts)), "".join(refusals)
-
-
-def _details(value: Any) -> str:
-    """The thinking in OpenRouter's list of details."""
-    return "".join(_texts(value)) if isinstance(value, list) else ""
 
 
 # Fields of a part in which thinking is text.
@@ -345,7 +363,7 @@ def _name(data: Mapping[str, Any]) -> str:
 
 
 def remarks_of(result: GenerationResult, request: GenerationRequest) -> list[str]:
-    """What somebody who tries a policy should know of its reply, each as a sentence."""
+    """Sentences for somebody who tries a policy: oddities of its reply."""
     return list(_remarks(result, request))
 
 

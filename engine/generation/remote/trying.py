@@ -26,6 +26,7 @@ from engine.generation.remote.client import Client
 from engine.generation.remote.replies import remarks_of
 from engine.generation.remote.requests import prepare
 from engine.models import Connection, clock
+from engine.selectors.connections import numbered
 from engine.selectors.spending import cost_of
 from engine.services.connections import note_test
 from engine.services.keys import target_of
@@ -49,7 +50,7 @@ _OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": 
 
 def try_connection(connection_id: int) -> None:
     """Ask the model, and store what happened. Whatever goes wrong is a result."""
-    connection = Connection.objects.get(pk=connection_id)
+    connection = numbered(connection_id)
     try:
         found = _tested(connection)
     except KeyUnreadableError as unreadable:
@@ -146,7 +147,7 @@ def _may_be_a_setting(outcome: Outcome) -> bool:
 
 
 def _changes(takes: Takes) -> Iterator[Mapping[str, Any]]:
-    """What can be changed about a request, each alone; the least loss first."""
+    """The changes of a request to try, each alone; the least loss first."""
     if takes.seed:
         yield {"seed": ""}
     if takes.top_k:

@@ -11,13 +11,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from engine.domain.conversations import chat
-from engine.domain.profiles import Provider, refused, takes_of
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure, GenerationRequest, GenerationResult
 from engine.generation.remote.replies import remarks_of
 from engine.generation.responses import composition_of, request_for
 from engine.management.finding import find_experiment
-from engine.models import Connection, Task
+from engine.models import Task
 from engine.selectors.designs import policy_names
 from engine.selectors.policies import policies_of
 
@@ -87,11 +86,6 @@ class Command(BaseCommand):
         self.stdout.write(f"\n--- {label}")
         for message in request.messages:
             self.stdout.write(f"{message.role}: {message.content}")
-        connection = Connection.objects.filter(name=request.model).first()
-        if connection is not None:
-            takes = takes_of(Provider(connection.provider), connection.model_id, connection.takes)
-            for sentence in refused(takes, request.sampling):
-                self.stdout.write(f"note: {sentence}")
         if isinstance(outcome, GenerationFailure):
             self.stdout.write(self.style.ERROR(f"failed: {outcome.reason}"))
         else:
