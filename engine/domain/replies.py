@@ -20,7 +20,7 @@ class Finish(StrEnum):
 
 
 class Fault(StrEnum):
-    """Whose fault it is that there is no reply.
+    """The party at whose fault there is no reply.
 
     ``SERVER``: it is overloaded, loading, away or broken; it is asked again until it answers. ``ACCESS``: the
     key, the account or the model's name; the connection waits until somebody acts, and is tried now and then.

@@ -133,7 +133,7 @@ class ConnectionForm(_ModelForm):
         return values
 
     def owner(self) -> User | None:
-        """Whose a new connection becomes."""
+        """The owner of a new connection; ``None`` for the site."""
         return None if self.cleaned_data.get("whose") == "site" else self._user
 
     def values(self) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Client:
     def __init__(self) -> None:
         context = httpcore2.default_ssl_context()
         proxy = _proxy(context)
-        # How many are under way is the caller's business. The proxy itself is the operator's, wherever it is.
+        # The caller decides how many are under way. The proxy itself is the operator's, wherever it is.
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=context,
             proxy=proxy,

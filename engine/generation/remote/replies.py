@@ -27,7 +27,7 @@ from engine.generation.remote.scrubbing import scrub, scrub_answer
 _REDIRECT = 300
 _MOST_TOKENS = 2**31 - 1
 
-# How servers name the end of an answer, in lower case; what is not here is a stop.
+# Servers' names for the end of an answer, in lower case; any other is a stop.
 _FINISHES = {
     "length": Finish.LENGTH,
     "max_tokens": Finish.LENGTH,
