@@ -27,7 +27,7 @@ from engine.generation.batch_size import BatchSize
 from engine.generation.responses import Making, Step, composition_of
 from engine.models import Connection, Response
 from engine.selectors.capabilities import Offer
-from engine.selectors.pauses import asked_from_here, is_probed, pause_seconds
+from engine.selectors.pauses import asked_from_here, by_name, is_probed, pause_seconds
 from engine.selectors.policies import composable
 from engine.selectors.spending import overspent_connections
 from engine.services.claims import StoppedError
@@ -212,7 +212,7 @@ class _Batch:
         return list(filter(None, map(self._begin, claim.responses)))
 
     def _rooms(self, now: float) -> dict[str, int]:
-        """How many more requests each connection may get: twice as many as it is asked at once, so that it
+        """The further requests that each connection may get: twice as many as it is asked at once, so that it
         never waits for the next claim.
         """
         if now - self._read_at >= _FLUSH_SECONDS:
@@ -234,7 +234,7 @@ class _Batch:
         new = policy_ids - self._compositions.keys()
         if new:
             if not self.is_remote:
-                self._connections = {each.name: each for each in Connection.objects.all()}
+                self._connections = by_name()
             for policy in composable(new):
                 self._compositions[policy.pk] = composition_of(policy)
 
@@ -257,7 +257,7 @@ class _Batch:
         try:
             step = making.proceed(outcome, model)
         except Exception as error:
-            # What is in one text must not end the others.
+            # One text must not end the others.
             logger.exception("A reply cannot be read")
             step = Failed(outcome.key, reason=storable(f"{type(error).__name__}: {error}"))
         request = self._follow(outcome.key, making, step)

@@ -14,8 +14,8 @@ from django.db.models import Count, F, Q, QuerySet
 
 from engine.domain.replies import Fault, Finish
 from engine.domain.texts import digest
-from engine.models import Comparison, Experiment, Response, WorkerPulse, clock
-from engine.selectors import capabilities, counts, halts
+from engine.models import Comparison, Experiment, Response, clock
+from engine.selectors import capabilities, counts, halts, workers
 from engine.selectors.capabilities import Need, Offer
 from engine.selectors.spending import overspent_experiments
 from engine.services import claims
@@ -272,9 +272,7 @@ def expire_claims() -> set[int]:
     What servers were writing is not to blame: no text that comes over the network ends a worker.
     """
     expired = claims.expired(Response.objects.filter(state=Response.State.GENERATING))
-    over_network = WorkerPulse.objects.filter(
-        queue="generation", details__backend=Experiment.Backend.REMOTE
-    ).values("worker")
+    over_network = workers.of_backend(Experiment.Backend.REMOTE)
     reason = "The worker that was writing it disappeared."
     return _give_back(expired.filter(claimed_by__in=over_network), reason, blameless=True) | _give_back(
         expired.exclude(claimed_by__in=over_network), reason, blameless=False

@@ -1,4 +1,4 @@
-"""What a worker does with connections whose servers answer, wait, refuse, hang or are away."""
+"""Workers whose connections lead to servers that answer, wait, refuse, hang or are away."""
 
 from __future__ import annotations
 

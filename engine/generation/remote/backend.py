@@ -41,7 +41,7 @@ _READ_SECONDS = 0.5
 # A request that failed is asked again so often, after 1 second, 2, 4 and so on, before the caller gets it
 # back.
 _TRIES = 5
-# What waits for a connection goes back to the caller if that pauses for longer.
+# Requests that wait for a connection go back to the caller if it pauses for longer.
 _SHORT_PAUSE_SECONDS = 10.0
 _MOST_IN_HAND = 10_000
 
