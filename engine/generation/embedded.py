@@ -17,9 +17,12 @@ from tokenizers import Tokenizer
 from engine.domain.conversations import ASSISTANT, ROLES
 from engine.generation.base import (
     BackendError,
+    Fault,
     Finish,
+    GenerationFailure,
     GenerationRequest,
     GenerationResult,
+    Outcome,
     Outcomes,
     SamplingParams,
     unanswerable,
@@ -104,18 +107,21 @@ class EmbeddedBackend:
             outcomes = [self._read(request, most_tokens) for request in requests]
         except OSError as error:
             raise BackendError(f"the embedded model in {self._folder} cannot be read: {error}") from error
-        yield from (outcome for outcome in outcomes if isinstance(outcome, GenerationResult))
+        yield from (outcome for outcome in outcomes if not isinstance(outcome, _Row))
         rows = sorted((o for o in outcomes if isinstance(o, _Row)), key=lambda row: len(row.prompt))
         for start in range(0, len(rows), MAX_ROWS):
             yield from self._write(rows[start : start + MAX_ROWS], started)
 
-    def _read(self, request: GenerationRequest, most_tokens: int) -> _Row | GenerationResult:
+    def _read(self, request: GenerationRequest, most_tokens: int) -> _Row | Outcome:
         turns = [(each.role, each.content.strip()) for each in request.messages]
         if not turns[-1][1]:
             return unanswerable(request.key, "The task text is empty: write one.")
         if request.model not in ("", self.model):
             reason = f"The embedded backend has no model {request.model!r}, only {self.model!r}."
-            return unanswerable(request.key, reason)
+            return GenerationFailure(request.key, reason, Fault.SETTINGS)
+        if request.sampling.response_format:
+            reason = "The embedded model keeps to no response format. Remove it, or choose another model."
+            return GenerationFailure(request.key, reason, Fault.SETTINGS)
         tokens = {role: self._special_ids[token] for role, token in zip(ROLES, ROLE_TOKENS, strict=True)}
         prompt = [self._special_ids[BOS]]
         for role, content in turns:

@@ -19,13 +19,13 @@ from engine.domain.profiles import Provider, takes_of
 from engine.domain.targets import Target
 from engine.generation.base import (
     BackendError,
+    Fault,
+    GenerationFailure,
     GenerationRequest,
-    GenerationResult,
     Outcomes,
     SamplingParams,
     Take,
     take_from,
-    unanswerable,
 )
 from engine.generation.remote.backend import RemoteBackend
 
@@ -109,7 +109,7 @@ class SmolLM2Backend:
 
         A conversation longer than 2,048 tokens, and a request for another model, fail alone.
         """
-        others: list[GenerationResult] = []
+        others: list[GenerationFailure] = []
 
         def take_ours(room: int) -> Sequence[GenerationRequest]:
             ours = []
@@ -119,7 +119,7 @@ class SmolLM2Backend:
                 else:
                     # The server ignores the name of the model.
                     reason = f"The smollm2 backend has no model {request.model!r}, only {MODEL_NAME!r}."
-                    others.append(unanswerable(request.key, reason))
+                    others.append(GenerationFailure(request.key, reason, Fault.SETTINGS))
             return ours
 
         while True:

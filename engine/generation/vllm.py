@@ -13,22 +13,29 @@ from typing import Any
 
 import torch
 from vllm import LLM, RequestOutput, SamplingParams
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.exceptions import VLLMClientError
 from vllm.lora.request import LoRARequest
 from vllm.platforms import current_platform
+from vllm.reasoning import ReasoningParser, ReasoningParserManager
+from vllm.sampling_params import StructuredOutputsParams
 
 from engine.domain.conversations import SYSTEM, USER, Message, as_json
 from engine.generation.base import (
     BackendError,
+    Fault,
     Finish,
+    GenerationFailure,
     GenerationRequest,
     GenerationResult,
+    Outcome,
     Outcomes,
     Take,
     take_from,
     unanswerable,
 )
 from engine.generation.lifeline import NewChildren
+from engine.generation.remote.replies import split_thinking, without_marks
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +57,8 @@ class EngineSettings:
     chat_template : str
         A Jinja file, for models that bring no template of their own.
     options : mapping
-        Anything else that ``vllm.LLM`` takes.
+        Anything else that ``vllm.LLM`` takes; with ``reasoning_parser``, vLLM's parser of that name tells
+        thinking from the text.
     """
 
     model: str
@@ -129,6 +137,16 @@ class VLLMBackend:
         }
 
     @cached_property
+    def _parser(self) -> ReasoningParser | None:
+        name = self._settings.options.get("reasoning_parser")
+        if not name:
+            return None
+        try:
+            return ReasoningParserManager.get_reasoning_parser(name)(self._llm.get_tokenizer())
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise BackendError(f"vLLM has no reasoning parser {name!r} for this model: {error}") from error
+
+    @cached_property
     def _has_system_role(self) -> bool:
         """True if the model's chat template shows system messages: some refuse them, some drop them."""
         tokenizer = self._llm.get_tokenizer()
@@ -196,15 +214,15 @@ class VLLMBackend:
         try:
             while True:
                 for outcome in self._admit(take(max(0, self._most_at_once - len(under_way)))):
-                    if isinstance(outcome, GenerationResult):
-                        yield outcome
-                    else:
+                    if isinstance(outcome, _UnderWay):
                         under_way[_name_in_outputs(outcome.engine_id)] = outcome
+                    else:
+                        yield outcome
                 if not under_way:
                     return
                 for output in self._step():
                     if output.finished:
-                        yield _result(under_way.pop(output.request_id), output)
+                        yield self._result(under_way.pop(output.request_id), output)
         finally:
             if under_way and self.loaded:
                 engine.abort_request([each.engine_id for each in under_way.values()], internal=True)
@@ -218,7 +236,7 @@ class VLLMBackend:
             raise
         return outputs
 
-    def _admit(self, requests: Sequence[GenerationRequest]) -> Iterator[_UnderWay | GenerationResult]:
+    def _admit(self, requests: Sequence[GenerationRequest]) -> Iterator[_UnderWay | Outcome]:
         # Side by side, prompts that begin alike share what the engine has computed of them.
         for request in sorted(requests, key=lambda request: (request.model, request.messages)):
             adapter = self._adapters.get(request.model)
@@ -228,7 +246,7 @@ class VLLMBackend:
                     f"The worker serves no model {request.model!r}, only {served}. Adapters are named in "
                     "GENERATION_ADAPTERS."
                 )
-                yield unanswerable(request.key, reason)
+                yield GenerationFailure(request.key, reason, Fault.SETTINGS)
                 continue
             started = time.monotonic()
             try:
@@ -252,6 +270,36 @@ class VLLMBackend:
             return as_json([Message(USER, first.content), *others])
         return as_json([Message(USER, f"{first.content}\n\n{others[0].content}"), *others[1:]])
 
+    def _result(self, done: _UnderWay, output: RequestOutput) -> GenerationResult:
+        written = output.outputs[0]
+        thinking, text = self._parts(written.text)
+        text, marks = without_marks(text)
+        return GenerationResult(
+            key=done.request.key,
+            text=text,
+            prompt_tokens=len(output.prompt_token_ids or ()),
+            completion_tokens=len(written.token_ids),
+            finish_reason=Finish.LENGTH if written.finish_reason == "length" else Finish.STOP,
+            latency_seconds=time.monotonic() - done.started,
+            model=done.request.model,
+            thinking=thinking,
+            marks=marks,
+            cached_tokens=output.num_cached_tokens,
+            thinking_tokens=self._count(thinking),
+            served_model=done.request.model or self.model,
+        )
+
+    def _parts(self, written: str) -> tuple[str, str]:
+        """The thinking in what was written, and the text; by its tags where no parser is named."""
+        if self._parser is None:
+            return split_thinking(written)
+        asked = ChatCompletionRequest(messages=[], model=self.model)
+        thinking, text = self._parser.extract_reasoning(written, asked)
+        return (thinking or "").strip(), (text or "").lstrip()
+
+    def _count(self, thinking: str) -> int:
+        return len(self._llm.get_tokenizer().encode(thinking, add_special_tokens=False)) if thinking else 0
+
 
 def _name_in_outputs(engine_id: str) -> str:
     """The engine makes each id unique by a suffix, which its outputs leave out."""
@@ -267,19 +315,10 @@ def _sampling(request: GenerationRequest) -> SamplingParams:
         max_tokens=sampling.drawing.max_tokens,
         stop=list(sampling.stop),
         seed=request.seed,
+        # The engine refuses a schema that it does not know with a ValueError.
+        structured_outputs=StructuredOutputsParams(json=dict(sampling.response_format))
+        if sampling.response_format
+        else None,
         # Each request has its own already; vLLM's deep copy takes a tenth of what it takes to add a request.
         skip_clone=True,
-    )
-
-
-def _result(done: _UnderWay, output: RequestOutput) -> GenerationResult:
-    written = output.outputs[0]
-    return GenerationResult(
-        key=done.request.key,
-        text=written.text,
-        prompt_tokens=len(output.prompt_token_ids or ()),
-        completion_tokens=len(written.token_ids),
-        finish_reason=Finish.LENGTH if written.finish_reason == "length" else Finish.STOP,
-        latency_seconds=time.monotonic() - done.started,
-        model=done.request.model,
     )

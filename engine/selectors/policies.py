@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from django.db.models import QuerySet
 
-from engine.models import Experiment, Factor, Policy, Response
+from engine.domain.profiles import Provider
+from engine.models import Connection, Experiment, Factor, Policy, Response
 
 
 def composable(policy_ids: Collection[int]) -> QuerySet[Policy]:
@@ -46,3 +47,9 @@ def model_that_wrote(policy: Policy) -> str:
 
 def _with_levels(policies: QuerySet[Policy]) -> QuerySet[Policy]:
     return policies.select_related("experiment").prefetch_related("levels__factor")
+
+
+def connections_named(names: Collection[str]) -> dict[str, Connection]:
+    """The connections of these names that are asked from here, by name; those of workers are left out."""
+    rows = Connection.objects.filter(name__in=names).exclude(provider=Provider.WORKER)
+    return {each.name: each for each in rows}

@@ -76,7 +76,7 @@ def spent_in(experiment: Experiment) -> float:
 
 
 def money_trouble(experiment: Experiment) -> str:
-    """Why no more responses are asked for, if the limit of money is reached; empty elsewhere."""
+    """The sentence on a limit of money that is reached; empty elsewhere."""
     limit = experiment.money_limit
     if limit is None or spent_in(experiment) < limit:
         return ""

@@ -93,6 +93,7 @@ def check_description(spec: ExperimentSpec) -> Description:
     check_claim(claim=experiment.claim, epsilon=experiment.epsilon, stopping=experiment.stopping)
     policies = _checked_policies(experiment, spec.factors)
     _check_sent(experiment, spec.factors, policies)
+    _check_currency(experiment, spec.factors)
     check_ready_made(spec)
     # One row per pair from the start: a click then only ever updates, and never races to insert.
     pairs = prepared(
@@ -320,12 +321,29 @@ def _check_sent(
             )
 
 
+def _check_currency(experiment: Experiment, factors: Sequence[FactorSpec]) -> None:
+    """Refuse a limit of money on connections with several currencies, whose costs do not add up."""
+    if experiment.money_limit is None:
+        return
+    values = [value for factor in factors for value in factor.levels.values()]
+    named = {value.get(key) for value in values for key in ("name", "guard_model")}
+    named |= {experiment.model, experiment.judge_model}
+    asked = Connection.objects.filter(name__in=named - {None, ""}, retired_at__isnull=True)
+    currencies = sorted(set(asked.values_list("currency", flat=True)))
+    if len(currencies) > 1:
+        raise SpecError(
+            f"money_limit: the connections have prices in {' and '.join(currencies)}, whose costs do not add "
+            "up. Remove the limit, or give them one currency.",
+            ("money_limit",),
+        )
+
+
 def _place_of(kind: type, levels: Sequence[object]) -> int:
     return next((n for n, level in enumerate(levels) if isinstance(level, kind)), 0)
 
 
 def _taken(names: Collection[str]) -> dict[str, Takes]:
-    """What is known of what the models of these names take; "" is a worker's own model."""
+    """The rules of the models of these names, as far as they are known; "" is a worker's own model."""
     # Without a name, the connection of the environment serves, where there is one.
     wanted = {name or site.OPENAI_MODEL for name in names}
     known = {

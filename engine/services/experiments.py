@@ -9,8 +9,10 @@ from django.db.models import Exists, OuterRef
 
 from engine.core import StopReason
 from engine.domain.errors import WrongStateError
-from engine.models import AuditEntry, Comparison, Experiment, Lease, Policy, Response, User, clock
-from engine.selectors import designs
+from engine.domain.profiles import Provider
+from engine.models import AuditEntry, Comparison, Connection, Experiment, Lease, Policy, Response, User, clock
+from engine.selectors import capabilities, designs
+from engine.selectors.connections import usable_by
 from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
 from engine.selectors.record import record_of
@@ -30,7 +32,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
     Raises
     ------
     WrongStateError
-        It runs, has concluded, is in the archive, or has no tasks yet.
+        It runs, has concluded, is archived, has no tasks yet, or names a connection that it may not use.
     """
     experiment = locked_experiment(experiment_id)
     if experiment.state not in {Experiment.State.DRAFT, Experiment.State.PAUSED}:
@@ -40,6 +42,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
     refuse_archived(experiment)
     if not experiment.tasks.exists():
         raise WrongStateError("This draft has no tasks yet. Add tasks on its page Setup before the start.")
+    _check_connections(experiment)
     resumed = experiment.state == Experiment.State.PAUSED
     drop_tried(experiment)
     experiment.state = Experiment.State.RUNNING
@@ -48,6 +51,20 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
     action = AuditEntry.Action.RESUME if resumed else AuditEntry.Action.START
     record(experiment=experiment, by=by, action=action)
     return experiment
+
+
+def _check_connections(experiment: Experiment) -> None:
+    """Refuse connections that the experiment names and may not use."""
+    policies = list(experiment.policies.values_list("pk", flat=True))
+    named = {name for need in capabilities.needs(policies).values() for name in need.models}
+    if experiment.llm_judge != Experiment.LLMJudge.OFF:
+        named.add(experiment.judge_model)
+    asked = Connection.objects.filter(name__in=named).exclude(provider=Provider.WORKER)
+    if barred := asked.exclude(pk__in=usable_by(experiment).values("pk")).first():
+        raise WrongStateError(
+            f"This experiment may not use the connection {barred.name}: it is retired, or nobody lends it. "
+            "Its owner lends it on the page Models. Or choose another one."
+        )
 
 
 @transaction.atomic

@@ -296,8 +296,10 @@ def effect_rows(space: Factorial | None, wins: Matrix, delta: float) -> list[Eff
     return rows
 
 
-# Of the pictures of preference against cost and time, in units of SVG.
+# Sizes of the pictures of preference against cost and time, in units of SVG.
 _WIDTH, _HEIGHT, _EDGE = 320, 200, 24
+# Keeps the lowest dot off the axis.
+_FLOOR = 16
 
 
 @dataclass(frozen=True)
@@ -315,7 +317,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """How often each policy is preferred, against one thing that should be small."""
+    """The preference for each policy against one thing that should be small."""
 
     title: str
     dots: list[Dot]
@@ -349,7 +351,7 @@ def tradeoffs(ranked: Sequence[Ranked], spending: Sequence[PolicySpending]) -> l
                 value=values[title],
                 beaten=any(_beats(other, (each, values)) for other in of_this),
                 x=round(_EDGE + (_WIDTH - 2 * _EDGE) * values[title] / largest, 1),
-                y=round(_HEIGHT - _EDGE - (_HEIGHT - 2 * _EDGE) * (rate - low) / spread, 1),
+                y=round(_HEIGHT - _EDGE - _FLOOR - (_HEIGHT - 2 * _EDGE - _FLOOR) * (rate - low) / spread, 1),
             )
             for (each, values), rate in zip(of_this, rates, strict=True)
         ]

@@ -326,17 +326,19 @@ def _result(
         "policies": policies,
         "counts_tokens": _counts_tokens(experiment, spending),
         "effects": charts.effect_rows(_effects(experiment), wins, experiment.delta),
-        "priced": currency_of(experiment),
+        "priced": _currency(experiment, spending),
         "tradeoffs": charts.tradeoffs(ranked, spending) if comparisons else [],
     }
 
 
 def _quality(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
     names = designs.policy_names(experiment)
+    spending = spending_of(experiment, version)
     return _people_of(experiment, version) | {
         "doubts": doubts_of(experiment),
         "concerns": _concerns(experiment, snapshot, version),
-        "cut": [(names[row.index], row) for row in spending_of(experiment, version) if row.cut],
+        "cut": [(names[row.index], row) for row in spending if row.cut],
+        "unanswered": [(names[row.index], row) for row in spending if row.unanswered],
     }
 
 
@@ -378,7 +380,7 @@ def _method(experiment: Experiment, snapshot: Snapshot | None, version: _Version
             "tokens": sum(row.prompt_tokens + row.completion_tokens for row in spending),
             "cost": sum(row.cost or 0.0 for row in spending),
         },
-        "priced": currency_of(experiment),
+        "priced": _currency(experiment, spending),
         "counts_tokens": _counts_tokens(experiment, spending),
     }
 
@@ -392,6 +394,11 @@ TABS: dict[str, Callable[[Experiment, Snapshot | None, _Version], dict[str, Any]
 def spending_of(experiment: Experiment, version: Hashable) -> list[PolicySpending]:
     """Tokens, time and cost of each policy's responses, by policy index, a moment ago."""
     return shared(f"spending:{experiment.pk}", version, lambda: policy_spending(experiment), ages=_PEOPLE)
+
+
+def _currency(experiment: Experiment, spending: Sequence[PolicySpending]) -> str:
+    """The currency of the costs; empty where none is known."""
+    return currency_of(experiment) if any(row.cost is not None for row in spending) else ""
 
 
 def _counts_tokens(experiment: Experiment, spending: Sequence[PolicySpending]) -> bool:

@@ -13,7 +13,7 @@ from engine.domain.targets import Target
 from engine.generation.remote.requests import prepare
 from engine.generation.responses import composition_of, request_for
 from engine.models import Connection, Experiment, Factor, Level, Policy, Task
-from engine.selectors.policies import model_that_wrote, policy_at
+from engine.selectors.policies import connections_named, model_that_wrote, policy_at
 
 # Stands for a task in a request to send elsewhere.
 TASK = "{{task}}"
@@ -76,8 +76,7 @@ def target_shown(model: str) -> Target:
 
 def targets_shown(models: Collection[str]) -> dict[str, Target]:
     """The same of several models, by their names."""
-    rows = Connection.objects.filter(name__in=models).exclude(provider=Provider.WORKER)
-    known = {each.name: each for each in rows}
+    known = connections_named(models)
     return {model: _target_shown(model, known.get(model)) for model in models}
 
 

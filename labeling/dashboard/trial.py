@@ -28,8 +28,7 @@ from labeling.dashboard.policies import messages_for, targets_shown
 _UNFILLED = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _TIES = "Two policies gave the same response. Equal pairs are settled as ties, and nobody sees them."
 _SAME = "Two policies send the same request for a task, as what differs between them is not sent."
-_UNANSWERED = "No answer: the server filtered the response, the model refused, or it could not answer."
-_WHY_UNANSWERED = {Finish.FILTERED, Finish.REFUSED, Finish.ERROR}
+_UNANSWERED = "A response is no answer: it is empty, filtered or refused. Its reason stands in its place."
 _BRACES = (
     "Braces are left over in a message, and the model is sent them as they are. Variables are filled in "
     "prompts, strategies and guardrails, not in the text of a task."
@@ -120,7 +119,7 @@ class Tried:
 
     @cached_property
     def remarks(self) -> list[str]:
-        """What the reply itself gives reason to look at, as sentences."""
+        """Reasons to look at the reply itself, as sentences."""
         row = self.response
         if not self.is_done or row.guardrail or not row.finish_reason:
             return []
@@ -281,7 +280,7 @@ def _concerns(rows: Sequence[tuple[Task, Sequence[Tried]]]) -> Iterable[Concern]
 # A sentence, and the test of a response that gives reason for it.
 _CHECKS: tuple[tuple[str, Callable[[Tried], bool]], ...] = (
     (_FAILED, lambda each: each.has_failed),
-    (_UNANSWERED, lambda each: each.response.finish_reason in _WHY_UNANSWERED),
+    (_UNANSWERED, lambda each: each.is_done and not each.response.text.strip()),
     (_LEAK, lambda each: each.is_done and bool(each.response.leak)),
     (_BRACES, lambda each: any(_UNFILLED.search(text) for _, text in each.messages)),
 )
@@ -295,7 +294,7 @@ def _equal(row: Sequence[Tried]) -> Iterable[Place]:
 
 def _equal_requests(row: Sequence[Tried]) -> Iterable[Place]:
     """The responses to one task whose requests are the same but for their seeds."""
-    return _alike(row, lambda each: (each.target.name, repr(each.prepared.body)))
+    return _alike(row, lambda each: (each.prepared.url, repr(each.prepared.body)))
 
 
 def _alike(row: Sequence[Tried], by: Callable[[Tried], Hashable]) -> Iterable[Place]:

@@ -16,6 +16,7 @@ from engine.selectors.health import Pulse
 from engine.selectors.pools import Supply
 from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
+from engine.selectors.spending import money_trouble
 from labeling.dashboard import status
 from labeling.formatting import judging_time, over_half, percents, points, rough
 
@@ -133,6 +134,7 @@ def verdict_of(
             *(waits if stalled else []),
             *_by_answers(ladder),
             *([pulse.ailment] if stalled else []),
+            *filter(None, [money_trouble(experiment) if running else ""]),
             *([pulse.catching_up] if running and pulse.catching_up else []),
             *([status.over_budget(experiment)] if over_budget and not stalled else []),
             *([status.USED_UP] if used_up else []),

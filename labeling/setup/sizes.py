@@ -13,12 +13,12 @@ from engine.core.problem import BradleyTerry
 from engine.domain import limits
 from engine.domain.errors import SpecError
 from engine.domain.policy_space import combinations, policy_space
-from engine.domain.profiles import Provider
 from engine.domain.rules import CERTIFIED, LADDER, USUAL_MARGIN, Rules
 from engine.domain.specs import ExperimentSpec
-from engine.models import Connection, Estimate, Experiment
+from engine.models import Estimate, Experiment
 from engine.selectors import workers
 from engine.selectors.capabilities import writers_of
+from engine.selectors.policies import connections_named
 from engine.selectors.spending import cost_each, cost_of
 from engine.services import estimates
 from engine.services.estimates import Question
@@ -229,7 +229,7 @@ def size_of(editor: DraftEditor) -> Size:
 def _cost(editor: DraftEditor, size: Size) -> Cost | None:
     """The expected price; ``None`` where no connection writes."""
     named = {name for need in editor.needs for name in need.models}
-    writing = list(Connection.objects.filter(name__in=named).exclude(provider=Provider.WORKER))
+    writing = list(connections_named(named).values())
     if not writing:
         return None
     prices = [cost_of(each, prompt=_TOKENS, cached=0, completion=_TOKENS) for each in writing]

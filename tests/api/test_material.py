@@ -58,6 +58,8 @@ class TestMaterial:
         listed = admin_call("get", path).json()
         texts = [(each["policy"], each["task"], each["text"]) for each in listed["items"]]
         assert texts == [("P1", 1, "Hello"), ("P2", 1, "Good day"), ("P2", 1, "Good day")]
+        [first, *_] = listed["items"]
+        assert (first["thinking"], first["finish_reason"], first["cost"]) == ("", "", None)
         page = admin_call("get", f"{path}?limit=1&offset=1").json()
         assert (page["count"], [each["text"] for each in page["items"]]) == (3, ["Good day"])
 

@@ -139,9 +139,8 @@ class TestClaims:
 
 
 def unserved(experiment: Experiment) -> list[str]:
-    return capabilities.unserved_needs(
-        capabilities.needs_of([experiment], usable_names([experiment.pk]))[experiment.pk]
-    )
+    needed = capabilities.needs_of([experiment], usable_names([experiment.pk]))
+    return capabilities.unserved_needs(needed[experiment.pk])
 
 
 class TestUnserved:

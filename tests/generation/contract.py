@@ -16,7 +16,9 @@ from engine.domain.conversations import chat
 from engine.generation.base import (
     Backend,
     ContinuousBackend,
+    Fault,
     Finish,
+    GenerationFailure,
     GenerationRequest,
     GenerationResult,
     Outcome,
@@ -168,8 +170,8 @@ class BackendContract:
 
     def test_a_model_that_is_not_served_fails_alone_for_good(self, backend: Backend):
         outcomes = {o.key: o for o in backend.generate([ask(key=1, model="no-such-model"), ask(key=2)])}
-        assert isinstance(outcomes[1], GenerationResult)
-        assert outcomes[1].finish_reason == Finish.ERROR
+        assert isinstance(outcomes[1], GenerationFailure)
+        assert outcomes[1].fault == Fault.SETTINGS
         assert "no-such-model" in outcomes[1].reason
         assert isinstance(outcomes[2], GenerationResult)
 

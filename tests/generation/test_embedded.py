@@ -9,7 +9,7 @@ import pytest
 from engine.domain.conversations import chat
 from engine.generation.base import (
     BackendError,
-    Finish,
+    GenerationFailure,
     GenerationRequest,
     GenerationResult,
     SamplingParams,
@@ -119,13 +119,20 @@ def test_any_text_can_be_asked(backend, text):
     assert "<|" not in result.text
 
 
+def test_a_response_format_is_refused_and_not_ignored(backend):
+    (outcome,) = backend.generate([ask("12 29", response_format={"type": "object"})])
+    assert isinstance(outcome, GenerationFailure)
+    assert outcome.fault == "settings"
+    assert "response format" in outcome.reason
+
+
 @pytest.mark.parametrize(("user", "advice"), [("  \n", "write one"), ("x" * 600, "shorten")])
 def test_a_request_that_cannot_be_served_fails_alone(backend, user, advice):
     outcomes = {
         o.key: o for o in backend.generate([ask("12 29", key=1), ask(user, key=2), ask("pig", key=3)])
     }
 
-    assert outcomes[2].finish_reason == Finish.ERROR
+    assert (outcomes[2].text, outcomes[2].finish_reason) == ("", "error")
     assert advice in outcomes[2].reason
     assert outcomes[1] == replace(
         answer(backend, ask("12 29", key=1)), latency_seconds=outcomes[1].latency_seconds

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.generation.base import BackendError, GenerationFailure, GenerationResult
+from engine.generation.base import BackendError, Fault, GenerationFailure, GenerationResult
 from engine.generation.tinylm import MODEL_FOLDER
 from tests.generation.contract import BackendContract, StreamContract, answer, ask, mixed, texts
 from tests.workers import has_ended, wait_until
@@ -76,6 +76,31 @@ class TestEngine:
         assert one.skip_clone
         assert other.skip_clone
         assert one is not other
+
+    def test_a_schema_goes_to_the_engine(self, backend, enqueued):
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+        list(backend.generate([ask(response_format=schema), ask(key=1)]))
+        assert [each and each.json for each in (s.structured_outputs for _, s in enqueued)] == [schema, None]
+
+    @pytest.mark.parametrize(
+        ("written", "parts"),
+        [
+            ("<think>Hm.</think>Two.", ("Hm.", "Two.")),
+            ("Hm.</think>Two.", ("Hm.", "Two.")),
+            ("<think>Hm", ("Hm", "")),
+        ],
+    )
+    def test_thinking_is_told_from_the_text(self, written, parts, backend):
+        assert backend._parts(written) == parts
+        parsed = VLLMBackend(EngineSettings(str(MODEL_FOLDER)))
+        parsed.__dict__["_parser"] = SimpleNamespace(extract_reasoning=lambda text, request: ("A ", " B"))
+        assert parsed._parts(written) == ("A", "B")
+
+    def test_a_parser_that_vllm_does_not_know_is_named(self):
+        unknown = VLLMBackend(EngineSettings(str(MODEL_FOLDER), options={"reasoning_parser": "nobody"}))
+        unknown.__dict__["_llm"] = SimpleNamespace(get_tokenizer=lambda: None)
+        with pytest.raises(BackendError, match="no reasoning parser 'nobody'"):
+            _ = unknown._parser
 
     def test_the_memory_of_a_gpu_is_told_where_there_is_one(self, backend, monkeypatch):
         if torch.cuda.is_available():
@@ -212,4 +237,5 @@ class TestLoading:
     def test_adapters_are_named_where_one_is_missing(self, backend):
         (outcome,) = backend.generate([ask(model="tone")])
         assert isinstance(outcome, GenerationFailure)
+        assert outcome.fault == Fault.SETTINGS
         assert "GENERATION_ADAPTERS" in outcome.reason

@@ -97,8 +97,6 @@ class TestHowItIsAsked:
                 {"role": "user", "content": "{{task}}\n\nThink first."},
             ],
             "temperature": 0.2,
-            "top_p": 1.0,
-            "max_tokens": 256,
             "stop": ["#"],
             "top_k": 9,
         }

@@ -98,9 +98,7 @@ def test_a_prompt_is_shown_only_by_a_link_that_was_made_to_show_it(
         told.append(words(Client().get(reverse("shared_report", args=[secret]))))
     without, with_prompt = told
     assert "quality 2" not in without
-    assert "Temperature" not in without
     assert "System prompt quality 2" in with_prompt
-    assert "Temperature" in with_prompt
     # Nothing of the others, and nothing to press.
     assert "quality 1" not in with_prompt
     assert "As a request" not in with_prompt
@@ -165,9 +163,7 @@ def test_it_tells_the_days_of_the_judgments(days, when, experiment, annotator, o
     assert f"2 judgments of 2 comparisons, {when}" in html
 
 
-def test_it_tells_what_a_response_costs_and_what_a_point_is(
-    experiment, annotator, owner, client_for, settings
-):
+def test_it_tells_what_a_response_costs_and_what_a_point_is(experiment, annotator, owner, client_for):
     click_on(experiment, annotator, 6)
     certify(experiment, winner=2)
     Experiment.objects.filter(pk=experiment.pk).update(epsilon=0.05)
@@ -177,7 +173,7 @@ def test_it_tells_what_a_response_costs_and_what_a_point_is(
     assert "A line may reach beyond what the claim says of the winner. The claim is proved" in told
     assert "Tokens are those of a response, on average." in told
     assert "Cost of 1,000" not in told
-    settings.PRICE_COMPLETION_TOKENS = 2e6
+    Response.objects.filter(state="done").update(cost=2.0)
     cache.clear()
     told = words(Client().get(address))
     assert "Cost of 1,000" in told

@@ -13,6 +13,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import QueryDict
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from engine import tasks
 from engine.core import closed_form
@@ -20,7 +21,7 @@ from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import ENTRY_POINTS, SAMPLERS
 from engine.domain.errors import WrongStateError
 from engine.domain.specs import SETTINGS, FactorSpec, TaskSpec
-from engine.models import Estimate, Experiment, User, WorkerPulse
+from engine.models import Connection, Estimate, Experiment, User, WorkerPulse
 from engine.selectors import specs
 from engine.services import estimates, experiments
 from engine.services.drafts import clone, create_experiment
@@ -208,13 +209,21 @@ class TestSave:
         }
         cold, warm = (
             {"temperature": 0.0, "stop": ["\n\n", "END"]},
-            {"temperature": 1.0, "top_p": 0.5, "top_k": 3, "max_tokens": 9},
+            {
+                "top_p": 0.5,
+                "max_tokens": 9,
+                "response_format": {"type": "object", "properties": {"a": {"type": "string"}}},
+                "seed": True,
+            },
         )
+        shots = [{"user": "1 + 1?\nQuick.", "assistant": "2"}, {"user": "Hi", "assistant": "Hello"}]
+        awkward = [{"user": "User: who?", "assistant": " me "}]
         spec = make_spec(excluded=[{"System prompt": "Prompt 1", "Guard": "On"}], allow_tie=True, epsilon=0.1)
         more = [
             FactorSpec("Guard", "guardrail", {"On": guard, "Off": {}}),
             FactorSpec("Draw", "sampling", {"Cold": cold, "Warm": warm}),
             FactorSpec("Who", "model", {"Small": {"name": "tiny"}, "Usual": {}}),
+            FactorSpec("Shots", "examples", {"Two": {"examples": shots}, "Odd": {"examples": awkward}}),
             FactorSpec("How", "strategy", {"Steps": {"instruction": "Think."}, "Plain": {}}),
         ]
         spec = replace(spec, factors=[*spec.factors, *more])
@@ -380,6 +389,52 @@ class TestRefused:
         assert specs.experiment_spec(running) == before
 
 
+@pytest.fixture
+def written(db) -> WorkerPulse:
+    """A worker that writes with any model, without which nothing is ready to start."""
+    details = {"backend": "vllm", "model": "Qwen", "others": [], "any_model": True}
+    return WorkerPulse.objects.create(queue="generation", worker="w", details=details)
+
+
+class TestModels:
+    def test_levels_settings_and_guards_choose_from_the_same_models(self, page, maker, written):
+        for name, fields in {
+            "Ours": {"everybody": True},
+            "Mine": {"owner": maker},
+            "Theirs": {"owner": make_user()},
+            "Old": {"everybody": True, "retired_at": timezone.now()},
+        }.items():
+            Connection.objects.create(name=name, provider="compatible", model_id="m", **fields)
+        levels = {"f1-kind": "model", "f1-l1-text": "Gone", "f1-l2-text": "Mine"}
+        html = page.post(NEW, sent(filled(**levels), go="policies")).content.decode()
+        for field, absent in (("f1-l1-text", True), ("f1-l2-text", False), ("model", False)):
+            options = html.partition(f'<select name="{field}"')[2].partition("</select>")[0]
+            offered = re.findall(r'<option value="([^"]+)"', options)
+            assert offered == ["Mine", "Ours", "Qwen", *(["Gone"] if absent else [])]
+            assert ("Gone (not available)" in options) == absent
+
+    def test_a_connection_of_ones_own_is_lent_by_choosing_it(self, page, maker, written):
+        mine = Connection.objects.create(name="Mine", provider="compatible", model_id="m", owner=maker)
+        levels = {"f1-kind": "model", "f1-l1-text": "Mine", "f1-l2-text": ""}
+        assert page.post(NEW, sent(filled(**levels), action="save")).status_code == 302
+        assert list(mine.loans.values_list("experiment", "by")) == [(Experiment.objects.get().pk, maker.pk)]
+
+    def test_an_experiment_with_a_model_that_nothing_serves_is_not_ready(self, page):
+        details = {"backend": "vllm", "model": "Qwen", "others": []}
+        WorkerPulse.objects.create(queue="generation", worker="w", details=details)
+        assert "Ready to start." in summary(page)
+        html = summary(page, model="Other")
+        assert "Nothing can write with &#x27;Other&#x27; now." in html
+        assert "Ready to start." not in html
+
+    def test_a_setting_that_the_model_refuses_is_told_in_place(self, page):
+        Connection.objects.create(name="GPT", provider="openai", model_id="gpt-5", everybody=True)
+        changes = {"f1-kind": "sampling", "f1-l1-temperature": "0", "f1-l2-max_tokens": "9", "model": "GPT"}
+        response = page.post(NEW, sent(filled(**changes), action="save"))
+        assert response.status_code == 400
+        assert "temperature is not sent: this model refuses it." in response.content.decode()
+
+
 class TestSteps:
     """One draft on four steps: one is shown, and all are sent."""
 
@@ -436,7 +491,7 @@ class TestSteps:
         assert self.shown(html) == [step]
         assert html.count("to correct</span>") == 1
 
-    def test_the_summary_says_what_is_missing(self, page):
+    def test_the_summary_says_what_is_missing(self, page, written):
         assert "Ready to start." in summary(page)
         html = summary(page, name=" ", tasks="", delta="2")
         assert re.findall(r'<a href="#(\w+)">(?:Give|Add|Accepted)', html) == ["id_name", "tasks", "id_delta"]
@@ -476,7 +531,7 @@ class TestSteps:
         assert f'id="{place}"' in whole
 
     def test_a_name_that_the_owner_has_given_already_is_missing_and_refused_by_the_same_words(
-        self, page, draft
+        self, page, draft, written
     ):
         taken = "You have an experiment of this name already. Choose another name."
         changes = {"name": f" {draft.name} "}
@@ -493,7 +548,7 @@ class TestSteps:
         shown = page.post(NEW, sent(data, part="gold"), headers=HTMX).content.decode()
         assert "1 column left out: &#x27;reason&#x27;." in shown
 
-    def test_the_summary_knows_tasks_and_gold_items_that_do_not_come_with_its_request(self, page):
+    def test_the_summary_knows_tasks_and_gold_items_that_do_not_come_with_its_request(self, page, written):
         data = filled(practice="1", judge="rule", gold="prompt,better\na,b")
         del data["tasks"], data["gold"]
         counted = {
@@ -542,14 +597,15 @@ class TestSteps:
             assert len(number.replace(",", "").rstrip("0")) <= 2
 
     def test_the_summary_names_the_models_that_would_write(self, page):
-        nobody = "No running worker can write the responses."
-        assert nobody in summary(page)
+        assert "Nothing can write with any model now." in summary(page)
+        assert "Ready to start." not in summary(page)
         for worker, backend, model in (("a", "vllm", "Qwen"), ("b", "embedded", "tinylm-1")):
             details = {"backend": backend, "model": model, "others": ["adapter"] if worker == "a" else []}
             WorkerPulse.objects.create(queue="generation", worker=worker, details=details)
         assert "Written by: Qwen, tinylm-1." in summary(page)
         assert "Written by: Qwen." in summary(page, backend="vllm")
         assert "Written by: adapter." in summary(page, model="adapter")
+        nobody = "Nothing can write with &#x27;adapter&#x27; on the embedded backend now."
         assert nobody in summary(page, backend="embedded", model="adapter")
         levels = {"f1-kind": "model", "f1-l1-text": "adapter", "f1-l2-text": ""}
         assert "Written by: Qwen, adapter, tinylm-1." in summary(page, **levels)
@@ -574,7 +630,7 @@ class TestSteps:
         assert (f'href="{reverse("help_page", args=["your-model"])}"' in html) == small
 
     @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
-    def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page):
+    def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page, written):
         """The start refuses it, so the summary must not call it ready."""
         data = filled(**{"f1-l2-text": "You answer for {{ shop }}.", "tasks": "prompt,shop\nA?,Ours"})
         assert "Ready to start." in summary_of(page, data)
@@ -827,7 +883,7 @@ class TestSize:
             assert ("; the others need more." in html) == cut
             assert ("<td>over 310</td>" in html) == cut
 
-    def test_a_budget_that_most_would_spend_is_told_beside_ready_to_start(self, page):
+    def test_a_budget_that_most_would_spend_is_told_beside_ready_to_start(self, page, written):
         html = summary(page, budget="20").partition('id="can-start"')[2]
         assert '<p><strong>Ready to start.</strong></p><p class="warn">Most experiments' in html
         assert html.index("Most experiments like") < html.index("How sure is this?"), (

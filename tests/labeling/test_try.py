@@ -16,7 +16,7 @@ from engine import tasks
 from engine.domain.specs import FactorSpec, TaskSpec
 from engine.domain.texts import digest
 from engine.generation.tinylm import MODEL_NAME
-from engine.models import Experiment, Response, WorkerPulse
+from engine.models import Connection, Experiment, Response, WorkerPulse
 from engine.selectors.specs import experiment_spec, version_of
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
@@ -61,9 +61,8 @@ def tried(page, experiment: Experiment, backend=None, tasks: str = "1") -> str:
 
 
 def test_a_trial_from_its_first_page_to_its_last_response(
-    draft, page, woken, settings, django_capture_on_commit_callbacks
+    draft, page, woken, django_capture_on_commit_callbacks
 ):
-    settings.PRICE_COMPLETION_TOKENS = 1e6
     html = page.get(url(draft)).content.decode()
     assert "Each of the 3 policies answers these tasks once." in html
     assert 'value="1, ' in html
@@ -76,6 +75,7 @@ def test_a_trial_from_its_first_page_to_its_last_response(
     assert 'hx-trigger="every 1s"' in html
     assert "No generation worker is running" in html
     write_responses()
+    Response.objects.update(cost=1.0)
     html = page.get(url(draft)).content.decode()
     assert "6 of 6 responses written." in html
     assert 'hx-trigger="every 1s"' not in html
@@ -250,7 +250,7 @@ def by_quality(*texts: str) -> ScriptedBackend:
     ("backend", "message", "place"),
     [
         (by_quality("One.", "One.", "Two."), "Two policies gave the same", "Prompt 0 = Prompt 1, task 1"),
-        (by_quality("One.", " \n", "Two."), "A response is empty.", "Prompt 1, task 1"),
+        (by_quality("One.", " \n", "Two."), "A response is no answer", "Prompt 1, task 1"),
         (
             by_quality("One.", "Two.", "I am scripted-1, at your service."),
             "A response reveals its prompt or its model",
@@ -393,3 +393,43 @@ class TestRehearsal:
         page = client_for(make_user(is_superuser=True))
         html = page.get(self.url(draft), follow=True).content.decode()
         assert "No two responses to one task differ." in html
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"text": "", "finish_reason": "length", "thinking": "Hm."},
+            "No answer within the maximum of tokens.",
+        ),
+        ({"text": "Half a", "finish_reason": "length"}, "was cut at its maximum of tokens."),
+        ({"text": "", "finish_reason": "filtered"}, "A response is no answer"),
+        ({"text": "", "finish_reason": "refused", "refusal": "I will not."}, "“I will not.”"),
+        ({"text": "<think>Hm</think> 2"}, "holds tags of thinking"),
+        ({"marks": ["</s>"]}, "ended in &lt;/s&gt;"),
+    ],
+)
+def test_it_says_what_the_parts_of_a_reply_give_reason_to_look_at(parts, message, draft, page):
+    tried(page, draft)
+    row = Response.objects.order_by("pk").first()
+    for name, value in parts.items():
+        setattr(row, name, value)
+    row.save()
+    html = page.get(url(draft)).content.decode()
+    assert message in html
+    assert ("(no answer)" in html) == (row.text == "")
+    assert ("Hm." in html) == bool(row.thinking)
+
+
+def test_it_warns_of_equal_requests_and_says_what_is_not_sent(client_for):
+    """Two connections to one model: their policies can only tie."""
+    for name, takes in (("One", {}), ("Same", {}), ("Else", {"system": False})):
+        Connection.objects.create(
+            name=name, provider="compatible", model_id="m", address="http://a", everybody=True, takes=takes
+        )
+    spec = make_spec(1)
+    spec.factors.append(FactorSpec("Model", "model", {n: {"name": n} for n in ("One", "Same", "Else")}))
+    html = tried(client_for(make_user(is_superuser=True)), create_experiment(spec=spec))
+    assert "Two policies send the same request" in html
+    assert ">One = Same, task 1</a>" in html
+    assert "system message" in html

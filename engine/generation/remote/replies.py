@@ -140,8 +140,8 @@ def _reply_in(data: Any, target: Target) -> _Reply:
 def _result(target: Target, request: GenerationRequest, reply: _Reply, seconds: float) -> Outcome:
     clean = (scrub_answer(storable(each), target) for each in (reply.text, reply.thinking, reply.refusal))
     text, thinking, refusal = clean
-    inside, text = _split(text)
-    text, marks = _without_marks(text)
+    inside, text = split_thinking(text)
+    text, marks = without_marks(text)
     finish = reply.finish
     if refusal and finish != Finish.FILTERED:
         finish = Finish.REFUSED
@@ -174,7 +174,7 @@ def too_large(target: Target, request: GenerationRequest) -> Outcome:
     return unanswerable(request.key, f"The answer of {host_of(target)} is longer than {most}.")
 
 
-def _split(text: str) -> tuple[str, str]:
+def split_thinking(text: str) -> tuple[str, str]:
     """The thinking in a text, and the rest. Thinking that never closes leaves no rest."""
     if text.lstrip().startswith("<|channel|>"):
         channels = _CHANNEL.findall(text)
@@ -198,7 +198,7 @@ def _split(text: str) -> tuple[str, str]:
     return "\n\n".join(filter(None, thoughts)), text[end:].lstrip() if end else text
 
 
-def _without_marks(text: str) -> tuple[str, tuple[str, ...]]:
+def without_marks(text: str) -> tuple[str, tuple[str, ...]]:
     """The text without the marks of a chat template at its end, and those marks in their order."""
     marks: list[str] = []
     for _ in range(_MOST_MARKS):
