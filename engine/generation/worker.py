@@ -220,15 +220,17 @@ class _Batch:
             self._stopped = stopped_experiments()
             overspent = overspent_connections()
             self._connections = {each.name: each for each in asked_from_here() if each.pk not in overspent}
-        rooms = {}
+        rooms: dict[str, int] = {}
+        urgent = False
         for name, each in self._connections.items():
             if pause_seconds(each) > 0 or (self._in_hand and self._dry_until.get(name, 0.0) > now):
                 continue
             most = 1 if is_probed(each) else 2 * each.at_once
-            # Few at a time would be many claims.
-            if (room := most - self._asked_of[name]) >= min(most, max(1, each.at_once // 2)):
+            if (room := most - self._asked_of[name]) > 0:
                 rooms[name] = room
-        return rooms
+                urgent |= room >= 3 * most / 8
+        # Few at a time would be many claims; those that are not in need join one that is.
+        return rooms if urgent else {}
 
     def _compose(self, policy_ids: set[int]) -> None:
         new = policy_ids - self._compositions.keys()

@@ -18,7 +18,7 @@ from ninja import NinjaAPI
 from engine import tasks
 from engine.core.contradictions import Misfit
 from engine.core.ledger import Ledger
-from engine.models import Experiment, Flag, Judgment, Notification, WorkerPulse
+from engine.models import Experiment, Flag, Judgment, Notification, Response, WorkerPulse
 from engine.selectors import designs, specs
 from engine.selectors.counts import comparison_count, pair_counts
 from engine.services.experiments import stop
@@ -158,10 +158,10 @@ class TestWatch:
         judged(end=False)
         of_one, _ = listed()
         for number in range(4):
-            judged(end=False, backend="remote" if number % 2 else "")
+            judged(end=False, backend="vllm" if number % 2 else "")
         of_five, sentences = listed()
         assert of_five == of_one <= 16
-        assert sentences[0].startswith("No worker serves the remote backend.")
+        assert sentences[0].startswith("No worker serves the openai backend.")
         assert all("leads; 2 rivals still to exclude." in each for each in sentences)
         for _ in range(2):
             judged(end=True)
@@ -319,6 +319,14 @@ class TestSteer:
         assert admin_call("patch", path, {"delta": 0.2}).json()["delta"] == 0.2
         assert "not guaranteed" in admin_call("get", path).json()["caveats"][0]
 
+    def test_the_limit_of_money_changes_and_goes(self, experiment, admin_call):
+        path = f"/experiments/{experiment.pk}"
+        for given, stored in ((4, 4.0), (None, None)):
+            assert admin_call("patch", path, {"money_limit": given}).status_code == 200
+            experiment.refresh_from_db()
+            assert experiment.money_limit == stored
+        assert admin_call("patch", path, {"money_limit": -1}).status_code == 422
+
     @pytest.mark.parametrize(("judge", "n_caveats"), [("human", 1), ("rule", 0)])
     def test_people_who_see_texts_again_leave_the_risk_unproven(
         self, judge, n_caveats, experiment, admin_call
@@ -344,11 +352,19 @@ class TestSteer:
 
 
 class TestAnnotate:
+    def test_thinking_comes_where_the_experiment_shows_it(self, experiment, call):
+        Response.objects.update(thinking="Hm.")
+        for setting, thought in (("neither", ""), ("both", "Hm.")):
+            Experiment.objects.update(shown_thinking=setting)
+            pair = call("post", f"/label/{experiment.pk}/next", {}).json()["pair"]
+            assert (pair["left_thinking"], pair["right_thinking"]) == (thought, thought)
+
     def test_a_pair_is_leased_judged_and_undone(self, experiment, call):
         path = f"/label/{experiment.pk}"
         shown = call("post", f"{path}/next", {}).json()
         assert shown["choices"] == ["left", "right"]
-        assert set(shown["pair"]) == {"token", "prompt", "messages", "left", "right", "practice"}
+        texts = {"left", "right", "left_thinking", "right_thinking"}
+        assert set(shown["pair"]) == {"token", "prompt", "messages", "practice"} | texts
         answer = {"token": shown["pair"]["token"], "choice": "left"}
         assert call("post", f"{path}/judgments", answer).json() == {"created": True, "feedback": ""}
         assert call("post", f"{path}/judgments", answer).json() == {"created": False, "feedback": ""}

@@ -6,7 +6,7 @@ import pytest
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.specs import FactorSpec
-from engine.generation.base import Fault, GenerationFailure
+from engine.generation.base import GenerationFailure
 from engine.generation.worker import write_batch
 from engine.models import Comparison, Experiment, Response, Trial, User
 from engine.selectors import specs
@@ -68,9 +68,7 @@ def test_a_failure_is_tried_again_and_so_is_what_a_dead_worker_had(draft, by, se
 
 def test_a_failure_for_good_says_its_reason(draft, by):
     trials.start_trial(experiment_id=draft.pk, positions=[0], by=by)
-    write_responses(
-        ScriptedBackend(lambda request: GenerationFailure(request.key, "No such model.", Fault.SETTINGS))
-    )
+    write_responses(ScriptedBackend(lambda request: GenerationFailure(request.key, "No such model.")))
     assert {(row.state, row.failure_reason) for row in tried(draft)} == {("failed", "No such model.")}
 
 
