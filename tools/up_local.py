@@ -43,7 +43,7 @@ def services() -> dict[str, str]:
 
 
 def environments() -> dict[str, str]:
-    """What these services have in their environment beyond that of all, as supervisor writes it."""
+    """The variables that these services have beyond those of all, as supervisor writes them."""
     composed = yaml.safe_load((ROOT / "compose.yaml").read_text())
     common = composed["x-app"]["environment"]
     return {

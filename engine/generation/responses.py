@@ -150,7 +150,7 @@ class Making:
             latency_seconds=self._seconds,
             guardrail="" if refusal is None else Response.Block.OUTPUT,
             leak=find_leak(text, instructions=self._instructions, model=model)[:500],
-            # What a guardrail has taken away is not shown by another way either.
+            # A text that a guardrail has taken away is not shown by another way either.
             thinking=storable(result.thinking) if refusal is None else "",
             refusal=storable(result.refusal),
             marks=[storable(mark) for mark in result.marks],
@@ -200,7 +200,7 @@ class Making:
         )
 
     def _unasked(self) -> Written:
-        """What was written so far, without its thinking; the model may not have been asked at all."""
+        """The reply so far, without its thinking; the model may not have been asked at all."""
         if self._written is not None:
             return replace(self._written, thinking="")
         return Written(

@@ -27,7 +27,7 @@ from engine.generation.batch_size import BatchSize
 from engine.generation.responses import Making, Step, composition_of
 from engine.models import Connection, Response
 from engine.selectors.capabilities import Offer
-from engine.selectors.pauses import asked_from_here, is_probed, pause_seconds
+from engine.selectors.pauses import asked_from_here, by_name, is_probed, pause_seconds
 from engine.selectors.policies import composable
 from engine.selectors.spending import overspent_connections
 from engine.services.claims import StoppedError
@@ -212,7 +212,7 @@ class _Batch:
         return list(filter(None, map(self._begin, claim.responses)))
 
     def _rooms(self, now: float) -> dict[str, int]:
-        """How many more requests each connection may get: twice as many as it is asked at once, so that it
+        """The further requests that each connection may get: twice as many as it is asked at once, so that it
         never waits for the next claim.
         """
         if now - self._read_at >= _FLUSH_SECONDS:
@@ -220,21 +220,23 @@ class _Batch:
             self._stopped = stopped_experiments()
             overspent = overspent_connections()
             self._connections = {each.name: each for each in asked_from_here() if each.pk not in overspent}
-        rooms = {}
+        rooms: dict[str, int] = {}
+        urgent = False
         for name, each in self._connections.items():
             if pause_seconds(each) > 0 or (self._in_hand and self._dry_until.get(name, 0.0) > now):
                 continue
             most = 1 if is_probed(each) else 2 * each.at_once
-            # Few at a time would be many claims.
-            if (room := most - self._asked_of[name]) >= min(most, max(1, each.at_once // 2)):
+            if (room := most - self._asked_of[name]) > 0:
                 rooms[name] = room
-        return rooms
+                urgent |= room >= 3 * most / 8
+        # Few at a time would be many claims; those that are not in need join one that is.
+        return rooms if urgent else {}
 
     def _compose(self, policy_ids: set[int]) -> None:
         new = policy_ids - self._compositions.keys()
         if new:
             if not self.is_remote:
-                self._connections = {each.name: each for each in Connection.objects.all()}
+                self._connections = by_name()
             for policy in composable(new):
                 self._compositions[policy.pk] = composition_of(policy)
 
@@ -257,7 +259,7 @@ class _Batch:
         try:
             step = making.proceed(outcome, model)
         except Exception as error:
-            # What is in one text must not end the others.
+            # One text must not end the others.
             logger.exception("A reply cannot be read")
             step = Failed(outcome.key, reason=storable(f"{type(error).__name__}: {error}"))
         request = self._follow(outcome.key, making, step)

@@ -48,7 +48,7 @@ from engine.services.opinions import (
 logger = logging.getLogger(__name__)
 
 _LONGEST_REASON = 1000
-# What is shown in place of an empty response.
+# Shown in place of an empty response.
 _NO_ANSWER = "(no answer)"
 # A worker that asks connections looks for more this often.
 _LOOK_SECONDS = 1.0
@@ -270,7 +270,7 @@ def _asked(
 
 
 def _no_verdict(result: GenerationResult) -> str:
-    """Why this reply is no whole verdict, and what to change; empty if it may be one."""
+    """The reason why this reply is no whole verdict, and the remedy; empty if it may be one."""
     match result.finish_reason:
         case Finish.LENGTH:
             return (

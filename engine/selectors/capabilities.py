@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
+
+from django.db.models import Q
 
 from engine.domain.profiles import Provider
-from engine.models import Experiment, Factor, Level, Policy
+from engine.models import Connection, Experiment, Factor, Level, Policy
 from engine.selectors import workers
 from engine.selectors.pauses import usable_names
 from engine.selectors.workers import Worker
@@ -102,12 +104,32 @@ class Offer:
         )
 
 
+Usable: TypeAlias = Mapping[int, Mapping[str, Connection]]
+
+
 def needs(policy_ids: Collection[int]) -> dict[int, Need]:
     """The needs of each of these policies, by its id."""
+    return {pk: need for pk, _, need in _needs(Q(pk__in=policy_ids), None)}
+
+
+def needs_of(experiments: Collection[Experiment], usable: Usable) -> dict[int, set[Need]]:
+    """The needs of each experiment's policies by its id, in as many queries for one as for many.
+
+    ``usable``: the connections that these experiments may use.
+    """
+    found: dict[int, set[Need]] = {experiment.pk: set() for experiment in experiments}
+    for _, experiment_id, need in _needs(Q(experiment__in=found), usable):
+        found[experiment_id].add(need)
+    return found
+
+
+def _needs(wanted: Q, usable: Usable | None) -> Iterator[tuple[int, int, Need]]:
+    """The id, experiment and needs of each of these policies."""
+    policies = Policy.objects.filter(wanted)
     own: dict[int, str] = {}
     guards: dict[int, set[str]] = defaultdict(set)
     telling = Level.objects.filter(
-        policies__in=policy_ids, factor__kind__in=[Factor.Kind.MODEL, Factor.Kind.GUARDRAIL]
+        policies__in=policies.values("pk"), factor__kind__in=[Factor.Kind.MODEL, Factor.Kind.GUARDRAIL]
     )
     for policy_id, kind, value in telling.values_list("policies", "factor__kind", "value"):
         if kind == Factor.Kind.MODEL:
@@ -115,9 +137,9 @@ def needs(policy_ids: Collection[int]) -> dict[int, Need]:
         else:
             guards[policy_id].add(value.get("guard_model", ""))
     fields = ("pk", "experiment_id", "experiment__backend", "experiment__model")
-    rows = list(Policy.objects.filter(pk__in=policy_ids).values_list(*fields))
-    usable = usable_names({experiment_id for _, experiment_id, _, _ in rows})
-    found = {}
+    rows = list(policies.values_list(*fields))
+    if usable is None:
+        usable = usable_names({experiment_id for _, experiment_id, _, _ in rows})
     for pk, experiment_id, backend, usual in rows:
         writer = own.get(pk) or usual
         models = frozenset({writer, *guards[pk]} - {""})
@@ -126,8 +148,7 @@ def needs(policy_ids: Collection[int]) -> dict[int, Need]:
             for name in models
             if (known := usable[experiment_id].get(name)) and known.provider != Provider.WORKER
         }
-        found[pk] = Need(backend, models, frozenset(remote), writer)
-    return found
+        yield pk, experiment_id, Need(backend, models, frozenset(remote), writer)
 
 
 def live_offers(writers: Iterable[Worker] | None = None) -> dict[str, Offer | None]:
@@ -162,15 +183,6 @@ def _writers(needed: Iterable[Need], offers: Collection[Offer]) -> list[str]:
             for model in need.models or {offer.model or offer.backend}
         }
     )
-
-
-def needs_of(experiments: Collection[Experiment]) -> dict[int, set[Need]]:
-    """The needs of each experiment's policies by its id, in as many queries for one as for many."""
-    found: dict[int, set[Need]] = {experiment.pk: set() for experiment in experiments}
-    owners = dict(Policy.objects.filter(experiment__in=found).values_list("pk", "experiment_id"))
-    for policy_id, need in needs(owners).items():
-        found[owners[policy_id]].add(need)
-    return found
 
 
 def unserved_needs(needed: Collection[Need], writers: Iterable[Worker] | None = None) -> list[str]:

@@ -22,7 +22,7 @@ from engine.selectors import designs, workers
 from engine.selectors.buffer import generation_seconds, mean_seconds
 from engine.selectors.capabilities import Offer, needs_of, unserved_needs
 from engine.selectors.halts import Refused, refused
-from engine.selectors.pauses import asked_from_here, is_troubled, waiting_for
+from engine.selectors.pauses import is_troubled, usable_names, waiting_for
 from engine.selectors.spending import money_trouble, overspent_connections, overspent_experiments
 from engine.selectors.workers import Worker
 
@@ -256,11 +256,13 @@ def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
     now = clock.now()
     seen = workers.seen("control", "analysis", "generation")
     writers = [worker for worker in seen if worker.queue == "generation"]
-    needed = needs_of(experiments)
-    pausing = {each.name: each for each in asked_from_here().filter(waits_until__isnull=False)}
-    overspent = overspent_connections()
-    too_dear = {each.name for each in asked_from_here().filter(pk__in=overspent)} if overspent else set()
-    over = overspent_experiments()
+    usable = usable_names([each.pk for each in experiments])
+    needed = needs_of(experiments, usable)
+    asked = {
+        pk: [usable[pk][name] for name in sorted({name for need in each for name in need.remote})]
+        for pk, each in needed.items()
+    }
+    overspent, over = overspent_connections(), overspent_experiments()
     refusals = refused([each.pk for each in experiments])
     hit = {each.experiment_id for each in refusals}
     names = designs.names_in([each for each in experiments if each.pk in hit]) if hit else {}
@@ -273,7 +275,6 @@ def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
         .order_by()
     )
     waiting = {experiment_id: (n, (now - oldest).total_seconds()) for experiment_id, n, oldest in rows}
-    remote = {pk: {name for need in each for name in need.remote} for pk, each in needed.items()}
     in_hand = Response.objects.filter(in_time(), state=Response.State.GENERATING)
     writing = bool(waiting) and in_hand.exists()
     return {
@@ -283,7 +284,7 @@ def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
             unserved=unserved_needs(needed[experiment.pk], writers),
             needs_workers=experiment.responses != Experiment.Responses.IMPORTED,
             writing=writing,
-            waits=[pausing[name] for name in sorted(remote[experiment.pk] & pausing.keys())],
+            waits=[each for each in asked[experiment.pk] if each.waits_until is not None],
             refused=[
                 _refusal(each, names[experiment.pk][each.index].name)
                 for each in refusals
@@ -294,7 +295,11 @@ def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
                 for each in refusals
                 if each.experiment_id == experiment.pk and each.halted
             ),
-            spent=_spent(experiment, experiment.pk in over, sorted(remote[experiment.pk] & too_dear)),
+            spent=_spent(
+                experiment,
+                experiment.pk in over,
+                [each.name for each in asked[experiment.pk] if each.pk in overspent],
+            ),
         )
         for experiment in experiments
     }

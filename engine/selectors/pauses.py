@@ -21,6 +21,11 @@ def asked_from_here() -> QuerySet[Connection]:
     return Connection.objects.filter(retired_at__isnull=True).exclude(provider=Provider.WORKER)
 
 
+def by_name() -> dict[str, Connection]:
+    """All connections, also the models of our own workers."""
+    return {each.name: each for each in Connection.objects.all()}
+
+
 def usable_names(experiment_ids: Collection[int]) -> dict[int, dict[str, Connection]]:
     """The connections that each experiment may use, by name; as `usable_by`, in two queries for all."""
     everybody = {each.name: each for each in Connection.objects.filter(everybody=True, retired_at=None)}
@@ -43,7 +48,7 @@ def judged_by_connection() -> Exists:
 
 
 def pause_seconds(connection: Connection) -> float:
-    """How long nothing is asked of it; 0 while it works, or is tried."""
+    """The time for which nothing is asked of it; 0 while it works, or is tried."""
     if connection.waits_until is None:
         return 0.0
     return max(0.0, (connection.waits_until - clock.now()).total_seconds())

@@ -39,9 +39,7 @@ def why_no_judge(experiment: Experiment | None = None) -> str:
             "ask its owner to lend it."
         )
     if not settings.JUDGE_BACKEND:
-        return (
-            "No language model that can judge is chosen. Choose a connection of the page Models as the judge."
-        )
+        return "No language model that can judge is configured. Choose a connection of the page Models."
     return ""
 
 

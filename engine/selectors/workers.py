@@ -75,6 +75,12 @@ def latest(queue: str, known: Iterable[Worker] | None = None) -> Worker | None:
     return min(of_queue, key=lambda worker: (not worker.alive, worker.seen_seconds), default=None)
 
 
+def of_backend(backend: str) -> set[str]:
+    """The names of the generation workers with this backend, also of those that are gone."""
+    pulses = WorkerPulse.objects.filter(queue="generation", details__backend=backend)
+    return set(pulses.values_list("worker", flat=True))
+
+
 def is_alive(queue: str) -> bool:
     """True if any worker of a queue is alive."""
     return any(worker.alive for worker in seen(queue))

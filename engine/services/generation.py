@@ -7,6 +7,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -14,9 +15,9 @@ from django.db.models import Count, F, Q, QuerySet
 
 from engine.domain.replies import Fault, Finish
 from engine.domain.texts import digest
-from engine.models import Comparison, Experiment, Response, WorkerPulse, clock
-from engine.selectors import capabilities, counts, halts
-from engine.selectors.capabilities import Need, Offer
+from engine.models import Comparison, Experiment, Response, clock
+from engine.selectors import capabilities, counts, halts, workers
+from engine.selectors.capabilities import Offer
 from engine.selectors.spending import overspent_experiments
 from engine.services import claims
 from engine.services.identical_texts import name_and_hold_back
@@ -110,7 +111,8 @@ def claim_responses(
             same = waiting.filter(crashes=suspect.crashes, attempts=suspect.attempts)
             ids = _lock_oldest(same, 1 if last else max(1, limit // 4**suspect.crashes))
         else:
-            ids = _lock_shares(waiting.filter(crashes=0), limit)
+            unsuspected = waiting.filter(crashes=0)
+            ids = _lock_shares(unsuspected, limit, _tally(unsuspected))
     rows = Response.objects.filter(pk__in=ids)
     token = claims.take(
         rows,
@@ -132,28 +134,27 @@ def stopped_experiments() -> set[int]:
     return overspent_experiments() | halts.halted_experiments()
 
 
-def _needs_of(waiting: QuerySet[Response]) -> dict[int, Need]:
-    return capabilities.needs(list(waiting.order_by().values_list("policy_id", flat=True).distinct()))
-
-
 def _served(waiting: QuerySet[Response], offer: Offer) -> QuerySet[Response]:
-    needs = _needs_of(waiting)
+    needs = capabilities.needs(list(waiting.order_by().values_list("policy_id", flat=True).distinct()))
     served = [policy_id for policy_id, need in needs.items() if offer.serves(need)]
     return waiting if len(served) == len(needs) else waiting.filter(policy_id__in=served)
 
 
 def _lock_in_rooms(waiting: QuerySet[Response], offer: Offer, rooms: Mapping[str, int]) -> list[int]:
     """The oldest of each connection that writes, as many as fit it."""
-    writers: dict[str, list[int]] = defaultdict(list)
-    for policy_id, need in _needs_of(waiting).items():
+    writers: dict[str, list[Queued]] = defaultdict(list)
+    tally = _tally(waiting)
+    needs = capabilities.needs([queued.policy_id for queued in tally])
+    for queued in tally:
+        need = needs[queued.policy_id]
         writer = need.writer or offer.model
         if offer.serves(need) and all(rooms.get(name, 0) > 0 for name in {writer, *need.models}):
-            writers[writer].append(policy_id)
-    return [
-        pk
-        for writer, policies in writers.items()
-        for pk in _lock_shares(waiting.filter(policy_id__in=policies), rooms[writer])
-    ]
+            writers[writer].append(queued)
+    ids: list[int] = []
+    for writer, theirs in writers.items():
+        of_writer = waiting.filter(policy_id__in=[queued.policy_id for queued in theirs])
+        ids += _lock_shares(of_writer, rooms[writer], theirs)
+    return ids
 
 
 def _lock_oldest(waiting: QuerySet[Response], limit: int) -> list[int]:
@@ -161,10 +162,23 @@ def _lock_oldest(waiting: QuerySet[Response], limit: int) -> list[int]:
     return list(oldest.values_list("pk", flat=True)[:limit])
 
 
-def _lock_shares(waiting: QuerySet[Response], limit: int) -> list[int]:
+class Queued(NamedTuple):
+    """Waiting responses of a policy."""
+
+    experiment_id: int
+    policy_id: int
+    n: int
+
+
+def _tally(waiting: QuerySet[Response]) -> list[Queued]:
+    rows = waiting.values_list("policy__experiment_id", "policy_id").annotate(n=Count("pk")).order_by()
+    return [Queued(*row) for row in rows]
+
+
+def _lock_shares(waiting: QuerySet[Response], limit: int, tally: Iterable[Queued]) -> list[int]:
+    """The oldest responses, in equal shares of the experiments; ``tally``: what waits."""
     policies: dict[int, list[int]] = defaultdict(list)
     queued: dict[int, int] = defaultdict(int)
-    tally = waiting.values_list("policy__experiment_id", "policy_id").annotate(n=Count("pk")).order_by()
     for experiment_id, policy_id, n in tally:
         policies[experiment_id].append(policy_id)
         queued[experiment_id] += n
@@ -272,9 +286,7 @@ def expire_claims() -> set[int]:
     What servers were writing is not to blame: no text that comes over the network ends a worker.
     """
     expired = claims.expired(Response.objects.filter(state=Response.State.GENERATING))
-    over_network = WorkerPulse.objects.filter(
-        queue="generation", details__backend=Experiment.Backend.REMOTE
-    ).values("worker")
+    over_network = workers.of_backend(Experiment.Backend.REMOTE)
     reason = "The worker that was writing it disappeared."
     return _give_back(expired.filter(claimed_by__in=over_network), reason, blameless=True) | _give_back(
         expired.exclude(claimed_by__in=over_network), reason, blameless=False

@@ -83,7 +83,7 @@ def settle_by_rule(*, experiment: Experiment) -> None:
 _HELD_BACK = Compiled(
     lambda: (
         Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
-        .select_related("experiment", "response_i", "response_j")
+        .select_related("experiment")
         .filter(counts.HELD_BACK, experiment=EXPERIMENT)
         .order_by("number")
     ),

@@ -1,4 +1,4 @@
-"""What a worker does with connections whose servers answer, wait, refuse, hang or are away."""
+"""Workers whose connections lead to servers that answer, wait, refuse, hang or are away."""
 
 from __future__ import annotations
 
@@ -159,9 +159,9 @@ class TestWriting:
         assert set(experiment.comparisons.values_list("state", flat=True)) == {"ready"}
 
     def test_what_is_not_lent_is_not_asked(self, servers):
-        connect("mine", everybody=False)
-        connect("ours")
+        connect("mine", "ours")
         experiment = compare("mine", "ours")
+        Connection.objects.filter(name="mine").update(everybody=False)
         write()
         assert {name for name, _ in servers.asked} == {"ours"}
         pulse()

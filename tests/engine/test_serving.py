@@ -13,6 +13,7 @@ from engine.models import Experiment, Response, WorkerPulse
 from engine.selectors import capabilities
 from engine.selectors.capabilities import Need, Offer
 from engine.selectors.health import queue_health
+from engine.selectors.pauses import usable_names
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.generation import claim_responses
@@ -138,7 +139,8 @@ class TestClaims:
 
 
 def unserved(experiment: Experiment) -> list[str]:
-    return capabilities.unserved_needs(capabilities.needs_of([experiment])[experiment.pk])
+    needed = capabilities.needs_of([experiment], usable_names([experiment.pk]))
+    return capabilities.unserved_needs(needed[experiment.pk])
 
 
 class TestUnserved:

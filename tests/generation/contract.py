@@ -164,7 +164,7 @@ class BackendContract:
         }
         assert isinstance(outcomes[2], GenerationResult)
         assert (outcomes[2].text, outcomes[2].finish_reason) == ("", Finish.ERROR)
-        assert "tokens" in outcomes[2].reason
+        assert outcomes[2].reason
         assert isinstance(outcomes[1], GenerationResult)
         assert isinstance(outcomes[3], GenerationResult)
 

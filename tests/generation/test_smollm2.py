@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from engine.generation import smollm2
-from engine.generation.base import Finish
+from engine.generation.base import Fault
 from tests.generation import contract
 from tests.generation.contract import BackendContract, StreamContract, answer, ask
 
@@ -41,7 +41,7 @@ def test_it_does_as_it_is_told(backend):
 
 def test_only_requests_for_other_models_are_all_refused(backend):
     outcomes = list(backend.generate([ask(key=key, model="gpt") for key in range(9)]))
-    assert [outcome.finish_reason for outcome in outcomes] == [Finish.ERROR] * 9
+    assert [outcome.fault for outcome in outcomes] == [Fault.SETTINGS] * 9
 
 
 def test_nobody_else_may_ask_its_server(backend):

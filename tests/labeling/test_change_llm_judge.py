@@ -72,7 +72,7 @@ def test_where_no_model_can_judge_none_is_offered(experiment, editor, client_for
     client = client_for(editor)
     assert section(client, experiment) == "", "a product manager can do nothing about it"
     page = words(change(client, experiment, "shadow", follow=True))
-    assert "No language model that can judge is chosen" in page
+    assert "No language model that can judge is configured" in page
     experiment.refresh_from_db()
     assert experiment.llm_judge == "off"
 

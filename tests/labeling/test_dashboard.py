@@ -387,8 +387,8 @@ class TestParts:
 
     @pytest.mark.parametrize(
         ("view", "most"),
-        [("dashboard", 59), ("dashboard_live", 56), ("quality", 50), ("method", 50),
-         ("method_live", 18), ("quality_charts", 43), ("method_charts", 34)],
+        [("dashboard", 67), ("dashboard_live", 64), ("quality", 58), ("method", 50),
+         ("method_live", 24), ("quality_charts", 43), ("method_charts", 34)],
     )  # fmt: skip
     def test_its_cost_does_not_grow_with_the_number_of_judgments(
         self, view, most, experiment, annotator, viewer, client_for

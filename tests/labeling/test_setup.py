@@ -1053,7 +1053,7 @@ class TestDelete:
 
 
 def test_a_model_that_cannot_judge_is_not_offered_and_not_accepted(page, settings):
-    settings.JUDGE_BACKEND = "embedded"
+    settings.JUDGE_BACKEND = ""
     html = page.get(NEW).content.decode()
     assert 'value="shadow"' not in html
     assert "No language model that can judge is configured." in html

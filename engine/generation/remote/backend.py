@@ -9,8 +9,9 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from django.conf import settings
 
@@ -41,9 +42,11 @@ _READ_SECONDS = 0.5
 # A request that failed is asked again so often, after 1 second, 2, 4 and so on, before the caller gets it
 # back.
 _TRIES = 5
-# What waits for a connection goes back to the caller if that pauses for longer.
+# Requests that wait for a connection go back to the caller if it pauses for longer.
 _SHORT_PAUSE_SECONDS = 10.0
 _MOST_IN_HAND = 10_000
+# Enough for requests to leave.
+_SEND_SECONDS = 0.002
 
 
 class RemoteBackend:
@@ -85,57 +88,48 @@ class RemoteBackend:
         A failure that is the server's fault is asked again here a few times. Then, or where the connection
         pauses for longer, the caller gets it back. No attempt of the caller's is spent by it.
         """
-        most = _MOST_IN_HAND if self._own is None else self._own.at_once
         lanes: dict[str, _Lane] = {}
-        under_way: dict[asyncio.Task[Outcome], tuple[_Lane, _Asked]] = {}
-        finished: deque[asyncio.Task[Outcome]] = deque()
-
-        def finish(task: asyncio.Task[Outcome]) -> None:
-            finished.append(task)
-            self._loop.stop()
-
+        work = _UnderWay(self._loop)
         numbers = itertools.count()
+        most = _MOST_IN_HAND if self._own is None else self._own.at_once
         try:
             while True:
                 self._read()
                 waiting = sum(len(lane.waiting) for lane in lanes.values())
-                for request in take(most - waiting - len(under_way)):
+                for request in take(most - waiting - len(work.tasks)):
                     lane = lanes.setdefault(request.model or self.model, _Lane())
                     heapq.heappush(lane.waiting, _Asked(request, next(numbers)))
                 for name, lane in lanes.items():
-                    connection = self._connections.get(name)
-                    yield from self._given_back(name, lane, connection)
-                    while (asked := lane.next(connection, self._own)) is not None:
-                        try:
-                            target = self._target(connection)
-                        except KeyUnreadableError as error:
-                            failure = GenerationFailure(asked.request.key, str(error), Fault.ACCESS)
-                            yield from self._settled(name, lane, asked, failure)
-                            break
-                        lane.begin()
-                        task = self._loop.create_task(_ask(self._client, target, asked.request))
-                        under_way[task] = lane, asked
-                        task.add_done_callback(finish)
-                if not under_way and not any(lane.waiting for lane in lanes.values()):
+                    yield from self._given_back(name, lane, self._connections.get(name))
+                yield from self._begin(lanes, work)
+                if not work.tasks and not any(lane.waiting for lane in lanes.values()):
                     return
-                self._run(_TICK_SECONDS)
-                while finished:
-                    task = finished.popleft()
-                    lane, asked = under_way.pop(task)
-                    lane.under_way -= 1
-                    yield from self._settled(asked.request.model or self.model, lane, asked, task.result())
+                work.run(_TICK_SECONDS)
+                replies = list(work.finished())
+                for reply in replies:
+                    self._note(*reply)
+                # The next requests leave before the caller stores these replies.
+                yield from self._begin(lanes, work)
+                work.run(_SEND_SECONDS)
+                for reply in replies:
+                    yield from self._settled(*reply)
         finally:
-            for task in under_way:
-                task.remove_done_callback(finish)
-                task.cancel()
-            if under_way:
-                self._loop.run_until_complete(asyncio.gather(*under_way, return_exceptions=True))
+            work.cancel()
 
-    def _run(self, seconds: float) -> None:
-        """Let requests go on until one is finished, and for so long at most."""
-        timer = self._loop.call_later(seconds, self._loop.stop)
-        self._loop.run_forever()
-        timer.cancel()
+    def _begin(self, lanes: Mapping[str, _Lane], work: _UnderWay) -> Iterator[Outcome]:
+        """Ask for everything that is due and fits; yields the failures of keys."""
+        for name, lane in lanes.items():
+            connection = self._connections.get(name)
+            while (asked := lane.next(connection, self._own)) is not None:
+                try:
+                    target = self._target(connection)
+                except KeyUnreadableError as error:
+                    failure = GenerationFailure(asked.request.key, str(error), Fault.ACCESS)
+                    self._note(lane, asked, failure)
+                    yield from self._settled(lane, asked, failure)
+                    break
+                lane.begin()
+                work.add(lane, asked, _ask(self._client, target, asked.request))
 
     def _read(self) -> None:
         if self._own is None and time.monotonic() - self._read_at >= _READ_SECONDS:
@@ -163,15 +157,14 @@ class RemoteBackend:
         waiting, lane.waiting = lane.waiting, []
         yield from (GenerationFailure(asked.request.key, reason, fault) for asked in waiting)
 
-    def _settled(self, name: str, lane: _Lane, asked: _Asked, outcome: Outcome) -> Iterator[Outcome]:
-        """The outcome for the caller; none where it is asked again."""
-        connection = self._connections.get(name)
-        if isinstance(outcome, GenerationResult) or outcome.fault in {Fault.SETTINGS, Fault.WORKER}:
-            if connection is not None and not _is_ours(outcome):
-                note_success(connection)
-            yield outcome
+    def _note(self, _lane: _Lane, asked: _Asked, outcome: Outcome) -> None:
+        """Note whether the connection works."""
+        connection = self._connections.get(asked.request.model or self.model)
+        if connection is None:
             return
-        if connection is not None:
+        if isinstance(outcome, GenerationResult) or outcome.fault == Fault.SETTINGS:
+            note_success(connection)
+        elif outcome.fault != Fault.WORKER:
             note_failure(
                 connection,
                 outcome.fault,
@@ -179,6 +172,12 @@ class RemoteBackend:
                 said=outcome.said,
                 wait_seconds=outcome.wait_seconds,
             )
+
+    def _settled(self, lane: _Lane, asked: _Asked, outcome: Outcome) -> Iterator[Outcome]:
+        """The outcome for the caller; none where it is asked again."""
+        if isinstance(outcome, GenerationResult) or outcome.fault in {Fault.SETTINGS, Fault.WORKER}:
+            yield outcome
+            return
         asked.tries += 1
         if outcome.fault == Fault.ACCESS or asked.tries >= _TRIES:
             # A server of our own is a part of this worker.
@@ -189,9 +188,45 @@ class RemoteBackend:
         heapq.heappush(lane.waiting, asked)
 
 
-def _is_ours(outcome: Outcome) -> bool:
-    """True if it says nothing about the server."""
-    return isinstance(outcome, GenerationFailure) and outcome.fault == Fault.WORKER
+class _UnderWay:
+    """The requests under way, on an event loop that runs while the caller waits."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.tasks: dict[asyncio.Task[Outcome], tuple[_Lane, _Asked]] = {}
+        self._loop = loop
+        self._done: list[asyncio.Task[Outcome]] = []
+
+    def add(self, lane: _Lane, asked: _Asked, asking: Coroutine[Any, Any, Outcome]) -> None:
+        """Begin a request."""
+        task = self._loop.create_task(asking)
+        self.tasks[task] = lane, asked
+        task.add_done_callback(self._finish)
+
+    def run(self, seconds: float) -> None:
+        """Let requests go on until one is finished, and for so long at most."""
+        timer = self._loop.call_later(seconds, self._loop.stop)
+        self._loop.run_forever()
+        timer.cancel()
+
+    def finished(self) -> Iterator[tuple[_Lane, _Asked, Outcome]]:
+        """The requests that have come to an end; their places are free."""
+        done, self._done = self._done, []
+        for task in done:
+            lane, asked = self.tasks.pop(task)
+            lane.under_way -= 1
+            yield lane, asked, task.result()
+
+    def cancel(self) -> None:
+        """End the requests that are still under way."""
+        for task in self.tasks:
+            task.remove_done_callback(self._finish)
+            task.cancel()
+        if self.tasks:
+            self._loop.run_until_complete(asyncio.gather(*self.tasks, return_exceptions=True))
+
+    def _finish(self, task: asyncio.Task[Outcome]) -> None:
+        self._done.append(task)
+        self._loop.stop()
 
 
 async def _ask(client: Client, target: Target, request: GenerationRequest) -> Outcome:

@@ -1,0 +1,104 @@
+"""A model of one's own in the setup, thinking on the annotators' page, and cost on the result."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import Page, expect
+
+from engine.models import Connection, Experiment, Response, WorkerPulse
+from tests.browser.conftest import log_in
+from tests.factories import add_member, click_on, make_experiment, make_user
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+
+
+def look(page: Page, name: str) -> None:
+    """Check that nothing is wider than the page; with PICTURES_OF_MODELS, keep a picture of it."""
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
+    if folder := os.environ.get("PICTURES_OF_MODELS"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+@pytest.fixture(params=SIZES)
+def size(request, page: Page) -> str:
+    page.set_viewport_size(SIZES[request.param])
+    return request.param
+
+
+@pytest.fixture
+def gpt() -> Connection:
+    return Connection.objects.create(
+        name="GPT",
+        provider="openai",
+        model_id="gpt-5",
+        everybody=True,
+        price_prompt=2.0,
+        price_completion=8.0,
+    )
+
+
+def test_a_level_chooses_a_connection_and_its_settings(size, page: Page, gpt, problems):
+    details = {"backend": "remote", "model": "", "others": [], "any_model": True}
+    WorkerPulse.objects.create(queue="generation", worker="w", details=details)
+    log_in(page, make_user(is_superuser=True))
+    page.goto("/experiments/new/prompts/")
+    page.get_by_label("Name", exact=True).fill("Two models")
+    page.get_by_role("button", name="Add a factor").click()
+    expect(page.locator("#id_f2-name")).to_be_focused()
+    page.locator("#id_f2-kind").select_option("model")
+    page.locator("select#id_f2-l1-text").select_option("GPT")
+    page.get_by_role("button", name="Add a factor").click()
+    expect(page.locator("#id_f3-name")).to_be_focused()
+    page.locator("#id_f3-kind").select_option("sampling")
+    page.locator("#id_f3-l1-temperature").fill("0")
+    page.locator("li.level", has=page.locator("#id_f3-l1-temperature")).get_by_text("More settings").click()
+    page.locator("#id_f3-l1-response_format").fill('{"type": "object"')
+    page.get_by_role("button", name="Save as a draft").click()
+    expect(page.get_by_text("This is not JSON").first).to_be_visible()
+    look(page, f"setup-{size}")
+    page.locator("#id_f3-l1-response_format").fill('{"type": "object"}')
+    page.get_by_role("button", name="Save as a draft").click()
+    expect(page.get_by_text("temperature is not sent: this model refuses it.").first).to_be_visible()
+    # Chromium complains of the two pages that refuse.
+    problems.clear()
+    page.locator("#id_f3-l1-temperature").fill("")
+    page.get_by_role("button", name="Save as a draft").click()
+    expect(page.get_by_text("Saved as a draft.")).to_be_visible()
+    look(page, f"saved-{size}")
+
+
+def test_thinking_is_folded_and_an_empty_response_reads_no_answer(size, page: Page, gpt):
+    people = [make_user(), make_user()]
+    experiment = make_experiment(ready=True, annotators=tuple(people), shown_thinking="both")
+    Response.objects.update(
+        thinking="First I think.\nThen I answer. " * 20, connection=gpt, latency_seconds=2.0
+    )
+    for row in Response.objects.filter(state="done").select_related("policy"):
+        row.cost = 0.001 * (1 + row.policy.index)
+        if row.policy.index == 0:
+            row.text, row.finish_reason = "", "filtered"
+        row.save()
+    log_in(page, people[0])
+    page.goto(reverse("pair", args=[experiment.pk]))
+    page.locator("article.response details").first.get_by_text("Thinking").click()
+    expect(page.get_by_text("First I think.").first).to_be_visible()
+    look(page, f"pair-{size}")
+    click_on(experiment, people[1], 6)
+    viewer = make_user()
+    add_member(experiment, viewer, "viewer")
+    log_in(page, viewer)
+    page.goto(reverse("dashboard", args=[experiment.pk]))
+    expect(page.locator("svg.tradeoff").first).to_be_visible()
+    look(page, f"result-{size}")
+    judged = Experiment.objects.get().comparisons.filter(state="judged").first()
+    page.goto(reverse("comparison", args=[experiment.pk, judged.pk]))
+    expect(page.get_by_text("Thinking").first).to_be_visible()
+    look(page, f"comparison-{size}")
+    page.goto(reverse("method", args=[experiment.pk]))
+    look(page, f"method-{size}")
