@@ -20,7 +20,7 @@ _OWN_HEADERS = {
     "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect",
     "te", "trailer", "transfer-encoding", "upgrade", "user-agent",
 }  # fmt: skip
-_OWN_FIELDS = {"model", "messages", "system", "stream", "n", "modelId"}
+_OWN_FIELDS = {"model", "messages", "system", "stream", "n", "modelId", "user_config"}
 _MOST_DEEP = 20
 
 

@@ -161,7 +161,7 @@ class TestWatch:
             judged(end=False, backend="vllm" if number % 2 else "")
         of_five, sentences = listed()
         assert of_five == of_one <= 16
-        assert sentences[0].startswith("No worker serves the openai backend.")
+        assert sentences[0].startswith("Prompt 1 leads; 2 rivals still to exclude.")
         assert all("leads; 2 rivals still to exclude." in each for each in sentences)
         for _ in range(2):
             judged(end=True)

@@ -167,7 +167,7 @@ def refused(*arguments: str) -> str:
 
 
 def test_a_file_that_asks_for_a_model_that_cannot_judge_is_refused(file, settings):
-    settings.JUDGE_BACKEND = "embedded"
+    settings.JUDGE_BACKEND = ""
     file.write_text(write_experiment(make_spec(llm_judge="shadow")), encoding="utf-8")
     with pytest.raises(CommandError, match="No language model that can judge is configured"):
         run("load_experiment", str(file))

@@ -44,7 +44,7 @@ def drawn(**levels: dict[str, Any]) -> FactorSpec:
         ({"reasoning": "low", "reasoning_tokens": 9}, "set one of them"),
         ({"response_format": {"title": "x"}}, "must be a JSON schema"),
         ({"response_format": "json"}, "response_format of a sampling level must be of type Mapping"),
-        ({"extra_body": {"model": "x"}}, "extra_body may not set model"),
+        ({"extra_body": {"model": "x"}}, "extra_body: The field model belongs to the request itself"),
         ({"seed": 1}, "seed of a sampling level must be of type bool"),
     ],
 )

@@ -22,9 +22,10 @@ ALL: dict[str, Any] = {
     "stop": ("a", "b"),
     "seed": True,
     "reasoning": "low",
-    "reasoning_tokens": 2000,
     "response_format": SCHEMA,
 }
+# Models that count their thinking take no word for it.
+BY_TOKENS = ALL | {"reasoning": "", "reasoning_tokens": 2000}
 
 
 def prepared(
@@ -88,7 +89,7 @@ SENT = {
         "max_tokens": 8000,
         "stop": ["a", "b"],
         "seed": 7,
-        "reasoning": {"effort": "low", "max_tokens": 2000},
+        "reasoning": {"effort": "low"},
         "response_format": {
             "type": "json_schema",
             "json_schema": {"name": "response", "strict": True, "schema": SCHEMA},
@@ -106,10 +107,11 @@ SENT = {
 
 @pytest.mark.parametrize(("provider", "model"), SENT)
 def test_each_vendor_has_its_own_words_and_what_is_not_sent_is_said(provider, model):
-    made = prepared(provider, model, sampling=ALL)
+    sampling = BY_TOKENS if "sonnet" in model else ALL
+    made = prepared(provider, model, sampling=sampling)
     own = {"model", "messages", "system"}
     assert {name: value for name, value in made.body.items() if name not in own} == SENT[provider, model]
-    assert list(made.left_out) == list(refused(takes_of(provider, model), SamplingParams(**ALL)))
+    assert list(made.left_out) == list(refused(takes_of(provider, model), SamplingParams(**sampling)))
 
 
 def test_sentences_of_what_is_not_sent():
@@ -212,9 +214,9 @@ class TestFurtherFields:
 
     @pytest.mark.parametrize("field", ["api_base", "base_url", "api_key", "user_config", "system"])
     def test_no_field_may_lead_a_gateway_elsewhere(self, field):
-        made = prepared(extra_body={field: "x"}, sampling={"extra_body": {field: "http://127.0.0.1"}})
+        made = prepared(extra_body={field: "x"})
         assert field not in made.body
-        assert made.left_out == [f"{field} of the extra body is not sent: the connection decides it."] * 2
+        assert made.left_out == [f"{field} of the extra body is not sent: the connection decides it."]
 
     def test_no_header_may_take_the_place_of_ours(self):
         made = prepared(headers={"X-Team": "a", "Host": "b", "AUTHORIZATION": "c", "Content-Length": "1"})

@@ -15,7 +15,16 @@ from django.urls import reverse
 from django.utils import timezone
 
 import engine.services
-from engine.models import AuditEntry, Experiment, Invitation, Judgment, Membership, Token
+from engine.models import (
+    AuditEntry,
+    Connection,
+    Experiment,
+    Invitation,
+    Judgment,
+    Membership,
+    Response,
+    Token,
+)
 from engine.models.append_only import lifted
 from engine.selectors.findings import ladder
 from engine.services.drafts import delete_draft
@@ -117,7 +126,15 @@ def walked(shared_rows: None) -> int:
         state="concluded", conclusion="budget", concluded_at=timezone.now()
     )
     post("change_settings", experiment.pk, claim="best", budget=9, delta=0.2, epsilon=0.1, confirmed="1")
-    for action in ("pause", "start", "stop", "archive", "unarchive"):
+    post(
+        "new_connection", whose="site", provider="openai", model_id="gpt", key="sk-0123456789abcdef",
+        currency="USD", at_once=16, answer_seconds=600,
+    )  # fmt: skip
+    model = Connection.objects.get()
+    post("lend_connection", model.pk, experiment=experiment.pk)
+    post("end_loan", model.pk, model.loans.get().pk)
+    Response.objects.filter(pk=experiment.comparisons.first().response_i_id).update(refused_at=timezone.now())
+    for action in ("try_again", "pause", "start", "stop", "archive", "unarchive"):
         post("change_state", experiment.pk, action=action, confirmed="1")
     post("clone", experiment.pk, name="Another")
     votes = SimpleUploadedFile("votes.csv", b"task,policy_a,policy_b,winner\nWhy?,Short,Long,a\n")

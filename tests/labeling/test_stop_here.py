@@ -232,8 +232,8 @@ def test_an_empty_response_is_called_so_among_what_to_read(experiment, admin, cl
     client = client_for(admin)
     stop_here(client, experiment, claim="good_enough", confirmed="1")
     shown = dashboard(client, experiment)
-    assert "Prompt 1: Empty." in shown[shown.index("Read before you use it") :]
-    assert "Prompt 1Empty." in words(client.get(reverse("policy", args=[experiment.pk, 1])))
+    assert "Prompt 1: (no answer)" in shown[shown.index("Read before you use it") :]
+    assert "Prompt 1(no answer)" in words(client.get(reverse("policy", args=[experiment.pk, 1])))
 
 
 def test_a_claim_that_does_not_hold_is_refused_without_a_question(experiment, admin, client_for):

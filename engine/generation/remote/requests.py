@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from engine.domain.conversations import SYSTEM, USER, Message, as_json
 from engine.domain.levels import SamplingParams
+from engine.domain.places import fault_of_fields
 from engine.domain.profiles import SETTINGS, Protocol, Provider, left_out, vendor_of
 from engine.domain.targets import Target
 from engine.generation.base import GenerationRequest
@@ -17,21 +18,6 @@ from engine.generation.base import GenerationRequest
 # Claude demands a maximum; this one is sent where the level sets none, after what is for thinking.
 _ANTHROPIC_TOKENS = 4096
 _ANTHROPIC_VERSION = "2023-06-01"
-# Fields by which gateways are told whom to ask, or with whose key: no level and no connection's extra body
-# may set them.
-RESERVED_FIELDS = frozenset(
-    {
-        "api_base",
-        "api_key",
-        "base_url",
-        "messages",
-        "model",
-        "n",
-        "stream",
-        "system",
-        "user_config",
-    }
-)
 # Headers that belong to the client.
 _OWN_HEADERS = frozenset(
     {
@@ -76,7 +62,7 @@ def prepare(target: Target, request: GenerationRequest) -> Prepared:
     }[protocol](target, messages)
     for further in (target.extra_body, request.sampling.extra_body if target.takes.extra_body else {}):
         for name, value in further.items():
-            if name in RESERVED_FIELDS:
+            if fault_of_fields({name: value}):
                 changes.append(f"{name} of the extra body is not sent: the connection decides it.")
             else:
                 _merge(body, name, value)
