@@ -177,7 +177,10 @@ def test_another_experiment_uses_it_only_while_it_is_lent(settings):
             by=None, owner=None, name="free", provider="compatible", model_id="echo401",
             address=server.url, everybody=True,
         )  # fmt: skip
+        # Neither could start without the loan, which they lose afterwards.
+        Connection.objects.filter(pk=made.pk).update(everybody=True)
         experiment, guarded = compare("theirs"), compare("free", guard={"guard_model": "theirs"})
+        Connection.objects.filter(pk=made.pk).update(everybody=False)
         add_member(experiment, owner, Membership.Role.OWNER)
         write()
         assert not [each for each in server.headers if "authorization" in each]
