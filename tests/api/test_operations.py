@@ -158,10 +158,10 @@ class TestWatch:
         judged(end=False)
         of_one, _ = listed()
         for number in range(4):
-            judged(end=False, backend="vllm" if number % 2 else "")
+            judged(end=False, backend="remote" if number % 2 else "")
         of_five, sentences = listed()
         assert of_five == of_one <= 16
-        assert sentences[0].startswith("Prompt 1 leads; 2 rivals still to exclude.")
+        assert sentences[0].startswith("No worker serves the remote backend.")
         assert all("leads; 2 rivals still to exclude." in each for each in sentences)
         for _ in range(2):
             judged(end=True)

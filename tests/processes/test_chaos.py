@@ -70,7 +70,7 @@ def test_every_comparison_ends_and_the_experiment_reaches_its_decision(workers: 
     faulty = FaultyServer(poison)
     with serve(faulty.respond) as server:
         connect(MODEL, server.url, answer_seconds=2)
-        workers.environment["OPENAI_MODEL"] = MODEL
+        workers.environment |= {"OPENAI_MODEL": MODEL, "OPENAI_BASE_URL": server.url}
         start(experiment_id=experiment.pk)
         for name in ("control", "remote", "beat"):
             workers.start(name)
