@@ -70,7 +70,11 @@ def test_every_comparison_ends_and_the_experiment_reaches_its_decision(workers: 
     faulty = FaultyServer(poison)
     with serve(faulty.respond) as server:
         connect(MODEL, server.url, answer_seconds=2)
-        workers.environment |= {"OPENAI_MODEL": MODEL, "OPENAI_BASE_URL": server.url}
+        workers.environment |= {
+            "OPENAI_MODEL": MODEL,
+            "OPENAI_BASE_URL": server.url,
+            "OPENAI_API_KEY": "none",
+        }
         start(experiment_id=experiment.pk)
         for name in ("control", "remote", "beat"):
             workers.start(name)

@@ -55,7 +55,11 @@ def test_a_worker_told_to_stop_stores_what_is_done_gives_the_rest_back_and_ends(
     slow = SlowServer(at_once=3)
     with serve(slow.respond) as server:
         connect(MODEL, server.url, at_once=AT_ONCE)
-        workers.environment |= {"OPENAI_MODEL": MODEL, "OPENAI_BASE_URL": server.url}
+        workers.environment |= {
+            "OPENAI_MODEL": MODEL,
+            "OPENAI_BASE_URL": server.url,
+            "OPENAI_API_KEY": "none",
+        }
         workers.start("remote")
         workers.start("beat")
         workers.start("control")
