@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any
@@ -251,7 +252,7 @@ def from_environment() -> None:
         "provider": Provider.OPENAI if usual else Provider.COMPATIBLE,
         "address": address,
         # Together with the address: it goes to no other.
-        "key_variable": _ENVIRONMENT_KEY,
+        "key_variable": _ENVIRONMENT_KEY if _ENVIRONMENT_KEY in os.environ else "",
     }
     connection, made = Connection.objects.get_or_create(
         name=settings.OPENAI_MODEL, defaults=ours | {"model_id": settings.OPENAI_MODEL, "everybody": True}

@@ -80,7 +80,7 @@ def check_description(spec: ExperimentSpec) -> Description:
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
     if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
         raise SpecError(f"The rule judge needs a reference answer for every task; {bare[0]!r} has none.")
-    _check_llm_judge(judge, spec.settings.get("llm_judge", Experiment.LLMJudge.OFF))
+    _check_llm_judge(judge, spec.settings)
     experiment = Experiment(name=spec.name, **spec.settings)
     _check(experiment)
     if len(spec.gold) < experiment.practice:
@@ -188,7 +188,8 @@ def _check_variables(spec: ExperimentSpec) -> None:
         raise SpecError(fault, ("factors", factor, "levels", level))
 
 
-def _check_llm_judge(judge: str, stage: str) -> None:
+def _check_llm_judge(judge: str, settings: Mapping[str, Any]) -> None:
+    stage = settings.get("llm_judge", Experiment.LLMJudge.OFF)
     if stage == Experiment.LLMJudge.OFF:
         return
     if stage == Experiment.LLMJudge.VOTES:
@@ -202,7 +203,7 @@ def _check_llm_judge(judge: str, stage: str) -> None:
             "llm_judge: a language model judges only beside people. Set judge: human, or llm_judge: off.",
             ("llm_judge",),
         )
-    if reason := why_no_judge():
+    if not settings.get("judge_model") and (reason := why_no_judge()):
         raise SpecError(f"llm_judge: {reason}", ("llm_judge",))
 
 

@@ -87,7 +87,7 @@ def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
     described = specs.experiment_spec(experiment)
     # With the same seed, the pairs of the first would predict those of the second.
     settings = {**described.settings, "seed": new_seed()}
-    if why_no_judge():
+    if not settings.get("judge_model") and why_no_judge():
         settings["llm_judge"] = Experiment.LLMJudge.OFF
     spec = replace(described, name=name, settings=settings)
     cloned = create_experiment(spec=spec, by=by)

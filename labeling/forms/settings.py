@@ -278,7 +278,7 @@ class SettingsForm(_ModelForm):
         ]
         # Votes are allowed on the dashboard, once its agreement with people is known.
         stages = [Experiment.LLMJudge.OFF, Experiment.LLMJudge.SHADOW]
-        if reason := why_no_judge():
+        if not connections and (reason := why_no_judge()):
             stages.remove(Experiment.LLMJudge.SHADOW)
             self.fields["llm_judge"].help_text = reason
             self.fields["llm_judge"].error_messages["invalid_choice"] = reason
