@@ -15,6 +15,7 @@ from engine.generation.base import Backend
 from engine.generation.worker import write_batch
 from engine.models import (
     Comparison,
+    Connection,
     Experiment,
     Invitation,
     Judgment,
@@ -237,3 +238,9 @@ def copy_of(comparison: Comparison, **changes: Any) -> Comparison:
 def nobodys_turn(experiment: Experiment) -> None:
     """Forget who judged each pair of policies last, so that the oldest ready comparison comes first."""
     PairCount.objects.filter(experiment=experiment).update(last_annotator=None)
+
+
+def connect(name: str, address: str, **fields: Any) -> Connection:
+    """A connection that every experiment may use, to a server of this machine."""
+    made = {"provider": "compatible", "model_id": name, "everybody": True}
+    return Connection.objects.create(name=name, address=address, **(made | fields))

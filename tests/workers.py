@@ -10,14 +10,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 from django.conf import settings
 from django.db import connection
-
-from engine.models import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -65,12 +62,6 @@ _COMMANDS = {
     "judging": "worker -P solo -Q judging -n judging@%h --without-gossip --without-mingle",
     "beat": "beat --pidfile=",
 }
-
-
-def connect(name: str, address: str, **fields: Any) -> Connection:
-    """A connection that every experiment may use, to a server of this machine."""
-    made = {"provider": "compatible", "model_id": name, "everybody": True}
-    return Connection.objects.create(name=name, address=address, **(made | fields))
 
 
 class Workers:

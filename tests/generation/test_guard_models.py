@@ -19,9 +19,8 @@ from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.planning import advance
 from tests.backends import ContinuousScriptedBackend, ScriptedBackend, system_of, user_of
-from tests.factories import write_responses
+from tests.factories import connect, write_responses
 from tests.generation.chat_server import MODEL, Reply, completion, embedded_model, serve
-from tests.workers import connect
 
 pytestmark = pytest.mark.django_db
 

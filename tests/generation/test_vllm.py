@@ -101,6 +101,8 @@ class TestEngine:
         unknown.__dict__["_llm"] = SimpleNamespace(get_tokenizer=lambda: None)
         with pytest.raises(BackendError, match="no reasoning parser 'nobody'"):
             _ = unknown._parser
+        # At the end of the process it would be closed like a real one.
+        del unknown.__dict__["_llm"]
 
     def test_the_memory_of_a_gpu_is_told_where_there_is_one(self, backend, monkeypatch):
         if torch.cuda.is_available():

@@ -17,9 +17,9 @@ from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.judging import rebuild_counts
 from labeling.demo import rule_spec
-from tests.factories import SECRET
+from tests.factories import SECRET, connect
 from tests.generation.chat_server import MODEL, Reply, completion, error, serve
-from tests.workers import Workers, connect, wait_until
+from tests.workers import Workers, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,10 @@ import pytest
 from engine.models import Connection, Experiment, Judgment, Opinion
 from engine.selectors import counts
 from engine.services.judging import rebuild_counts
-from tests.factories import click, make_experiment
+from tests.factories import click, connect, make_experiment
 from tests.generation.chat_server import MODEL, completion, serve
 from tests.opinions import shadow, verdict, vote
-from tests.workers import Workers, connect, wait_until
+from tests.workers import Workers, wait_until
 
 pytestmark = pytest.mark.slow
 

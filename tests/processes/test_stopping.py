@@ -13,9 +13,9 @@ from engine.selectors.health import queue_health
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.planning import advance
-from tests.factories import make_spec
+from tests.factories import connect, make_spec
 from tests.generation.chat_server import MODEL, Reply, completion, serve
-from tests.workers import Workers, connect, wait_until
+from tests.workers import Workers, wait_until
 
 pytestmark = pytest.mark.slow
 
