@@ -62,7 +62,7 @@ TARGETS = {
     ],
     "engine/services/judging.py": _OF_A_CLICK,
     "engine/services/leases.py": _OF_A_CLICK,
-    "labeling/access.py": ["tests/labeling/test_access.py"],
+    "labeling/access.py": ["tests/labeling/test_access.py", "tests/labeling/test_connections.py"],
 }
 # Mutants that change nothing that these tests could see: by target, function and change, the reason.
 EQUIVALENT: dict[str, dict[str, str]] = {

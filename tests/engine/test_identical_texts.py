@@ -137,3 +137,16 @@ def test_a_rule_judges_identical_texts_itself():
     write_responses(ScriptedBackend(lambda request: "fine"))
     assert not Judgment.objects.exists()
     assert experiment.comparisons.filter(state="ready").exists()
+
+
+@pytest.mark.parametrize(("silent", "outcome"), [("response_i", 0.0), ("response_j", 1.0)])
+def test_by_setting_no_answer_loses_without_a_click(silent, outcome):
+    experiment = make_experiment(ready=True, annotators=(make_user(),), no_answer="loses")
+    comparison = experiment.comparisons.filter(state="ready").first()
+    response = getattr(comparison, silent)
+    response.text = ""
+    response.save()
+    name_and_hold_back(comparison_ids=[comparison.pk])
+    settle_by_rule(experiment=experiment)
+    judgment = Judgment.objects.get(comparison=comparison)
+    assert (judgment.via, judgment.judge, judgment.outcome) == ("no_answer", "rule", outcome)

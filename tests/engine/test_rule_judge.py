@@ -238,3 +238,14 @@ class TestJudgeComparisons:
 def test_a_short_sentence_is_right_where_its_last_word_is(text):
     assert is_correct(text, "3")
     assert not is_correct(text, "4")
+
+
+@pytest.mark.django_db
+def test_by_setting_the_rule_lets_no_answer_lose():
+    experiment = make_experiment(ready=True, judge="rule", no_answer="loses")
+    silent, *answered = experiment.comparisons.filter(state="ready").order_by("number")
+    silent.response_i.text = ""
+    silent.response_i.save()
+    judge_comparisons(experiment.pk)
+    assert Judgment.objects.get(comparison=silent).outcome == 0.0
+    assert Judgment.objects.filter(comparison__in=answered).count() == len(answered) > 0
