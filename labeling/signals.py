@@ -14,7 +14,7 @@ from engine.selectors.accounts import stored_rights
 from engine.services import people, serving, tokens
 
 # The columns of an account that rights rest on.
-_RIGHTS = ("is_active", "is_superuser")
+_RIGHTS = ("is_active", "is_staff", "is_superuser")
 
 
 @receiver(user_logged_out)

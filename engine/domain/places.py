@@ -22,6 +22,7 @@ _OWN_HEADERS = {
 }  # fmt: skip
 _OWN_FIELDS = {"model", "messages", "system", "stream", "n", "modelId", "user_config"}
 _MOST_DEEP = 20
+_TOO_DEEP = "(nested too deep)"
 
 
 def fault_of_headers(headers: Any) -> str:
@@ -35,7 +36,7 @@ def fault_of_headers(headers: Any) -> str:
             return f"The header {name} belongs to the request itself. Remove it."
         if _SECRET.search(name) or _SECRET_HEADER.search(name):
             return f"The header {name} looks like a secret, and it is shown. Remove it."
-        if _PLACE.search(name):
+        if _PLACE.search(name) or "://" in value:
             return f"The header {name} may lead a request, and the key, to another place. Remove it."
     return ""
 
@@ -47,6 +48,8 @@ def fault_of_fields(fields: Any) -> str:
     if own := sorted(_OWN_FIELDS & fields.keys()):
         return f"The field {own[0]} belongs to the request itself. Remove it."
     for name, value in _leaves(fields, 0):
+        if name == _TOO_DEEP:
+            return f"Further fields are nested more than {_MOST_DEEP} levels deep. Flatten them."
         if _SECRET.search(name):
             return f"The field {name:.60} looks like a secret: people see these fields. Remove it."
         if _PLACE.search(name) or (isinstance(value, str) and "://" in value):
@@ -57,6 +60,7 @@ def fault_of_fields(fields: Any) -> str:
 def _leaves(value: Any, depth: int, name: str = "") -> Iterator[tuple[str, Any]]:
     """Every name in it with its value."""
     if depth > _MOST_DEEP:
+        yield _TOO_DEEP, ""
         return
     if isinstance(value, Mapping):
         for each, inner in value.items():

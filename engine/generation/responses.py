@@ -175,8 +175,8 @@ class Making:
 
     def _finished(self, written: Written) -> Written:
         known = [cost for cost in self._costs if cost is not None]
-        # A part of the price would pass for all of it.
-        cost = sum(known) if known and len(known) == len(self._costs) else None
+        # Where a guard has no price, the rest counts: limits must hold at least that.
+        cost = sum(known) if known else None
         return replace(written, latency_seconds=self._seconds, cost=cost)
 
     def _refused(self, refusal: str, guardrail: str) -> Written:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from engine.domain.profiles import Provider
@@ -33,7 +33,9 @@ class Connection(models.Model):
         help_text="What it takes, where that differs from its provider's rules.",
     )
     at_once = models.PositiveSmallIntegerField(
-        default=16, validators=[MinValueValidator(1)], help_text="Requests under way at once, of each worker."
+        default=16,
+        validators=[MinValueValidator(1), MaxValueValidator(256)],
+        help_text="Requests under way at once, of each worker.",
     )
     per_minute = models.PositiveIntegerField(
         null=True,
@@ -42,7 +44,9 @@ class Connection(models.Model):
         help_text="Requests in a minute, of each worker; empty: no limit.",
     )
     answer_seconds = models.PositiveIntegerField(
-        default=600, validators=[MinValueValidator(1)], help_text="The longest wait for one answer."
+        default=600,
+        validators=[MinValueValidator(1), MaxValueValidator(3600)],
+        help_text="The longest wait for one answer.",
     )
 
     price_prompt = models.FloatField(

@@ -112,6 +112,14 @@ def needs(policy_ids: Collection[int]) -> dict[int, Need]:
     return {pk: need for pk, _, need in _needs(Q(pk__in=policy_ids), None)}
 
 
+def models_named(experiment: Experiment) -> set[str]:
+    """The names of all models that an experiment's policies ask, guards and the one that judges included."""
+    policies = list(experiment.policies.values_list("pk", flat=True))
+    return {name for need in needs(policies).values() for name in need.models} | (
+        {experiment.judge_model} - {""}
+    )
+
+
 def needs_of(experiments: Collection[Experiment], usable: Usable) -> dict[int, set[Need]]:
     """The needs of each experiment's policies by its id, in as many queries for one as for many.
 

@@ -22,7 +22,7 @@ def cost_of(
     if None in {prompt, completion, connection.price_prompt, connection.price_completion}:
         return None
     of_cached = connection.price_cached if connection.price_cached is not None else connection.price_prompt
-    fresh = (prompt or 0) - (cached or 0)
+    fresh = max(0, (prompt or 0) - (cached or 0))
     parts = (
         (fresh, connection.price_prompt),
         (cached or 0, of_cached),
@@ -49,7 +49,7 @@ def overspent_connections() -> set[int]:
     since = clock.now() - _DAY
     lately = Response.objects.filter(connection__in=limits, done_at__gte=since)
     spent = Counter(dict(lately.order_by().values_list("connection").annotate(Sum("cost"))))
-    opinions = Opinion.objects.filter(done_at__gte=since, cost__isnull=False)
+    opinions = Opinion.objects.filter(created_at__gte=since, cost__isnull=False)
     by_name = opinions.order_by().values_list("comparison__experiment__judge_model").annotate(Sum("cost"))
     judges = dict(by_name)
     names = dict(Connection.objects.filter(pk__in=limits).values_list("pk", "name"))

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from engine.domain.replies import Fault
+from engine.domain.texts import storable
 from engine.models import Connection, clock
 from engine.selectors.pauses import TROUBLED
 
@@ -54,7 +55,7 @@ def note_failure(
     until = now + timedelta(seconds=seconds)
     if connection.waits_until is not None:
         until = max(until, connection.waits_until)
-    _change(connection, failures=failures, waits_until=until, trouble=reason, said=said)
+    _change(connection, failures=failures, waits_until=until, trouble=storable(reason), said=storable(said))
 
 
 def _change(connection: Connection, **changes: Any) -> None:

@@ -38,9 +38,9 @@ EDITABLE = (
 # Levels name it, and responses rest on it.
 _FIXED = ("name", "provider", "model_id")
 _KEY = re2.compile(r"[\x21-\x7e]+")
-_LONGEST_KEY = 8192
+_LONGEST_KEY = 2048
 # A worker that has not answered for so long may have died.
-_BETWEEN_TESTS = timedelta(seconds=30)
+_BETWEEN_TESTS = timedelta(seconds=150)
 _ENVIRONMENT_KEY = "OPENAI_API_KEY"
 
 
@@ -168,7 +168,7 @@ def lend(*, connection_id: int, experiment: Experiment, by: User) -> Loan:
 
 
 def lend_chosen(*, experiment: Experiment, by: User, names: Collection[str]) -> None:
-    """Lend those of one's own connections that a draft names: whoever names theirs, means to lend it."""
+    """Lend those of one's own connections that one has just named in a draft."""
     chosen = selectors.to_choose(by, experiment).filter(name__in=names, owner=by, everybody=False)
     for connection in chosen:
         lend(connection_id=connection.pk, experiment=experiment, by=by)
@@ -319,13 +319,16 @@ def _check(connection: Connection, *, has_key: bool) -> None:
     if connection.everybody and connection.owner_id is not None:
         raise SpecError("Only a connection of the site can be for everybody.", ("everybody",))
     if connection.provider == Provider.WORKER:
-        if connection.pk is None:
+        stored = Connection.objects.filter(pk=connection.pk).values_list("provider", flat=True)
+        if stored.first() != Provider.WORKER:
             raise SpecError("A worker makes its own connection. Choose another provider.", ("provider",))
         return
     try:
         check_connection(connection.address, has_key=has_key)
     except ValueError as error:
         raise SpecError(str(error), ("address",)) from error
+    if connection.daily_limit is not None and None in {connection.price_prompt, connection.price_completion}:
+        raise SpecError("A limit of money needs both prices. Enter them, or remove it.", ("daily_limit",))
     for name in ("name", "model_id", "api_version", "headers", "extra_body", "takes"):
         if fault := _fault_of_text(getattr(connection, name)):
             raise SpecError(fault, (name,))

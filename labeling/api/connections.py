@@ -58,6 +58,8 @@ def change(request: AuthenticatedRequest, connection_id: Id, payload: Connection
     _refuse_bound(request)
     found = access.connection_to_change(request, connection_id)
     values = payload.model_dump(exclude_unset=True)
+    if values.get("everybody") and not found.everybody and (found.sealed_key or found.key_variable):
+        raise PermissionDenied("A token lends no key. Open the connection to everybody on the page Models.")
     with _fields_named():
         services.change(connection_id=found.pk, by=request.user, **values)
     found.refresh_from_db()

@@ -22,6 +22,7 @@ from engine.importing.files import description_in, read_experiment, write_experi
 from engine.importing.rows import ImportingError
 from engine.models import Experiment
 from engine.selectors import browsing, designs, specs
+from engine.selectors.capabilities import models_named
 from engine.selectors.uploads import kept_uploads
 from engine.services import drafts, experiments
 from engine.services.connections import lend_chosen
@@ -204,6 +205,8 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
     if spec is None:
         return _rendered(request, editor, url, "setup/edit.html", status=400)
     experiment = editor.experiment
+    # Somebody else's choice is not one's own: only names that this save brings are lent.
+    before = set() if experiment is None else models_named(experiment)
     try:
         if experiment is None:
             experiment = drafts.create_experiment(spec=spec, by=request.user)
@@ -211,7 +214,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
             experiment = drafts.replace_draft(
                 experiment_id=experiment.pk, spec=spec, by=request.user, version=editor.version
             )
-        lend_chosen(experiment=experiment, by=request.user, names=editor.named)
+        lend_chosen(experiment=experiment, by=request.user, names=editor.named - before)
         if action == "start":
             experiments.start(experiment_id=experiment.pk, by=request.user)
             wake_planner(experiment.pk)

@@ -36,6 +36,8 @@ class PinnedBackend(AsyncNetworkBackend):
 
     def __init__(self) -> None:
         self._inner = AnyIOBackend()
+        # One lookup of a name at a time: threads are few, and a slow name must not take all of them.
+        self._lookups: dict[tuple[str, int], asyncio.Task[list[str]]] = {}
 
     async def connect_tcp(
         self,
@@ -48,7 +50,7 @@ class PinnedBackend(AsyncNetworkBackend):
         """Connect to the first address of the name that answers; see httpcore2."""
         try:
             async with asyncio.timeout(timeout):
-                addresses = await checked_addresses(host, port)
+                addresses = await self._addresses(host, port)
                 for address in addresses[:-1]:
                     try:
                         return await self._connect(address, port, (timeout or 0) / 2 or None)
@@ -59,6 +61,15 @@ class PinnedBackend(AsyncNetworkBackend):
             raise ConnectTimeout(str(error)) from error
         except OSError as error:
             raise ConnectError(error) from error
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        lookup = self._lookups.get((host, port))
+        if lookup is None:
+            lookup = asyncio.create_task(checked_addresses(host, port))
+            self._lookups[host, port] = lookup
+            lookup.add_done_callback(lambda _: self._lookups.pop((host, port), None))
+        # One that has waited long enough leaves the lookup to the others.
+        return await asyncio.shield(lookup)
 
     async def _connect(self, address: str, port: int, timeout: float | None) -> AsyncNetworkStream:
         return await self._inner.connect_tcp(address, port, timeout=timeout)

@@ -25,7 +25,8 @@ from engine.generation.remote.errors import Answer, Said, ending_of, host_of, sa
 from engine.generation.remote.scrubbing import scrub, scrub_answer
 
 _REDIRECT = 300
-_MOST_TOKENS = 2**31 - 1
+# No model counts so many; sums of a few fit into a column.
+_MOST_TOKENS = 10**8
 
 # Servers' names for the end of an answer, in lower case; any other is a stop.
 _FINISHES = {
@@ -59,13 +60,15 @@ _CLOSING = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|END_THINKING
 _ANY_THINKING = re.compile(rf"</?(?:{_NAMES})>|\[/?THINK\]|◁/?think▷|<\|channel\|>", re.IGNORECASE)
 # The raw form of gpt-oss: channels, of which the final one is the answer.
 _CHANNEL = re.compile(
-    r"<\|channel\|>\s*(\w+).{0,200}?<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)",
+    r"<\|channel\|>\s*(\w{1,40}).{0,200}?<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)",
     re.DOTALL,
 )
 # Marks of chat templates: between bars, and those that models spell otherwise.
 _MARK = r"<[|｜][\w▁ ./:-]{1,40}[|｜]>|<end_of_turn>|<start_of_turn>|<turn\|>|<eos>|<EOT>|\[EOS\]|\[/INST\]"
 _LAST_MARK = re.compile(rf"\s*({_MARK}|</s>)\s*\Z")
 _MOST_MARKS = 20
+# Servers nest texts a few levels deep.
+_MOST_DEEP = 20
 _ANY_MARK = re.compile(_MARK)
 _READS_AS_ERROR = re.compile(
     r"maximum context length|context (length|window) exceeded|rate limit|too many requests|quota exceeded|"
@@ -138,6 +141,8 @@ def _reply_in(data: Any, target: Target) -> _Reply:
 
 
 def _result(target: Target, request: GenerationRequest, reply: _Reply, seconds: float) -> Outcome:
+    if max(map(len, (reply.text, reply.thinking, reply.refusal))) > 2 * TEXT_CHARACTERS.most:
+        return too_large(target, request)
     clean = (scrub_answer(storable(each), target) for each in (reply.text, reply.thinking, reply.refusal))
     text, thinking, refusal = clean
     inside, text = split_thinking(text)
@@ -315,16 +320,18 @@ _THINKING_FIELDS = (
 )
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
     """Every text of a part with thinking; signatures and what is encrypted are none."""
+    if depth > _MOST_DEEP:
+        return
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for each in value:
-            yield from _texts(each)
+            yield from _texts(each, depth + 1)
     elif isinstance(value, dict):
         for name in _THINKING_FIELDS:
-            yield from _texts(value.get(name))
+            yield from _texts(value.get(name), depth + 1)
 
 
 def _openai_usage(value: Any) -> dict[str, int | None]:

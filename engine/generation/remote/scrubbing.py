@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 from django.conf import settings
 
 from engine.domain.targets import Target
+from engine.domain.texts import storable
 
 _CUT = "…"
 # Lower case, each character in its place.
@@ -42,7 +43,7 @@ _LONGEST_READ = 20_000
 
 def scrub(said: str, target: Target) -> str:
     """The server's words for editors: without secrets, on one line, and not too long."""
-    text = without(said[:_LONGEST_READ], _secrets(target), _PART)
+    text = without(storable(said[:_LONGEST_READ]), _secrets(target), _PART)
     for shape, instead in _SHAPES:
         text = shape.sub(instead, text)
     text = " ".join(text.split())

@@ -117,25 +117,35 @@ def _sentence(result: GenerationResult) -> str:
 async def _ask(target: Target) -> tuple[Outcome, Target]:
     """The reply, and the target with the rules under which it came; the first failure if none comes."""
     async with Client() as client:
-        first = outcome = await client.ask(target, _TASK)
-        asked, dropped = target, set[str]()
-        # As long as the server names what it refuses, each request drops that.
-        while (named := _named(outcome, asked.takes, dropped)) is not None:
-            dropped |= named.keys()
-            asked = replace(asked, takes=replace(asked.takes, **named))
-            outcome = await client.ask(asked, _TASK)
-        if not _may_be_a_setting(outcome):
+        first = await client.ask(target, _TASK)
+        try:
+            async with asyncio.timeout(_LONGEST_SECONDS):
+                return await _ask_with_less(client, target, first)
+        except TimeoutError:
+            return first, target
+
+
+async def _ask_with_less(client: Client, target: Target, first: Outcome) -> tuple[Outcome, Target]:
+    """The same where the first request was refused: what the server does not take is left out."""
+    outcome = first
+    asked, dropped = target, set[str]()
+    # As long as the server names what it refuses, each request drops that.
+    while (named := _named(outcome, asked.takes, dropped)) is not None:
+        dropped |= named.keys()
+        asked = replace(asked, takes=replace(asked.takes, **named))
+        outcome = await client.ask(asked, _TASK)
+    if not _may_be_a_setting(outcome):
+        return outcome, asked
+    # It names none: each is dropped alone, then all.
+    changes = list(_changes(target.takes))
+    everything = dict(change for each in changes for change in each.items())
+    for change in (*changes, everything):
+        asked = replace(target, takes=replace(target.takes, **change))
+        outcome = await client.ask(asked, _TASK)
+        if isinstance(outcome, GenerationResult):
             return outcome, asked
-        # It names none: each is dropped alone, then all.
-        changes = list(_changes(target.takes))
-        everything = dict(change for each in changes for change in each.items())
-        for change in (*changes, everything):
-            asked = replace(target, takes=replace(target.takes, **change))
-            outcome = await client.ask(asked, _TASK)
-            if isinstance(outcome, GenerationResult):
-                return outcome, asked
-            if not _may_be_a_setting(outcome):
-                break
+        if not _may_be_a_setting(outcome):
+            break
     return first, target
 
 
