@@ -85,3 +85,11 @@ def test_a_value_that_cannot_be_used_is_refused(wrong, admin, caller_for):
     if wrong == {"headers": {"Host": "x"}}:
         assert call("post", "/connections", NEW | wrong).json()["detail"].startswith("headers: ")
     assert status == (201 if wrong == {"address": None} else 422)
+
+
+def test_no_token_opens_one_with_a_key_to_everybody(admin, caller_for):
+    made = connections.make(by=admin, owner=None, key=KEY, **NEW)
+    answer = caller_for(admin)("patch", f"/connections/{made.pk}", {"everybody": True})
+    assert answer.status_code == 403
+    made.refresh_from_db()
+    assert not made.everybody

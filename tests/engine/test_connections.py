@@ -329,3 +329,30 @@ def test_the_command_takes_keys_from_the_standard_input_alone(monkeypatch):
         command("test", "nothing", monkeypatch=monkeypatch)
     with pytest.raises(CommandError, match="address"):
         command("make", "x", "--provider", "compatible", monkeypatch=monkeypatch)
+
+
+def test_former_staff_lend_the_sites_connections_no_longer(experiment):
+    staff = make_user("staff", is_staff=True)
+    add_member(experiment, staff, "owner")
+    site = connections.make(by=staff, owner=None, name="site", provider="openai", model_id="m")
+    connections.lend(connection_id=site.pk, experiment=experiment, by=staff)
+    staff.is_staff = False
+    staff.save()
+    assert not Loan.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"), [({"daily_limit": 1.0}, "daily_limit"), ({"provider": "worker"}, "provider")]
+)
+def test_a_limit_needs_prices_and_none_becomes_a_workers(owner, change, field):
+    made = connections.make(
+        by=owner,
+        owner=owner,
+        name="bare",
+        provider="compatible",
+        model_id="m",
+        address="https://a.example.org/v1",
+    )
+    with pytest.raises(SpecError) as refused:
+        connections.change(connection_id=made.pk, by=owner, **change)
+    assert refused.value.path == (field,)

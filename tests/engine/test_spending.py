@@ -78,3 +78,9 @@ def test_no_answers_of_a_policy_are_counted(experiment):
     first.text, first.finish_reason = "", "filtered"
     first.save()
     assert [row.unanswered for row in spending.policy_spending(experiment)] == [1, 0, 0]
+
+
+def test_more_cached_tokens_than_there_are_cost_nothing_less(connection):
+    few = spending.cost_of(connection, prompt=1, cached=1_000_000, completion=0)
+    assert few is not None
+    assert few >= 0

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine.domain.conversations import chat
 from engine.domain.levels import SamplingParams
 from engine.domain.profiles import Provider
+from engine.domain.texts import storable
 from engine.generation.base import (
     Fault,
     Finish,
@@ -23,6 +24,7 @@ from engine.generation.base import (
 )
 from engine.generation.remote.errors import Answer
 from engine.generation.remote.replies import read, remarks_of
+from engine.generation.remote.scrubbing import scrub
 from tests.generation.chat_server import ChatServer
 from tests.servers import BEHAVIOURS, Asker, asking, serving, target_at
 
@@ -345,3 +347,30 @@ def test_no_answer_at_all_raises(data, status, provider):
         remarks_of(outcome, request)
     else:
         assert outcome.fault != Fault.WORKER
+
+
+class TestHostileAnswers:
+    def test_words_that_no_database_stores_are_marked(self):
+        said = scrub("a \ud800 b \x00", target_at("https://a.example.org", "m"))
+        assert storable(said) == said
+
+    def test_no_sum_of_tokens_is_larger_than_a_column(self):
+        usage = {"input_tokens": 2**31 - 1, "cache_read_input_tokens": 2**31 - 1, "output_tokens": 3}
+        body = {"content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn", "usage": usage}
+        target = target_at("https://a.example.org", "m", Provider.ANTHROPIC)
+        answer = Answer(200, {}, json.dumps(body).encode())
+        outcome = read(target, GenerationRequest(1, chat("Hi")), answer, 0.1)
+        assert isinstance(outcome, GenerationResult)
+        assert (outcome.prompt_tokens or 0) < 2**31
+        assert outcome.completion_tokens == 3
+
+    def test_thinking_that_is_nested_without_end_is_none(self):
+        nested: Any = "deep"
+        for _ in range(500):
+            nested = [nested]
+        message = {"content": "Hi", "reasoning_details": nested}
+        body = {"choices": [{"message": message, "finish_reason": "stop"}]}
+        answer = Answer(200, {}, json.dumps(body).encode())
+        outcome = read(target_at("https://a.example.org", "m"), GenerationRequest(1, chat("Hi")), answer, 0.1)
+        assert isinstance(outcome, GenerationResult)
+        assert (outcome.text, outcome.thinking) == ("Hi", "")
