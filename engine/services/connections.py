@@ -40,6 +40,11 @@ _FIXED = ("name", "provider", "model_id")
 _KEY = re2.compile(r"[\x21-\x7e]+")
 _LONGEST_KEY = 2048
 # A worker that has not answered for so long may have died.
+# A test says the same of a connection in which these were changed.
+_BESIDE_A_TEST = {
+    "at_once", "per_minute", "price_prompt", "price_cached", "price_completion", "currency", "daily_limit",
+    "everybody",
+}  # fmt: skip
 _BETWEEN_TESTS = timedelta(seconds=150)
 _ENVIRONMENT_KEY = "OPENAI_API_KEY"
 
@@ -101,6 +106,8 @@ def change(*, connection_id: int, by: User | None, key: str = "", **values: Any)
     lost = bool({"address", "provider"} & set(changed)) and keys.has_key(connection) and not key
     _check(connection, has_key=bool(key) or (keys.has_key(connection) and not lost))
     _begin_anew(connection)
+    if key or not set(changed) <= _BESIDE_A_TEST:
+        connection.test = {}
     connection.save()
     if changed:
         _note(connection, by, "Changed", changed)

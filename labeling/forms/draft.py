@@ -18,6 +18,7 @@ from engine.domain.errors import SpecError
 from engine.domain.levels import unfillable
 from engine.domain.limits import DESCRIPTION_BYTES
 from engine.domain.material import Material
+from engine.domain.profiles import Provider
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from engine.domain.variables import Space
 from engine.importing.items import (
@@ -363,7 +364,12 @@ class DraftEditor:
         named = [name or known.get("model", "") for name in self._named(Factor.Kind.MODEL, "text") or [""]]
         guards = filter(None, self._named(Factor.Kind.GUARDRAIL, "guard_model"))
         models = dict.fromkeys([*named, *guards])
-        return [Need(known.get("backend", ""), frozenset({name} - {""})) for name in models]
+        theirs = connections.to_choose(self.maker, self.experiment).exclude(provider=Provider.WORKER)
+        remote = set(theirs.values_list("name", flat=True))
+        return [
+            Need(known.get("backend", ""), frozenset({name} - {""}), frozenset({name} & remote), name)
+            for name in models
+        ]
 
     def _named(self, kind: str, field: str) -> list[str]:
         forms = [level.form for row in self.factors for level in row.levels]

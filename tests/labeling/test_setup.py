@@ -1108,3 +1108,13 @@ class TestTwoTabs:
         experiment = Experiment.objects.get()
         changed = self.typed(page, experiment) | {"version": version}
         assert page.post(setup_url(experiment), changed).status_code == 302
+
+
+def test_a_connection_that_a_worker_asks_can_write(admin, client_for):
+    Connection.objects.create(
+        name="GPT", provider="compatible", model_id="m", address="https://a.example.org", everybody=True
+    )
+    WorkerPulse.objects.create(queue="generation", worker="w", details={"backend": "remote"})
+    page = client_for(admin).post(reverse("new_from", args=["prompts-strategies"]), sent(filled(model="GPT")))
+    draft = client_for(admin).get(page["Location"]).content.decode()
+    assert "Nothing can write" not in draft
