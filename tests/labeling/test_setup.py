@@ -419,6 +419,13 @@ class TestModels:
         assert page.post(NEW, sent(filled(**levels), action="save")).status_code == 302
         assert list(mine.loans.values_list("experiment", "by")) == [(Experiment.objects.get().pk, maker.pk)]
 
+    def test_a_connection_that_a_worker_asks_can_write(self, page):
+        Connection.objects.create(
+            name="GPT", provider="compatible", model_id="m", address="https://a.example.org", everybody=True
+        )
+        WorkerPulse.objects.create(queue="generation", worker="w", details={"backend": "remote"})
+        assert "Written by: GPT." in summary(page, model="GPT")
+
     def test_an_experiment_with_a_model_that_nothing_serves_is_not_ready(self, page):
         details = {"backend": "vllm", "model": "Qwen", "others": []}
         WorkerPulse.objects.create(queue="generation", worker="w", details=details)
@@ -1108,13 +1115,3 @@ class TestTwoTabs:
         experiment = Experiment.objects.get()
         changed = self.typed(page, experiment) | {"version": version}
         assert page.post(setup_url(experiment), changed).status_code == 302
-
-
-def test_a_connection_that_a_worker_asks_can_write(admin, client_for):
-    Connection.objects.create(
-        name="GPT", provider="compatible", model_id="m", address="https://a.example.org", everybody=True
-    )
-    WorkerPulse.objects.create(queue="generation", worker="w", details={"backend": "remote"})
-    page = client_for(admin).post(reverse("new_from", args=["prompts-strategies"]), sent(filled(model="GPT")))
-    draft = client_for(admin).get(page["Location"]).content.decode()
-    assert "Nothing can write" not in draft
