@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Dialog, Page, Route, expect
 
 from engine.domain.specs import FactorSpec, TaskSpec
-from engine.models import Experiment, Membership, User
+from engine.models import Experiment, Membership, User, WorkerPulse
 from engine.selectors import specs
 from engine.services.estimates import compute_next
 from tests.accounts import let_create
@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 def maker(transactional_db: None) -> User:
     user = make_user("maker")
     let_create(user)
+    WorkerPulse.objects.create(queue="generation", worker="w", details={"backend": "vllm", "model": "Qwen"})
     return user
 
 
