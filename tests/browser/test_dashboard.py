@@ -178,7 +178,7 @@ def test_a_long_result_fits_and_hides_no_policy(page: Page):
     # The open page would load itself again, and end the visit that the test begins meanwhile.
     page.goto("about:blank")
     certify(experiment, winner=ranking(experiment)[0].standing.policy)
-    for width, height, most in ((1440, 900, 2000), (390, 844, 3700)):
+    for width, height, most in ((1440, 900, 2100), (390, 844, 3800)):
         page.set_viewport_size({"width": width, "height": height})
         page.goto(f"/experiments/{experiment.pk}/")
         assert page.evaluate(HEIGHT) <= most
