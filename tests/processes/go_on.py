@@ -1,7 +1,7 @@
 """An annotator and an admin in an installation that was restored: ``python -m tests.processes.go_on``, on
 DATABASE_URL.
 
-Prints JSON: the statuses of pages, and how many answers there were before and after.
+Prints JSON: the statuses of pages, and how many answers of people there were before and after.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> None:
     office.force_login(User.objects.get(username="admin"))
 
     def answers() -> int:
-        return Judgment.objects.count() + Check.objects.exclude(choice="").count()
+        return Judgment.objects.filter(judge="human").count() + Check.objects.exclude(choice="").count()
 
     before = answers()
     shown = stage(browser.get(reverse("pair", args=[running.pk])))["token"]

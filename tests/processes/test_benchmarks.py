@@ -24,6 +24,7 @@ SMALLEST = {
     "allocation_solver": "--repeats 1 --cvxpy-limit 1 --cvxpy-up-to 0",
     "annotator_latency": "--before 1 --clicks 2 --presses 0",
     "assumptions": "--runs 1 --cap 20 --worlds plain",
+    "connections": "client --requests 20 --at-once 4 --rounds 1",
     "dashboard": "--judgments 100 --policies 5 --viewers 1 --annotators 1 --seconds 1 --web-processes 1",
     "decision_latency": "--clicks 1 --policies 16 32 --after 0",
     "export_scale": "--rows 100",
