@@ -20,7 +20,7 @@ SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "hei
 
 def look(page: Page, name: str) -> None:
     """Check that nothing is wider than the page; with PICTURES_OF_MODELS, keep a picture of it."""
-    page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
+    page.wait_for_function("() => document.documentElement.scrollWidth <= window.innerWidth")
     if folder := os.environ.get("PICTURES_OF_MODELS"):
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
