@@ -1,10 +1,12 @@
-"""Secrets that let their holder in: invitations, API tokens, links to reports."""
+"""Secrets that let their holder in: invitations, API tokens, links to reports; and secrets that are kept."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 
+from cryptography.fernet import Fernet, MultiFernet
 from django.utils.crypto import salted_hmac
 
 
@@ -20,3 +22,9 @@ def secret_from(mail_key: str) -> str:
     """
     digest = salted_hmac("engine.invitations", mail_key, algorithm="sha256").digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def cipher(purpose: str, secrets: Iterable[str]) -> MultiFernet:
+    """A cipher for this purpose alone, from secrets of the site: the first encrypts, all of them decrypt."""
+    digests = (salted_hmac(purpose, "", secret=secret, algorithm="sha256").digest() for secret in secrets)
+    return MultiFernet([Fernet(base64.urlsafe_b64encode(digest)) for digest in digests])

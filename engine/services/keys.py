@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from base64 import urlsafe_b64encode
+from dataclasses import replace
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.fernet import InvalidToken, MultiFernet
 from django.conf import settings
 from django.db import transaction
-from django.utils.crypto import salted_hmac
 
+from engine.domain.credentials import cipher
 from engine.domain.errors import KeyUnreadableError
 from engine.domain.profiles import Provider, takes_of
 from engine.domain.targets import Target
@@ -33,6 +33,11 @@ def target_of(connection: Connection) -> Target:
     KeyUnreadableError
         Its key cannot be opened here; says what to do.
     """
+    return replace(target_without_key(connection), key=_opened(connection))
+
+
+def target_without_key(connection: Connection) -> Target:
+    """The connection as it is asked, for a page that shows a request."""
     provider = Provider(connection.provider)
     return Target(
         connection_id=connection.pk,
@@ -41,7 +46,6 @@ def target_of(connection: Connection) -> Target:
         model_id=connection.model_id,
         address=connection.address,
         takes=takes_of(provider, connection.model_id, connection.takes),
-        key=_opened(connection),
         api_version=connection.api_version,
         headers=connection.headers,
         extra_body=connection.extra_body,
@@ -106,9 +110,6 @@ def _opened(connection: Connection) -> str:
 
 def _seals() -> MultiFernet:
     """The newest encrypts, all decrypt. Keys of the site come last: they read what is from before others."""
-    secrets = [*settings.CONNECTION_KEYS, settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
-    return MultiFernet([Fernet(_derived(secret)) for secret in secrets])
-
-
-def _derived(secret: str) -> bytes:
-    return urlsafe_b64encode(salted_hmac("connections", "", secret=secret, algorithm="sha256").digest())
+    return cipher(
+        "connections", [*settings.CONNECTION_KEYS, settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    )

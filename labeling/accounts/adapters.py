@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from base64 import urlsafe_b64encode
 from smtplib import SMTPException
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +18,7 @@ from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialAccount, SocialLogin
 from allauth.socialaccount.providers.base.constants import AuthError, AuthProcess
-from cryptography.fernet import Fernet, MultiFernet
+from cryptography.fernet import MultiFernet
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser
@@ -27,11 +26,11 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 from qrcode.image.svg import SvgPathImage
 from qrcode.main import make as make_qr_code
 
+from engine.domain.credentials import cipher
 from engine.domain.errors import InvitationError
 from engine.domain.mail import mail_is_sent
 from engine.models import User
@@ -216,13 +215,7 @@ class TwoStepAdapter(DefaultMFAAdapter):
 
 
 def _keys() -> MultiFernet:
-    secrets = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
-    return MultiFernet(
-        [
-            Fernet(urlsafe_b64encode(salted_hmac("two-step", "", secret=secret, algorithm="sha256").digest()))
-            for secret in secrets
-        ]
-    )
+    return cipher("two-step", [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS])
 
 
 class OidcAdapter(DefaultSocialAccountAdapter):

@@ -14,6 +14,7 @@ from engine.generation.remote.requests import prepare
 from engine.generation.responses import composition_of, request_for
 from engine.models import Connection, Experiment, Factor, Level, Policy, Task
 from engine.selectors.policies import connections_named, model_that_wrote, policy_at
+from engine.services.keys import target_without_key
 
 # Stands for a task in a request to send elsewhere.
 TASK = "{{task}}"
@@ -83,17 +84,7 @@ def targets_shown(models: Collection[str]) -> dict[str, Target]:
 def _target_shown(model: str, found: Connection | None) -> Target:
     if found is None:
         return Target(0, model, Provider.COMPATIBLE, model, "", takes_of(Provider.COMPATIBLE, model))
-    provider = Provider(found.provider)
-    return Target(
-        connection_id=found.pk,
-        name=found.name,
-        provider=provider,
-        model_id=found.model_id,
-        address=found.address,
-        takes=takes_of(provider, found.model_id, found.takes),
-        api_version=found.api_version,
-        extra_body=found.extra_body,
-    )
+    return target_without_key(found)
 
 
 def _is_known_by_name(policy: Policy) -> bool:
