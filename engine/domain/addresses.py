@@ -135,8 +135,8 @@ def check_connection(url: str, *, has_key: bool) -> SplitResult:
     return parts
 
 
-def resolve(host: str, port: int) -> str:
-    """The address to connect to. All addresses of the name must be public, as its owner chooses among them.
+def resolve(host: str, port: int, rules: Rules = WEBHOOKS) -> list[str]:
+    """The addresses of a name. All of them must be public, as its owner chooses among them.
 
     Raises
     ------
@@ -146,8 +146,8 @@ def resolve(host: str, port: int) -> str:
         The name leads nowhere.
     """
     found = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    check_addresses(found, WEBHOOKS)
-    return found[0]
+    check_addresses(found, rules)
+    return found
 
 
 def check_addresses(found: Iterable[str], rules: Rules) -> None:

@@ -48,7 +48,7 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         check_url(url)
-        address = resolve(str(parts.hostname), port)
+        address = resolve(str(parts.hostname), port)[0]
     except ValueError as error:
         raise WebhookError(str(error), final=True) from error
     except OSError as error:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterable
 from typing import Any
 
 from httpcore2 import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream, ConnectError, ConnectTimeout
 
-from engine.domain.addresses import CONNECTIONS, check_addresses
+from engine.domain.addresses import CONNECTIONS, resolve
 
 
 async def checked_addresses(host: str, port: int) -> list[str]:
@@ -22,10 +21,7 @@ async def checked_addresses(host: str, port: int) -> list[str]:
     OSError
         The name leads nowhere.
     """
-    loop = asyncio.get_running_loop()
-    found = [str(info[4][0]) for info in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    check_addresses(found, CONNECTIONS)
-    return found
+    return await asyncio.to_thread(resolve, host, port, CONNECTIONS)
 
 
 class PinnedBackend(AsyncNetworkBackend):
