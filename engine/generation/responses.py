@@ -47,6 +47,18 @@ def request_for(composition: Composition, *, key: int, task: Task, seed: int) ->
     )
 
 
+def cost_of_reply(connection: Connection | None, reply: GenerationResult) -> float | None:
+    """The price of a reply in its connection's currency; ``None`` without one, or where it is unknown."""
+    if connection is None:
+        return None
+    return cost_of(
+        connection,
+        prompt=reply.prompt_tokens,
+        cached=reply.cached_tokens,
+        completion=reply.completion_tokens,
+    )
+
+
 class Making:
     """A response that is being written, from a policy's composition with its variables still to be filled.
 
@@ -163,15 +175,7 @@ class Making:
         )
 
     def _cost(self, result: GenerationResult, usual_model: str) -> float | None:
-        connection = self._connections.get(result.model or usual_model)
-        if connection is None:
-            return None
-        return cost_of(
-            connection,
-            prompt=result.prompt_tokens,
-            cached=result.cached_tokens,
-            completion=result.completion_tokens,
-        )
+        return cost_of_reply(self._connections.get(result.model or usual_model), result)
 
     def _finished(self, written: Written) -> Written:
         known = [cost for cost in self._costs if cost is not None]

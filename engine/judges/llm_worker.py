@@ -30,11 +30,12 @@ from engine.generation.base import (
     Outcomes,
 )
 from engine.generation.remote.backend import RemoteBackend
+from engine.generation.responses import cost_of_reply
 from engine.judges.llm import UnreadableVerdictError, messages, read_verdict
 from engine.models import Connection, Judgment, Opinion
 from engine.selectors.pauses import asked_from_here, is_probed, pause_seconds
 from engine.selectors.rubrics import identity, may_tie, rubric_of
-from engine.selectors.spending import cost_of, overspent_connections
+from engine.selectors.spending import overspent_connections
 from engine.services.claims import StoppedError
 from engine.services.opinions import (
     Asked,
@@ -239,7 +240,7 @@ def _asked(
 ) -> Asked:
     both = (left_first, right_first)
     results = [each for each in both if not isinstance(each, GenerationFailure)]
-    costs = [_cost(connection, each) for each in results]
+    costs = [cost_of_reply(connection, each) for each in results]
     asked = partial(
         Asked,
         opinion.pk,
@@ -284,14 +285,3 @@ def _no_verdict(result: GenerationResult) -> str:
         case Finish.ERROR:
             return storable(result.reason) or "The language model cannot answer this question."
     return ""
-
-
-def _cost(connection: Connection | None, result: GenerationResult) -> float | None:
-    if connection is None:
-        return None
-    return cost_of(
-        connection,
-        prompt=result.prompt_tokens,
-        cached=result.cached_tokens,
-        completion=result.completion_tokens,
-    )

@@ -25,9 +25,9 @@ from engine.generation.base import (
 from engine.generation.remote.client import Client
 from engine.generation.remote.replies import remarks_of
 from engine.generation.remote.requests import prepare
+from engine.generation.responses import cost_of_reply
 from engine.models import Connection, clock
 from engine.selectors.connections import numbered
-from engine.selectors.spending import cost_of
 from engine.services.connections import note_test
 from engine.services.keys import target_of
 
@@ -91,12 +91,7 @@ def _tested(connection: Connection) -> dict[str, Any]:
             "completion_tokens": outcome.completion_tokens,
             "thinking_tokens": outcome.thinking_tokens,
             "seconds": outcome.latency_seconds,
-            "cost": cost_of(
-                connection,
-                prompt=outcome.prompt_tokens,
-                cached=outcome.cached_tokens,
-                completion=outcome.completion_tokens,
-            ),
+            "cost": cost_of_reply(connection, outcome),
         },
     }
 
