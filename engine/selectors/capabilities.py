@@ -113,11 +113,9 @@ def needs(policy_ids: Collection[int]) -> dict[int, Need]:
 
 
 def models_named(experiment: Experiment) -> set[str]:
-    """The names of all models that an experiment's policies ask, guards and the one that judges included."""
+    """The names of all models that an experiment's policies ask, guards included."""
     policies = list(experiment.policies.values_list("pk", flat=True))
-    return {name for need in needs(policies).values() for name in need.models} | (
-        {experiment.judge_model} - {""}
-    )
+    return {name for need in needs(policies).values() for name in need.models}
 
 
 def needs_of(experiments: Collection[Experiment], usable: Usable) -> dict[int, set[Need]]:

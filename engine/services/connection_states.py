@@ -22,10 +22,14 @@ _FIRST_SECONDS = {Fault.SERVER: 2.0, Fault.ACCESS: 30.0}
 _LONGEST_WISH_SECONDS = 6 * 3600.0
 
 
+# A connection with these is asked at once.
+WORKS: dict[str, Any] = {"waits_until": None, "failures": 0, "trouble": "", "said": ""}
+
+
 def note_success(connection: Connection) -> None:
     """The server answered: the connection works."""
     if connection.failures or connection.waits_until is not None:
-        _change(connection, failures=0, waits_until=None, trouble="", said="")
+        _change(connection, **WORKS)
 
 
 def note_failure(

@@ -25,6 +25,7 @@ from engine.selectors import connections as selectors
 from engine.selectors import people
 from engine.services import keys
 from engine.services.audit import record
+from engine.services.connection_states import WORKS
 from engine.services.locks import locked_account
 
 logger = logging.getLogger(__name__)
@@ -223,7 +224,7 @@ def note_test(*, connection_id: int, test: dict[str, Any]) -> None:
     """Store what a test found. After a good one the connection is asked again at once."""
     fields: dict[str, Any] = {"test": test}
     if test["works"]:
-        fields |= _WORKS
+        fields |= WORKS
     Connection.objects.filter(pk=connection_id).update(**fields)
 
 
@@ -274,12 +275,9 @@ def from_environment() -> None:
 
 # ---------------------------------------------------------------- parts
 
-# It is asked at once.
-_WORKS = {"waits_until": None, "failures": 0, "trouble": "", "said": ""}
-
 
 def _begin_anew(connection: Connection) -> None:
-    for name, value in _WORKS.items():
+    for name, value in WORKS.items():
         setattr(connection, name, value)
 
 

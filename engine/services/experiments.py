@@ -55,8 +55,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
 
 def _check_connections(experiment: Experiment) -> None:
     """Refuse connections that the experiment names and may not use."""
-    policies = list(experiment.policies.values_list("pk", flat=True))
-    named = {name for need in capabilities.needs(policies).values() for name in need.models}
+    named = capabilities.models_named(experiment)
     if experiment.llm_judge != Experiment.LLMJudge.OFF:
         named.add(experiment.judge_model)
     asked = Connection.objects.filter(name__in=named).exclude(provider=Provider.WORKER)

@@ -13,6 +13,7 @@ from engine.domain.errors import SpecError
 from engine.models import Connection
 from engine.selectors import connections as selectors
 from engine.services import connections as services
+from engine.services import keys
 from engine.tasks import try_connection, wake
 from labeling import access
 from labeling.api.auth import MANAGE, READ
@@ -58,7 +59,7 @@ def change(request: AuthenticatedRequest, connection_id: Id, payload: Connection
     _refuse_bound(request)
     found = access.connection_to_change(request, connection_id)
     values = payload.model_dump(exclude_unset=True)
-    if values.get("everybody") and not found.everybody and (found.sealed_key or found.key_variable):
+    if values.get("everybody") and not found.everybody and keys.has_key(found):
         raise PermissionDenied("A token lends no key. Open the connection to everybody on the page Models.")
     with _fields_named():
         services.change(connection_id=found.pk, by=request.user, **values)

@@ -206,7 +206,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
         return _rendered(request, editor, url, "setup/edit.html", status=400)
     experiment = editor.experiment
     # Somebody else's choice is not one's own: only names that this save brings are lent.
-    before = set() if experiment is None else models_named(experiment)
+    before = set() if experiment is None else models_named(experiment) | {experiment.judge_model}
     try:
         if experiment is None:
             experiment = drafts.create_experiment(spec=spec, by=request.user)
