@@ -7,7 +7,6 @@
 # make fuzz   the property tests once more, with examples drawn anew; what it finds becomes an @example
 # make mutation   whether the tests notice small changes of these modules; takes an hour
 # make pictures   those of docs/images, from three demos and a browser test; takes half an hour
-# make schema   docs/schema.md from the models, docs/rooms.md from the imports
 # make backups   of a small installation of this version, for the tests of later ones; needs PostgreSQL
 # make release   check, build the wheels of the core and the client and the image, tag
 # make lint   style, types, contracts; migrations, compose.yaml and the Kubernetes objects
@@ -26,7 +25,7 @@ PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-lin
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
 .PHONY: demo dev quick up-local test coverage branches fuzz mutation reproduce lint format requirements \
-	pictures schema backups release licences sbom supply-chain clean
+	pictures backups release licences sbom supply-chain clean
 
 demo: $(VENV)/.installed $(VENV)/.smollm2 .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
@@ -112,10 +111,6 @@ requirements: | $(BIN)/python
 pictures: $(VENV)/.installed-dev $(VENV)/.smollm2 .env
 	PICTURES=docs/images DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -q tests/browser/test_whole_path.py
 	$(BIN)/python -m tools.pictures
-
-schema: $(VENV)/.installed-dev
-	$(BIN)/python -m tools.schema
-	$(BIN)/python -m tools.rooms
 
 backups: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.small_installation

@@ -1,4 +1,4 @@
-"""CONTRIBUTING leads a new reader to the file in which a change starts."""
+"""The documents lead a new reader to the file in which a change starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools import mutation
 
 ROOT = Path(__file__).resolve().parents[1]
 ROW = re.compile(r"^\| ([^|]+) \| `([^`|]+)` \| `([^`|]+)` \|$", flags=re.MULTILINE)
-ROWS = ROW.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+ROWS = ROW.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
 
 
 def test_the_table_has_twenty_changes_and_each_once():

@@ -26,7 +26,7 @@ from engine.models import (
     User,
 )
 from engine.selectors.compiled import Compiled, Given
-from tools import mutation, release, rooms, schema, small_installation
+from tools import mutation, release, small_installation
 
 ROOT = Path(settings.BASE_DIR)
 CHANGELOG = "# Changelog\n\n## 1.2.0 (2026-01-31)\n\n* New.\n\n## 1.1.0 (2025-12-01)\n"
@@ -88,19 +88,6 @@ def test_the_small_installation_has_rows_of_all_kinds_and_is_in_order():
     for model in (Check, Flag, JudgmentVoid, Lease, Token, Invitation, Subscription):
         assert model.objects.exists(), model
     call_command("verify", stdout=StringIO())
-
-
-def test_the_diagram_of_the_tables_is_that_of_the_models():
-    assert schema.TARGET.read_text() == schema.diagram(), "run `make schema`"
-
-
-def test_the_diagram_of_the_rooms_is_that_of_the_imports():
-    assert rooms.TARGET.read_text() == rooms.document(), "run `make schema`"
-
-
-def test_rooms_in_a_circle_are_found():
-    assert rooms.in_circles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")}) == {"a", "b", "c"}
-    assert rooms.in_circles({("a", "b"), ("b", "c"), ("a", "c")}) == set()
 
 
 def test_a_mutant_that_no_test_reaches_survives():
