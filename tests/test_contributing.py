@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import configparser
-import html
 import re
 from pathlib import Path
 
@@ -67,24 +66,6 @@ def _first_cells(document: str, heading: str) -> list[str]:
     """The first cells of the rows of the first table below a heading, without the table's own."""
     section = document.partition(f"# {heading}\n")[2].partition("\n#")[0]
     return re.findall(r"^\| ([^|]+) \|", section, flags=re.MULTILINE)[1:]
-
-
-@pytest.mark.parametrize(
-    ("heading", "template"),
-    [
-        ("Method", "_progress.html"),
-        ("Queue and workers", "_queue.html"),
-        ("Language model as a judge", "_llm_judge.html"),
-    ],
-)
-def test_a_document_explains_just_the_figures_that_are_on_the_dashboard(heading: str, template: str):
-    document = (ROOT / "docs" / "dashboard.md").read_text(encoding="utf-8")
-    markup = (ROOT / "templates" / "dashboard" / template).read_text(encoding="utf-8")
-    shown = {html.unescape(name).replace("’", "'") for name in re.findall(r"<dt>([^<]+)</dt>", markup)}
-    explained = _first_cells(document.replace("’", "'"), heading)
-    assert explained
-    names = {name for cell in explained for name in ([cell] if cell in shown else cell.split(", "))}
-    assert names == shown
 
 
 def test_branches_are_checked_of_the_targets_of_mutation():

@@ -132,7 +132,7 @@ _NO_SAMPLING = {"temperature": "", "top_p": "", "top_k": "", "reasoning_tokens":
 _SHARED, _VENDORS_OWN = "inferenceConfig", "additionalModelRequestFields"
 
 # (provider, pattern of the model's id, differences from OpenAI's usual protocol); later lines go on earlier
-# ones. Sources: the vendors' references of their chat interfaces; docs/connections.md names each.
+# ones. Sources: the vendors' references of their chat interfaces; docs/models.md names each.
 _RULES: tuple[tuple[Provider, str, Mapping[str, Any]], ...] = (
     (Provider.OPENAI, "", {"max_tokens": "max_completion_tokens", "most_stops": 4}),
     (Provider.OPENAI, _THINKING, _NEWER_OPENAI),

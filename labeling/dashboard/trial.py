@@ -35,7 +35,7 @@ _BRACES = (
 )
 _TOY = (
     f"The small built-in model ({MODEL_NAME}) wrote this. It knows four kinds of exercises and is there to "
-    "try the program. Start a generation worker with a model of your own (docs/your-model.md)."
+    "try the program. Start a generation worker with a model of your own (docs/models.md)."
 )
 _LEAK = (
     "A response reveals its prompt or its model, so annotators can tell who wrote it. Ask the model in the "

@@ -634,7 +634,7 @@ class TestSteps:
             queue="generation", worker="b", details={"backend": "other", "model": "Another", "others": []}
         )
         assert (f"{model} is a small model for trying the program" in summary(page)) == small
-        assert (f'href="{reverse("help_page", args=["your-model"])}"' in html) == small
+        assert (f'href="{reverse("help_page", args=["models"])}"' in html) == small
 
     @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
     def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page, written):
