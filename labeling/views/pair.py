@@ -296,6 +296,8 @@ def history(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "labeling/history.html",
         {
             "experiment": experiment,
+            # A page with answers that wait asks here whose login it is.
+            "store": _store(request, experiment),
             "ending": ending(experiment),
             "page": Paginator(answers.own_answers(experiment, request.user), _ANSWERS_PER_PAGE).get_page(
                 request.GET.get("page")

@@ -4,8 +4,8 @@
 (() => {
   "use strict";
 
-  // A key or a tap just as the next pair appears was meant for the last one.
-  const SETTLE_MS = 200;
+  // A key or a tap this soon after the next pair appears was meant for the last one.
+  const SETTLE_MS = 600;
   // Nobody has read a pair that was on show for less than this.
   const READ_MS = 1500;
   // Most answers are saved sooner, and a screen reader would speak of both steps.
@@ -340,13 +340,15 @@
 
   const samePage = (reply, url) => new URL(reply.url).pathname === new URL(url, location.href).pathname;
 
-  // Each login has its own CSRF token. Take over the token of the current login, if somebody is logged in.
-  // Returns the message to show, or an empty string if nobody is logged in.
+  // Each login has its own CSRF token. Take over the token of the current login, if the same person is logged
+  // in. Returns the message to show, or an empty string if nobody is logged in.
   async function signedIn() {
     const reply = await ask(words().history);
     if (!samePage(reply, words().history)) return "";
     if (reply.status === 403 || reply.status === 404) return words().notAllowed;
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const store = page.querySelector("[data-store]");
+    if (store && store.dataset.store !== words().store) return words().somebodyElse;
     const found = page.body.getAttribute("hx-headers");
     if (found) document.body.setAttribute("hx-headers", found);
     return found && words().sentAgain;
@@ -496,19 +498,31 @@
     if (button && actions[button.id]) actions[button.id](button);
   });
 
+  // The key that somebody means, whatever its case or width. Where the keyboard writes another alphabet, or
+  // signs in the row of digits, it is known by its place.
+  function keyOf({ key, code, shiftKey }) {
+    const plain = key.length === 1 ? key.normalize("NFKC").toLowerCase() : key;
+    const [, place] = /^(?:Key|Digit)(.)$/.exec(code) || [];
+    const known = actionOf.has(plain) || /^[a-z?]$/.test(plain);
+    return known || shiftKey || !place ? plain : place.toLowerCase();
+  }
+
   document.addEventListener("keydown", (event) => {
+    // A key that an input method composes with is its own, also the one that ends it.
+    if (event.isComposing || event.keyCode === 229) return;
     if (event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("textarea, select, input:not([type=checkbox])")) {
       if (event.key === "Escape") event.target.blur();
       return;
     }
     if (event.key.length === 1 && lettersOff()) return;
-    if (event.key === "?") {
+    const key = keyOf(event);
+    if (key === "?") {
       event.preventDefault();
       return toggleHelp();
     }
     if (byId("help").open) return;
-    const action = actionOf.get(event.key);
+    const action = actionOf.get(key);
     if (action in FIELDS) {
       event.preventDefault();
       return openMore(FIELDS[action]);

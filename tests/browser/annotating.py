@@ -13,7 +13,7 @@ from tests.backends import SkilledBackend
 from tests.browser.conftest import log_in
 
 # The page refuses keys and taps just as a pair appears.
-SETTLE_MS = 220
+SETTLE_MS = 620
 
 
 def write_everything(experiment: Experiment) -> None:

@@ -258,6 +258,51 @@ def test_letter_keys_can_be_switched_off_and_stay_off(page: Page, settings):
     assert [judgment.choice for judgment in Judgment.objects.all()] == ["left"]
 
 
+def test_keys_work_under_any_alphabet_and_a_composition_keeps_its_own(page: Page, settings):
+    settings.BUFFER_MIN = 10
+    annotator = make_user("ann")
+    experiment = make_experiment(n_policies=3, annotators=(annotator,), allow_tie=True)
+    write_everything(experiment)
+    open_pair(page, experiment, annotator)
+
+    def down(**event: object) -> None:
+        settled(page)
+        page.evaluate(
+            "(event) => document.body.dispatchEvent("
+            "new KeyboardEvent('keydown', {...event, bubbles: true, cancelable: true}))",
+            event,
+        )
+
+    # Of no answer: a key of an input method, Shift and a digit, a letter of Dvorak's in the place of a "t".
+    for event in (
+        {"key": "t", "code": "KeyT", "isComposing": True},
+        {"key": "!", "code": "Digit1", "shiftKey": True},
+        {"key": "y", "code": "KeyT"},
+    ):
+        down(**event)
+    expect(page.locator("#today")).to_have_text("0")
+    keys = (
+        {"key": "е", "code": "KeyT"},  # Russian
+        {"key": "τ", "code": "KeyT"},  # Greek
+        {"key": "T", "code": "KeyT"},  # Caps Lock
+        {"key": "&", "code": "Digit1"},  # AZERTY
+        {"key": "２", "code": "Digit2"},  # full width
+    )
+    for number, event in enumerate(keys, start=1):
+        down(**event)
+        saved(page, number)
+    choices = list(Judgment.objects.order_by("pk").values_list("choice", flat=True))
+    assert choices == ["tie", "tie", "tie", "left", "right"]
+
+    # Escape that ends a composition in the comment keeps the comment's focus.
+    press(page, "c")
+    page.evaluate(
+        "document.getElementById('comment').dispatchEvent(new KeyboardEvent('keydown', "
+        "{key: 'Escape', code: 'Escape', isComposing: true, bubbles: true}))"
+    )
+    expect(page.locator("#comment")).to_be_focused()
+
+
 def test_without_javascript_the_page_works_all_the_same(browser, live_server):
     annotator = make_user("ann")
     experiment = make_experiment(annotators=(annotator,))

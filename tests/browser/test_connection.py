@@ -285,6 +285,45 @@ def test_after_another_login_answers_are_sent_by_its_token(page: Page, problems,
     problems.clear()
 
 
+def test_answers_that_wait_are_sent_under_no_other_login(page: Page, problems, experiment, people):
+    ann, bob = people
+    open_with_the_next(page, experiment, ann)
+    Session.objects.all().delete()
+    press(page, "1")
+    expect(page.get_by_role("alert")).to_contain_text("you were logged out")
+    elsewhere = page.context.new_page()
+    log_in_by_form(elsewhere, bob)
+    expect(page.get_by_role("alert")).to_contain_text("somebody else is logged in")
+    open_pair(elsewhere, experiment)  # and his page leaves hers where they are
+    elsewhere.get_by_role("button", name="Log out", exact=True).click()
+    assert not Judgment.objects.exists()
+    log_in_by_form(elsewhere, ann)
+    saved(page, 1)
+    assert list(given_by(ann).values()) == ["left"]
+    assert given_by(bob) == {}
+    problems.clear()
+
+
+def test_a_second_answer_too_soon_for_a_pair_to_be_seen_is_none(page: Page, experiment, people):
+    """By the times at which people press: a slow machine may hear of it later."""
+    open_with_the_next(page, experiment, people[0])
+    settled(page)
+    page.keyboard.press("1")
+    page.evaluate(
+        "const late = new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true, cancelable: true});"
+        "Object.defineProperty(late, 'timeStamp', {value: window.shownAt + 500});"
+        "document.body.dispatchEvent(late);"
+        "const tap = new MouseEvent('click', {detail: 1, bubbles: true, cancelable: true});"
+        "Object.defineProperty(tap, 'timeStamp', {value: window.shownAt + 500});"
+        "document.getElementById('choose-left').dispatchEvent(tap)"
+    )
+    saved_or_too_quick = re.compile("^(Saved|Too quick)")
+    expect(page.locator("#said")).to_have_text(saved_or_too_quick)
+    expect(page.locator("#today")).to_have_text("1")
+    page.wait_for_load_state("networkidle")
+    assert_counted_once(experiment, 1)
+
+
 def test_a_page_of_somebody_else_is_no_reply(page: Page, problems, experiment, people):
     """Networks that want a login, and servers under repair, answer 200 to everything."""
     open_with_the_next(page, experiment, people[0])
@@ -384,7 +423,7 @@ def test_double_clicks_and_hasty_keys_are_one_answer_each_and_the_page_says_so(
             # machine it comes no later.
             page.evaluate(
                 "const half = new MouseEvent('click', {detail: 2, bubbles: true, cancelable: true});"
-                "Object.defineProperty(half, 'timeStamp', {value: window.shownAt + 300});"
+                "Object.defineProperty(half, 'timeStamp', {value: window.shownAt + 900});"
                 "document.getElementById('choose-left').dispatchEvent(half)"
             )
         elif number == 5:

@@ -17,7 +17,7 @@ from tests.factories import click_on, make_experiment, make_user
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 N_PAIRS = 40
-LATENCY_MS = 800
+LATENCY_MS = 2400
 
 # Where everything stands that a thumb aims at or an eye returns to.
 PLACES = """() => ["choose-left", "choose-tie", "choose-right", "others", "undo", "task"].map((id) => {
@@ -167,7 +167,7 @@ HASTE = """async (keys) => {
   const shown = () => document.querySelector(".choices:enabled") && stage().dataset.token;
   const pressed = [];
   for (const key of keys) {
-    await new Promise((done) => setTimeout(done, 220));
+    await new Promise((done) => setTimeout(done, 620));
     const token = shown();
     document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
     pressed.push([token, token !== null && shown() !== token]);
