@@ -638,7 +638,9 @@ def test_json_lines_are_lines_for_programs_that_know_the_ends_of_unicode():
 
 
 def test_the_document_has_the_table_of_columns():
-    table = [f"| `{column.name}` | {column.kind} | {column.says} |" for column in COLUMNS.values()]
+    # The twin of a column about the first policy needs no line.
+    told = [column for name, column in COLUMNS.items() if "_j" not in name]
+    table = [f"| `{column.name}` | {column.kind} | {column.says} |" for column in told]
     lines = DOCUMENT.read_text().partition("## Columns")[2].splitlines()
     documented = [line for line in lines if line.startswith("| `")]
     assert documented == table, "\n".join(["Put this table into docs/export.md:", *table])
