@@ -1,10 +1,10 @@
-"""Throughput of the requests to connections.
+"""A worker on four connections, of which three give trouble: what it stores, loses and asks twice.
 
-    python -m benchmarks.connections client [--requests 2000] [--at-once 64] [--rounds 5]
-    python -m benchmarks.connections worker [--responses 2000]
+    python -m benchmarks.connections [--responses 2000]
 
-Part ``client``: our client beside OpenAI's bare one, in turns, with so many requests under way at once. The
-server is a process of its own on the loopback, which answers every request with the same small completion.
+One server on the loopback answers for four models: "healthy"; "limited", which answers 429 with Retry-After
+in 30% of the cases; "broken", 500 in 10%; "hanging", which takes a minute in one of a hundred. The worker is
+Celery's, as in production, and is killed (-9) three times in a further round. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -13,64 +13,67 @@ import argparse
 import asyncio
 import json
 import multiprocessing
-import os
+import random
+import signal
 import socket
-import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from benchmarks.connection_worker import measure
 from benchmarks.installation import ONE_THREAD, installation
 
-KEY = "sk-loopback-0123456789abcdef"
-COMPLETION = json.dumps(
-    {
-        "id": "1",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "m",
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": "stop",
-                "message": {"role": "assistant", "content": "A short answer of a few words. " * 40},
-            }
-        ],
-        "usage": {"prompt_tokens": 300, "completion_tokens": 280, "total_tokens": 580},
-    }
-).encode()
-PROMPT = "I have a pig, two ducks, and a dog. How many animals do I have? " * 20
+MODELS = ("healthy", "limited", "broken", "hanging")
+AT_ONCE, LATENCY_SECONDS, HANG_SECONDS, DEADLINE_SECONDS = 8, 0.4, 60.0, 900.0
+_WORKER = (
+    "-m celery -A llmpo_site worker -Q generation,judging -P threads -c 3 -n remote@%h --without-gossip "
+    "--without-mingle --without-heartbeat"
+)
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
-    reply = b"%s%d\r\n\r\n%s" % (head, len(COMPLETION), COMPLETION)
+async def _answer(log: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while True:
-            headers = await reader.readuntil(b"\r\n\r\n")
-            length = headers.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-            await reader.readexactly(int(length))
-            writer.write(reply)
+            headers = (await reader.readuntil(b"\r\n\r\n")).lower()
+            length = int(headers.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            asked = json.loads(await reader.readexactly(length))
+            model, task, began = asked["model"], asked["messages"][-1]["content"], time.time()
+            draw, status, more = random.random(), 200, b""
+            await asyncio.sleep(HANG_SECONDS if model == "hanging" and draw < 0.01 else LATENCY_SECONDS)
+            if model == "limited" and draw < 0.3:
+                status, more = 429, b"Retry-After: 1\r\n"
+            elif model == "broken" and draw < 0.1:
+                status = 500
+            message = {"role": "assistant", "content": f"{model} on {task}"}
+            choice = {"index": 0, "finish_reason": "stop", "message": message}
+            usage = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
+            body = json.dumps({"model": model, "choices": [choice], "usage": usage}).encode()
+            writer.write(
+                b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s"
+                % (status, more, len(body), body)
+            )
             await writer.drain()
+            with log.open("a") as file:
+                file.write(json.dumps([model, task, status, began]) + "\n")
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()
 
 
-def _serve(listener: socket.socket) -> None:
+def _serve(listener: socket.socket, log: Path) -> None:
     async def run() -> None:
-        server = await asyncio.start_server(_answer, sock=listener)
+        server = await asyncio.start_server(lambda *streams: _answer(log, *streams), sock=listener)
         await server.serve_forever()
 
     asyncio.run(run())
 
 
 @contextmanager
-def loopback_server() -> Any:
-    """The address of a server that answers at once."""
+def _server(log: Path) -> Iterator[str]:
     listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-    process = multiprocessing.get_context("fork").Process(target=_serve, args=(listener,), daemon=True)
+    process = multiprocessing.get_context("fork").Process(target=_serve, args=(listener, log), daemon=True)
     process.start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
@@ -79,94 +82,165 @@ def loopback_server() -> Any:
         process.join()
 
 
-async def per_second(ask: Callable[[int], Awaitable[None]], requests: int, at_once: int) -> float:
-    """Requests a second, so many under way at once."""
-    numbers = iter(range(requests))
+def _plan(name: str, models: tuple[str, ...], responses: int) -> Any:
+    """A running experiment with so many waiting responses of each of these models, one a task and policy."""
+    from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
+    from engine.models import Comparison, Response
+    from engine.services.drafts import create_experiment
+    from engine.services.experiments import start
 
-    async def go_on() -> None:
-        for number in numbers:
-            await ask(number)
+    # Two policies a model, so that each has a pair of its own.
+    prompts = {"Kind": {"text": "Be kind."}, "Terse": {"text": "Be terse."}}
+    factors = [
+        FactorSpec("Model", "model", {model: {"name": model} for model in models}),
+        FactorSpec("Prompt", "prompt", prompts),
+    ]
+    tasks = [TaskSpec(f"{name} task {n}") for n in range(responses)]
+    experiment = create_experiment(spec=ExperimentSpec(name=name, factors=factors, tasks=tasks))
+    start(experiment_id=experiment.pk)
+    task_ids = list(experiment.tasks.order_by("pk").values_list("pk", flat=True))
+    number = 0
+    for model in models:
+        i, j = experiment.policies.filter(levels__value__name=model).order_by("index")
+        halves = Response.objects.bulk_create(
+            Response(policy=policy, task_id=task_id, seed=task_id)
+            for at, task_id in enumerate(task_ids)
+            for policy in (i, j)
+            if at % 2 == 0
+        )
+        pairs = zip(halves[::2], halves[1::2], strict=True)
+        comparisons = [
+            Comparison(
+                experiment=experiment,
+                number=number + n,
+                policy_i=i,
+                policy_j=j,
+                task_id=first.task_id,
+                response_i=first,
+                response_j=second,
+                i_on_left=True,
+                plan={},
+            )
+            for n, (first, second) in enumerate(pairs, 1)
+        ]
+        number += len(comparisons)
+        Comparison.objects.bulk_create(comparisons)
+    return experiment
 
-    started = time.perf_counter()
-    await asyncio.gather(*(go_on() for _ in range(at_once)))
-    return requests / (time.perf_counter() - started)
+
+class _Worker:
+    """The worker's process, killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = (folder / "worker.log").open("ab")
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, *_WORKER.split()], stdout=self._log, stderr=self._log)
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self._process = self._started()
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=60)
+        self._log.close()
 
 
-async def client(requests: int, at_once: int, rounds: int) -> list[tuple[float, float]]:
-    """Requests a second of our client and of the bare one, in each round."""
-    import openai  # noqa: PLC0415 - for development only
+def _write(experiment: Any, worker: _Worker, kills: int) -> dict[str, Any]:
+    """Wait until everything is stored; the parts of a sweep are done here."""
+    from engine.models import Response
+    from engine.services.generation import expire_claims
+    from engine.tasks import generate
 
-    from engine.domain.conversations import chat  # noqa: PLC0415
-    from engine.domain.levels import SamplingParams  # noqa: PLC0415 - needs Django
-    from engine.domain.profiles import Provider, takes_of  # noqa: PLC0415
-    from engine.domain.targets import Target  # noqa: PLC0415
-    from engine.generation.base import GenerationRequest, GenerationResult  # noqa: PLC0415
-    from engine.generation.remote.client import Client  # noqa: PLC0415
+    rows = Response.objects.filter(policy__experiment=experiment)
+    total = rows.count()
+    marks = [total * (n + 1) // (kills + 2) for n in range(kills)]
+    began = time.monotonic()
+    while (open_ := rows.filter(state__in=[Response.State.WAITING, Response.State.GENERATING]).count()) > 0:
+        if time.monotonic() - began > DEADLINE_SECONDS:
+            break
+        expire_claims()
+        generate.apply_async(expires=5)
+        if marks and total - open_ >= marks[0]:
+            marks.pop(0)
+            worker.kill()
+        time.sleep(1)
+    found: dict[str, Any] = {"seconds": round(time.monotonic() - began, 1)}
+    found["stored"] = rows.filter(state=Response.State.DONE).count()
+    found["discarded"] = experiment.comparisons.filter(state="discarded").count()
+    for model in MODELS:
+        # Steady speed: without the first and last tenth.
+        done = rows.filter(model=model).values_list("done_at", flat=True)
+        times = sorted(at.timestamp() for at in done if at is not None)
+        if times:
+            inner = times[len(times) // 10 : -(len(times) // 10) or None]
+            found[f"{model}_per_second"] = round(len(inner) / (inner[-1] - inner[0]), 2)
+    return found
 
-    sampling = SamplingParams(temperature=0.7, max_tokens=300)
-    messages = chat(PROMPT, "Be brief.")
-    found = []
-    with loopback_server() as url:
-        takes = takes_of(Provider.COMPATIBLE, "m")
-        target = Target(1, "m", Provider.COMPATIBLE, "m", url, takes, KEY)
-        async with (
-            Client() as ours,
-            openai.AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=600) as bare,
-        ):
 
-            async def ask_ours(number: int) -> None:
-                outcome = await ours.ask(target, GenerationRequest(number, messages, sampling, number))
-                if not isinstance(outcome, GenerationResult):
-                    raise TypeError(outcome.reason)
+def _asked_again(experiment: Any, log: Path) -> dict[str, int]:
+    """Requests that were begun after the response to the same task and policy had been stored."""
+    from engine.models import Response
 
-            async def ask_bare(_: int) -> None:
-                reply = await bare.chat.completions.create(
-                    model="m",
-                    messages=[{"role": each.role, "content": each.content} for each in messages],  # type: ignore[misc]
-                    temperature=0.7,
-                    max_tokens=300,
-                )
-                if not reply.choices[0].message.content:
-                    raise TypeError("no content")
+    stored: dict[tuple[str, str], list[float]] = {}
+    rows = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
+    for model, task, done_at in rows.values_list("model", "task__prompt", "done_at"):
+        if done_at is not None:
+            stored.setdefault((model, task), []).append(done_at.timestamp())
+    begun: dict[tuple[str, str], list[float]] = {}
+    answers = 0
+    for line in log.read_text().splitlines():
+        model, task, status, began = json.loads(line)
+        if (model, task) in stored:
+            begun.setdefault((model, task), []).append(began)
+            answers += status == 200
+    late = sum(began > max(stored[key]) for key, times in begun.items() for began in times)
+    return {"after_stored": late, "answers_lost_by_kills": answers - sum(map(len, stored.values()))}
 
-            for ask in (ask_ours, ask_bare):
-                await per_second(ask, 4 * at_once, at_once)
-            for _ in range(rounds):
-                found.append(
-                    (
-                        await per_second(ask_ours, requests, at_once),
-                        await per_second(ask_bare, requests, at_once),
-                    )
-                )
+
+def measure(folder: Path, responses: int) -> dict[str, Any]:
+    """The three rounds: the healthy connection alone, all four, and all four with three kills."""
+    from engine.models import Connection
+
+    log = folder / "asked.jsonl"
+    log.touch()
+    each = responses // len(MODELS)
+    found: dict[str, Any] = {}
+    with _server(log) as url:
+        for model in MODELS:
+            Connection.objects.create(
+                name=model, provider="compatible", model_id=model, address=url, everybody=True,
+                at_once=AT_ONCE, answer_seconds=120,
+            )  # fmt: skip
+        worker = _Worker(folder)
+        try:
+            for name, models, kills in (
+                ("alone", MODELS[:1], 0), ("together", MODELS, 0), ("killed", MODELS, 3)
+            ):  # fmt: skip
+                experiment = _plan(name, models, each)
+                found[name] = _write(experiment, worker, kills) | _asked_again(experiment, log)
+                print(name, json.dumps(found[name]), flush=True)
+        finally:
+            worker.end()
+    found["healthy_share"] = round(
+        found["together"]["healthy_per_second"] / found["alone"]["healthy_per_second"], 3
+    )
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["client", "worker"])
-    parser.add_argument("--requests", type=int, default=2000)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--responses", type=int, default=2000)
-    parser.add_argument("--at-once", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    if arguments.part == "worker":
-        with installation(
-            GENERATION_BACKEND="remote", ALLOW_PRIVATE_CONNECTIONS="true", CLAIM_SECONDS="10", **ONE_THREAD
-        ) as folder:
-            found = measure(folder, arguments.responses)
-        print(json.dumps({"benchmark": "connections", "part": "worker"} | found))
-        return
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
-    os.environ.setdefault("SECRET_KEY", "only-for-this-benchmark-only-for-this-benchmark")
-    os.environ["ALLOW_PRIVATE_CONNECTIONS"] = "true"
-    import django  # noqa: PLC0415
-
-    django.setup()
-    rounds = asyncio.run(client(arguments.requests, arguments.at_once, arguments.rounds))
-    for ours, bare in rounds:
-        print(f"ours {ours:8.0f}/s   bare {bare:8.0f}/s   ratio {ours / bare:.2f}", flush=True)
-    ratio = statistics.median(ours / bare for ours, bare in rounds)
-    print(json.dumps({"benchmark": "connections", "part": "client", "ratio": round(ratio, 2)}))
+    options = parser.parse_args()
+    with installation(
+        GENERATION_BACKEND="remote", ALLOW_PRIVATE_CONNECTIONS="true", CLAIM_SECONDS="10", **ONE_THREAD
+    ) as folder:
+        print(json.dumps(measure(folder, options.responses)))
 
 
 if __name__ == "__main__":

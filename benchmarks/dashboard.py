@@ -22,13 +22,10 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 from urllib.parse import urlencode
 
-import numpy as np
-
+from benchmarks.history import write_history
 from benchmarks.installation import (
     ONE_THREAD,
     celery_workers,
@@ -76,6 +73,7 @@ def world(options: argparse.Namespace) -> tuple[Any, list[str], list[str]]:
     from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
     from engine.models import Membership, User
     from engine.services.drafts import create_experiment
+    from engine.services.evidence import catch_up
     from engine.services.experiments import start
 
     rows = options.policies // 5
@@ -103,163 +101,13 @@ def world(options: argparse.Namespace) -> tuple[Any, list[str], list[str]]:
         Membership.objects.bulk_create(
             Membership(experiment=experiment, user=user, role=role) for user in members
         )
-    seed_history(experiment, options.judgments, users["annotator"])
+    write_history(experiment, users["annotator"], options.judgments, ready=_READY, watched=True)
+    catch_up(experiment_id=experiment.pk)
     return (
         experiment,
         [session_of(user) for user in users["viewer"]],
         [session_of(u) for u in users["annotator"]],
     )
-
-
-def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> None:
-    """Store comparisons judged by the model of Bradley and Terry, a snapshot for each but the last, and some
-    pairs that are ready.
-    """
-    from django.db import connection
-
-    from engine.domain.texts import digest
-
-    policies = list(experiment.policies.values_list("pk", flat=True))
-    tasks = list(experiment.tasks.values_list("pk", flat=True))
-    K, total = len(policies), n_judgments + _READY
-    rng = np.random.default_rng(1)
-    strength = np.sort(rng.normal(0, 0.4, K))
-    pairs = np.sort(np.argsort(rng.random((total, K)), axis=1)[:, :2], axis=1)
-    i_wins = rng.random(total) < 1 / (1 + np.exp(strength[pairs[:, 1]] - strength[pairs[:, 0]]))
-    on_left = rng.random(total) < 0.5
-    responses = (
-        {
-            "policy_id": policies[pair[side]],
-            "task_id": tasks[n % len(tasks)],
-            "seed": n,
-            "state": "done",
-            "claimed_by": "w",
-            "attempts": 1,
-            "crashes": 0,
-            "failure_reason": "",
-            "said": "",
-            "text": text,
-            "thinking": "",
-            "refusal": "",
-            "marks": "[]",
-            "served_model": "",
-            "digest": digest(text),
-            "model": "m",
-            "prompt_tokens": 20,
-            "completion_tokens": 200,
-            "finish_reason": "stop",
-            "guardrail": "",
-            "latency_seconds": 1.5,
-            "leak": "",
-            "created_at": "now",
-            "done_at": "now",
-        }
-        for n, pair in enumerate(pairs)
-        for text in [f"It is {n}. " * 10]
-        for side in (0, 1)
-    )
-    with connection.cursor() as cursor:
-        first = _copy(cursor, "engine_response", responses)
-        comparisons = (
-            {
-                "experiment_id": experiment.pk,
-                "number": n + 1,
-                "policy_i_id": policies[i],
-                "policy_j_id": policies[j],
-                "task_id": tasks[n % len(tasks)],
-                "response_i_id": first + 2 * n,
-                "response_j_id": first + 2 * n + 1,
-                "i_on_left": bool(on_left[n]),
-                "plan": "{}",
-                "texts": "",
-                "state": "judged" if n < n_judgments else "ready",
-                "skips": 0,
-                "showing": "told" if n < n_judgments else "",
-                "least": float(i_wins[n]) if n < n_judgments else None,
-                "most": float(i_wins[n]) if n < n_judgments else None,
-                "outcome": float(i_wins[n]) if n < n_judgments else None,
-                "discard_reason": "",
-                "created_at": "now",
-                "ready_at": "now",
-                "judged_at": "now" if n < n_judgments else None,
-            }
-            for n, (i, j) in enumerate(pairs.tolist())
-        )
-        comparison = _copy(cursor, "engine_comparison", comparisons)
-        judgments = (
-            {
-                "comparison_id": comparison + n,
-                "judge": "human",
-                "via": "page",
-                "annotator_id": annotators[n % len(annotators)].pk,
-                "annotator_could_see_policies": False,
-                "token": _uuid(n),
-                "choice": "left" if i_wins[n] == on_left[n] else "right",
-                "outcome": float(i_wins[n]),
-                "reason": "",
-                "comment": "",
-                "standing": True,
-                "shown_at": f"2026-01-01 00:00:{n % 59:02d}",
-                "created_at": "2026-01-01 00:01:00",
-            }
-            for n in range(n_judgments)
-        )
-        _copy(cursor, "engine_judgment", judgments)
-        events = (
-            {
-                "experiment_id": experiment.pk,
-                "comparison_id": comparison + n,
-                "kind": kind,
-                "outcome": outcome,
-                "least": outcome,
-                "most": outcome,
-                "created_at": "now",
-            }
-            for n in range(n_judgments)
-            for kind, outcome in (("begun", None), ("told", float(i_wins[n])))
-        )
-        _copy(cursor, "engine_showingevent", events)
-        # Snapshots after each click, with numbers of realistic count and size.
-        snapshots = (
-            {
-                "experiment_id": experiment.pk,
-                "comparisons": n,
-                "evidence": evidence,
-                "peak_evidence": evidence,
-                "threshold": 20.7,
-                "best_id": policies[-1],
-                "open_rivals": K - 1,
-                "expected_left": None,
-                "reason": "",
-                "created_at": "now",
-            }
-            for n in range(1, n_judgments)
-            for evidence in [json.dumps([round(n / 10_000 * (1 + k / K), 6) for k in range(K)])]
-        )
-        _copy(cursor, "engine_snapshot", snapshots)
-        connection.commit()
-        connection.set_autocommit(True)
-        cursor.execute("VACUUM ANALYZE")
-    from engine.services.evidence import catch_up
-    from engine.services.judging import rebuild_counts
-
-    rebuild_counts(experiment_id=experiment.pk)
-    catch_up(experiment_id=experiment.pk)
-
-
-def _copy(cursor: Any, table: str, rows: Iterator[dict[str, Any]]) -> int:
-    """Load rows, whose values are given by column; returns the id of the first row."""
-    cursor.execute(f"SELECT coalesce(max(id), 0) + 1 FROM {table}")  # noqa: S608 - our own names
-    (first,) = cursor.fetchone()
-    head = next(rows)
-    with cursor.copy(f"COPY {table} ({', '.join(head)}) FROM STDIN") as copy:
-        for row in chain([head], rows):
-            copy.write_row(list(row.values()))
-    return int(first)
-
-
-def _uuid(n: int) -> str:
-    return f"00000000-0000-4000-8000-{n:012d}"
 
 
 class Load:

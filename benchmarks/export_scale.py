@@ -20,32 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.history import write_history
 from benchmarks.installation import cpu_seconds, scratch_database, session_of, web_server
-
-# Rows as the services leave them. Responses of 40 to 340 characters; each comparison judged by one of twenty
-# people.
-SEED = """
-INSERT INTO engine_response (id, policy_id, task_id, seed, state, claimed_by, attempts, crashes, failure_reason, said,
-    thinking, refusal, marks, served_model, text, digest, model, prompt_tokens, completion_tokens, finish_reason, guardrail, latency_seconds, leak, created_at, done_at)
-SELECT 2 * n + side, CASE side WHEN 0 THEN p.i ELSE p.j END, t.id, (n::bigint * 7919 + side) %% 2147483647, 'done', 'w', 1, 0, '', '',
-    '', '', '[]', '', 'Answer ' || n || ': ' || repeat('so it is, and so on; ', 2 + (n * 31 + side * 17) %% 15), md5(n::text)::char(16), 'bench-1', 60,
-    20 + n %% 90, 'stop', '', 0.5, '', now(), now()
-FROM generate_series(1, %(rows)s) n CROSS JOIN generate_series(0, 1) side
-JOIN bench_pairs p ON p.number = n %% %(pairs)s JOIN bench_tasks t ON t.number = n %% %(tasks)s;
-INSERT INTO engine_comparison (id, experiment_id, number, policy_i_id, policy_j_id, task_id, response_i_id, response_j_id,
-    texts, i_on_left, plan, state, skips, outcome, discard_reason, showing, created_at, ready_at, judged_at)
-SELECT n, %(experiment)s, n, p.i, p.j, t.id, 2 * n, 2 * n + 1, '', n %% 2 = 0, jsonb_build_object('rules', 1, 'number', n - 1,
-    'sampler', 'balanced', 'stopping', 'certified', 'delta', 0.05, 'epsilon', 0.0, 'seed', jsonb_build_array(0, n - 1),
-    'draw', 0, 'comparisons', n - 1, 'in_flight', 4, 'evidence', jsonb_build_array(n * 0.00123, n * 0.00077),
-    'propensity', null), 'judged', 0, (n %% 3 = 0)::int, '', 'told', now(), now(), now()
-FROM generate_series(1, %(rows)s) n
-JOIN bench_pairs p ON p.number = n %% %(pairs)s JOIN bench_tasks t ON t.number = n %% %(tasks)s;
-INSERT INTO engine_judgment (id, comparison_id, judge, via, annotator_id, annotator_could_see_policies, token, choice,
-    outcome, reason, comment, standing, shown_at, created_at)
-SELECT n, n, 'human', 'page', u.id, false, gen_random_uuid(), CASE WHEN (n %% 2 = 0) = (n %% 3 = 0) THEN 'left' ELSE 'right' END,
-    (n %% 3 = 0)::int, '', '', true, now() - interval '9 seconds', now()
-FROM generate_series(1, %(rows)s) n JOIN bench_people u ON u.number = n %% 20;
-"""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -54,7 +30,6 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--repeats", type=int, default=1, help="downloads; the best of them counts")
     options = parser.parse_args(arguments)
     if not os.environ.get("DATABASE_URL", "").startswith("postgres"):
         sys.exit("Set DATABASE_URL to a PostgreSQL database; one of the benchmark's own is made beside it.")
@@ -70,11 +45,10 @@ def main(arguments: list[str] | None = None) -> None:
                 ("csv_gzip", path, True),
                 ("jsonl", path.replace(".csv", ".jsonl"), False),
             ):
-                runs = [timed(address, target, session, pid, gzip=gzip) for _ in range(options.repeats)]
-                best = max(runs, key=lambda run: run["mb"] / run["seconds"])
-                best["rows_per_second"] = round(options.rows / best["seconds"])
-                summary[name] = best
-                print_row(name, best)
+                row = timed(address, target, session, pid, gzip=gzip)
+                row["rows_per_second"] = round(options.rows / row["seconds"])
+                summary[name] = row
+                print_row(name, row)
             summary["browser_ms"] = browsed(address, experiment_id, session, options.rows)
         seconds, megabytes = copied(experiment_id)
         summary["copy"] = {
@@ -94,12 +68,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def world(rows: int) -> tuple[int, str]:
     """An experiment of eight policies with that many judged comparisons, and the cookie of its admin."""
-    from django.db import connection
-
     from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
     from engine.models import User
     from engine.services.drafts import create_experiment
-    from engine.services.judging import rebuild_counts
 
     admin = User.objects.create_user("admin", is_superuser=True)
     people = User.objects.bulk_create(User(username=f"annotator{n}") for n in range(20))
@@ -113,28 +84,8 @@ def world(rows: int) -> tuple[int, str]:
             settings={"budget": 2_000_000, "delta": 1e-9},
         )
     )
-    policies = list(experiment.policies.values_list("pk", flat=True))
-    pairs = [(i, j) for a, i in enumerate(policies) for j in policies[a + 1 :]]
-    tasks = list(experiment.tasks.values_list("pk", flat=True))
     start = time.perf_counter()
-    with connection.cursor() as cursor:
-        for table, values in (
-            ("bench_pairs (number int, i bigint, j bigint)", [(n, *pair) for n, pair in enumerate(pairs)]),
-            ("bench_tasks (number int, id bigint)", list(enumerate(tasks))),
-            ("bench_people (number int, id bigint)", [(n, user.pk) for n, user in enumerate(people)]),
-        ):
-            cursor.execute(f"CREATE TEMPORARY TABLE {table}")
-            marks = ", ".join(["%s"] * len(values[0]))
-            cursor.executemany(f"INSERT INTO {table.split()[0]} VALUES ({marks})", values)  # noqa: S608
-        figures = {
-            "rows": rows, "pairs": len(pairs), "tasks": len(tasks), "experiment": experiment.pk
-        }  # fmt: skip
-        for statement in filter(str.strip, SEED.split(";\nINSERT")):
-            text = statement if "INSERT" in statement[:10] else f"INSERT{statement}"
-            cursor.execute(text, figures)
-    rebuild_counts(experiment_id=experiment.pk)
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE")
+    write_history(experiment, people, rows)
     print(f"{rows:,} comparisons seeded in {time.perf_counter() - start:.0f} s", flush=True)
     return experiment.pk, session_of(admin)
 

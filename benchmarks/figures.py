@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from benchmarks.scaling import AXES, LINES
 from benchmarks.simulated import Summary
 
 Design = tuple[str, str]
@@ -38,13 +36,6 @@ STYLES = {
     "random": ("#009E73", ":"),
     "round_robin": ("#555555", (0, (5, 1, 1, 1, 1, 1))),
 }
-# Space and claim of the lines of `draw_scaling`, in the order of `scaling.LINES`.
-LINE_NAMES = (
-    "good enough, nothing assumed",
-    "best, if there is a best; nothing assumed",
-    "good enough, Bradley-Terry",
-)
-LINE_STYLES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", ":"))
 # Text stays text, a third of the size of drawn letters; a fixed salt makes the same file again.
 SETTINGS: dict[Any, Any] = {
     "font.size": 9.0,
@@ -139,42 +130,6 @@ def draw_stopping(path: Path, curves: Curves, *, yardstick: float, formula: str)
         axes.set(xlabel="comparisons until the stop", xlim=(0, 1.7 * curves.cap))
         axes.set_xticks([curves.cap * third / 3 for third in range(4)])
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        _save(figure, path)
-
-
-def draw_scaling(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Mean comparisons until the stop, with 95% intervals, a panel for each axis of `benchmarks.scaling`.
-
-    A hollow point has runs that did not end, so that its mean is too low.
-    """
-    columns = ("n_policies", "in_flight", "delta")
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
-        grid = figure.subplots(1, len(AXES), sharey=True)
-        for axes, axis, column in zip(grid, AXES, columns, strict=True):
-            for (space, claim), name, (colour, line) in zip(LINES, LINE_NAMES, LINE_STYLES, strict=True):
-                wanted = (axis, space, claim)
-                own = [row for row in rows if (row["axis"], row["space"], row["claim"]) == wanted]
-                places = [row[column] for row in own]
-                means = [row["mean"] for row in own]
-                spread = [row["half_width"] for row in own]
-                axes.errorbar(places, means, yerr=spread, color=colour, ls=line, capsize=2, label=name)
-                for row in own:
-                    inside = colour if row["ended"] == 1.0 else "white"
-                    axes.plot(row[column], row["mean"], "o", ms=4, color=colour, markerfacecolor=inside)
-            axes.set_yscale("log")
-            axes.grid(color="#dddddd", lw=0.6)
-        grid[0].set(xlabel="policies", ylabel="comparisons until the stop")
-        grid[0].set_xscale("log", base=2)
-        grid[0].xaxis.set_major_formatter("{x:.0f}")
-        grid[0].yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-        grid[0].yaxis.set_major_formatter("{x:,.0f}")
-        grid[0].yaxis.set_minor_formatter(ticker.NullFormatter())
-        grid[1].set(xlabel="comparisons in flight")
-        grid[2].set(xlabel="risk δ")
-        grid[2].set_xscale("log")
-        grid[2].xaxis.set_major_formatter("{x:g}")
-        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         _save(figure, path)
 
 

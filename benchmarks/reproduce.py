@@ -1,13 +1,12 @@
-"""The figures of the paper's section "Numerical Experiments", drawn again, and two more.
+"""The figures of the paper's section "Numerical Experiments", drawn again.
 
     python -m benchmarks.reproduce                                  # all of them, into var/reproduction
     python -m benchmarks.reproduce --figures unstructured --runs 20
 
 `unstructured` and `structured`: how often each sampling rule names the best policy after so many comparisons,
-and when it stops. `real`: the former on text that the embedded model writes, judged by rule. `scaling`: the
-stop against what `benchmarks.scaling` varies. `assumptions`: the table of `benchmarks.assumptions`, without a
-picture. Results are kept in the output folder, and an interrupted run goes on from there. After a change of
-the code or of the model, delete the folder. docs/reproduction.md tells what came out. The last line is JSON.
+and when it stops. `real`: the former on text that the embedded model writes, judged by rule. Results are kept
+in the output folder, and an interrupted run goes on from there. After a change of the code or of the model,
+delete the folder. docs/reproduction.md has the results. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -28,17 +27,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import assumptions as failing
-from benchmarks import scaling as scaled
-from benchmarks.figures import Curves, draw_pcs, draw_scaling, draw_stopping
+from benchmarks.figures import Curves, draw_pcs, draw_stopping
 from benchmarks.real_text import POLICIES, PREFER, Judged, judge_pool, save_json, write_pool
 from benchmarks.simulated import Instance, Job, Summary, paper_instance, run
 from engine.core.samplers import SAMPLERS
 
 SYNTHETIC = ("unstructured", "structured")
-FIGURES = (*SYNTHETIC, "real", "scaling", "assumptions")
+FIGURES = (*SYNTHETIC, "real")
 # The paper's 200, but fewer where a run takes long, and more where it takes next to nothing.
-RUNS = {"unstructured": 200, "structured": 100, "real": 1000, "scaling": 24, "assumptions": 200}
+RUNS = {"unstructured": 200, "structured": 100, "real": 1000}
 SYNTHETIC_CAP = 30_000
 REAL_CAPS = {"object_counting": 90, "word_unscrambling": 90, "second_word_letter": 90, "sum": 60}
 DELTA = 0.05
@@ -46,40 +43,12 @@ HEURISTIC = tuple((sampler, "heuristic") for sampler in SAMPLERS)
 CERTIFIED = (("balanced", "certified"),)
 
 
-Cell = failing.Cell | scaled.Cell
-
-
-def kept(path: Path, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The computed row, from the file if it is there."""
-    if not path.exists():
-        save_json(path, compute())
-    row: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return row
-
-
 def run_once(path: Path, job: Job) -> Summary:
     """The job's summary, from the file if it is there."""
-    row = kept(path, lambda: asdict(run(job)))
+    if not path.exists():
+        save_json(path, asdict(run(job)))
+    row = json.loads(path.read_text("utf-8"))
     return Summary(**row | {"pcs": {int(mark): share for mark, share in row["pcs"].items()}})
-
-
-def measure_once(path: Path, cell: Cell) -> dict[str, Any]:
-    """The cell's row, from the file if it is there."""
-    if isinstance(cell, failing.Cell):
-        return kept(path, lambda: failing.measure(cell))
-    return kept(path, lambda: scaled.measure(cell))
-
-
-def rows_of(cells: Sequence[Cell], options: argparse.Namespace, executor: Executor) -> list[dict[str, Any]]:
-    """A row for each cell; a line for each."""
-    folder = options.out / "runs"
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{digest(repr(cell).encode())}.json" for cell in cells]
-    rows = []
-    for row in executor.map(measure_once, paths, cells):
-        (failing if "world" in row else scaled).show(row)
-        rows.append(row)
-    return rows
 
 
 def digest(*parts: bytes) -> str:
@@ -167,30 +136,6 @@ def real(options: argparse.Namespace, executor: Executor) -> dict[str, Any]:
     return {"files": [str(file)], "policies": ["+".join(policy) for policy in POLICIES], "tasks": report}
 
 
-def scaling(options: argparse.Namespace, executor: Executor) -> dict[str, Any]:
-    """The figure of comparisons against policies, comparisons in flight, and the risk."""
-    runs = options.runs or RUNS["scaling"]
-    cells = scaled.cells(
-        tuple(size for size in scaled.SIZES if size <= options.largest),
-        scaled.IN_FLIGHT,
-        scaled.DELTAS,
-        runs=runs,
-        cap=min(options.cap, scaled.CAP),
-        seed=options.seed,
-    )
-    rows = rows_of(cells, options, executor)
-    file = options.out / "scaling.svg"
-    draw_scaling(file, rows)
-    return {"files": [str(file)], "rows": rows}
-
-
-def assumptions(options: argparse.Namespace, executor: Executor) -> dict[str, Any]:
-    """The table of answers where assumptions fail."""
-    runs = options.runs or RUNS["assumptions"]
-    cells = failing.cells(failing.WORLDS, runs=runs, cap=min(options.cap, failing.CAP), seed=options.seed)
-    return {"files": [], "rows": rows_of(cells, options, executor)}
-
-
 def print_policies(judged: Judged) -> None:
     """The true values, known to the oracle only."""
     for k, policy in enumerate(POLICIES):
@@ -215,7 +160,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--figures", nargs="+", choices=FIGURES, default=list(FIGURES))
     parser.add_argument("--runs", type=int, help=f"runs of each design, instead of {RUNS}")
     parser.add_argument("--cap", type=int, default=SYNTHETIC_CAP, help="of the synthetic experiments")
-    parser.add_argument("--largest", type=int, default=128, help="most policies of `scaling`")
     parser.add_argument("--tasks", type=int, default=150, help="of each kind that are answered")
     parser.add_argument("--samples", type=int, default=4, help="responses of a policy to a task")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
@@ -224,11 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     start = time.perf_counter()
     with ProcessPoolExecutor(options.jobs) as executor:
-        others = {"real": real, "scaling": scaling, "assumptions": assumptions}
         figures = {
-            figure: others[figure](options, executor)
-            if figure in others
-            else synthetic(figure, options, executor)
+            figure: real(options, executor) if figure == "real" else synthetic(figure, options, executor)
             for figure in options.figures
         }
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

@@ -43,7 +43,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Job:
-    """One sampler under one stopping rule. ``streams``: as for `Design`."""
+    """One sampler under one stopping rule."""
 
     sampler: str
     stopping: str
@@ -52,7 +52,6 @@ class Job:
     cap: int
     marks: tuple[int, ...]
     seed: int
-    streams: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ def run(job: Job) -> Summary:
         stopping=job.stopping,
         delta=job.delta,
         claim="best_if_any",
-        streams=job.streams,
         budget=job.cap,
         marks=job.marks,
         observe_every=20,

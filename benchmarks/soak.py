@@ -1,14 +1,13 @@
 """Hours of clicks while processes are killed: nothing lost or doubled, and memory that stays.
 
     DATABASE_URL=postgres://… CELERY_BROKER_URL=redis://… python -m benchmarks.soak --judgments 200000
-    … python -m benchmarks.soak --seconds 300 --pgbouncer
+    … python -m benchmarks.soak --seconds 300
 
 Three web processes, two control workers, three generation workers, two for analysis, and beat run on a test
 database. Annotators answer, skip, take back, and go away without a word, so that leases expire. After a day's
 answers each gives the place to somebody else. Meanwhile judgments are voided and processes are killed with
--9, and an experiment that a rule judges has responses written. ``--pgbouncer`` puts a pool of transactions
-before PostgreSQL. Afterwards the database is held against what was confirmed, and `manage.py verify` runs.
-The last line is JSON.
+-9, and an experiment that a rule judges has responses written. Afterwards the database is held against what
+was confirmed, and `manage.py verify` runs. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -19,23 +18,17 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from itertools import cycle
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from benchmarks.installation import ONE_THREAD, ROOT, scratch_database, session_of, web_server
 from benchmarks.serving_load import Load, Visitor, experiment_on_ready_responses, run, settle, token_of
@@ -61,45 +54,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=24 * 3600, help="end after so long")
     parser.add_argument("--annotators", type=int, default=100, help="as many at a time")
     parser.add_argument("--fault-every", type=float, default=20, help="seconds between two kills")
-    parser.add_argument("--pgbouncer", action="store_true", help="put PgBouncer before PostgreSQL")
     options = parser.parse_args(arguments)
-    with scratch_database(**_SETTINGS) as url, pool(url, wanted=options.pgbouncer) as pooled:
-        found = soak(pooled, options)
+    with scratch_database(**_SETTINGS) as url:
+        found = soak(url, options)
     json.dump(found, sys.stdout)
     print()
     if found["wrong"]:
         sys.exit(1)
-
-
-@contextmanager
-def pool(url: str, *, wanted: bool) -> Iterator[str]:
-    """The address of a PgBouncer before this database; without one, the database's own."""
-    if not wanted:
-        yield url
-        return
-    if (program := shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")) is None:
-        sys.exit("There is no pgbouncer here. Install it: apt install pgbouncer")
-    server = urlsplit(url)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with tempfile.TemporaryDirectory(prefix="llmpo-pgbouncer-") as folder:
-        Path(folder).chmod(0o755)
-        settings = Path(folder, "pgbouncer.ini")
-        settings.write_text(
-            f"[databases]\n* = host={server.hostname} port={server.port} user={server.username}\n"
-            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
-            "pool_mode = transaction\ndefault_pool_size = 20\nmax_client_conn = 400\nunix_socket_dir =\n"
-        )
-        # PgBouncer does not run as root.
-        user = ["-u", "postgres"] if os.geteuid() == 0 else []
-        process = subprocess.Popen([program, "-q", *user, str(settings)])
-        os.environ["PGBOUNCER"] = "true"
-        try:
-            yield server._replace(netloc=f"{server.username}@127.0.0.1:{port}").geturl()
-        finally:
-            process.terminate()
-            process.wait()
 
 
 @dataclass
