@@ -1,17 +1,16 @@
 # make demo   everything on this machine, until Ctrl-C
 # make dev    the same, and every process starts again when its code changes
 # make quick  lint, and the tests without database, browser or long simulations: for every save
-# make test   the whole suite, in a real browser too; on SQLite, without the tests marked postgres
+# make test   the whole suite, in a real browser too; on SQLite, without the tests marked postgres_only
 # make coverage   which branches the tests reach
 # make branches   that their own tests reach every branch of the modules that decide
 # make fuzz   the property tests once more, with examples drawn anew; what it finds becomes an @example
-# make mutation   whether the tests notice small changes of these modules; takes an hour
 # make pictures   those of docs/images, from three demos and a browser test; takes half an hour
-# make backups   of a small installation of this version, for the tests of later ones; needs PostgreSQL
-# make release   check, build the wheels of the core and the client and the image, tag
+# make release   check, build the wheels of the core and the client and the image, tag; publishes nothing
 # make lint   style, types, contracts; migrations, compose.yaml and the Kubernetes objects
-# make supply-chain   known vulnerabilities and licences of the dependencies
+# make audit   known vulnerabilities of the dependencies
 # make sbom   list of the dependencies and their hashes, into var/sbom.cdx.json
+# make licences   their licences, into THIRD_PARTY_LICENSES.txt
 # make requirements   pin the dependencies anew, after a change of their ranges in pyproject.toml
 # make reproduce   the paper's figures, into var/reproduction
 
@@ -24,8 +23,8 @@ PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-.PHONY: demo dev quick up-local test coverage branches fuzz mutation reproduce lint format requirements \
-	pictures backups release licences sbom supply-chain clean
+.PHONY: demo dev quick test coverage branches fuzz reproduce lint format requirements \
+	pictures release licences sbom audit clean
 
 demo: $(VENV)/.installed $(VENV)/.smollm2 .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
@@ -35,10 +34,6 @@ dev: $(VENV)/.installed-dev $(VENV)/.smollm2 .env
 
 quick: lint
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal --unit
-
-# Needs Debian's packages postgresql and redis-server.
-up-local: $(VENV)/.installed-dev .env
-	@$(BIN)/python -m tools.up_local --port $(PORT)
 
 test: $(VENV)/.installed-dev $(VENV)/.smollm2
 	@.ci/install-chromium
@@ -59,17 +54,13 @@ branches: export COVERAGE_RCFILE := .ci/branches.ini
 branches: $(VENV)/.installed-dev
 	@mkdir -p var/coverage
 	$(BIN)/coverage erase
-	tests=$$($(BIN)/python -m tools.mutation --tests) && \
-		$(BIN)/coverage run -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal $$tests $(PYTEST_ARGS)
+	$(BIN)/coverage run -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal @.ci/deciding-tests $(PYTEST_ARGS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
 fuzz: $(VENV)/.installed-dev
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal \
 		$$(grep -rlE "hypothesis|schemathesis" tests --include="test_*.py") $(PYTEST_ARGS)
-
-mutation: $(VENV)/.installed-dev
-	$(BIN)/python -m tools.mutation
 
 # Matrices this small are not worth a second thread, and the runs side by side take every core.
 reproduce: $(VENV)/.installed-dev
@@ -112,21 +103,26 @@ pictures: $(VENV)/.installed-dev $(VENV)/.smollm2 .env
 	PICTURES=docs/images DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -q tests/browser/test_whole_path.py
 	$(BIN)/python -m tools.pictures
 
-backups: $(VENV)/.installed-dev
-	$(BIN)/python -m tools.small_installation
-
+release: VERSION = $(shell $(BIN)/python -c 'import engine; print(engine.__version__)')
 release: $(VENV)/.installed-dev
-	$(BIN)/python -m tools.release
+	test -z "$$(git status --porcelain)"
+	grep -m 1 "^## " CHANGELOG.md | grep -Fx "## $(VERSION) ($$(date --iso-8601))"
+	.ci/run
+	for each in llmpo-core llmpo-client; do $(BIN)/python -m build --wheel --outdir dist packaging/$$each; done
+	docker build --target app --tag llm-po:$(VERSION) .
+	git tag --annotate v$(VERSION) --message "LLM-PO $(VERSION)"
 
-licences: $(VENV)/.installed-dev
-	$(BIN)/python .ci/supply_chain.py licences
+audit: $(VENV)/.installed-dev
+	$(BIN)/pip-audit --requirement requirements.txt --require-hashes --disable-pip
 
 sbom: $(VENV)/.installed-dev
-	$(BIN)/python .ci/supply_chain.py sbom var/sbom.cdx.json
+	@mkdir -p var
+	$(BIN)/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --output-file var/sbom.cdx.json
 
-supply-chain: $(VENV)/.installed-dev
-	$(BIN)/python .ci/supply_chain.py audit
-	$(BIN)/python .ci/supply_chain.py licences --check
+licences: $(VENV)/.installed-dev
+	$(BIN)/pip-licenses --format=plain-vertical --with-system --with-urls --with-license-file --with-notice-file \
+		--no-license-path --packages $$(sed -nE 's/^([A-Za-z0-9._-]+)==.*/\1/p' requirements.txt) \
+		| sed 's/[[:space:]]*$$//' >THIRD_PARTY_LICENSES.txt
 
 clean:
 	rm -rf $(VENV) var

@@ -1,4 +1,4 @@
-"""Processes that supervisor keeps alive: those of the demo, and those of ``make up-local``."""
+"""Processes that supervisor keeps alive: those of the demo."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ def supervise(
     *,
     folder: Path,
     working_directory: Path,
-    environment: Mapping[str, str] | None = None,
     environments: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a supervisor that runs these commands, and starts each again when it ends.
 
-    Logs go to ``folder/log``. ``environment`` is added to that of this process, for all of them;
-    ``environments`` has more for single programs, as supervisor writes it: ``NAME=value,OTHER=value``.
+    Logs go to ``folder/log``. ``environments`` has variables for single programs, as supervisor writes them:
+    ``NAME=value,OTHER=value``.
     """
     logs = folder / "log"
     logs.mkdir(parents=True, exist_ok=True)
@@ -55,6 +54,6 @@ def supervise(
     return subprocess.Popen(  # noqa: S603 - our own configuration
         [sys.executable, "-m", "supervisor.supervisord", "-c", str(path)],
         cwd=working_directory,
-        env={**os.environ, **_ONE_THREAD, **(environment or {})},
+        env={**os.environ, **_ONE_THREAD},
         start_new_session=True,
     )

@@ -53,8 +53,12 @@ def _is_unit(item: pytest.Item) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out by its text a file whose marks are those of all its tests: importing it takes longer."""
-    if not config.getoption("--unit") or collection_path.suffix != ".py":
+    """Leave out a file whose text says that no test of it is chosen: importing it takes longer."""
+    if not collection_path.name.startswith("test_"):
+        return None
+    if config.getoption("markexpr").startswith("postgres"):
+        return None if "mark.postgres" in collection_path.read_text() else True
+    if not config.getoption("--unit"):
         return None
     marks = _MARKS_OF_A_FILE.search(collection_path.read_text())
     return True if marks and any(f"mark.{name}" in marks[1] for name in _NOT_UNIT_MARKS) else None
@@ -63,8 +67,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose and order the tests.
 
-    Tests of row locks need a database that has them; the PostgreSQL job of CI runs them. A long wait begins
-    first: as the last one left, it would leave the other cores idle.
+    A long wait begins first: as the last one left, it would leave the other cores idle.
     """
     items.sort(key=lambda item: item.get_closest_marker("waits") is None)
     if config.getoption("--unit"):
@@ -74,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "postgresql" in settings.DATABASES["default"]["ENGINE"]:
         return
     for item in items:
-        if item.get_closest_marker("postgres"):
+        if item.get_closest_marker("postgres_only"):
             item.add_marker(pytest.mark.skip(reason="needs PostgreSQL: set DATABASE_URL"))
 
 

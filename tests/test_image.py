@@ -107,7 +107,7 @@ def test_the_licences_of_what_is_shipped_are_in_the_image(image):
     """Psycopg is under the LGPL, whose text has to come along."""
     text = (image / "THIRD_PARTY_LICENSES.txt").read_text()
     for package in ("psycopg", "psycopg-binary"):
-        [entry] = re.findall(rf"^{package}==.*?(?=^={{100}}$|\Z)", text, re.MULTILINE | re.DOTALL)
-        assert "LGPL-3.0-only" in entry
-        assert "GNU LESSER GENERAL PUBLIC LICENSE" in entry
+        entry = text.partition(f"\n{package}\n")[2].splitlines()
+        assert entry[1] == "LGPL-3.0-only"
+        assert "GNU LESSER GENERAL PUBLIC LICENSE" in entry[3]
     assert "Apache License" in (image / "LICENSE").read_text()

@@ -18,7 +18,6 @@ from django.core.management import call_command
 from environs import EnvValidationError
 
 from engine.domain import limits
-from labeling import urls
 from tests.starting import settings_with
 
 ROOT = Path(settings.BASE_DIR)
@@ -97,72 +96,6 @@ def test_web_and_workers_start_without_what_few_of_them_need(program, tmp_path):
         check=True,
     )
     assert done.stdout == "set()\n"
-
-
-def test_every_page_has_a_file_of_tests_of_its_own():
-    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "labeling").glob("test_*.py")}
-    # Some share a file, with what they are a part of.
-    shared = {
-        "dashboard": {
-            "dashboard_live",
-            "quality",
-            "quality_charts",
-            "without",
-            "method",
-            "method_live",
-            "method_charts",
-        },
-        "policy": {"policy_request"},
-        "ranking_file": {"results_file"},
-        "help": {"help_page"},
-        "pair": {"begin"},
-        "answers": {"undo", "beat", "leave", "history", "reopen"},
-        "invitations": {
-            "welcome",
-            "join",
-            "accept_invitation",
-            "invite",
-            "end_invitation",
-            "resend_invitation",
-        },
-        "experiment_settings": {"change_settings", "change_display", "clone"},
-        "notifications": {"subscribe", "unsubscribe", "send_test"},
-        "setup": {"new_experiment", "new_from", "setup_file", "delete_draft"},
-        "try": {"rehearse"},
-        "reports": {"report", "share_report", "end_report_link", "shared_report"},
-        "exports": {
-            "export",
-            "judgments_jsonl",
-            "judgments_parquet",
-            "events_jsonl",
-            "dpo_jsonl",
-            "reward_jsonl",
-            "kto_jsonl",
-            "lmarena_jsonl",
-            "argilla_json",
-            "huggingface_zip",
-        },
-        "comparisons": {"comparison", "void", "restore", "void_annotator"},
-        "people": {"change_role", "remove_member"},
-        "remarks": {"settle_remarks"},
-        "persons": {"person", "data_of_person", "own_data"},
-        "tokens": {"revoke_token"},
-        "connections": {
-            "accept_rules",
-            "change_connection",
-            "connection",
-            "connection_tested",
-            "end_loan",
-            "lend_connection",
-            "new_connection",
-            "remove_key",
-            "retire_connection",
-            "test_connection",
-        },
-    }
-    assert set(shared) <= tested
-    names = {route.name for route in urls.urlpatterns}
-    assert names - set().union(*shared.values()) <= tested
 
 
 def test_tests_in_the_browser_wait_by_functions_alone():

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from django.apps import apps
 from django.conf import settings
 
@@ -120,67 +119,3 @@ def test_only_services_write():
 
 def test_only_selectors_ask_tables():
     assert _strays(reads, _READERS) == [], "Move them into engine/selectors."
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "Task.objects.create(prompt='Hello')",
-        "experiment.memberships.create(user=user)",
-        "Task.objects.update_or_create(pk=1)",
-        "experiment.save(update_fields=['name'])",
-        "experiment.tasks.filter(pk=1).update(prompt='')",
-        "Authenticator.objects.filter(user=user).delete()",
-        "form.save()",
-        "experiment.delete(keep_parents=True)",
-        "await row.asave()",
-    ],
-)
-def test_a_line_that_writes_is_found(line):
-    assert list(writes(ast.parse(line)))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "found.update({1: 2})",
-        "digest.update(piece)",
-        "cache.delete(lock)",
-        "router.delete('/x', auth=MANAGE)",
-    ],
-)
-def test_a_line_that_writes_no_row_is_not(line):
-    assert not list(writes(ast.parse(line)))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "User.objects.all()",
-        "models.User.objects.get(pk=1)",
-        "Task._default_manager.first()",
-        "experiment.tasks.get(pk=1)",
-        "experiment.memberships.filter(user=person).exists()",
-        "experiment.policies.select_related('experiment').exclude(index=0)",
-        "type(row).objects.first()",
-        "get_user_model().objects.first()",
-        "Task._meta.default_manager.first()",
-        "experiment.invitations.latest('pk')",
-    ],
-)
-def test_a_line_that_asks_a_table_is_found(line):
-    assert list(reads(ast.parse(line)))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "experiment.tasks.exists()",
-        "watched.filter(pk=1)",
-        "request.GET.get('page')",
-        "part.policies.get(index)",
-        "self.objects()",
-    ],
-)
-def test_a_line_that_uses_what_it_was_given_is_not(line):
-    assert not list(reads(ast.parse(line)))

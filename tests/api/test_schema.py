@@ -12,7 +12,7 @@ from engine.services.tokens import make_token
 from llmpo_site.wsgi import application
 from tests.factories import add_member, make_experiment, make_user
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("connection_stays_open")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("connection_stays_open"), pytest.mark.postgres]
 
 schema = schemathesis.openapi.from_wsgi("/api/openapi.json", application)
 

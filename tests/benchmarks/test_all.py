@@ -48,7 +48,7 @@ def database_url(folder: Path) -> str:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.postgres] if name in NEEDS_POSTGRESQL else [])
+        pytest.param(name, marks=[pytest.mark.postgres_only] if name in NEEDS_POSTGRESQL else [])
         for name in SMALLEST
     ],
 )

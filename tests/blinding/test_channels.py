@@ -36,7 +36,7 @@ from engine.services.tokens import make_token
 from tests.factories import make_experiment, make_user, newest, write_responses
 
 # Tables are made where a test asks for them; the worlds, which are made before, do not.
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 _EXPERIMENT = re.compile(r"/label/\d+/")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -18,7 +18,7 @@ from tests.concurrency import at_once, blocked
 from tests.engine.test_identical_texts import hold_back
 from tests.factories import make_experiment, make_user
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 
 
 @pytest.mark.parametrize("kind", [Lease, Check])

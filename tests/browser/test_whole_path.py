@@ -19,7 +19,7 @@ from engine.selectors import designs
 from tests.browser.conftest import watch
 from tests.workers import Workers
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 
 def picture(page: Page, name: str) -> None:

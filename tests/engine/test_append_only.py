@@ -13,7 +13,7 @@ from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.review import restore_judgment, void_annotator
 from tests.factories import click, lease_next, make_experiment, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ class TestOnePersonCountsOnce:
         assert 0 < len(standing) < Judgment.objects.count()
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 def test_history_is_not_truncated(experiment, annotator):
     click(experiment, annotator)
     for model in (Judgment, JudgmentVoid, AuditEntry):

@@ -14,7 +14,7 @@ from engine.services import bulk_rows
 from engine.services.bulk_rows import Prepared, insert, prepared, staged
 from tests.factories import click, make_experiment, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["few", "many"])

@@ -21,6 +21,8 @@ from engine.models import Estimate, Opinion
 from engine.models.claims import in_time
 from engine.services import claims
 
+pytestmark = pytest.mark.postgres
+
 ROWS = range(3)
 WORKERS = range(3)
 SECONDS = 10
@@ -163,7 +165,7 @@ class TestRules:
             keep()
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 @pytest.mark.django_db(transaction=True)
 def test_of_many_workers_that_reach_for_the_same_rows_each_row_has_one():
     """Also where what they reach for has just been given back by one who died."""
@@ -193,7 +195,7 @@ def test_of_many_workers_that_reach_for_the_same_rows_each_row_has_one():
     }
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 @pytest.mark.django_db(transaction=True)
 def test_a_result_that_races_with_an_expiry_counts_once_or_not_at_all():
     """Whichever comes first: the holder's result, or another worker's claim on what is past its deadline."""

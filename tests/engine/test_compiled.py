@@ -12,7 +12,7 @@ from engine.models import Comparison, Lease, Membership, Task
 from engine.selectors.compiled import Compiled, Given, GivenList, Statement
 from tests.factories import click, lease, make_experiment
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def comparisons(experiment: Any, annotator: Any, states: Any) -> QuerySet[Comparison]:

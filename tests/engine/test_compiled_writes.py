@@ -14,7 +14,7 @@ from engine.selectors.compiled import Given
 from engine.services.compiled_writes import Update, insert, inserting, saving, write
 from tests.factories import lease, make_experiment, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def stored(row: Model) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from engine.services.planning import advance
 from tests.concurrency import at_once, blocked
 from tests.factories import click, make_experiment, make_user, write_responses
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_settings_clicks_and_planners_at_once_leave_evidence_that_a_replay_confi
     assert judged.audit_entries.filter(action="epsilon").count() == 4
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 def test_a_planner_that_comes_while_settings_change_leaves_at_once(judged):
     """It would plan by settings that are about to be the old ones; who changed them wakes the next."""
     with transaction.atomic():
@@ -71,7 +71,7 @@ def test_a_planner_that_comes_while_settings_change_leaves_at_once(judged):
         assert at_once([lambda: advance(experiment_id=judged.pk)]) == [None]
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 def test_a_change_that_comes_while_the_planner_decides_waits_and_then_goes_by_what_was_decided(judged):
     with transaction.atomic():
         locked_experiment(judged.pk)
@@ -83,7 +83,7 @@ def test_a_change_that_comes_while_the_planner_decides_waits_and_then_goes_by_wh
     assert judged.budget == 2000
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 def test_two_who_reopen_at_once_reopen_once(judged):
     stop(experiment_id=judged.pk)
 

@@ -13,7 +13,7 @@ from engine.models import Comparison, Experiment, Level, PairCount
 from engine.services.drafts import create_experiment
 from tests.factories import make_spec
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def two_factor_spec(**settings: Any) -> ExperimentSpec:

@@ -24,7 +24,7 @@ from engine.services.generation import (
 )
 from tests.factories import hopeless, make_experiment
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def written(response: Response, text: str = "", **fields: object) -> Written:

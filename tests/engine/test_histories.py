@@ -22,7 +22,7 @@ from tests.factories import click_on, lease, make_experiment, make_user
 pytestmark = [
     pytest.mark.django_db,
     # SQLite counts no rows that it reads.
-    pytest.mark.skipif("connection.vendor != 'postgresql'"),
+    pytest.mark.postgres_only,
 ]
 
 

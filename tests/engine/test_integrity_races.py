@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
 from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
 from engine.models import Judgment, JudgmentVoid, Lease, User
@@ -18,7 +18,7 @@ from engine.services.serving import take_back
 from tests.concurrency import at_once, blocked
 from tests.factories import click, lease, lease_all, make_experiment, make_spec, make_user, skip
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 
 def test_many_tabs_at_once_hold_together_no_more_than_one(settings, annotator):
@@ -81,7 +81,7 @@ def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_repl
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 def test_a_click_that_waits_for_a_skip_is_refused(annotator):
     experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
     held = lease(experiment, annotator)
@@ -97,7 +97,7 @@ def test_a_click_that_waits_for_a_skip_is_refused(annotator):
     assert not Judgment.objects.exists()
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 def test_a_second_tab_waits_for_the_first_and_gets_the_same_pairs(annotator, settings):
     settings.BUFFER_MIN = MOST_HELD + 2
     experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
@@ -109,7 +109,7 @@ def test_a_second_tab_waits_for_the_first_and_gets_the_same_pairs(annotator, set
     assert waiting.result(timeout=60) == mine
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer at a time")
+@pytest.mark.postgres_only
 def test_a_name_that_somebody_takes_at_the_same_moment_is_refused(annotator):
     spec = make_spec(name="Mine")
     with transaction.atomic():
@@ -119,7 +119,7 @@ def test_a_name_that_somebody_takes_at_the_same_moment_is_refused(annotator):
         late.result(timeout=60)
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 def test_forgetting_a_person_and_removing_them_lock_in_one_order(admin):
     person = make_user()
     experiment = make_experiment(annotators=(person,))

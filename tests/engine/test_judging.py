@@ -41,7 +41,7 @@ from tests.factories import (
     write_responses,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.factories import (
     make_user,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from engine.services import drafts, experiments, forgetting, generation, retenti
 from tests.concurrency import blocked
 from tests.factories import hopeless, make_experiment, make_spec, make_user
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ def test_an_invitation_that_was_ended_lets_nobody_in(experiment, owner):
     assert [e.action for e in experiment.audit_entries.all()[:2]] == ["end_invitation", "invite"]
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 @pytest.mark.django_db(transaction=True)
 def test_two_owners_who_remove_each_other_at_once_leave_one(experiment, owner):
     first = experiment.memberships.get(user=owner)

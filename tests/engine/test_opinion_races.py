@@ -18,7 +18,7 @@ from tests.engine.test_races import people
 from tests.factories import click, lease, lease_next, make_experiment, write_responses
 from tests.opinions import opine, shadow, vote
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_the_budget_holds_with_concurrent_callers(voting):
     assert Opinion.objects.count() <= 45
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 def test_a_pair_that_is_being_given_to_somebody_gets_no_vote(voting, users):
     with transaction.atomic():
         held = lease(voting, users[0])
@@ -126,7 +126,7 @@ def test_a_pair_that_is_being_given_to_somebody_gets_no_vote(voting, users):
     assert_once_each(voting)
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 def test_what_is_being_voted_on_is_given_to_nobody(voting, users):
     with transaction.atomic():
         assert cast_votes(experiment_id=voting.pk) > 0

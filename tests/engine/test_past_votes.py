@@ -37,7 +37,7 @@ from engine.services.uploads import keep_upload
 from tests.backends import ScriptedBackend
 from tests.factories import add_member, click, lease_next, make_experiment, make_user, write_responses
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def vote(winner: str = "a", a: str = "P", b: str = "Q", task: str = "T1", **fields: Any) -> Vote:
@@ -609,7 +609,7 @@ def test_a_name_that_is_taken_is_refused_and_nothing_is_stored():
 # ---------------------------------------------------------------- cost
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'")
+@pytest.mark.postgres_only
 def test_postgresql_plans_for_the_votes_from_the_end_of_their_import_on():
     made(arena(500))
     with connection.cursor() as cursor:

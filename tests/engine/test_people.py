@@ -303,7 +303,7 @@ def test_of_many_at_once_as_many_get_in_as_it_is_for():
     assert sum(let_in) == annotators == invitation.uses == invitation.used_by.count() == 2
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 @pytest.mark.django_db(transaction=True)
 class TestRaces:
     def test_of_two_who_come_for_the_last_use_the_second_waits_and_is_refused(self):

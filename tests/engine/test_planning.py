@@ -32,7 +32,7 @@ from tests.factories import (
     write_responses,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def buffered(experiment: Experiment) -> int:

@@ -43,7 +43,7 @@ from tests.factories import (
     write_responses,
 )
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 
 def people(n: int) -> tuple[User, ...]:
@@ -262,7 +262,7 @@ class TestPlanners:
         assert experiment.comparisons.count() == 7
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 class TestRowLocks:
     def test_two_beats_lock_leases_in_one_order(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=4)

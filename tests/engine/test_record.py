@@ -30,7 +30,7 @@ from tests.commands import run
 from tests.factories import add_member, click_on, lease, make_experiment, make_user
 from tests.labeling.exported import export
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.concurrency import at_once, blocked
 from tests.engine.test_races import people
 from tests.factories import click, lease, make_experiment
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 
 def attempt(judgment: Judgment) -> bool:
@@ -93,7 +93,7 @@ def test_two_who_void_the_same_annotator_void_each_judgment_once(annotator, admi
     assert counts_of(experiment) == 0
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 def test_a_bulk_void_does_not_deadlock_with_a_click_that_waits_for_its_count(annotator, admin):
     experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=2)
     click(experiment, annotator)

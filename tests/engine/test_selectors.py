@@ -38,7 +38,7 @@ from tests.factories import (
     write_responses,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def test_a_policy_comes_with_its_levels_only_for_those_who_compose_it(django_assert_num_queries):

@@ -20,7 +20,7 @@ from engine.services.generation import claim_responses
 from engine.services.planning import advance
 from tests.factories import make_experiment, make_spec
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 LLAMA = Offer("vllm", "llama", others=("polite",))
 QWEN = Offer("vllm", "qwen")

@@ -191,7 +191,7 @@ class TestLastRight:
         assert token_of(secret=secret) is not None
 
 
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 @pytest.mark.django_db(transaction=True)
 def test_no_token_is_made_while_its_user_is_removed():
     owner, annotator = make_user("owner"), make_user("ann")

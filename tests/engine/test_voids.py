@@ -22,7 +22,7 @@ from tests.commands import run
 from tests.factories import add_member, click, click_for, make_experiment, make_user, plan_and_write
 from tests.markup import words
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 RULES = {"claim": "good_enough", "epsilon": 0.1, "n_policies": 2}
 

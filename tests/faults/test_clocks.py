@@ -23,7 +23,7 @@ from tests.accounts import PASSWORD
 from tests.factories import click, lease, make_experiment
 from tests.markup import stage
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres_only]
 
 true_time, true_seconds = timezone.now, time.time
 

@@ -26,7 +26,7 @@ from llmpo_site.postgresql.driver import Connection
 from tests.factories import lease, make_experiment, make_user
 from tests.markup import stage
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 
 _MOST_STATEMENTS = 60
 

@@ -66,7 +66,7 @@ def test_an_answer_is_refused_until_there_is_room_in_the_database(client, annota
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.postgres
+@pytest.mark.postgres_only
 @pytest.mark.parametrize("table", ["lease", "judgment", "comparison", "paircount"])
 def test_an_answer_is_refused_until_there_is_room_for_a_table(table, client, annotator):
     """PostgreSQL says so at the statement that needs a page: with this code, and at each of the click's."""

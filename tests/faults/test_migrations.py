@@ -16,7 +16,7 @@ from llmpo_site.postgresql.schema import SchemaEditor
 from tests.faults.test_database_lost import administrator
 from tools import migrations
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 
 _TABLES = ("judgment", "judgmentvoid", "auditentry", "response", "comparison", "lease")
 

@@ -33,7 +33,7 @@ from tests.factories import add_member
 from tests.faults.network import Proxy, Redis
 from tests.workers import Workers, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.postgres]
+pytestmark = [pytest.mark.slow, pytest.mark.postgres_only]
 
 _CLICKS = 3
 # Long enough that an answer which only has to wait is not refused, and as long as a test has time for.

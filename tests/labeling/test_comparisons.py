@@ -21,7 +21,7 @@ from labeling.dashboard.explanations import explain
 from tests.factories import add_member, click, click_on, discard_pending, lease, make_experiment, make_user
 from tests.markup import text_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def listed(client, experiment: Experiment, **query: object) -> list[int]:

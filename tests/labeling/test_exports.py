@@ -37,7 +37,7 @@ from labeling.formatting import agreement_figures
 from tests.downloads import ask
 from tests.factories import add_member, click, click_on, make_experiment, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "export.md"
 HOSTILE = [
@@ -199,7 +199,7 @@ class TestFormats:
                 else:
                     assert line[name] == value == typed[name], name
 
-    @pytest.mark.postgres
+    @pytest.mark.postgres_only
     @pytest.mark.parametrize("many", [0, 50_000])
     @pytest.mark.parametrize("raw", [False, True])
     @pytest.mark.parametrize("usernames", [False, True])
@@ -318,7 +318,7 @@ class TestAttacks:
         cells = [row["comment"] for row in csv_rows(file.read_bytes())]
         assert cells[1:] == [text if raw else defused(text) for text in ATTACKS]
 
-    @pytest.mark.postgres
+    @pytest.mark.postgres_only
     @pytest.mark.parametrize("raw", [False, True])
     def test_postgresql_writes_the_same_bytes_as_python(self, raw, attacked):
         """A lone carriage return, which Python leaves unquoted, ends the row for many readers."""

@@ -15,7 +15,7 @@ from tests.concurrency import at_once
 from tests.factories import make_user
 from tests.labeling.test_map_columns import VOTES, WIDE
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 OF_RESPONSES = {"Frage": "task", "GPT 4": "response", "Claude": "response", "id": "ignore"}
 OF_VOTES = {"item": "task", "left one": "policy_a", "right one": "policy_b", "better": "winner"}

@@ -17,7 +17,7 @@ from tests.downloads import ask
 from tests.factories import click_on, lease, make_experiment, make_user
 from tests.starting import settings_with
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 
 @pytest.fixture

@@ -1,15 +1,10 @@
-"""Backups: written while an experiment runs, restored into an empty database by the command, and verified.
-
-Those that earlier versions wrote too: tools/small_installation.py keeps one for each release.
-"""
+"""Backups: written while an experiment runs, restored into an empty database by the command, and verified."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -32,7 +27,8 @@ from engine.models import Comparison, PairCount, Response
 from engine.services.planning import advance
 from tests.factories import click, make_experiment
 from tests.workers import database_url
-from tools.small_installation import KEPT
+
+pytestmark = pytest.mark.postgres
 
 
 def verified(*experiments: str) -> str:
@@ -91,23 +87,6 @@ def test_a_backup_is_restored_into_an_empty_database_and_nowhere_else(another_da
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     damaged = restore(file, another_database)
     assert "is not as it was written" in damaged.stderr
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("version", sorted(each.name for each in KEPT.iterdir()))
-def test_what_an_earlier_version_backed_up_is_restored_and_goes_on(version, another_database, tmp_path):
-    file = tmp_path / f"{connection.vendor}.backup"
-    file.write_bytes(gzip.decompress((KEPT / version / f"{file.name}.gz").read_bytes()))
-    shutil.copyfile(KEPT / version / note_of(file).name, note_of(file))
-    done = restore(file, another_database)
-    assert done.returncode == 0, done.stderr
-    assert f"Restored what version {version} had" in done.stdout
-    assert done.stdout.count(": in order") == 3
-    went_on = run(another_database, "-m", "tests.processes.go_on")
-    assert went_on.returncode == 0, went_on.stderr
-    said = json.loads(went_on.stdout.splitlines()[-1])
-    assert set(said["statuses"].values()) == {200}
-    assert said["after"] == said["before"] + 2
 
 
 @pytest.mark.parametrize(

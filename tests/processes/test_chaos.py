@@ -21,7 +21,7 @@ from tests.factories import SECRET, connect
 from tests.generation.chat_server import MODEL, Reply, completion, error, serve
 from tests.workers import Workers, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.postgres_only]
 
 # One task that no server would ever answer.
 POISON = 11  # the secret draws this task for comparisons 6, 19, 20 and 25: early enough to come in every run
