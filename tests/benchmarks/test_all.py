@@ -23,7 +23,6 @@ pytestmark = pytest.mark.slow
 SMALLEST = {
     "assumptions": "--runs 1 --cap 20 --worlds plain",
     "claims": "--instances random3 --runs 2 --cap 50",
-    "connections": "--responses 8",
     "dashboard": "--judgments 100 --policies 5 --viewers 1 --annotators 1 --seconds 1 --web-processes 1",
     "decision_latency": "--clicks 1 --policies 16 32 --after 0",
     "error_rate": "--runs 1 --sizes 3 --in-flight 0 --ties 0 --kinds close --claims best",
@@ -34,7 +33,7 @@ SMALLEST = {
     "serving_load": "--annotators 1 --seconds 1 --web-processes 1",
 }
 NEEDS_POSTGRESQL = {"dashboard", "export_scale"}
-# reproduce has tests/benchmarks/test_reproduce.py, and soak starts ten processes, as test_chaos.py does.
+# reproduce has a file of its own; connections and soak kill workers for minutes, as test_chaos.py does.
 
 
 def database_url(folder: Path) -> str:
