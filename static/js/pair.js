@@ -499,7 +499,7 @@
   });
 
   // The key that somebody means, whatever its case or width. Where the keyboard writes another alphabet, or
-  // signs in the row of digits, it is known by its place.
+  // symbols in the row of digits, it is known by its place.
   function keyOf({ key, code, shiftKey }) {
     const plain = key.length === 1 ? key.normalize("NFKC").toLowerCase() : key;
     const [, place] = /^(?:Key|Digit)(.)$/.exec(code) || [];
