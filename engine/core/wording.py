@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 
 def number(n: int, one: str, many: str = "") -> str:
     """A number with its noun: "1 task", "2,000 tasks".
@@ -28,6 +30,11 @@ def duration(seconds: float) -> str:
         if seconds >= length:
             return number(int(seconds // length), unit)
     return number(int(seconds), "second")
+
+
+def moment(at: datetime) -> str:
+    """A time in a sentence: "2026-11-29 14:05 UTC"; pages show it in their reader's zone."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def two_digits(expected: float) -> int:

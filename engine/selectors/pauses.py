@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.utils import timezone
 
+from engine.core.wording import moment
 from engine.domain.profiles import Provider
 from engine.models import Connection, Loan, clock
 
@@ -68,8 +68,6 @@ def waiting_for(connection: Connection) -> str:
     """A sentence about a connection that pauses or is tried again; empty while it works."""
     if connection.waits_until is None:
         return ""
-    until = timezone.localtime(connection.waits_until)
-    format_ = "%H:%M" if until.date() == timezone.localdate() else "%Y-%m-%d %H:%M"
     if pause_seconds(connection) <= 0:
         return f"{connection.name} is being tried again: {connection.trouble}"
-    return f"Waiting for {connection.name} until {until:{format_}}: {connection.trouble}"
+    return f"Waiting for {connection.name} until {moment(connection.waits_until)}: {connection.trouble}"

@@ -16,6 +16,7 @@ from django.core.validators import validate_email
 from django.db import transaction
 from django.db.models import F, QuerySet
 
+from engine.core.wording import moment
 from engine.domain.addresses import check_url
 from engine.domain.errors import SubscriptionError
 from engine.domain.mail import why_no_mail
@@ -225,7 +226,7 @@ def _end_alarm(experiment: Experiment, kind: Alarm.Kind) -> None:
             event=RECOVERED,
             key=f"{RECOVERED} {alarm.pk}",
             subject=f"{experiment.name}: healthy again",
-            text=f"Responses are being written again. The trouble began at {alarm.since:%Y-%m-%d %H:%M} UTC.",
+            text=f"Responses are being written again. The trouble began at {moment(alarm.since)}.",
         )
 
 

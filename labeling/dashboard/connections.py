@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
+from engine.core.wording import moment
 from engine.models import Connection
 
 
@@ -23,9 +24,7 @@ def standing_of(connection: Connection) -> Standing:
     if connection.retired_at is not None:
         return Standing("draft", "Retired", f"Since {connection.retired_at:%Y-%m-%d}. Nothing uses it.")
     if connection.waits_until is not None:
-        return Standing(
-            "unhealthy", f"Waits until {timezone.localtime(connection.waits_until):%H:%M}", connection.trouble
-        )
+        return Standing("unhealthy", f"Waits until {moment(connection.waits_until)}", connection.trouble)
     if connection.provider == "worker":
         return Standing("draft", "Own worker", "A worker of this site serves it.")
     if connection.test:

@@ -1,11 +1,14 @@
 """Template tags and filters of LLM-PO."""
 
+import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils import dateformat, timezone
+from django.utils.html import conditional_escape, format_html
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext
 
 from engine.core.wording import duration
@@ -72,6 +75,25 @@ def tabs(context: template.Context, here: str) -> dict[str, Any]:
 def tip(term: str) -> dict[str, str]:
     """A "?" that opens the explanation of a term."""
     return {"term": term, "text": TERMS[term], "heading": HEADINGS[term]}
+
+
+@register.filter
+def moment(at: datetime, form: str = "Y-m-d H:i") -> SafeString:
+    """A time, which `times.js` writes in the reader's zone."""
+    here = timezone.localtime(at)
+    said = dateformat.format(here, form)
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), here.tzname(), said)
+
+
+# As `engine.core.wording.moment` writes it.
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d) UTC")
+
+
+@register.filter
+def timed(sentence: str) -> SafeString:
+    """A sentence, with its times for `times.js`."""
+    marked = _MOMENT.sub(r'<time datetime="\1T\2Z">\g<0></time>', conditional_escape(sentence))
+    return mark_safe(marked)  # noqa: S308 - escaped; only digits are put in
 
 
 @register.filter

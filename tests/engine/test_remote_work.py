@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from engine.core.wording import moment
 from engine.domain.replies import Fault, Finish
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.domain.targets import Target
@@ -269,10 +270,9 @@ class TestServersFaults:
         assert write() == 0, "nothing is asked meanwhile"
         assert len(servers.asked) == n
         busy = Connection.objects.get(name="busy")
-        until = timezone.localtime(busy.waits_until)
         status = status_of(experiment)
         assert status.badge == "Unhealthy"
-        assert f"Waiting for busy until {until:%H:%M}: It answered 429." in status.sentence
+        assert f"Waiting for busy until {moment(busy.waits_until)}: It answered 429." in status.sentence
         assert "Slow down." not in status.sentence
         assert queue_health(experiment).said == ["Slow down."]
 
