@@ -46,10 +46,6 @@ class Rung:
         True if it holds only if the levels' effects add up, and no test with power supports that.
     contradicted
         True if the text says that the evidence establishes the opposite, too.
-    remaining
-        About how many more comparisons it takes if win rates stay as they are. ``None`` while nobody can
-        tell, and where the claim holds or follows. Also for the claim that stops the experiment:
-        `remaining_of` has its forecast.
     """
 
     claim: Claim
@@ -62,7 +58,6 @@ class Rung:
     text: str
     qualified: bool
     contradicted: bool
-    remaining: float | None
 
 
 @dataclass(frozen=True)
@@ -111,11 +106,6 @@ class Ladder:
     def goal(self) -> Rung | None:
         """The claim that the experiment is to stop on."""
         return next((rung for rung in self.rungs if rung.stops), None)
-
-    @property
-    def any_remaining(self) -> bool:
-        """True if the comparisons that a claim still takes are known."""
-        return any(rung.remaining for rung in self.rungs)
 
 
 def ladder(experiment: Experiment) -> Ladder:
@@ -177,30 +167,7 @@ def _rung(state: ClaimState, design: Design, told: _Told) -> Rung:
         text=told.around(state.text) if shown else state.text,
         qualified=shown and state.qualified,
         contradicted=state.contradicted,
-        remaining=None if shown or stops else _remaining(state.claim, design),
     )
-
-
-def _remaining(claim: Claim, design: Design) -> float | None:
-    """Comparisons until another claim than the one that stops the experiment, from the same evidence."""
-    if design.n_comparisons == 0:
-        return None
-    # "Best, if there is a best" is watched without a margin beside another claim.
-    other = Design.from_counts(
-        design.space,
-        design.wins,
-        progress=design.progress,
-        claim=claim,
-        epsilon=design.epsilon if claim is Claim.GOOD_ENOUGH else 0.0,
-        delta=design.delta,
-        sampler=design.sampler,
-        streams=design.streams,
-        capital_moves=design.capital_moves,
-        missing=design.missing,
-        exact_ties=design.exact_ties,
-        exclusive_proofs=design.exclusive_proofs,
-    )
-    return None if other.decision.stopped else other.decision.expected_left
 
 
 def finding_of(experiment: Experiment, observed: Observed) -> str:

@@ -77,6 +77,10 @@ def remaining_by(
         return Remaining(extrapolated, None, False, over_budget=n + extrapolated > experiment.budget)
     since = n - forecast["comparisons"]
     expected, low, high = (max(forecast[name] - since, 1.0) for name in ("expected", "low", "high"))
+    if since >= forecast["expected"] and extrapolated is not None:
+        # It has lasted longer than the simulations: the present evidence knows better until the next ones.
+        expected = extrapolated
+        low, high = min(low, expected), max(high, expected)
     at_least = forecast["decided"] < _MOSTLY
     to_the_budget = forecast["horizon"] >= experiment.budget
     if at_least and not to_the_budget:

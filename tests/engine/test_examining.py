@@ -131,6 +131,16 @@ class TestForecast:
         left = remaining_of(experiment)
         assert (left.expected, left.between, left.at_least) == (47, (1, 87), False)
 
+    def test_where_it_has_taken_longer_than_simulated_the_present_evidence_tells(self):
+        experiment = judged(9)
+        experiment.snapshots.update(expected_left=30.0)
+        Examination.objects.create(
+            experiment=experiment,
+            forecast={"comparisons": 0, "horizon": 2000, "expected": 9, "low": 4, "high": 12, "decided": 1.0},
+        )
+        left = remaining_of(experiment)
+        assert (left.expected, left.between[1]) == (30.0, 30.0)
+
     def test_where_too_few_came_to_a_decision_there_is_no_upper_end(self):
         experiment = judged(1)
         Examination.objects.create(

@@ -97,8 +97,8 @@ class TestVerdict:
             click_on(experiment, annotator, 1)
         words = text_of(page(client_for(viewer), experiment, view))
         assert "Too early to say" in words
-        standing = r"Leading: Prompt \d\. 0 of 2 rivals ruled out; about \d+ more clicks until one is "
-        assert re.search(standing + "the best, if there is one, ", words)
+        standing = r"Leading after \d+ comparisons?: Prompt \d\. 0 of 2 rivals ruled out; "
+        assert re.search(standing + r"about \d+ more clicks until one is the best, if there is one, ", words)
         assert "minutes of judging by one person." in words
 
     @each_result
