@@ -297,7 +297,7 @@ def effect_rows(space: Factorial | None, wins: Matrix, delta: float) -> list[Eff
 
 
 # Sizes of the pictures of preference against cost and time, in units of SVG.
-_WIDTH, _HEIGHT, _EDGE = 320, 200, 24
+_WIDTH, _HEIGHT, _EDGE, _LEFT = 320, 200, 24, 40
 # Keeps the lowest dot off the axis.
 _FLOOR = 16
 
@@ -317,11 +317,15 @@ class Dot:
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """The preference for each policy against one thing that should be small."""
+    """The preference for each policy against one thing that should be small.
+
+    ``across``, ``up``: where the axes have numbers, and which.
+    """
 
     title: str
     dots: list[Dot]
-    largest: float
+    across: list[tuple[float, str]]
+    up: list[tuple[float, int]]
 
 
 def tradeoffs(ranked: Sequence[Ranked], spending: Sequence[PolicySpending]) -> list[Tradeoff]:
@@ -350,13 +354,27 @@ def tradeoffs(ranked: Sequence[Ranked], spending: Sequence[PolicySpending]) -> l
                 percent=percents(each.standing.field)[0],
                 value=values[title],
                 beaten=any(_beats(other, (each, values)) for other in of_this),
-                x=round(_EDGE + (_WIDTH - 2 * _EDGE) * values[title] / largest, 1),
+                x=round(_across(values[title] / largest), 1),
                 y=round(_HEIGHT - _EDGE - _FLOOR - (_HEIGHT - 2 * _EDGE - _FLOOR) * (rate - low) / spread, 1),
             )
             for (each, values), rate in zip(of_this, rates, strict=True)
         ]
-        found.append(Tradeoff(title, dots, largest))
+        across = [
+            (_across(share), f"{value:,.2f}" if value >= 0.1 else f"{value:.2g}")
+            for share in (0.0, 0.5, 1.0)
+            for value in (share * largest,)
+        ]
+        up = [(dot.y, dot.percent) for dot in (min(dots, key=_height), max(dots, key=_height))]
+        found.append(Tradeoff(title, dots, across, up[: len({dot.y for dot in dots})]))
     return found
+
+
+def _across(share: float) -> float:
+    return _LEFT + (_WIDTH - _LEFT - _EDGE) * share
+
+
+def _height(dot: Dot) -> float:
+    return -dot.y
 
 
 def _beats(one: tuple[Ranked, dict[str, float]], other: tuple[Ranked, dict[str, float]]) -> bool:
