@@ -29,6 +29,11 @@ def to_choose(user: User, experiment: Experiment | None) -> QuerySet[Connection]
     return Connection.objects.filter(allowed, retired_at__isnull=True)
 
 
+def remote_to_choose(user: User, experiment: Experiment | None) -> QuerySet[Connection]:
+    """Those of them that are asked over the network."""
+    return to_choose(user, experiment).exclude(provider=Provider.WORKER)
+
+
 def of_the_environment() -> Connection | None:
     """The connection that ``OPENAI_MODEL`` made; it also serves whatever names no model."""
     if not settings.OPENAI_MODEL:

@@ -18,7 +18,6 @@ from engine.domain.errors import SpecError
 from engine.domain.levels import unfillable
 from engine.domain.limits import DESCRIPTION_BYTES
 from engine.domain.material import Material
-from engine.domain.profiles import Provider
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from engine.domain.variables import Space
 from engine.importing.items import (
@@ -282,6 +281,18 @@ class DraftEditor:
         return self.tasks.variables if said is None else said.split(",") if said else []
 
     @property
+    def said(self) -> list[FormFault]:
+        """Everything that an attempt found wrong, each with its field if it has one."""
+        of_settings = [
+            FormFault(f"{field.label}: {error}", at=place_of(field))
+            for field in self.settings
+            for error in field.errors
+        ]
+        of_several = [FormFault(str(error)) for error in self.settings.non_field_errors()]
+        of_forms = [] if self.imported else self._of_forms()
+        return [*of_forms, *self.faults, *of_settings, *of_several]
+
+    @property
     def missing(self) -> list[FormFault]:
         """Everything that settings and tasks still need before the start, each with its field."""
         said = self._of_name()
@@ -313,7 +324,17 @@ class DraftEditor:
     def _of_factors(self) -> list[FormFault]:
         """The faults of the factors, and of their prompts' variables where there are tasks."""
         described, faults = factor_specs(self.factors)
-        wrong = [
+        space = Space({}, dict.fromkeys(self.variables, 0))
+        rows = [row for row in self.factors if row.is_valid]
+        unfilled = [
+            FormFault(text, at=rows[position].form["name"].auto_id)
+            for position, _, text in (unfillable(described, space) if self.n_tasks else ())
+        ]
+        return [*self._of_forms(), *faults, *unfilled]
+
+    def _of_forms(self) -> list[FormFault]:
+        """The faults of single fields of factors and levels."""
+        return [
             FormFault(f"{kind} {form['name'].value() or 'without a name'}: {error}", at=form[place].auto_id)
             for row in self.factors
             for form in row.forms
@@ -323,13 +344,6 @@ class DraftEditor:
             for place in [field if field in form.fields else "name"]
             for error in errors
         ]
-        space = Space({}, dict.fromkeys(self.variables, 0))
-        rows = [row for row in self.factors if row.is_valid]
-        unfilled = [
-            FormFault(text, at=rows[position].form["name"].auto_id)
-            for position, _, text in (unfillable(described, space) if self.n_tasks else ())
-        ]
-        return [*wrong, *faults, *unfilled]
 
     def _of_judges(self) -> list[FormFault]:
         """The needs of the judges beyond their fields."""
@@ -364,7 +378,7 @@ class DraftEditor:
         named = [name or known.get("model", "") for name in self._named(Factor.Kind.MODEL, "text") or [""]]
         guards = filter(None, self._named(Factor.Kind.GUARDRAIL, "guard_model"))
         models = dict.fromkeys([*named, *guards])
-        theirs = connections.to_choose(self.maker, self.experiment).exclude(provider=Provider.WORKER)
+        theirs = connections.remote_to_choose(self.maker, self.experiment)
         remote = set(theirs.values_list("name", flat=True))
         return [
             Need(known.get("backend", ""), frozenset({name} - {""}), frozenset({name} & remote), name)

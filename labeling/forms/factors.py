@@ -165,6 +165,7 @@ def apply_change(data: QueryDict, change: str) -> str:
             _move(data, list_name, level or target, -1 if action == "up" else 1)
             focus = f"{action}-{target}"
         case "kind":
+            _rename_levels(data, factor)
             focus = f"id_{factor}-kind"
     return focus
 
@@ -186,11 +187,23 @@ def _add(data: QueryDict, name: str, letter: str) -> str:
 
 
 def _add_level(data: QueryDict, factor: str) -> str:
-    kind = data.get(f"{factor}-kind", Factor.Kind.PROMPT)
     new = _add(data, f"{factor}-level", "l")
-    name = f"{dict(_KINDS).get(kind, 'Level').split()[0]} {len(_ids(data, f'{factor}-level'))}"
-    data[f"{factor}-{new}-name"] = name
+    kind = data.get(f"{factor}-kind", Factor.Kind.PROMPT)
+    data[f"{factor}-{new}-name"] = _usual_name(kind, len(_ids(data, f"{factor}-level")))
     return new
+
+
+def _usual_name(kind: str, number: int) -> str:
+    return f"{dict(_KINDS).get(kind, 'Level').split()[0]} {number}"
+
+
+def _rename_levels(data: QueryDict, factor: str) -> None:
+    """Name levels after the factor's new kind where nobody has named them."""
+    kinds = dict(_KINDS)
+    for number, level in enumerate(_ids(data, f"{factor}-level"), 1):
+        field = f"{factor}-{level}-name"
+        if data.get(field) in {_usual_name(kind, number) for kind in kinds}:
+            data[field] = _usual_name(data.get(f"{factor}-kind", ""), number)
 
 
 def _move(data: QueryDict, name: str, id_: str, by: int) -> None:

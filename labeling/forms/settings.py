@@ -95,7 +95,7 @@ LABELS = {
     "repeat_rate": "Share of repeated pairs (0.1 is 10%)",
 }
 _HELP = {
-    "name": "Shown in lists and on the dashboard. At most 200 characters.",
+    "name": "Annotators see it, so name no model or policy in it. At most 200 characters.",
     "question": "The question that annotators answer for each pair.",
     "guidelines": (
         "Explain when a response is better, with an example, and what to answer if both are the same. "

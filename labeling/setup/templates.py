@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
@@ -66,6 +67,13 @@ STARTS = (
         "blank", "From scratch", "An empty page; add what you want to compare.", ExperimentSpec("", [], [])
     ),
 )
+
+
+def comparing_models(names: Iterable[str]) -> ExperimentSpec:
+    """These connections, all with one prompt."""
+    models = FactorSpec("Model", "model", {name: {"name": name} for name in names})
+    prompt = FactorSpec("System prompt", "prompt", {"Plain": _PROMPTS.levels["Plain"]})
+    return ExperimentSpec("", [models, prompt], [])
 
 
 def start_named(slug: str) -> Start | None:

@@ -21,7 +21,7 @@ from engine.domain.specs import ExperimentSpec
 from engine.importing.files import description_in, read_experiment, write_experiment
 from engine.importing.rows import ImportingError
 from engine.models import Experiment
-from engine.selectors import browsing, designs, specs
+from engine.selectors import browsing, connections, designs, specs
 from engine.selectors.capabilities import models_named
 from engine.selectors.uploads import kept_uploads
 from engine.services import drafts, experiments
@@ -39,7 +39,7 @@ from labeling.forms.settings import STEPS
 from labeling.forms.tags import TagForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.setup import sizes
-from labeling.setup.templates import STARTS, start_named
+from labeling.setup.templates import STARTS, comparing_models, start_named
 from labeling.views.columns import receive
 from labeling.views.trial import try_usual_tasks
 
@@ -84,9 +84,16 @@ def _received(request: AuthenticatedRequest) -> HttpResponse:
 def new_from(request: AuthenticatedRequest, start: str) -> HttpResponse:
     """Set up an experiment that is not stored yet."""
     access.to_create(request)
+    url = reverse("new_from", args=[start])
+    if start == "models":
+        names = connections.remote_to_choose(request.user, None).values_list("name", flat=True)
+        if request.method != "POST" and len(names) < 2:
+            messages.info(request, "Connect two models or more. Then choose “Compare models” again.")
+            return redirect("connections")
+        return _page(request, None, lambda: comparing_models(names), url)
     if (chosen := start_named(start)) is None:
         raise Http404
-    return _page(request, None, lambda: chosen.spec, reverse("new_from", args=[start]))
+    return _page(request, None, lambda: chosen.spec, url)
 
 
 @login_required

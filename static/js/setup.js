@@ -177,6 +177,13 @@
       elt.addEventListener(again, () => said.remove(), { once: true });
     }
   }
+  // A level takes the name of the model that it chooses, until somebody writes another one.
+  document.addEventListener("change", ({ target }) => {
+    if (!target.matches(".level select[name$=-text]") || !target.value) return;
+    const name = document.getElementById(target.id.replace(/-text$/, "-name"));
+    const chosen = [...target.options].some((option) => option.value === name.value);
+    if (chosen || !name.value || /^Model \d+$/.test(name.value)) name.value = target.value;
+  });
   // The margin follows the claim until somebody types a margin that is not the usual one of any claim.
   document.addEventListener("change", ({ target }) => {
     if (target.dataset.usualMargin === undefined) return;

@@ -53,6 +53,7 @@ def test_a_level_chooses_a_connection_and_its_settings(size, page: Page, gpt, pr
     expect(page.locator("#id_f2-name")).to_be_focused()
     page.locator("#id_f2-kind").select_option("model")
     page.locator("select#id_f2-l1-text").select_option("GPT")
+    expect(page.locator("#id_f2-l1-name")).to_have_value("GPT")
     page.get_by_role("button", name="Add a factor").click()
     expect(page.locator("#id_f3-name")).to_be_focused()
     page.locator("#id_f3-kind").select_option("sampling")

@@ -30,7 +30,8 @@ from labeling.demo import everyday_spec, human_spec, rule_spec
 from labeling.exports.files import EVENTS, FORMATS
 from labeling.forms import settings as settings_form
 from labeling.forms.draft import data_of
-from labeling.setup.templates import STARTS, start_named
+from labeling.forms.factors import apply_change
+from labeling.setup.templates import STARTS, comparing_models, start_named
 from tests.accounts import let_create
 from tests.engine.test_drawing import ANSWERS, imported_spec
 from tests.engine.test_sources import workbook
@@ -116,6 +117,28 @@ class TestWhoMayCreate:
 def test_every_start_opens_with_its_own_factors(start, page):
     html = page.get(reverse("new_from", args=[start.slug])).content.decode()
     assert html.count('name="factor"') == len(start.spec.factors)
+
+
+def test_a_start_compares_all_models_with_one_prompt(page, maker):
+    url = reverse("new_from", args=["models"])
+    Connection.objects.create(name="GPT", provider="openai", model_id="gpt-5", everybody=True)
+    assert page.get(url).url == reverse("connections"), "one model is nothing to compare"
+    Connection.objects.create(name="Claude", provider="anthropic", model_id="claude", owner=maker)
+    Connection.objects.create(name="Hers", provider="openai", model_id="gpt-5", owner=make_user())
+    html = page.get(url).content.decode()
+    assert re.findall(r'name="f\d-l\d-name" value="([^"]+)"', html) == ["Claude", "GPT", "Plain"]
+    data = data_of(comparing_models(["Claude", "GPT"]))
+    data["name"], data["tasks"] = "Which", "Why?"
+    page.post(url, sent(data, action="save"))
+    assert Experiment.objects.get().policies.count() == 2
+
+
+def test_levels_follow_the_kind_of_their_factor_until_somebody_names_them():
+    data = data_of(start_named("blank").spec)
+    apply_change(data, "add-factor")
+    data["f1-l2-name"], data["f1-kind"] = "Mine", "model"
+    apply_change(data, "kind:f1")
+    assert (data["f1-l1-name"], data["f1-l2-name"]) == ("Model 1", "Mine")
 
 
 def test_a_list_of_questions_has_a_card_that_opens_where_it_goes(page):
@@ -347,6 +370,11 @@ class TestRefused:
         assert "Kept &lt;guidelines&gt;." in html
         assert "Kept instruction." in html
         assert not Experiment.objects.exists()
+        listed = html.partition('id="errors"')[2].partition("</ul>")[0]
+        for place in re.findall('href="#([^"]+)"', listed):
+            assert f'id="{place}"' in html
+        if "href" in listed:
+            assert "errorlist" in html.partition('id="errors"')[2], "its field is marked"
 
     def test_a_name_that_is_taken_is_said_at_its_field(self, page):
         page.post(NEW, sent(filled()))
@@ -1092,7 +1120,6 @@ class TestTwoTabs:
         html = refused.content.decode()
         assert refused.status_code == 400
         assert "saved in another tab" in html
-        assert "marked below" not in html, "no field is"
         assert "Of the second tab?" in html, "the input is kept"
         experiment.refresh_from_db()
         assert experiment.question == "Of the first tab?"
