@@ -36,6 +36,7 @@ EDITABLE = (
     "per_minute", "answer_seconds", "price_prompt", "price_cached", "price_completion", "currency",
     "daily_limit", "everybody",
 )  # fmt: skip
+_PRICES = ("price_prompt", "price_cached", "price_completion")
 # Levels name it, and responses rest on it.
 _FIXED = ("name", "provider", "model_id")
 _KEY = re2.compile(r"[\x21-\x7e]+")
@@ -92,7 +93,12 @@ def change(*, connection_id: int, by: User | None, key: str = "", **values: Any)
     if connection.retired_at is not None:
         raise SpecError("This connection is retired. Take it back first.")
     before = {name: getattr(connection, name) for name in EDITABLE}
+    of_the_table = _prices_of(connection) == _list_prices(connection)
     _set(connection, values)
+    if of_the_table and _prices_of(connection) == tuple(before[name] for name in _PRICES):
+        # They were of the model before this change.
+        connection.price_prompt = connection.price_cached = connection.price_completion = None
+    _propose_prices(connection)
     changed = [name for name in EDITABLE if getattr(connection, name) != before[name]]
     for name in _FIXED:
         used = selectors.is_written_with(connection)
@@ -108,7 +114,7 @@ def change(*, connection_id: int, by: User | None, key: str = "", **values: Any)
     _check(connection, has_key=bool(key) or (keys.has_key(connection) and not lost))
     _begin_anew(connection)
     if key or not set(changed) <= _BESIDE_A_TEST:
-        connection.test = {}
+        connection.test, connection.test_asked_at = {}, None
     connection.save()
     if changed:
         _note(connection, by, "Changed", changed)
@@ -300,14 +306,22 @@ def _set(connection: Connection, values: dict[str, Any]) -> None:
 
 def _propose_prices(connection: Connection) -> None:
     """Fill in the list prices of a model that the table of prices knows, unless somebody gave one."""
-    if connection.price_prompt is not None or connection.price_completion is not None:
-        return
-    if connection.provider not in set(Provider) or connection.currency != CURRENCY:
-        return
-    provider = Provider(connection.provider)
-    if found := propose(provider, connection.model_id, connection.address, now=clock.now()):
-        connection.price_prompt, connection.price_completion = found.prompt, found.completion
-        connection.price_cached = found.cached
+    if connection.price_prompt is None and connection.price_completion is None:
+        for name, price in zip(_PRICES, _list_prices(connection), strict=True):
+            setattr(connection, name, price)
+
+
+def _list_prices(connection: Connection) -> tuple[float | None, ...]:
+    """The prices that the table of prices knows of its model, as `_PRICES` names them."""
+    if connection.provider in set(Provider) and connection.currency == CURRENCY:
+        provider = Provider(connection.provider)
+        if found := propose(provider, connection.model_id, connection.address, now=clock.now()):
+            return found.prompt, found.cached, found.completion
+    return None, None, None
+
+
+def _prices_of(connection: Connection) -> tuple[float | None, ...]:
+    return tuple(getattr(connection, name) for name in _PRICES)
 
 
 def _check(connection: Connection, *, has_key: bool) -> None:

@@ -102,6 +102,19 @@ def test_usual_values_are_filled_in_and_good_ones_taken():
     assert make(name="none", model_id="of-our-own").price_prompt is None
 
 
+def test_another_model_has_its_own_list_prices_but_typed_ones_stay(owner):
+    usual, typed = make(owner), make(owner, name="typed", price_prompt=7.0, price_completion=9.0)
+    for each in (usual, typed):
+        # As the form sends it: with the prices that it showed.
+        shown = {"price_prompt": each.price_prompt, "price_completion": each.price_completion}
+        connections.change(connection_id=each.pk, by=owner, model_id="gpt-5-nano", **shown)
+    cheaper = Connection.objects.get(pk=usual.pk)
+    assert 0 < cheaper.price_prompt < usual.price_prompt
+    connections.change(connection_id=usual.pk, by=owner, model_id="of-our-own")
+    assert Connection.objects.get(pk=usual.pk).price_prompt is None
+    assert Connection.objects.get(pk=typed.pk).price_prompt == 7.0
+
+
 def test_a_name_is_taken_once_and_stays():
     connection = make()
     with pytest.raises(SpecError, match="Another connection"):
