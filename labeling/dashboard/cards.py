@@ -74,4 +74,8 @@ def _pulse(health: Pulse, ahead: Mapping[str, int]) -> str:
     planned = ahead.get(Comparison.State.PLANNED, 0)
     workers = sum(worker.queue == "generation" and worker.alive for worker in health.seen)
     alive = number(workers, "generation worker") if workers else "no generation worker"
-    return f"{ready} ready, {planned} being written; {alive}"
+    waited_for = " and ".join(each.name for each in health.waits)
+    doing = (
+        f"waiting for {waited_for}" if waited_for else "being written" if health.writing else "to be written"
+    )
+    return f"{ready} ready, {planned} {doing}; {alive}"

@@ -21,6 +21,7 @@ from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment, Response, Task
 from engine.selectors import designs
 from engine.selectors.health import Pulse, pulses
+from engine.selectors.pauses import waiting_for
 from engine.selectors.policies import without_prompt
 from engine.selectors.trials import tried_responses
 from labeling.dashboard.policies import messages_for, targets_shown
@@ -202,7 +203,7 @@ class TrialPage:
             return f"The backend does not work: {self.pulse.trouble} The worker tries again by itself."
         if self.pulse.loading:
             return "The workers are loading their models. This may take minutes."
-        return ""
+        return " ".join(map(waiting_for, self.pulse.waits))
 
     @property
     def awaited(self) -> str:
@@ -213,6 +214,8 @@ class TrialPage:
             return f"a worker that serves {', '.join(self.pulse.unserved)}"
         if self.pulse.trouble:
             return "the backend to work again"
+        if self.pulse.waits:
+            return " and ".join(each.name for each in self.pulse.waits)
         if self.pulse.loading:
             return "the model to load"
         return "its turn: the workers are busy" if self.pulse.writing else "the next look of a worker"

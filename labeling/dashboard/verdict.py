@@ -9,7 +9,7 @@ from engine.core import Claim, StopReason
 from engine.core.ranking import Place
 from engine.domain.policy_space import PolicyName
 from engine.domain.rules import CERTIFIED
-from engine.models import Experiment, Snapshot
+from engine.models import Connection, Experiment, Snapshot
 from engine.selectors import consequences, designs
 from engine.selectors.findings import Ladder, doubts_about_risk, tasks_left_out
 from engine.selectors.health import Pulse
@@ -62,6 +62,8 @@ class Verdict:
         The budget may end before the decision, and that is what to mend next.
     refused
         A server refused what a policy sends, and waits for somebody to try again.
+    waits
+        The connections that pause, while the work has stopped.
     """
 
     headline: str
@@ -79,6 +81,7 @@ class Verdict:
     trouble: str = ""
     over_budget: bool = False
     refused: bool = False
+    waits: Sequence[Connection] = ()
 
     @property
     def n_open(self) -> int:
@@ -143,6 +146,7 @@ def verdict_of(
             *notes,
         ],
         refused=running and bool(pulse.refused),
+        waits=pulse.waits if stalled else (),
         condition=_condition(experiment),
         percent_done=round(100 * comparisons / (comparisons + remaining.expected)) if remaining else None,
         trouble=_trouble(pulse) if stalled else "",

@@ -107,6 +107,8 @@ def change(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
                 messages.warning(request, "The address is new, so the stored key is deleted. Enter it again.")
             else:
                 messages.success(request, "Saved.")
+                if form.cleaned_data.get("key"):
+                    return _test(found)
             return redirect("connection", connection_id=found.pk)
     return _form_page(request, form, found)
 

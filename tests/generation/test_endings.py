@@ -170,7 +170,7 @@ def test_a_servers_fault_is_to_be_asked_again(server, ask, model, reason, wait):
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ("wrong_key", "refuses the key (401)"),
+        ("wrong_key", "refuses the key (401). Enter another key."),
         ("unpaid", "wants to be paid (402)"),
         ("forbidden", "refuses access (403)"),
         ("unknown_model", "does not know the model or the address (404)"),

@@ -215,9 +215,10 @@ def ending_of(target: Target, request: GenerationRequest, answer: Answer, said: 
         reason = f"{host} answers with an error in place of a reply."
         return GenerationFailure(request.key, reason, Fault.SERVER, said=words)
     fault, reason = _fault(status, kind, named_settings(target.takes, request.sampling, said.words[:_READ]))
+    remedy = " Enter another key." if fault == Fault.ACCESS and reason.startswith("refuses") else ""
     return GenerationFailure(
         request.key,
-        f"{host} {reason} ({status}).",
+        f"{host} {reason} ({status}).{remedy}",
         fault,
         said=words,
         wait_seconds=None if wait is None or fault != Fault.SERVER else min(wait, _LONGEST_WAIT_SECONDS),
