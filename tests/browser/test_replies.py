@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.urls import reverse
-from playwright.sync_api import Page, expect
+from django.utils import timezone
+from playwright.sync_api import Browser, Page, expect
 
 from engine.models import Connection, Experiment, Response, WorkerPulse
-from tests.browser.conftest import log_in
+from tests.browser.conftest import log_in, watch
 from tests.factories import add_member, click_on, make_experiment, make_user
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -41,6 +44,20 @@ def gpt() -> Connection:
         price_prompt=2.0,
         price_completion=8.0,
     )
+
+
+def test_times_are_in_the_readers_zone(browser: Browser, live_server, gpt, problems):
+    Connection.objects.update(waits_until=timezone.now().replace(hour=12, minute=5) + timedelta(days=9))
+    with watch(
+        browser.new_context(base_url=live_server.url, timezone_id="Asia/Tokyo"), live_server, problems
+    ) as context:
+        page = context.new_page()
+        log_in(page, make_user(is_superuser=True))
+        page.goto("/models/")
+        until = page.locator(".badge time")
+        expect(until).to_have_text(re.compile(r"-\d\d 21:05$"))
+        expect(until).to_have_attribute("title", re.compile("Asia/Tokyo"))
+    assert problems == []
 
 
 def test_a_level_chooses_a_connection_and_its_settings(size, page: Page, gpt, problems):

@@ -32,6 +32,8 @@ from engine.services.experiments import start, try_again
 from engine.services.generation import claim_responses
 from engine.services.opinions import ask_opinions, change_llm_judge
 from engine.services.planning import advance
+from labeling.dashboard.cards import cards
+from labeling.dashboard.figures import result_figures
 from labeling.dashboard.status import status_of
 from tests.factories import make_user
 from tests.opinions import opinions_of, verdict
@@ -335,6 +337,9 @@ class TestAccess:
         status = status_of(experiment)
         assert (status.badge, "closed" in status.sentence) == ("Unhealthy", True)
         assert "refuses the key (401)" in status.sentence
+        assert [each.name for each in result_figures(experiment).verdict.waits] == ["closed"]
+        [card] = cards([experiment])
+        assert "waiting for closed" in card.pulse
         # Somebody mends it.
         Connection.objects.filter(name="closed").update(waits_until=None, failures=0, trouble="")
         servers.answers.clear()
