@@ -141,6 +141,8 @@ class Status(Experiment):
     best: str | None
     winner: str | None
     caveats: list[str]
+    spent: dict[str, float]
+    money_limit: float | None
     llm_halted: str
     policies: list[Policy]
     pairs: list[Pair]
@@ -247,7 +249,7 @@ class Response(TypedDict):
     cached_tokens: int | None
     completion_tokens: int | None
     thinking_tokens: int | None
-    cost: float | None
+    cost: dict[str, float]
 
 
 class Entry(TypedDict):

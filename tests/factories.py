@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.conf import settings
@@ -14,6 +14,7 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.generation.base import Backend
 from engine.generation.worker import write_batch
 from engine.models import (
+    Charge,
     Comparison,
     Connection,
     Experiment,
@@ -113,6 +114,26 @@ def write_responses(backend: Backend | None = None, worker: str = "w") -> set[in
         if not claimed:
             break
     return touched
+
+
+def pay(
+    responses: Iterable[Response], cost: float, currency: str = "USD", purpose: str = "", **fields: Any
+) -> None:
+    """Let each of these responses have cost so much, by a request of its own."""
+    Charge.objects.bulk_create(
+        Charge(
+            model=each.model,
+            connection=each.connection,
+            purpose=purpose or ("trial" if each.trial_id else "response"),
+            experiment_id=each.policy.experiment_id,
+            policy_id=each.policy_id,
+            response=each,
+            cost=cost,
+            currency=currency,
+            **fields,
+        )
+        for each in responses
+    )
 
 
 def hopeless(response_id: int, reason: str = "broken") -> Failed:

@@ -1,8 +1,9 @@
-"""Prices of vendors' models, proposed from the table that comes with genai-prices; nothing is looked up."""
+"""Money, and prices of vendors' models from the table that comes with genai-prices; nothing is looked up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -22,6 +23,32 @@ _NAMES: Mapping[Provider, str] = {
 }
 # All prices of the table are in it.
 CURRENCY = "USD"
+
+
+class Money(dict[str, float]):
+    """Amounts by currency, which do not add up; empty where no cost is known."""
+
+    @classmethod
+    def of(cls, amounts: Iterable[tuple[str, float]]) -> Money:
+        """The sum of amounts, each with its currency."""
+        total = cls()
+        for currency, amount in amounts:
+            total[currency] = total.get(currency, 0.0) + amount
+        return total
+
+    def times(self, factor: float) -> Money:
+        """So many times as much."""
+        return Money({currency: factor * amount for currency, amount in self.items()})
+
+    def __str__(self) -> str:
+        """Both digits of cents, and two digits of less than that."""
+        return " and ".join(
+            f"{amount:,.{_decimals(amount)}f} {name}" for name, amount in sorted(self.items())
+        )
+
+
+def _decimals(amount: float) -> int:
+    return 2 if amount <= 0 or amount >= 0.1 else 1 - math.floor(math.log10(amount))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""The ends of a model's reply, and the faults that leave it without one."""
+"""The ends of a model's reply, the faults that leave it without one, and the tokens that it took."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -32,3 +33,21 @@ class Fault(StrEnum):
     ACCESS = "access"
     SETTINGS = "settings"
     WORKER = "worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The tokens of a request as the server counts them; ``None`` where it does not tell.
+
+    Cached ones are part of the prompt's, thinking ones of the completion's.
+    """
+
+    prompt: int | None = None
+    cached: int | None = None
+    completion: int | None = None
+    thinking: int | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """True if the server told of any."""
+        return self.prompt is not None or self.completion is not None

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from engine.domain.conversations import Message
 from engine.domain.levels import SamplingParams
-from engine.domain.replies import Fault, Finish
+from engine.domain.replies import Fault, Finish, Usage
 
 __all__ = [
     "Backend",
@@ -29,6 +29,7 @@ __all__ = [
     "Outcomes",
     "SamplingParams",
     "Take",
+    "Usage",
     "take_from",
     "unanswerable",
 ]
@@ -97,6 +98,11 @@ class GenerationResult:
     reason: str = ""
     said: str = ""
 
+    @property
+    def usage(self) -> Usage:
+        """The tokens that it took."""
+        return Usage(self.prompt_tokens, self.cached_tokens, self.completion_tokens, self.thinking_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class GenerationFailure:
@@ -110,6 +116,10 @@ class GenerationFailure:
         The server's words, without secrets; for editors.
     wait_seconds
         Until when the server wants to be left alone; ``None`` where it does not say.
+    usage
+        The tokens of an answer that is no reply: it broke off, for instance.
+    is_asked_again
+        It is no outcome yet, and comes only for its usage: the backend asks again.
     """
 
     key: int
@@ -117,6 +127,8 @@ class GenerationFailure:
     fault: Fault = Fault.WORKER
     said: str = ""
     wait_seconds: float | None = None
+    usage: Usage = field(default_factory=Usage)
+    is_asked_again: bool = False
 
 
 def unanswerable(key: int, reason: str, *, said: str = "") -> GenerationResult:
@@ -139,6 +151,7 @@ class Backend(Protocol):
 
     def generate(self, requests: Sequence[GenerationRequest]) -> Outcomes:
         """Answer every request of the batch exactly once, in any order, yielding each as it finishes.
+        Failures that are asked again may come before.
 
         The same request (text, sampling and seed) gives the same text in every batch, as far
         as the engine behind it can promise that. Closing it cancels what is unfinished, and leaves

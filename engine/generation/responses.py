@@ -19,8 +19,8 @@ from engine.generation.base import (
     Outcome,
     SamplingParams,
 )
-from engine.models import Connection, Policy, Response, Task
-from engine.selectors.spending import cost_of
+from engine.models import Charge, Connection, Policy, Response, Task
+from engine.services.charges import Spent
 from engine.services.generation import Failed, Written
 
 # A verdict is a word or a sentence, and should be the same every time. Some models think before it.
@@ -47,18 +47,6 @@ def request_for(composition: Composition, *, key: int, task: Task, seed: int) ->
     )
 
 
-def cost_of_reply(connection: Connection | None, reply: GenerationResult) -> float | None:
-    """The price of a reply in its connection's currency; ``None`` without one, or where it is unknown."""
-    if connection is None:
-        return None
-    return cost_of(
-        connection,
-        prompt=reply.prompt_tokens,
-        cached=reply.cached_tokens,
-        completion=reply.completion_tokens,
-    )
-
-
 class Making:
     """A response that is being written, from a policy's composition with its variables still to be filled.
 
@@ -70,7 +58,7 @@ class Making:
     def __init__(
         self, response: Response, composition: Composition, connections: Mapping[str, Connection]
     ) -> None:
-        """``connections``: by name, for the prices."""
+        """``connections``: by name."""
         self._response = response
         # A response may quote what fills the variables, as it is the task's: only the rest can leak.
         self._instructions = [composition.system, composition.suffix]
@@ -79,11 +67,25 @@ class Making:
         self._asked: Guardrail | None = None
         self._written: Written | None = None
         self._seconds = 0.0
-        self._costs: list[float | None] = []
 
     def asked_model(self, usual_model: str) -> str:
         """The name of the model that is asked now."""
         return self._model or usual_model
+
+    def spent(self, outcome: Outcome, usual_model: str) -> Spent:
+        """The backend's answer as a charge, before :meth:`proceed`."""
+        if self._response.trial_id is not None:
+            purpose = Charge.Purpose.TRIAL
+        else:
+            purpose = Charge.Purpose.RESPONSE if self._asked is None else Charge.Purpose.GUARD
+        return Spent(
+            model=self.asked_model(usual_model),
+            usage=outcome.usage,
+            purpose=purpose,
+            experiment_id=self._response.policy.experiment_id,
+            policy_id=self._response.policy_id,
+            response_id=self._response.pk,
+        )
 
     def begin(self) -> Step:
         """The first request, or the refusal if a pattern blocks the task."""
@@ -104,7 +106,6 @@ class Making:
                 reason = f"The guard model did not answer: {reason}"
             return Failed(outcome.key, reason=reason, fault=outcome.fault, said=storable(outcome.said))
         self._seconds += outcome.latency_seconds
-        self._costs.append(self._cost(outcome, usual_model))
         if self._asked is None:
             self._written = self._write(outcome, usual_model)
             if self._written.guardrail or is_blank(self._written.text):
@@ -174,14 +175,8 @@ class Making:
             said=storable(result.said),
         )
 
-    def _cost(self, result: GenerationResult, usual_model: str) -> float | None:
-        return cost_of_reply(self._connections.get(result.model or usual_model), result)
-
     def _finished(self, written: Written) -> Written:
-        known = [cost for cost in self._costs if cost is not None]
-        # Where a guard has no price, the rest counts: limits must hold at least that.
-        cost = sum(known) if known else None
-        return replace(written, latency_seconds=self._seconds, cost=cost)
+        return replace(written, latency_seconds=self._seconds)
 
     def _refused(self, refusal: str, guardrail: str) -> Written:
         return self._finished(

@@ -18,6 +18,7 @@ from engine.generation.base import (
     Backend,
     BackendError,
     ContinuousBackend,
+    GenerationFailure,
     GenerationRequest,
     GenerationResult,
     Outcome,
@@ -30,6 +31,7 @@ from engine.selectors.capabilities import Offer
 from engine.selectors.pauses import asked_from_here, by_name, is_probed, pause_seconds
 from engine.selectors.policies import composable
 from engine.selectors.spending import overspent_connections
+from engine.services.charges import Spent
 from engine.services.claims import StoppedError
 from engine.services.generation import (
     ClaimedResponses,
@@ -137,6 +139,7 @@ class _Batch:
         self._dry_until: dict[str, float] = {}
         self._stopped: set[int] = set()
         self._finished: list[Written | Failed] = []
+        self._spent: list[Spent] = []
         now = time.monotonic()
         self._started_at = self._flushed_at = self._asked_at = now
         self._window = _Window(now)
@@ -254,6 +257,9 @@ class _Batch:
 
     def answered(self, outcome: Outcome, model: str) -> None:
         """Take the backend's answer: either the response is finished, or there is another request."""
+        self._spent.append(self._in_hand[outcome.key].spent(outcome, model))
+        if isinstance(outcome, GenerationFailure) and outcome.is_asked_again:
+            return
         making = self._in_hand.pop(outcome.key)
         self._asked_of[making.asked_model(self._usual_model)] -= 1
         try:
@@ -269,7 +275,9 @@ class _Batch:
             self._window.tokens += outcome.completion_tokens or 0
         self._window.outcomes += 1
         self._measure()
-        self._tick()
+        # A remote backend asks for more now and then, and has other replies that are paid already.
+        if not self.is_remote:
+            self._tick()
 
     def _measure(self) -> None:
         if self._window.outcomes < self._size.now:
@@ -283,7 +291,7 @@ class _Batch:
         if self._stopping():
             raise StoppedError
         silent = time.monotonic() - self._flushed_at
-        if silent >= (_FLUSH_SECONDS if self._finished else settings.CLAIM_SECONDS / 4):
+        if silent >= (_FLUSH_SECONDS if self._finished or self._spent else settings.CLAIM_SECONDS / 4):
             self.flush()
 
     def flush(self) -> None:
@@ -291,8 +299,8 @@ class _Batch:
         self._flushed_at = time.monotonic()
         if self._claim is None:
             return
-        touched = store_outcomes(claim=self._claim, outcomes=self._finished)
-        self._finished = []
+        touched = store_outcomes(claim=self._claim, outcomes=self._finished, spent=self._spent)
+        self._finished, self._spent = [], []
         self.touched |= touched
         self._on_progress(touched)
 

@@ -30,12 +30,12 @@ from engine.generation.base import (
     Outcomes,
 )
 from engine.generation.remote.backend import RemoteBackend
-from engine.generation.responses import cost_of_reply
 from engine.judges.llm import UnreadableVerdictError, messages, read_verdict
-from engine.models import Connection, Judgment, Opinion
+from engine.models import Charge, Judgment, Opinion
 from engine.selectors.pauses import asked_from_here, is_probed, pause_seconds
 from engine.selectors.rubrics import identity, may_tie, rubric_of
 from engine.selectors.spending import overspent_connections
+from engine.services.charges import Spent, book
 from engine.services.claims import StoppedError
 from engine.services.opinions import (
     Asked,
@@ -111,7 +111,6 @@ class _Batch:
         self._stopping = stopping
         self._on_progress = on_progress
         self._claim: UUID | None = None
-        self._connections: dict[str, Connection] = {}
         self._opinions: dict[int, Opinion] = {}
         self._halves: dict[int, dict[bool, Outcome]] = {}
         self._requests: list[GenerationRequest] = []
@@ -149,12 +148,11 @@ class _Batch:
         if self._is_remote:
             if self._claim is not None:
                 self._on_progress()
-            self._connections = {each.name: each for each in asked_from_here()}
             in_hand = Counter(each.comparison.experiment.judge_model for each in self._opinions.values())
             overspent = overspent_connections()
             rooms = {
-                name: (1 if is_probed(each) else settings.JUDGE_BATCH) - in_hand[name]
-                for name, each in self._connections.items()
+                each.name: (1 if is_probed(each) else settings.JUDGE_BATCH) - in_hand[each.name]
+                for each in asked_from_here()
                 if not pause_seconds(each) and each.pk not in overspent
             }
             rooms = {name: room for name, room in rooms.items() if room > 0}
@@ -182,15 +180,18 @@ class _Batch:
 
     def _answered(self, outcome: Outcome) -> None:
         opinion_id, swapped = divmod(outcome.key, 2)
+        experiment = self._opinions[opinion_id].comparison.experiment
+        model = experiment.judge_model or self._backend.model
+        spent = Spent(model, outcome.usage, Charge.Purpose.OPINION, experiment.pk)
         both = self._halves.setdefault(opinion_id, {})
-        both[bool(swapped)] = outcome
+        if not (isinstance(outcome, GenerationFailure) and outcome.is_asked_again):
+            both[bool(swapped)] = outcome
         if len(both) < 2 or self._claim is None:
+            book([spent])
             return
         del self._halves[opinion_id]
-        opinion = self._opinions.pop(opinion_id)
-        name = opinion.comparison.experiment.judge_model
-        asked = _asked(opinion, both[False], both[True], self._connections.get(name))
-        store_opinion(claim=self._claim, asked=asked, model=name or self._backend.model)
+        asked = _asked(self._opinions.pop(opinion_id), both[False], both[True])
+        store_opinion(claim=self._claim, asked=asked, model=model, spent=[spent])
         # Others go on: requests of this experiment that are under way are few.
         if asked.failure and not self._is_remote and is_halted(opinion_id=opinion_id):
             raise _HaltedError
@@ -235,19 +236,10 @@ def _requests(opinion: Opinion) -> list[GenerationRequest]:
     return requests
 
 
-def _asked(
-    opinion: Opinion, left_first: Outcome, right_first: Outcome, connection: Connection | None
-) -> Asked:
+def _asked(opinion: Opinion, left_first: Outcome, right_first: Outcome) -> Asked:
     both = (left_first, right_first)
     results = [each for each in both if not isinstance(each, GenerationFailure)]
-    costs = [cost_of_reply(connection, each) for each in results]
-    asked = partial(
-        Asked,
-        opinion.pk,
-        prompt_tokens=sum(each.prompt_tokens or 0 for each in results),
-        completion_tokens=sum(each.completion_tokens or 0 for each in results),
-        cost=None if None in costs else sum(cost or 0.0 for cost in costs),
-    )
+    asked = partial(Asked, opinion.pk)
     for failed in both:
         if isinstance(failed, GenerationFailure):
             return asked(

@@ -8,11 +8,13 @@ only wake the code that looks for work here. ``Claimable`` rows are taken by one
   (reason).
 * ``Judgment``: append-only; undoing one appends a ``JudgmentVoid``.
 * ``Opinion``: waiting → asking (claim) → done | failed (reason); one that votes leads to its judgment.
+* ``Charge``: append-only; what each reply of a model cost.
 * ``ShowingEvent``: append-only; written with what happens to a comparison, then numbered by the planner.
 * ``PairCount``: changed in the transaction of the judgment; rebuildable from the judgments.
 * ``Experiment``: draft → running ⇄ paused → concluded (reason).
 """
 
+from engine.models.charges import Charge
 from engine.models.checks import Check, GoldItem
 from engine.models.comparisons import Comparison, Flag, Lease
 from engine.models.connections import Connection, Loan
@@ -43,6 +45,7 @@ __all__ = [
     "Allowance",
     "AuditEntry",
     "Browser",
+    "Charge",
     "Check",
     "Comparison",
     "Connection",

@@ -1,4 +1,4 @@
-"""Triggers that keep judgments, voids and the logs append-only against every writer of the database.
+"""Triggers that keep judgments, voids, charges and the logs append-only against every writer of the database.
 
 They are installed after every ``migrate`` and not by one migration. SQLite rebuilds a table that a migration
 alters, and the old table takes its triggers with it. While it does, no trigger of another table may name that
@@ -39,6 +39,7 @@ RULES = (
         },
     ),
     Rule("JudgmentVoid", {}),
+    Rule("Charge", {}),
     # The planner numbers an event once. A replay under other rules gives its showing other bets.
     Rule("ShowingEvent", {"number": "OLD.number IS NULL", "showing": "TRUE"}),
     Rule(

@@ -94,9 +94,6 @@ class Response(Claimable):
         null=True, blank=True, help_text="Those of the thinking included."
     )
     thinking_tokens = models.PositiveIntegerField(null=True, blank=True)
-    cost = models.FloatField(
-        null=True, blank=True, help_text="In the connection's currency, guards included; empty: unknown."
-    )
     finish_reason = models.CharField(max_length=20, choices=FINISHES, blank=True)
     guardrail = models.CharField(
         max_length=20, choices=Block, blank=True, help_text="Guardrail that blocked it, if any."

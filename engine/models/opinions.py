@@ -48,9 +48,6 @@ class Opinion(Claimable):
     )
     reason = models.TextField(blank=True, help_text="Its reasons, one for each order.")
     model = models.CharField(max_length=200, blank=True)
-    prompt_tokens = models.PositiveIntegerField(default=0, help_text="Over all attempts.")
-    completion_tokens = models.PositiveIntegerField(default=0, help_text="Over all attempts.")
-    cost = models.FloatField(null=True, blank=True, help_text="In the connection's currency.")
     judgment = models.OneToOneField(
         Judgment,
         models.PROTECT,

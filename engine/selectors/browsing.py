@@ -253,9 +253,7 @@ def comparison_in_full(experiment: Experiment, comparison_id: int) -> Comparison
     """A comparison with everything that its page shows; ``None`` where the experiment has none such."""
     judgments = Judgment.objects.select_related("annotator", "void__by", "restores", "restored_by")
     return (
-        experiment.comparisons.select_related(
-            "task", "policy_i", "policy_j", "response_i__connection", "response_j__connection"
-        )
+        experiment.comparisons.select_related("task", "policy_i", "policy_j", "response_i", "response_j")
         .prefetch_related(
             Prefetch("judgments", judgments.order_by("pk")),
             Prefetch("judgments__repeats", Check.objects.select_related("annotator").order_by("pk")),

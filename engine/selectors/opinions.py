@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from django.conf import settings
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from engine.core.agreement import Agreement, Proportion, agreement, proportion
 from engine.domain.outcomes import joint_outcome
+from engine.domain.prices import Money
 from engine.domain.texts import NOTHING
 from engine.models import Comparison, Experiment, Judgment, Opinion
 from engine.selectors.counts import standing
 from engine.selectors.pauses import judged_by_connection
 from engine.selectors.rubrics import identity, why_no_judge
+from engine.selectors.spending import judging_spent
 
 _ANSWERS = (Judgment.Choice.LEFT, Judgment.Choice.RIGHT, Judgment.Choice.TIE)
 
@@ -49,7 +51,7 @@ class OpinionReport:
     votes: int
     prompt_tokens: int
     completion_tokens: int
-    cost: float | None
+    cost: Money
     last_failure: str
     calibrated: bool
 
@@ -65,10 +67,9 @@ def opinion_report(experiment: Experiment) -> OpinionReport | None:
     ``None`` where no opinion was ever asked for.
     """
     every = Opinion.objects.filter(comparison__experiment=experiment)
-    sums = {name: Sum(name) for name in ("prompt_tokens", "completion_tokens", "cost")}
-    spent = every.aggregate(n=Count("pk"), **sums)
-    if not spent["n"]:
+    if not every.exists():
         return None
+    read, written, cost = judging_spent(experiment)
     present = every.filter(identity=identity(experiment))
     states: Counter[str] = Counter()
     orders: Counter[tuple[str, str]] = Counter()
@@ -91,9 +92,9 @@ def opinion_report(experiment: Experiment) -> OpinionReport | None:
         states=dict(states),
         spent=opinions_spent(experiment),
         votes=standing(Judgment.objects.filter(opinion__in=every)).count(),
-        prompt_tokens=spent["prompt_tokens"],
-        completion_tokens=spent["completion_tokens"],
-        cost=spent["cost"],
+        prompt_tokens=read,
+        completion_tokens=written,
+        cost=cost,
         last_failure="" if failed is None else failed.failure_reason,
         calibrated=bool(experiment.llm_calibrated) and experiment.llm_calibrated == identity(experiment),
     )

@@ -1,101 +1,153 @@
-"""The cost of generation."""
+"""Money spent, of which every sum reads the ledger of charges alone; and tokens and time of policies."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Avg, Count, Q, Sum
+from django.db.models import Avg, Count, F, FilteredRelation, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Coalesce
 
-from engine.models import Connection, Experiment, Opinion, Response, clock
+from engine.domain.prices import Money
+from engine.domain.replies import Usage
+from engine.models import Charge, Connection, Experiment, Response, clock
+
+DAY = timedelta(hours=24)
+_KNOWN = Q(cost__isnull=False)
 
 
-def cost_of(
-    connection: Connection, *, prompt: int | None, cached: int | None, completion: int | None
-) -> float | None:
+def cost_of(connection: Connection, usage: Usage) -> float | None:
     """The price of one reply's tokens in the connection's currency; ``None`` where price or tokens are
     unknown.
     """
-    if None in {prompt, completion, connection.price_prompt, connection.price_completion}:
+    if None in {usage.prompt, usage.completion, connection.price_prompt, connection.price_completion}:
         return None
     of_cached = connection.price_cached if connection.price_cached is not None else connection.price_prompt
-    fresh = max(0, (prompt or 0) - (cached or 0))
+    fresh = max(0, (usage.prompt or 0) - (usage.cached or 0))
     parts = (
         (fresh, connection.price_prompt),
-        (cached or 0, of_cached),
-        (completion or 0, connection.price_completion),
+        (usage.cached or 0, of_cached),
+        (usage.completion or 0, connection.price_completion),
     )
     return sum(tokens * (price or 0.0) for tokens, price in parts) / 1e6
 
 
-def currency_of(experiment: Experiment) -> str:
-    """The currency of the known costs of an experiment's responses; empty where none is known."""
-    priced = Response.objects.filter(policy__experiment=experiment, cost__isnull=False)
-    currencies = priced.order_by("connection__currency").values_list("connection__currency", flat=True)
-    return " and ".join(filter(None, currencies.distinct()))
-
-
-_DAY = timedelta(hours=24)
+# ---------------------------------------------------------------- limits
 
 
 def overspent_connections() -> set[int]:
     """The connections whose limit of 24 hours is reached: nothing more is asked of them."""
-    limits = dict(Connection.objects.filter(daily_limit__isnull=False).values_list("pk", "daily_limit"))
-    if not limits:
-        return set()
-    since = clock.now() - _DAY
-    lately = Response.objects.filter(connection__in=limits, done_at__gte=since)
-    spent = Counter(dict(lately.order_by().values_list("connection").annotate(Sum("cost"))))
-    opinions = Opinion.objects.filter(created_at__gte=since, cost__isnull=False)
-    by_name = opinions.order_by().values_list("comparison__experiment__judge_model").annotate(Sum("cost"))
-    judges = dict(by_name)
-    names = dict(Connection.objects.filter(pk__in=limits).values_list("pk", "name"))
-    return {
-        pk
-        for pk, most in limits.items()
-        if (spent[pk] or 0.0) + (judges.get(names[pk]) or 0.0) >= (most or 0.0)
-    }
+    # A limit is in the currency of now.
+    lately = Q(charges__at__gt=clock.now() - DAY, charges__currency=F("currency"))
+    limited = Connection.objects.filter(daily_limit__isnull=False).order_by()
+    recent = limited.annotate(lately=FilteredRelation("charges", condition=lately)).values("pk")
+    spent = recent.annotate(spent=Coalesce(Sum("lately__cost"), Value(0.0)))
+    return set(spent.filter(spent__gte=F("daily_limit")).values_list("pk", flat=True))
 
 
 def overspent_experiments() -> set[int]:
-    """The running experiments whose limit of money is reached: nothing more is asked for them."""
-    running = Experiment.objects.filter(state=Experiment.State.RUNNING, money_limit__isnull=False)
-    return {each.pk for each in running if spent_in(each) >= (each.money_limit or 0.0)}
-
-
-def spent_in(experiment: Experiment) -> float:
-    """The known cost of an experiment: of its responses and of the opinions of the model that judges."""
-    # By the ids of the policies, without a join, as in `policy_spending`.
-    policies = list(experiment.policies.values_list("pk", flat=True))
-    responses = Response.objects.filter(policy__in=policies).aggregate(cost=Sum("cost"))["cost"]
-    opinions = Opinion.objects.filter(comparison__experiment=experiment).aggregate(cost=Sum("cost"))["cost"]
-    return (responses or 0.0) + (opinions or 0.0)
+    """The experiments whose limit of money is reached in any currency: nothing more is asked for them."""
+    limited = Experiment.objects.filter(money_limit__isnull=False).exclude(
+        state__in=[Experiment.State.DRAFT, Experiment.State.CONCLUDED]
+    )
+    spent = limited.order_by().values("pk", "charges__currency")
+    over = spent.annotate(spent=Coalesce(Sum("charges__cost"), Value(0.0))).filter(
+        spent__gte=F("money_limit")
+    )
+    return {row["pk"] for row in over}
 
 
 def money_trouble(experiment: Experiment) -> str:
     """The sentence on a limit of money that is reached; empty elsewhere."""
     limit = experiment.money_limit
-    if limit is None or spent_in(experiment) < limit:
+    if limit is None:
         return ""
+    spent = spent_in(experiment)
+    if max(spent.values(), default=0.0) < limit:
+        return ""
+    reached = Money({name: limit for name, amount in spent.items() if amount >= limit})
     return (
-        f"The limit of money ({limit:,.2f} {currency_of(experiment)}".rstrip()
-        + ") is reached, so no more responses are written. Nothing is lost. Raise it on the tab Settings."
+        f"The limit of money ({reached or format(limit, ',.2f')}) is reached, so no model is asked any more. "
+        "Nothing is lost. Raise it on the tab Settings."
     )
 
 
-def cost_each(experiment: Experiment) -> float | None:
+# ---------------------------------------------------------------- sums
+
+
+def spent_in(experiment: Experiment) -> Money:
+    """The money spent in an experiment, its trials included."""
+    return _sum(Charge.objects.filter(experiment=experiment))
+
+
+def spent_of_limit(experiment: Experiment) -> str:
+    """The money spent and its limit, if any, in words; empty without either."""
+    spent, limit = spent_in(experiment), experiment.money_limit
+    if limit is None:
+        return str(spent)
+    return f"{spent or 'nothing'} of {Money(dict.fromkeys(spent, limit)) or format(limit, ',.2f')}"
+
+
+def spent_by_purpose(experiment: Experiment) -> dict[str, Money]:
+    """The money spent in an experiment, by the name of its purpose."""
+    costs = _by("purpose", Charge.objects.filter(experiment=experiment))
+    return {purpose.label: costs[purpose] for purpose in Charge.Purpose if purpose in costs}
+
+
+def spent_with(connections: Collection[int], *, since: datetime | None = None) -> dict[int, Money]:
+    """The money spent with each of these connections that cost any."""
+    charges = Charge.objects.filter(connection__in=connections)
+    return _by("connection", charges if since is None else charges.filter(at__gt=since))
+
+
+def costs_of(response_ids: Collection[int]) -> dict[int, Money]:
+    """The cost of each of these responses, with its guards and the attempts that failed."""
+    return _by("response", Charge.objects.filter(response__in=response_ids))
+
+
+def judging_spent(experiment: Experiment) -> tuple[int, int, Money]:
+    """Tokens read and written for opinions, and their cost, over all attempts and judges."""
+    opinions = Charge.objects.filter(experiment=experiment, purpose=Charge.Purpose.OPINION)
+    tokens = opinions.aggregate(read=Sum("prompt_tokens"), written=Sum("completion_tokens"))
+    return tokens["read"] or 0, tokens["written"] or 0, _sum(opinions)
+
+
+def _sum(charges: QuerySet[Charge]) -> Money:
+    return Money(charges.filter(_KNOWN).order_by().values_list("currency").annotate(Sum("cost")))
+
+
+def _by(key: str, charges: QuerySet[Charge]) -> dict[Any, Money]:
+    found: dict[Any, Money] = defaultdict(Money)
+    rows = charges.filter(_KNOWN).order_by().values_list(key, "currency")
+    for value, currency, cost in rows.annotate(Sum("cost")):
+        found[value][currency] = cost
+    return dict(found)
+
+
+def cost_in_sql(response: str) -> tuple[Subquery, Coalesce]:
+    """The cost of the response at this path and its currency; empty where none is known, or in two."""
+    charges = Charge.objects.filter(_KNOWN, response=OuterRef(response)).order_by().values("response")
+    found = charges.annotate(
+        total=Sum("cost"), name=Min("currency"), currencies=Count("currency", distinct=True)
+    ).filter(currencies=1)
+    return Subquery(found.values("total")), Coalesce(Subquery(found.values("name")), Value(""))
+
+
+def cost_each(experiment: Experiment) -> Money | None:
     """The mean cost of a response in a draft's trial; ``None`` without one, or where a cost is unknown."""
     tried = Response.objects.filter(trial__experiment=experiment, state=Response.State.DONE)
-    found = tried.aggregate(n=Count("pk"), known=Count("cost"), mean=Avg("cost"))
-    return found["mean"] if found["n"] and found["n"] == found["known"] else None
+    costs = costs_of(ids := list(tried.values_list("pk", flat=True)))
+    if not ids or len(costs) < len(ids):
+        return None
+    return Money.of(each for cost in costs.values() for each in cost.items()).times(1 / len(ids))
 
 
 @dataclass(frozen=True)
 class PolicySpending:
-    """Tokens, time and cost of one policy's responses.
+    """Tokens, time and cost of one policy's responses; its guards' cost and failed attempts' included.
 
     ``cut``: the responses that ended at their maximum of tokens. ``unanswered``: those that are no answer,
     as they are empty, filtered or refused.
@@ -109,7 +161,12 @@ class PolicySpending:
     prompt_tokens: int
     completion_tokens: int
     latency_seconds: float | None
-    cost: float | None
+    cost: Money = field(default_factory=Money)
+
+    @property
+    def cost_of_1000(self) -> Money:
+        """The cost of a thousand responses."""
+        return self.cost.times(1000 / self.responses) if self.responses else Money()
 
     @property
     def tokens_each(self) -> float | None:
@@ -133,9 +190,10 @@ def policy_spending(experiment: Experiment) -> list[PolicySpending]:
             prompt=Sum("prompt_tokens"),
             completion=Sum("completion_tokens"),
             latency=Avg("latency_seconds"),
-            cost=Sum("cost"),
         )
     }
+    purposes = [Charge.Purpose.RESPONSE, Charge.Purpose.GUARD]
+    costs = _by("policy", Charge.objects.filter(experiment=experiment, purpose__in=purposes))
     return [
         PolicySpending(
             index=index,
@@ -146,7 +204,7 @@ def policy_spending(experiment: Experiment) -> list[PolicySpending]:
             prompt_tokens=row.get("prompt") or 0,
             completion_tokens=row.get("completion") or 0,
             latency_seconds=row.get("latency"),
-            cost=row.get("cost"),
+            cost=costs.get(pk, Money()),
         )
-        for index, row in ((index, found.get(pk, {})) for pk, index in policies.items())
+        for pk, index, row in ((pk, index, found.get(pk, {})) for pk, index in policies.items())
     ]

@@ -20,10 +20,11 @@ from engine.domain.limits import CONNECTIONS, text_fault
 from engine.domain.places import fault_of_fields, fault_of_headers
 from engine.domain.prices import CURRENCY, propose
 from engine.domain.profiles import VENDORS, Provider, takes_of
-from engine.models import AuditEntry, Connection, Experiment, Loan, User, clock
+from engine.domain.replies import Usage
+from engine.models import AuditEntry, Charge, Connection, Experiment, Loan, User, clock
 from engine.selectors import connections as selectors
 from engine.selectors import people
-from engine.services import keys
+from engine.services import charges, keys
 from engine.services.audit import record
 from engine.services.connection_states import WORKS
 from engine.services.locks import locked_account
@@ -226,9 +227,12 @@ def ask_test(*, connection_id: int) -> bool:
     return bool(rows.exclude(test={}, test_asked_at__gt=recent).update(test={}, test_asked_at=clock.now()))
 
 
-def note_test(*, connection_id: int, test: dict[str, Any]) -> None:
-    """Store what a test found. After a good one the connection is asked again at once."""
-    fields: dict[str, Any] = {"test": test}
+@transaction.atomic
+def note_test(*, connection_id: int, test: dict[str, Any], usages: Iterable[Usage] = ()) -> None:
+    """Store what a test found and what it cost. After a good one the connection is asked again at once."""
+    name = Connection.objects.values_list("name", flat=True).get(pk=connection_id)
+    cost = charges.book(charges.Spent(name, usage, Charge.Purpose.TEST) for usage in usages)
+    fields: dict[str, Any] = {"test": test | {"cost": str(cost)}}
     if test["works"]:
         fields |= WORKS
     Connection.objects.filter(pk=connection_id).update(**fields)

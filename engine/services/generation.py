@@ -19,7 +19,7 @@ from engine.models import Comparison, Experiment, Response, clock
 from engine.selectors import capabilities, counts, halts, workers
 from engine.selectors.capabilities import Offer
 from engine.selectors.spending import overspent_experiments
-from engine.services import claims
+from engine.services import charges, claims
 from engine.services.identical_texts import name_and_hold_back
 from engine.services.locks import lock_by_number
 from engine.services.showings import let_go
@@ -53,7 +53,6 @@ class Written:
     connection_id: int | None = None
     cached_tokens: int | None = None
     thinking_tokens: int | None = None
-    cost: float | None = None
     failure_reason: str = ""
     said: str = ""
 
@@ -123,7 +122,7 @@ def claim_responses(
         taken_at=clock.now(),
         attempts=F("attempts") + 1,
     )
-    claimed = claims.held(rows, token).select_related("task")
+    claimed = claims.held(rows, token).select_related("task", "policy")
     return ClaimedResponses(token=token, responses=list(claimed.order_by("created_at", "id")))
 
 
@@ -201,16 +200,20 @@ def fair_shares(queued: Mapping[int, int], limit: int) -> dict[int, int]:
 
 
 @transaction.atomic
-def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) -> set[int]:
-    """Store the finished part of a batch, and renew the claim on the rest.
+def store_outcomes(
+    *, claim: uuid.UUID, outcomes: Iterable[Written | Failed], spent: Iterable[charges.Spent] = ()
+) -> set[int]:
+    """Store the finished part of a batch and what was ``spent``, and renew the claim on the rest.
 
-    An outcome whose claim was lost meanwhile (it expired and somebody else took the response) is dropped.
+    An outcome whose claim was lost meanwhile (it expired and somebody else took the response) is dropped. It
+    was paid all the same.
 
     Returns
     -------
     set of int
         The experiments in which a comparison became ready or was discarded.
     """
+    charges.book(spent)
     by_id = {outcome.response_id: outcome for outcome in outcomes}
     comparisons = _lock_comparisons(by_id)
     wanted = _halves(comparisons)
@@ -221,11 +224,11 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     rows = list(ours.values_list("pk", "attempts", "trial_id"))
     written = [outcome for pk, _, _ in rows if isinstance(outcome := by_id[pk], Written)]
     _store_written(written)
-    for pk, spent, trial in rows:
+    for pk, attempts, trial in rows:
         if isinstance(failed := by_id[pk], Failed):
             of_use = pk in wanted or trial is not None
             again = of_use and (
-                spent < settings.GENERATION_ATTEMPTS if failed.fault == Fault.WORKER else True
+                attempts < settings.GENERATION_ATTEMPTS if failed.fault == Fault.WORKER else True
             )
             refused = again and failed.fault == Fault.SETTINGS
             if refused and trial is not None:

@@ -6,7 +6,7 @@ import logging
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -25,7 +25,7 @@ from engine.selectors.opinions import (
 )
 from engine.selectors.rubrics import identity, judge_name, why_no_judge
 from engine.selectors.spending import overspent_experiments
-from engine.services import audit, claims
+from engine.services import audit, charges, claims
 from engine.services.judging import record_judgment
 from engine.services.locks import locked_experiment
 from engine.services.notifications import announce
@@ -175,9 +175,6 @@ class Asked:
     retryable: bool = True
     outdated: bool = False
     blameless: bool = False
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float | None = None
 
 
 @transaction.atomic
@@ -228,20 +225,18 @@ def renew_claim(*, claim: uuid.UUID) -> None:
 
 
 @transaction.atomic
-def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str) -> bool:
-    """Store the result of one opinion; ``False`` if its claim was lost meanwhile, and it is dropped.
+def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str, spent: Iterable[charges.Spent] = ()) -> bool:
+    """Store the result of one opinion; ``False`` if its claim was lost meanwhile, and it is dropped. What was
+    ``spent`` on it is stored anyway.
 
     A run of failed opinions halts the language model in the experiment.
     """
+    charges.book(spent)
     opinions = claims.held(_being_asked(), claim).select_for_update(of=("self",)).select_related("comparison")
     opinion = opinions.filter(pk=asked.opinion_id).first()
     if opinion is None:
         return False
     opinion.model = model
-    opinion.prompt_tokens += asked.prompt_tokens
-    opinion.completion_tokens += asked.completion_tokens
-    if asked.cost is not None:
-        opinion.cost = (opinion.cost or 0.0) + asked.cost
     opinion.failure_reason = asked.failure
     if not asked.failure:
         opinion.state = Opinion.State.DONE

@@ -16,6 +16,7 @@ from engine.selectors.designs import policy_names
 from engine.selectors.findings import Ladder
 from engine.selectors.log import audit_entries
 from engine.selectors.remaining import remaining_of
+from engine.selectors.spending import spent_in
 from engine.selectors.tags import tagged
 from engine.services import controls, drafts, experiments
 from engine.services.drafts import create_experiment
@@ -274,6 +275,8 @@ def _status(experiment: Experiment) -> dict[str, Any]:
             *filter(None, [sentence_about(experiment)]),
         ],
         "llm_halted": experiment.llm_halted,
+        "spent": spent_in(experiment),
+        "money_limit": experiment.money_limit,
         "policies": [
             {
                 "label": name.short,

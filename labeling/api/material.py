@@ -16,6 +16,7 @@ from engine.importing.votes.reading import read_votes
 from engine.models import Experiment
 from engine.selectors.blinding import withholds_unfinished
 from engine.selectors.browsing import written_responses
+from engine.selectors.spending import costs_of
 from engine.services.drafts import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.tasks import wake_planner
@@ -100,7 +101,7 @@ def add_past_votes(
 
 _PARTS = (
     "text", "thinking", "refusal", "finish_reason", "model", "served_model", "prompt_tokens",
-    "cached_tokens", "completion_tokens", "thinking_tokens", "cost",
+    "cached_tokens", "completion_tokens", "thinking_tokens",
 )  # fmt: skip
 
 
@@ -121,7 +122,8 @@ def list_responses(
     # Nobody can judge a draft yet: what it has is what its editors brought.
     withheld = experiment.state != Experiment.State.DRAFT and withholds_unfinished(experiment)
     done = written_responses(experiment, tag=tag, finished=withheld)
-    rows = done.values("pk", "policy__index", "task__position", *_PARTS)
+    rows = done.values("pk", "policy__index", "task__position", *_PARTS)[offset : offset + limit]
+    costs = costs_of([row["pk"] for row in rows])
     return {
         "count": done.count(),
         "items": [
@@ -131,7 +133,8 @@ def list_responses(
                 "task": row["task__position"] + 1,
             }
             | {part: row[part] for part in _PARTS}
-            for row in rows[offset : offset + limit]
+            | {"cost": costs.get(row["pk"], {})}
+            for row in rows
         ],
     }
 

@@ -254,6 +254,8 @@ class StatusOut(ExperimentOut):
         description="Reasons to read the result with care, as sentences: outcomes that machines gave, what "
         "changes the risk, and what the judgments themselves give reason to doubt."
     )
+    spent: dict[str, float] = Field(description="The money spent on models, by currency.")
+    money_limit: float | None
     llm_halted: str = Field(
         description=(
             "Reason why the language model that judges was halted; empty if it was not. Resume it on the "
@@ -383,7 +385,7 @@ class ResponseOut(Schema):
     cached_tokens: int | None
     completion_tokens: int | None
     thinking_tokens: int | None = Field(description="Those of `completion_tokens` that were thinking.")
-    cost: float | None = Field(description="In the currency of its connection; null if unknown.")
+    cost: dict[str, float] = Field(description="By currency, with its guards; empty if unknown.")
 
 
 class ResponsesOut(Schema):

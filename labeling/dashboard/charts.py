@@ -14,6 +14,7 @@ from engine.core.outlook import level_effects, optimal_shares, realised_shares
 from engine.core.problem import Factorial, Space
 from engine.core.ranking import Place
 from engine.domain.policy_space import PolicyName
+from engine.domain.prices import Money
 from engine.models import Snapshot
 from engine.selectors.rankings import Ranked, Word
 from engine.selectors.spending import PolicySpending
@@ -149,8 +150,10 @@ class PolicyRow:
         comparison.
     word
         The word for its standing.
-    tokens, cost
-        Written tokens of a response, and the price of a thousand responses; ``None`` without a response.
+    tokens
+        Written tokens of a response; ``None`` without one.
+    cost
+        The price of a thousand responses.
     """
 
     name: PolicyName
@@ -159,7 +162,7 @@ class PolicyRow:
     word: Word
     comparisons: int
     tokens: float | None
-    cost: float | None
+    cost: Money
 
 
 def policy_rows(
@@ -179,9 +182,7 @@ def policy_rows(
                 word=each.word,
                 comparisons=each.comparisons,
                 tokens=spent.tokens_each,
-                cost=1000 * spent.cost / spent.responses
-                if spent.responses and spent.cost is not None
-                else None,
+                cost=spent.cost_of_1000,
             )
         )
     return rows
@@ -330,17 +331,20 @@ class Tradeoff:
 
 def tradeoffs(ranked: Sequence[Ranked], spending: Sequence[PolicySpending]) -> list[Tradeoff]:
     """Preference against the cost of a thousand responses, and against the seconds of one, as far as both are
-    known of at least two policies. A dot is beaten by a policy that is no worse in all that is known.
+    known of at least two policies; costs in two currencies are not compared. A dot is beaten by a policy that
+    is no worse in all that is known.
     """
+    currencies = {name for spent in spending for name in spent.cost}
     known: list[tuple[Ranked, dict[str, float]]] = []
     for each in ranked:
         spent = spending[each.standing.policy]
         small = {"Seconds of a response": spent.latency_seconds}
-        if spent.responses and spent.cost is not None:
-            small["Cost of 1,000 responses"] = 1000 * spent.cost / spent.responses
+        if len(currencies) == 1:
+            for currency, cost in spent.cost_of_1000.items():
+                small[f"Cost of 1,000 responses ({currency})"] = cost
         known.append((each, {name: value for name, value in small.items() if value is not None}))
     found = []
-    for title in ("Cost of 1,000 responses", "Seconds of a response"):
+    for title in sorted({name for _, values in known for name in values}):
         of_this = [(each, values) for each, values in known if title in values]
         if len(of_this) < 2 or not any(values[title] for _, values in of_this):
             continue

@@ -21,7 +21,13 @@ from engine.selectors.judges import Totals, longer_preferred, tallies, totals
 from engine.selectors.policies import policy_at
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining_of
-from engine.selectors.spending import PolicySpending, currency_of, policy_spending
+from engine.selectors.spending import (
+    PolicySpending,
+    policy_spending,
+    spent_by_purpose,
+    spent_in,
+    spent_of_limit,
+)
 from engine.services.experiments import may_stop
 from labeling import replica
 from labeling.caching import is_shared, shared
@@ -84,6 +90,8 @@ class ResultFigures:
         telling it would take longer than somebody waits for a page.
     voids
         What was voided by hand and what that changes; empty where nothing was.
+    spent
+        The money spent on models, and of which limit; empty where no cost is known.
     policies
         In the order of the ranking.
     """
@@ -100,6 +108,7 @@ class ResultFigures:
     doubts: list[Doubt]
     n_doubtful: int
     voids: str
+    spent: str
     may_stop: bool
     policies: list[charts.PolicyRow]
     charts: Rendered
@@ -160,6 +169,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
         doubts=doubted,
         n_doubtful=len(doubtful),
         voids=sentence_about(experiment),
+        spent=spent_of_limit(experiment),
         may_stop=may_stop(experiment),
         policies=policies,
         charts=_rendered("result", experiment, _result(experiment, ranked, policies, spending, comparisons)),
@@ -326,7 +336,7 @@ def _result(
         "policies": policies,
         "counts_tokens": _counts_tokens(experiment, spending),
         "effects": charts.effect_rows(_effects(experiment), wins, experiment.delta),
-        "priced": _currency(experiment, spending),
+        "priced": any(row.cost for row in spending),
         "tradeoffs": charts.tradeoffs(ranked, spending) if comparisons else [],
     }
 
@@ -378,9 +388,9 @@ def _method(experiment: Experiment, snapshot: Snapshot | None, version: _Version
         "total": {
             "responses": sum(row.responses for row in spending),
             "tokens": sum(row.prompt_tokens + row.completion_tokens for row in spending),
-            "cost": sum(row.cost or 0.0 for row in spending),
         },
-        "priced": _currency(experiment, spending),
+        "spent": spent_in(experiment),
+        "purposes": spent_by_purpose(experiment),
         "counts_tokens": _counts_tokens(experiment, spending),
     }
 
@@ -394,11 +404,6 @@ TABS: dict[str, Callable[[Experiment, Snapshot | None, _Version], dict[str, Any]
 def spending_of(experiment: Experiment, version: Hashable) -> list[PolicySpending]:
     """Tokens, time and cost of each policy's responses, by policy index, a moment ago."""
     return shared(f"spending:{experiment.pk}", version, lambda: policy_spending(experiment), ages=_PEOPLE)
-
-
-def _currency(experiment: Experiment, spending: Sequence[PolicySpending]) -> str:
-    """The currency of the costs; empty where none is known."""
-    return currency_of(experiment) if any(row.cost is not None for row in spending) else ""
 
 
 def _counts_tokens(experiment: Experiment, spending: Sequence[PolicySpending]) -> bool:

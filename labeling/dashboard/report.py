@@ -82,7 +82,7 @@ class Report:
 
     @property
     def priced(self) -> bool:
-        """True if a token has a price."""
+        """True if some cost is known."""
         return any(row.cost for row in self.policies)
 
 

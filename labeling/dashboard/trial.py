@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from engine.domain.policy_space import PolicyName
+from engine.domain.prices import Money
 from engine.domain.replies import Finish
 from engine.domain.targets import Target
 from engine.generation.base import GenerationRequest, GenerationResult
@@ -23,6 +24,7 @@ from engine.selectors import designs
 from engine.selectors.health import Pulse, pulses
 from engine.selectors.pauses import waiting_for
 from engine.selectors.policies import without_prompt
+from engine.selectors.spending import costs_of
 from engine.selectors.trials import tried_responses
 from labeling.dashboard.policies import messages_for, targets_shown
 
@@ -64,12 +66,13 @@ class Concern:
 
 @dataclass(frozen=True)
 class Tried:
-    """One response of a trial, with the name of its policy, its request, and where that goes to."""
+    """One response of a trial: the name of its policy, its request, where that goes to, and what it cost."""
 
     response: Response
     name: PolicyName
     request: GenerationRequest
     target: Target
+    cost: Money
 
     @property
     def anchor(self) -> str:
@@ -97,11 +100,6 @@ class Tried:
     def tokens(self) -> int:
         """Number of tokens read and written."""
         return (self.response.prompt_tokens or 0) + (self.response.completion_tokens or 0)
-
-    @property
-    def cost(self) -> float | None:
-        """In its connection's currency."""
-        return self.response.cost
 
     @cached_property
     def messages(self) -> list[tuple[str, str]]:
@@ -182,9 +180,8 @@ class TrialPage:
         return sum(each.tokens for each in self.tried)
 
     @property
-    def cost(self) -> float | None:
-        known = [each.response.cost for each in self.tried if each.response.cost is not None]
-        return sum(known) if known else None
+    def cost(self) -> Money:
+        return Money.of(amount for each in self.tried for amount in each.cost.items())
 
     @property
     def trouble(self) -> str:
@@ -232,11 +229,18 @@ def page_of(experiment: Experiment, *, budget_concern: str) -> TrialPage | None:
     names = designs.policy_names(experiment)
     requests = {each.pk: _request(each) for each in responses}
     targets = targets_shown({request.model for request in requests.values()})
+    costs = costs_of([each.pk for each in responses])
     rows = [
         (
             task,
             [
-                Tried(each, names[each.policy.index], request, targets[request.model])
+                Tried(
+                    each,
+                    names[each.policy.index],
+                    request,
+                    targets[request.model],
+                    costs.get(each.pk, Money()),
+                )
                 for each in of_task
                 for request in [requests[each.pk]]
             ],

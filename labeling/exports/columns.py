@@ -20,7 +20,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Subquery, TextField
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, Coalesce
 
 from engine.domain.judgment_uuids import exchanged, mark
 from engine.domain.policy_space import code_of
@@ -31,6 +31,7 @@ from engine.selectors.browsing import Selection
 from engine.selectors.designs import policy_names
 from engine.selectors.record import ENDED, digest_of_row, last_event
 from engine.selectors.remarks import flag_reasons
+from engine.selectors.spending import cost_in_sql
 from labeling import replica
 from labeling.exports.people import names_of_people
 
@@ -58,7 +59,7 @@ class Column:
     says
         What the column means, in Markdown, for `docs/export.md`.
     path
-        Django's path from the judgment to the value.
+        Django's path from the judgment to the value, or its subquery.
     plan
         The key of the value in the comparison's `plan`, where it may be missing.
     python, of
@@ -75,7 +76,7 @@ class Column:
     name: str
     kind: Kind
     says: str
-    path: str = ""
+    path: str | Subquery | Coalesce = ""
     plan: str = ""
     python: Callable[..., Any] | None = None
     of: tuple[str, ...] = ()
@@ -111,6 +112,12 @@ def _of_both(name: str, kind: Kind, field: str, *, i: str, j: str, ours: bool = 
     for side, says in (("i", i), ("j", j)):
         path = f"comparison__response_{side}__{field}"
         yield Column(name.replace("*", side), kind, says, path=path, ours=ours)
+
+
+def _costs(side: str, says: str) -> Iterator[Column]:
+    cost, currency = cost_in_sql(f"comparison__response_{side}")
+    yield Column(f"cost_{side}", Kind.NUMBER, says, path=cost)
+    yield Column(f"currency_{side}", Kind.TEXT, f"The currency of `cost_{side}`.", path=currency, ours=True)
 
 
 def time_in_sql(value: str) -> str:
@@ -590,13 +597,10 @@ _TABLE = (
         i="Those of `prompt_tokens_i` that the server had in its cache.",
         j="Those of `prompt_tokens_j` that the server had in its cache.",
     ),
-    *_of_both(
-        "cost_*",
-        Kind.NUMBER,
-        "cost",
-        i="Price of response i in the currency of its connection; empty if unknown.",
-        j="Price of response j.",
+    *_costs(
+        "i", "Cost of response i, with its guards and failed attempts; empty if unknown or in two currencies."
     ),
+    *_costs("j", "Cost of response j."),
     *_of_both(
         "failure_reason_*",
         Kind.TEXT,
@@ -616,7 +620,7 @@ def _text(path: str) -> Cast:
 
 # The fields that are read of each judgment, by name, with the path of each. Some are columns; from others,
 # columns are computed.
-FIELDS: dict[str, str | Cast | Subquery] = {
+FIELDS: dict[str, str | Cast | Subquery | Coalesce] = {
     **{column.name: column.path for column in _TABLE if column.path},
     "annotator_id": "annotator_id",
     "voided_by_id": "void__by_id",

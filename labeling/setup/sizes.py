@@ -13,6 +13,8 @@ from engine.core.problem import BradleyTerry
 from engine.domain import limits
 from engine.domain.errors import SpecError
 from engine.domain.policy_space import combinations, policy_space
+from engine.domain.prices import Money
+from engine.domain.replies import Usage
 from engine.domain.rules import CERTIFIED, LADDER, USUAL_MARGIN, Rules
 from engine.domain.specs import ExperimentSpec
 from engine.models import Estimate, Experiment
@@ -59,23 +61,20 @@ class Cost:
     ----------
     each
         The price of one response; ``None`` where it is unknown.
-    currency
-        That of the connections that write.
     tried
         True if a trial tells the price of one response.
     responses
         How many are to be written, as far as is known.
     """
 
-    each: float | None
-    currency: str
+    each: Money | None
     tried: bool
     responses: float | None
     unpriced: Sequence[str]
 
     @property
-    def total(self) -> float | None:
-        return None if self.each is None or self.responses is None else self.each * self.responses
+    def total(self) -> Money | None:
+        return None if self.each is None or self.responses is None else self.each.times(self.responses)
 
 
 @dataclass(frozen=True)
@@ -232,10 +231,11 @@ def _cost(editor: DraftEditor, size: Size) -> Cost | None:
     writing = list(connections_named(named).values())
     if not writing:
         return None
-    prices = [cost_of(each, prompt=_TOKENS, cached=0, completion=_TOKENS) for each in writing]
-    known = [price for price in prices if price is not None]
+    usage = Usage(prompt=_TOKENS, completion=_TOKENS)
+    prices = [(each.currency, cost_of(each, usage)) for each in writing]
+    known = [(currency, price) for currency, price in prices if price is not None]
     tried = cost_each(editor.experiment) if editor.experiment else None
-    assumed = sum(known) / len(known) if len(known) == len(prices) else None
+    assumed = Money.of(known).times(1 / len(known)) if len(known) == len(prices) else None
     responses = None
     if size.figures is not None:
         responses = 2 * size.figures["expected"]
@@ -243,10 +243,9 @@ def _cost(editor: DraftEditor, size: Size) -> Cost | None:
             responses = min(responses, size.policies * editor.n_tasks)
     return Cost(
         each=assumed if tried is None else tried,
-        currency=" and ".join(sorted({each.currency for each in writing})),
         tried=tried is not None,
         responses=responses,
-        unpriced=[each.name for each, price in zip(writing, prices, strict=True) if price is None],
+        unpriced=[each.name for each, price in zip(writing, prices, strict=True) if price[1] is None],
     )
 
 

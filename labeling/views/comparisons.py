@@ -18,6 +18,7 @@ from engine.selectors import blinding, browsing
 from engine.selectors.designs import policy_names
 from engine.selectors.judges import passed_checks, people_who_judged
 from engine.selectors.policies import policy_at
+from engine.selectors.spending import costs_of
 from engine.services import review
 from engine.tasks import wake_planner
 from labeling import access
@@ -71,12 +72,14 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
         context = {"experiment": experiment, "number": row.number}
         return render(request, "comparisons/withheld.html", context, status=403)
     names = policy_names(experiment)
+    costs = costs_of([row.response_i_id, row.response_j_id])
     sides = [
         {
             "side": side,
             "policy": policy,
             "name": names[policy.index],
             "response": response,
+            "cost": costs.get(response.pk),
             "messages": _messages(experiment, policy.index, row),
         }
         for side, policy, response in (

@@ -14,9 +14,10 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import LoanError, SpecError
 from engine.domain.profiles import VENDORS, Provider
-from engine.models import Connection
+from engine.models import Connection, clock
 from engine.selectors import connections as selectors
 from engine.selectors import people
+from engine.selectors.spending import DAY, spent_with
 from engine.services import connections as services
 from engine.tasks import try_connection, wake
 from labeling import access
@@ -35,10 +36,11 @@ _TITLES = {str(provider): vendor.title for provider, vendor in VENDORS.items()} 
 def connections(request: AuthenticatedRequest) -> HttpResponse:
     """The connections that the user may see: their own, the site's and those lent to their experiments."""
     seen = list(selectors.seen_by(request.user))
+    spent = spent_with([each.pk for each in seen])
     may_make = selectors.may_make(request.user)
     if not seen and not may_make:
         raise Http404
-    rows = [_row(request, each) for each in seen]
+    rows = [_row(request, each) | {"spent": spent.get(each.pk)} for each in seen]
     context = {
         "rows": [row for row in rows if row["connection"].retired_at is None],
         "retired": [row for row in rows if row["connection"].retired_at is not None],
@@ -61,6 +63,8 @@ def _page(
     context = row | {
         "testing": is_being_tested(found),
         "may_retire": selectors.may_retire(request.user, found),
+        "spent": spent_with([found.pk]).get(found.pk),
+        "spent_today": spent_with([found.pk], since=clock.now() - DAY).get(found.pk),
         "loans": selectors.loans_of(found) if row["may_change"] else [],
         "form": form or LoanForm(None, experiments=_experiments(request, found)),
     }

@@ -14,7 +14,6 @@ from django.urls import reverse
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import Experiment, Flag
 from engine.selectors import counts
-from engine.selectors.spending import currency_of
 from engine.selectors.trials import rehearsal_pair
 from engine.services import trials
 from engine.services.allowances import MOST_HELD
@@ -153,4 +152,4 @@ def _page(
 
 
 def _of_trial(experiment: Experiment, shown: TrialPage | None) -> dict[str, object]:
-    return {"experiment": experiment, "trial": shown, "priced": currency_of(experiment)}
+    return {"experiment": experiment, "trial": shown}

@@ -59,7 +59,7 @@ class TestMaterial:
         texts = [(each["policy"], each["task"], each["text"]) for each in listed["items"]]
         assert texts == [("P1", 1, "Hello"), ("P2", 1, "Good day"), ("P2", 1, "Good day")]
         [first, *_] = listed["items"]
-        assert (first["thinking"], first["finish_reason"], first["cost"]) == ("", "", None)
+        assert (first["thinking"], first["finish_reason"], first["cost"]) == ("", "", {})
         page = admin_call("get", f"{path}?limit=1&offset=1").json()
         assert (page["count"], [each["text"] for each in page["items"]]) == (3, ["Good day"])
 

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from engine.models import Connection, Experiment, Response, WorkerPulse
 from tests.browser.conftest import log_in, watch
-from tests.factories import add_member, click_on, make_experiment, make_user
+from tests.factories import add_member, click_on, make_experiment, make_user, pay
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -98,7 +98,7 @@ def test_thinking_is_folded_and_an_empty_response_reads_no_answer(size, page: Pa
         thinking="First I think.\nThen I answer. " * 20, connection=gpt, latency_seconds=2.0
     )
     for row in Response.objects.filter(state="done").select_related("policy"):
-        row.cost = 0.001 * (1 + row.policy.index)
+        pay([row], 0.001 * (1 + row.policy.index))
         if row.policy.index == 0:
             row.text, row.finish_reason = "", "filtered"
         row.save()

@@ -16,7 +16,16 @@ from engine.domain.errors import SpecError, WrongStateError
 from engine.generation import registry
 from engine.generation.base import BackendError, Fault, GenerationFailure
 from engine.judges import llm_worker
-from engine.models import Comparison, Connection, Experiment, Judgment, Notification, Opinion, WorkerPulse
+from engine.models import (
+    Charge,
+    Comparison,
+    Connection,
+    Experiment,
+    Judgment,
+    Notification,
+    Opinion,
+    WorkerPulse,
+)
 from engine.selectors import buffer, counts, designs, log
 from engine.selectors.opinions import agreement_table, opinion_report, votes_now, votes_to_cast
 from engine.selectors.rubrics import DEFAULT_RUBRIC, identity
@@ -110,7 +119,8 @@ class TestShadow:
         [opinion] = opinions_of(experiment)
         assert (opinion.left_first, opinion.right_first, opinion.choice) == ("left", "right", "tie")
         assert opinion.reason == "It is better.\nIt is better."
-        assert (opinion.model, opinion.prompt_tokens) == ("scripted-1", 6)
+        assert opinion.model == "scripted-1"
+        assert set(Charge.objects.filter(purpose="opinion").values_list("prompt_tokens", flat=True)) == {3}
 
     def test_one_that_goes_by_content_says_the_same_side_in_both_orders(self, experiment, annotator):
         shadow(experiment)
@@ -173,8 +183,8 @@ class TestShadow:
         shadow(experiment)
         click(experiment, annotator)
         opine(experiment, prefers_first)
-        Opinion.objects.update(cost=0.25)
-        assert opinion_report(experiment).cost == 0.25
+        Charge.objects.create(experiment=experiment, purpose="opinion", cost=0.25, currency="USD")
+        assert opinion_report(experiment).cost == {"USD": 0.25}
 
 
 class TestAgreement:
@@ -408,7 +418,8 @@ class TestWhatGoesWrong:
             len({request.seed for request in backend.requests if request.key == backend.requests[0].key}) == 3
         )
         # Every attempt was paid for.
-        assert opinions_of(asked)[0].completion_tokens == 3 * 2 * len(refusal.split())
+        n_opinions = len(opinions_of(asked))
+        assert opinion_report(asked).completion_tokens == n_opinions * 3 * 2 * len(refusal.split())
         assert "names no verdict" in opinion_report(asked).last_failure
 
     def test_one_verdict_of_two_is_no_opinion(self, asked):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,17 +16,18 @@ import pytest
 from django.utils import timezone
 
 from engine.core.wording import moment
-from engine.domain.replies import Fault, Finish
+from engine.domain.replies import Fault, Finish, Usage
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.domain.targets import Target
 from engine.generation.base import GenerationFailure, GenerationRequest, GenerationResult, Outcome
 from engine.generation.remote.backend import RemoteBackend
 from engine.generation.worker import write_batch
 from engine.judges import llm_worker
-from engine.models import Connection, Experiment, Judgment, Loan, Opinion, Response, WorkerPulse
+from engine.models import Charge, Connection, Experiment, Judgment, Loan, Opinion, Response, WorkerPulse
 from engine.selectors import halts
 from engine.selectors.capabilities import Offer
 from engine.selectors.health import queue_health
+from engine.selectors.spending import costs_of, judging_spent, spent_in, spent_with
 from engine.services import connection_states, generation
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start, try_again
@@ -157,8 +159,11 @@ class TestWriting:
         row = Response.objects.filter(policy__levels__value__name="dear").first()
         assert (row.thinking, row.served_model, row.marks) == ("Hm.", "m-2", ["</s>"])
         assert (row.connection, row.model, row.thinking_tokens) == (dear, "dear", 2)
-        assert row.cost == pytest.approx((10 * 1 + 5 * 10) / 1e6)
-        assert set(Response.objects.filter(model="free").values_list("cost", flat=True)) == {None}
+        assert costs_of([row.pk])[row.pk] == {"USD": pytest.approx((10 * 1 + 5 * 10) / 1e6)}
+        free = Charge.objects.filter(model="free")
+        assert set(free.values_list("prompt_tokens", "completion_tokens", "cost", "currency")) == {
+            (10, 5, None, "")
+        }
         assert set(experiment.comparisons.values_list("state", flat=True)) == {"ready"}
 
     def test_what_is_not_lent_is_not_asked(self, servers):
@@ -430,7 +435,9 @@ class TestGuards:
         assert {(bool(row.thinking), row.text) for row in Response.objects.all()} == {
             (stored[0] == "Fine.", stored[0])
         }
-        assert {round(row.cost, 9) for row in Response.objects.all()} == {30 / 1e6}
+        charges = Charge.objects.values_list("connection__name", "purpose", "cost").distinct()
+        assert sorted(charges) == [("guard", "guard", 15 / 1e6), ("writer", "response", 15 / 1e6)]
+        assert Charge.objects.count() == 2 * Response.objects.count()
         assert all(row.failure_reason for row in Response.objects.filter(finish_reason="error"))
 
     def test_a_guard_that_is_away_is_asked_again_and_its_policies_wait(self, servers):
@@ -496,7 +503,141 @@ class TestNoAnswer:
         assert set(experiment.comparisons.values_list("state", flat=True)) == {"ready"}
 
 
+PRICES: dict[str, Any] = {"price_prompt": 1.0, "price_completion": 2.0}
+# Of 10 tokens read and 5 written, at these prices.
+EACH = 20 / 1e6
+
+
 class TestMoney:
+    """Whoever answered was paid, whatever became of the answer."""
+
+    def test_a_guard_is_paid_by_its_own_connection_in_its_own_currency(self, servers):
+        [writer] = connect("writer", **PRICES)
+        [guard] = connect("guard", currency="EUR", **PRICES)
+        experiment = compare("writer", guard={"guard_model": "guard", "guard_instruction": RULE})
+        servers.answers["guard"] = lambda request: result(request, "safe")
+        n = write()
+        each = pytest.approx(n * EACH)
+        assert spent_with([writer.pk, guard.pk]) == {writer.pk: {"USD": each}, guard.pk: {"EUR": each}}
+        assert spent_in(experiment) == {"USD": each, "EUR": each}
+
+    def test_an_answer_that_comes_too_late_was_paid(self, servers):
+        connect("a", "b", **PRICES)
+        experiment = compare("a", "b")
+
+        def taken_for_dead() -> bool:
+            # Another worker has the responses now.
+            Response.objects.filter(state="generating").update(claim=uuid.uuid4())
+            return False
+
+        n = write(taken_for_dead)
+        assert states() == {"generating": n}
+        assert spent_in(experiment) == {"USD": pytest.approx(n * EACH)}
+
+    def test_a_worker_that_dies_before_the_verdict_leaves_what_the_answer_cost(self, servers):
+        connect("writer", **PRICES)
+        connect("guard")
+        experiment = compare("writer", guard={"guard_model": "guard", "guard_instruction": RULE})
+        servers.answers["guard"] = lambda request: asyncio.sleep(60)
+        began = time.monotonic()
+
+        def killed() -> bool:
+            if time.monotonic() > began + 2.0:
+                raise SystemExit
+            return False
+
+        with pytest.raises(SystemExit):
+            write(killed)
+        n = states()["generating"]
+        assert spent_in(experiment) == {"USD": pytest.approx(n * EACH)}
+
+    def test_an_answer_that_cannot_be_read_was_paid(self, servers, monkeypatch, settings):
+        settings.GENERATION_ATTEMPTS = 1
+        connect("a", "b", **PRICES)
+        experiment = compare("a", "b")
+        monkeypatch.setattr("engine.generation.responses.find_leak", lambda *_, **__: 1 / 0)
+        n = write()
+        assert "done" not in states()
+        assert spent_in(experiment) == {"USD": pytest.approx(n * EACH)}
+
+    def test_each_answer_that_breaks_off_was_paid(self, servers, monkeypatch):
+        monkeypatch.setattr("engine.generation.remote.backend._TRIES", 2)
+        connect("a", **PRICES)
+        connect("b")
+        experiment = compare("a", "b")
+        broken = Counter()
+
+        def breaks(request: GenerationRequest) -> Outcome:
+            broken[request.key] += 1
+            if broken.total() == 1:
+                return failure(request, Fault.SERVER, usage=Usage(prompt=10, completion=5))
+            return result(request)
+
+        servers.answers["a"] = breaks
+        write()
+        assert states("a") == {"done": len(broken)}
+        assert broken.total() == len(broken) + 1
+        assert spent_in(experiment) == {"USD": pytest.approx(broken.total() * EACH)}
+
+    def test_what_a_judge_cost_stays_when_another_judges(self, servers, settings):
+        settings.JUDGE_BACKEND, settings.BUFFER_MIN = "", 6
+        connect("a", "b")
+        [old, new] = connect("old", "new", **PRICES)
+        experiment = compare("a", "b")
+        write()
+        for name, text in (("old", verdict("A")), ("new", "I cannot say.")):
+            servers.answers[name] = lambda request, text=text: result(request, text)
+            change_llm_judge(
+                experiment_id=experiment.pk, stage="shadow", rubric="", budget=100, judge_model=name
+            )
+            experiment.refresh_from_db()
+            Opinion.objects.create(
+                comparison=experiment.comparisons.first(), identity=llm_worker.identity(experiment), seed=1
+            )
+            TestJudge.opine()
+        assert set(Opinion.objects.values_list("state", flat=True)) == {"done", "waiting"}
+        assert spent_with([old.pk])[old.pk] == {"USD": pytest.approx(2 * EACH)}
+        # It is asked again as long as it has attempts; each counts.
+        assert spent_with([new.pk])[new.pk]["USD"] >= 2 * EACH
+
+    def test_one_verdict_is_paid_though_the_other_never_comes(self, servers, settings):
+        settings.JUDGE_BACKEND = ""
+        connect("a", "b")
+        connect("judge", **PRICES)
+        experiment = compare("a", "b")
+        write()
+        change_llm_judge(
+            experiment_id=experiment.pk, stage="shadow", rubric="", budget=9, judge_model="judge"
+        )
+        experiment.refresh_from_db()
+        Opinion.objects.create(
+            comparison=experiment.comparisons.first(), identity=llm_worker.identity(experiment), seed=1
+        )
+        servers.answers["judge"] = lambda request: (
+            failure(request, Fault.ACCESS) if request.key % 2 else result(request, verdict("A"))
+        )
+        TestJudge.opine()
+        assert judging_spent(experiment) == (10, 5, {"USD": pytest.approx(EACH)})
+
+    def test_a_limit_stops_the_asking_and_nothing_is_lost(self, servers):
+        async def slowly(request: GenerationRequest) -> GenerationResult:
+            await asyncio.sleep(0.3)
+            return result(request)
+
+        connect("a", "b", at_once=1, **PRICES)
+        experiment = compare("a", "b", money_limit=EACH)
+        servers.answers["a"] = servers.answers["b"] = slowly
+        n = states()["waiting"]
+        write(Charge.objects.exists)
+        written = states()["done"]
+        assert 0 < written < n
+        assert write() == 0
+        assert states() == {"done": written, "waiting": n - written}
+        Experiment.objects.update(money_limit=1.0)
+        write()
+        assert states() == {"done": n}
+        assert spent_in(experiment) == {"USD": pytest.approx(n * EACH)}
+
     @pytest.mark.parametrize("limit", ["connections", "experiments"])
     def test_a_limit_that_is_reached_asks_nothing_and_loses_nothing(self, servers, monkeypatch, limit):
         [dear, _] = connect("dear", "cheap")
@@ -548,7 +689,7 @@ class TestJudge:
         assert self.opine() == n
         assert {each.state for each in opinions_of(judged)} == {"done"}
         assert {each.model for each in opinions_of(judged)} == {"judge"}
-        assert {round(each.cost, 9) for each in opinions_of(judged)} == {30 / 1e6}
+        assert judging_spent(judged) == (20 * n, 10 * n, {"USD": pytest.approx(n * 30 / 1e6)})
 
     @pytest.mark.parametrize("fault", [Fault.SERVER, Fault.ACCESS])
     def test_a_server_that_is_away_costs_no_attempt(self, judged, servers, fault):

@@ -21,7 +21,9 @@ def on_this_machine(settings):
 def found(model: str, provider: Provider = Provider.COMPATIBLE, **more):
     with serving() as server:
         target = target_at(server.url, model, provider, **more)
-        outcome, asked = asyncio.run(_ask(target))
+        usages = []
+        outcome, asked = asyncio.run(_ask(target, usages))
+    assert len(usages) == len(server.asked), "each request is counted"
     return outcome, _differences(target.takes, asked.takes), len(server.asked)
 
 
@@ -70,7 +72,7 @@ def test_a_server_that_breaks_when_a_system_message_comes_gets_none():
 
     with serve(respond) as server:
         target = target_at(server.url, "gemma")
-        outcome, asked = asyncio.run(_ask(target))
+        outcome, asked = asyncio.run(_ask(target, []))
     assert isinstance(outcome, GenerationResult)
     assert _differences(target.takes, asked.takes) == {"system": False}
 

@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine import tasks
-from engine.models import Opinion, WorkerPulse
+from engine.models import Charge, WorkerPulse
 from engine.services.experiments import stop
 from tests.factories import click_on, make_experiment
 from tests.markup import words
@@ -154,7 +154,7 @@ def test_the_figures_are_those_of_the_opinions(experiment, annotator, viewer, cl
     shadow(experiment)
     click_on(experiment, annotator, 4)
     opine(experiment, prefers_first)
-    Opinion.objects.update(cost=12.0)
+    Charge.objects.create(experiment=experiment, purpose="opinion", cost=48.0, currency="EUR")
     html = " ".join(section(client_for(viewer), experiment).split())
     assert "<dt>Same answer</dt><dd>0% of 4 (0% to 49%)</dd>" in html
     assert "<dt>Same side, when both chose one</dt><dd>–</dd>" in html
@@ -162,7 +162,7 @@ def test_the_figures_are_those_of_the_opinions(experiment, annotator, viewer, cl
     assert "<dt>Same verdict in both orders</dt><dd>0% of 4 (0% to 49%)</dd>" in html
     assert "<dt>Chose the first response twice, the second twice</dt><dd>4, 0</dd>" in html
     assert "<dt>Budget used</dt><dd>4 of 500</dd>" in html
-    assert "<dt>Cost</dt><dd>48.00</dd>" in html
+    assert "<dt>Cost</dt><dd>48.00 EUR</dd>" in html
     assert "<form" not in html
 
 

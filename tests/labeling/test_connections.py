@@ -197,7 +197,7 @@ def test_the_result_of_a_test_is_shown_and_its_rules_are_used(admin, client_for)
         "works": True, "sentence": "It works.", "said": "", "proposed": {"temperature": ""}, "remarks": [],
         "left_out": [], "request": {"url": "https://x/v1", "headers": {}}, "body": "{}",
         "at": "2026-11-29T08:00",
-        "reply": {"text": "<b>Hello</b>", "thinking": "Hm", "prompt_tokens": 3, "seconds": 1.0, "cost": None},
+        "reply": {"text": "<b>Hello</b>", "thinking": "Hm", "prompt_tokens": 3, "seconds": 1.0},
     }  # fmt: skip
     connections.note_test(connection_id=connection.pk, test=found)
     page = client.get(reverse("connection_tested", args=[connection.pk]))

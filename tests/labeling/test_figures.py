@@ -42,6 +42,7 @@ from tests.factories import (
     lease,
     make_experiment,
     make_user,
+    pay,
     write_responses,
 )
 from tests.markup import text_of
@@ -286,9 +287,8 @@ class TestJudges:
 
 def test_spending_is_told_by_policy_with_its_price():
     experiment = make_experiment(ready=True)
-    Response.objects.filter(state="done").update(
-        prompt_tokens=10, completion_tokens=100, latency_seconds=1.5, cost=210e-6
-    )
+    Response.objects.filter(state="done").update(prompt_tokens=10, completion_tokens=100, latency_seconds=1.5)
+    pay(Response.objects.filter(state="done"), 210e-6)
     rows = spending.policy_spending(experiment)
     assert [row.index for row in rows] == [0, 1, 2]
     for row in rows:
@@ -299,7 +299,7 @@ def test_spending_is_told_by_policy_with_its_price():
             10 * n,
             100 * n,
         )
-        assert row.cost == (pytest.approx(n * 210e-6) if n else None)
+        assert row.cost == ({"USD": pytest.approx(n * 210e-6)} if n else {})
         assert row.tokens_each == (100 if n else None)
 
 

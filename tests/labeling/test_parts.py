@@ -16,7 +16,7 @@ from engine.selectors.spending import policy_spending
 from labeling.dashboard.charts import tradeoffs
 from labeling.exports.columns import COLUMNS
 from labeling.forms.draft import data_of
-from tests.factories import add_member, click_on, make_experiment, make_user
+from tests.factories import add_member, click_on, make_experiment, make_user, pay
 from tests.labeling.exported import export
 from tests.markup import text_of, words
 
@@ -58,9 +58,10 @@ def test_a_comparison_tells_all_parts(experiment, annotator, viewer, client_for)
     connection = Connection.objects.create(name="GPT", provider="openai", model_id="m", currency="EUR")
     click_on(experiment, annotator, 1)
     thoughtful(
-        experiment, marks=["</s>"], served_model="gpt-2026", thinking_tokens=7, cached_tokens=3, cost=0.25,
+        experiment, marks=["</s>"], served_model="gpt-2026", thinking_tokens=7, cached_tokens=3,
         connection=connection, model="GPT", prompt_tokens=9,
     )  # fmt: skip
+    pay(Response.objects.filter(state="done"), 0.25, "EUR")
     row = Comparison.objects.get(state="judged")
     Response.objects.filter(pk=row.left.pk).update(text="", finish_reason="refused", refusal="I will not.")
     said = text_of(
@@ -73,19 +74,27 @@ def test_a_comparison_tells_all_parts(experiment, annotator, viewer, client_for)
         "GPT, served as gpt-2026",
         "7 of them thinking; 3 from the cache",
         "Marks cut off </s>",
-        "0.250000 EUR",
+        "0.25 EUR",
     ):
         assert text in said
 
 
 def test_all_parts_are_exported(experiment, annotator, tmp_path):
     click_on(experiment, annotator, 1)
-    thoughtful(experiment, marks=["</s>"], thinking_tokens=7, cost=0.25, refusal="No.", failure_reason="Why.")
+    thoughtful(experiment, marks=["</s>"], thinking_tokens=7, refusal="No.", failure_reason="Why.")
+    done = Response.objects.filter(state="done")
+    pay(done, 0.25)
+    pay(done, 0.5, purpose="guard")
+    [judged] = Comparison.objects.filter(state="judged")
+    pay([judged.response_i], 1.0, "EUR")
     [row] = map(json.loads, export(experiment, tmp_path).read_text().splitlines())
     assert list(row) == list(COLUMNS)
     assert row["thinking_i"].startswith("Thought")
-    told = {name: row[f"{name}_j"] for name in ("marks", "thinking_tokens", "cost", "refusal")}
-    assert told == {"marks": '["</s>"]', "thinking_tokens": 7, "cost": 0.25, "refusal": "No."}
+    told = {name: row[f"{name}_j"] for name in ("marks", "thinking_tokens", "cost", "currency", "refusal")}
+    assert told == {
+        "marks": '["</s>"]', "thinking_tokens": 7, "cost": 0.75, "currency": "USD", "refusal": "No."
+    }  # fmt: skip
+    assert (row["cost_i"], row["currency_i"]) == (None, ""), "two currencies do not add up"
     assert row["failure_reason_i"] == "Why."
 
 
@@ -107,8 +116,9 @@ class TestTradeoffs:
         click_on(experiment, user, 6)
         connection = Connection.objects.create(name="GPT", provider="openai", model_id="m")
         for row in Response.objects.filter(state="done").select_related("policy"):
-            row.cost, row.connection, row.latency_seconds = 0.001 * (row.policy.index + 1), connection, 2.0
+            row.connection, row.latency_seconds = connection, 2.0
             row.save()
+            pay([row], 0.001 * (row.policy.index + 1))
         return experiment
 
     def test_a_policy_is_beaten_by_one_that_is_no_worse_in_anything(self, judged):
@@ -134,9 +144,9 @@ class TestMoney:
     def test_a_limit_that_is_reached_is_told(self, experiment, viewer, client_for):
         url = reverse("dashboard", args=[experiment.pk])
         assert "limit of money" not in client_for(viewer).get(url).content.decode()
-        Response.objects.filter(state="done").update(cost=1.0)
+        pay(Response.objects.filter(state="done"), 1.0)
         Experiment.objects.update(money_limit=2.0)
-        assert "limit of money (2.00) is reached" in client_for(viewer).get(url).content.decode()
+        assert "limit of money (2.00 USD) is reached" in client_for(viewer).get(url).content.decode()
 
     def test_the_limit_is_changed_while_it_runs_and_taken_away(self, experiment, editor, client_for):
         url = reverse("change_display", args=[experiment.pk])

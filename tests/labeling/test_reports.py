@@ -26,7 +26,7 @@ from engine.services.people import change_role, remove_member, settle_account
 from engine.services.planning import advance
 from engine.services.reports import end_report_link, open_link, share_report
 from tests.engine.test_pools import judged_by, pool_of, texts
-from tests.factories import add_member, certify, click, click_on, make_experiment, make_spec
+from tests.factories import add_member, certify, click, click_on, make_experiment, make_spec, pay
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db
@@ -173,11 +173,11 @@ def test_it_tells_what_a_response_costs_and_what_a_point_is(experiment, annotato
     assert "A line may reach beyond what the claim says of the winner. The claim is proved" in told
     assert "Tokens are those of a response, on average." in told
     assert "Cost of 1,000" not in told
-    Response.objects.filter(state="done").update(cost=2.0)
+    pay(Response.objects.filter(state="done"), 2.0)
     cache.clear()
     told = words(Client().get(address))
     assert "Cost of 1,000" in told
-    assert "2000.00 for 1,000" in told
+    assert "2,000.00 USD for 1,000" in told
 
 
 def test_a_link_is_shown_once_stored_as_a_hash_and_ended(experiment, editor, client_for):

@@ -23,7 +23,7 @@ from engine.services.experiments import start
 from labeling.forms.draft import data_of
 from tests.backends import ScriptedBackend, system_of
 from tests.engine.test_drawing import imported_spec
-from tests.factories import add_member, make_experiment, make_spec, make_user, write_responses
+from tests.factories import add_member, make_experiment, make_spec, make_user, pay, write_responses
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -75,11 +75,11 @@ def test_a_trial_from_its_first_page_to_its_last_response(
     assert 'hx-trigger="every 1s"' in html
     assert "No generation worker is running" in html
     write_responses()
-    Response.objects.update(cost=1.0)
+    pay(Response.objects.all(), 1.0)
     html = page.get(url(draft)).content.decode()
     assert "6 of 6 responses written." in html
     assert 'hx-trigger="every 1s"' not in html
-    assert "at a price of 6.0000" in html
+    assert "at a price of 6.00 USD" in html
     assert html.count("It is ") == 6
     assert "quality 2" in html
     assert "What is 8 + 0?" in html

@@ -174,7 +174,7 @@ class RemoteBackend:
             )
 
     def _settled(self, lane: _Lane, asked: _Asked, outcome: Outcome) -> Iterator[Outcome]:
-        """The outcome for the caller; none where it is asked again."""
+        """The outcome for the caller; none where it is asked again and nothing was paid."""
         if isinstance(outcome, GenerationResult) or outcome.fault in {Fault.SETTINGS, Fault.WORKER}:
             yield outcome
             return
@@ -182,10 +182,12 @@ class RemoteBackend:
         if outcome.fault == Fault.ACCESS or asked.tries >= _TRIES:
             # A server of our own is a part of this worker.
             fault = outcome.fault if self._own is None else Fault.WORKER
-            yield GenerationFailure(outcome.key, outcome.reason, fault, outcome.said)
+            yield dataclasses.replace(outcome, fault=fault)
             return
         asked.due = time.monotonic() + 2.0 ** (asked.tries - 1)
         heapq.heappush(lane.waiting, asked)
+        if outcome.usage.is_known:
+            yield dataclasses.replace(outcome, is_asked_again=True)
 
 
 class _UnderWay:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.domain.limits import TEXT_CHARACTERS
@@ -19,6 +19,7 @@ from engine.generation.base import (
     GenerationRequest,
     GenerationResult,
     Outcome,
+    Usage,
     unanswerable,
 )
 from engine.generation.remote.errors import Answer, Said, ending_of, host_of, said_in
@@ -90,10 +91,6 @@ class _Reply:
     thinking: str = ""
     refusal: str = ""
     finish: Finish = Finish.STOP
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    completion_tokens: int | None = None
-    thinking_tokens: int | None = None
     model: str = ""
 
 
@@ -102,8 +99,24 @@ class _UnreadableError(Exception):
 
 
 def read(target: Target, request: GenerationRequest, answer: Answer, seconds: float) -> Outcome:
-    """Read an answer: a reply, no answer, or a failure and whose fault it is."""
+    """Read an answer: a reply, no answer, or a failure and whose fault it is. Each has its tokens."""
     data = _json(answer.body)
+    outcome = _outcome_of(target, request, answer, data, seconds)
+    usage = _usage_in(data, target)
+    if isinstance(outcome, GenerationFailure):
+        return replace(outcome, usage=usage)
+    return replace(
+        outcome,
+        prompt_tokens=usage.prompt,
+        cached_tokens=usage.cached,
+        completion_tokens=usage.completion,
+        thinking_tokens=usage.thinking,
+    )
+
+
+def _outcome_of(
+    target: Target, request: GenerationRequest, answer: Answer, data: Any, seconds: float
+) -> Outcome:
     said = said_in(data)
     if answer.status >= _REDIRECT or said is not None:
         return ending_of(target, request, answer, said)
@@ -159,16 +172,14 @@ def _result(target: Target, request: GenerationRequest, reply: _Reply, seconds: 
     return GenerationResult(
         key=request.key,
         text="" if is_blank(text) else text,
-        prompt_tokens=reply.prompt_tokens,
-        completion_tokens=reply.completion_tokens,
+        prompt_tokens=None,
+        completion_tokens=None,
         finish_reason=finish,
         latency_seconds=seconds,
         model=request.model,
         thinking="\n\n".join(filter(None, (thinking.strip(), inside)))[: TEXT_CHARACTERS.most],
         refusal=refusal[: TEXT_CHARACTERS.most],
         marks=marks,
-        cached_tokens=reply.cached_tokens,
-        thinking_tokens=reply.thinking_tokens,
         served_model=scrub_answer(storable(reply.model), target)[:200],
     )
 
@@ -232,28 +243,14 @@ def _read_openai(data: Mapping[str, Any]) -> _Reply:
     own = (_parts(message.get(name))[0] for name in ("reasoning_content", "reasoning", "thinking"))
     thinking = thinking or next(filter(None, own), "") or "".join(_texts(message.get("reasoning_details")))
     refusal = refusal or _parts(message.get("refusal"))[0]
-    return _Reply(text, thinking, refusal, finish, **_openai_usage(data.get("usage")), model=_name(data))
+    return _Reply(text, thinking, refusal, finish, model=_name(data))
 
 
 def _read_anthropic(data: Mapping[str, Any]) -> _Reply:
     if not isinstance(data.get("content"), list):
         raise _UnreadableError("answered without content.")
-    usage = _object(data.get("usage"))
-    cached = _count(usage.get("cache_read_input_tokens"))
     text, thinking, _ = _parts(data["content"])
-    finish = _finish(data.get("stop_reason"))
-    return _Reply(
-        text,
-        thinking,
-        finish=finish,
-        prompt_tokens=_sum(
-            _count(usage.get("input_tokens")), cached, _count(usage.get("cache_creation_input_tokens"))
-        ),
-        cached_tokens=cached,
-        completion_tokens=_count(usage.get("output_tokens")),
-        thinking_tokens=_count(_object(usage.get("output_tokens_details")).get("thinking_tokens")),
-        model=_name(data),
-    )
+    return _Reply(text, thinking, finish=_finish(data.get("stop_reason")), model=_name(data))
 
 
 def _read_bedrock(data: Mapping[str, Any]) -> _Reply:
@@ -262,18 +259,7 @@ def _read_bedrock(data: Mapping[str, Any]) -> _Reply:
     if not isinstance(message.get("content"), list) and finish != Finish.FILTERED:
         raise _UnreadableError("answered without a message.")
     text, thinking, _ = _parts(message.get("content"))
-    usage = _object(data.get("usage"))
-    cached = _count(usage.get("cacheReadInputTokens"))
-    return _Reply(
-        text,
-        thinking,
-        finish=finish,
-        prompt_tokens=_sum(
-            _count(usage.get("inputTokens")), cached, _count(usage.get("cacheWriteInputTokens"))
-        ),
-        cached_tokens=cached,
-        completion_tokens=_count(usage.get("outputTokens")),
-    )
+    return _Reply(text, thinking, finish=finish)
 
 
 def _finish(given: Any) -> Finish:
@@ -334,8 +320,26 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts(value.get(name), depth + 1)
 
 
-def _openai_usage(value: Any) -> dict[str, int | None]:
-    usage = _object(value)
+def _usage_in(data: Any, target: Target) -> Usage:
+    """The tokens of an answer, also of one that cannot be read."""
+    usage = _object(_object(data).get("usage"))
+    match vendor_of(target.provider).protocol:
+        case "openai":
+            return _openai_usage(usage)
+        case "anthropic":
+            cached = _count(usage.get("cache_read_input_tokens"))
+            written = _count(usage.get("cache_creation_input_tokens"))
+            thinking = _count(_object(usage.get("output_tokens_details")).get("thinking_tokens"))
+            prompt = _sum(_count(usage.get("input_tokens")), cached, written)
+            return Usage(prompt, cached, _count(usage.get("output_tokens")), thinking)
+        case "bedrock":
+            cached = _count(usage.get("cacheReadInputTokens"))
+            written = _count(usage.get("cacheWriteInputTokens"))
+            prompt = _sum(_count(usage.get("inputTokens")), cached, written)
+            return Usage(prompt, cached, _count(usage.get("outputTokens")))
+
+
+def _openai_usage(usage: Mapping[str, Any]) -> Usage:
     prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     total = _count(usage.get("total_tokens"))
     cached = _object(usage.get("prompt_tokens_details")).get("cached_tokens")
@@ -344,12 +348,12 @@ def _openai_usage(value: Any) -> dict[str, int | None]:
         # Some vendors count thinking in the total alone.
         thinking = total - prompt - completion
         completion = total - prompt
-    return {
-        "prompt_tokens": prompt,
-        "cached_tokens": _count(usage.get("prompt_cache_hit_tokens") if cached is None else cached),
-        "completion_tokens": completion,
-        "thinking_tokens": thinking,
-    }
+    return Usage(
+        prompt,
+        _count(usage.get("prompt_cache_hit_tokens") if cached is None else cached),
+        completion,
+        thinking,
+    )
 
 
 def _count(value: Any) -> int | None:

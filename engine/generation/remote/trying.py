@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -21,11 +21,11 @@ from engine.generation.base import (
     GenerationRequest,
     GenerationResult,
     Outcome,
+    Usage,
 )
 from engine.generation.remote.client import Client
 from engine.generation.remote.replies import remarks_of
 from engine.generation.remote.requests import prepare
-from engine.generation.responses import cost_of_reply
 from engine.models import Connection, clock
 from engine.selectors.connections import numbered
 from engine.services.connections import note_test
@@ -51,21 +51,23 @@ _OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": 
 def try_connection(connection_id: int) -> None:
     """Ask the model, and store what happened. Whatever goes wrong is a result."""
     connection = numbered(connection_id)
+    usages: list[Usage] = []
     try:
-        found = _tested(connection)
+        found = _tested(connection, usages)
     except KeyUnreadableError as unreadable:
         found = {"works": False, "sentence": str(unreadable)}
     except Exception as error:
         # Only its kind: what it says may hold parts of the request.
         logger.error("The test of connection %s broke: %s", connection_id, type(error).__name__)  # noqa: TRY400
         found = {"works": False, "sentence": f"The test itself broke ({type(error).__name__})."}
-    note_test(connection_id=connection_id, test=found | {"at": clock.now().isoformat()})
+    note_test(connection_id=connection_id, test=found | {"at": clock.now().isoformat()}, usages=usages)
 
 
-def _tested(connection: Connection) -> dict[str, Any]:
+def _tested(connection: Connection, usages: list[Usage]) -> dict[str, Any]:
+    """The test's result. The tokens of each reply are appended to ``usages``, whatever happens then."""
     target = target_of(connection)
     target = replace(target, answer_seconds=min(target.answer_seconds, _LONGEST_SECONDS))
-    outcome, asked = asyncio.run(_ask(target))
+    outcome, asked = asyncio.run(_ask(target, usages))
     prepared = prepare(asked, _TASK)
     found: dict[str, Any] = {
         "request": {"url": prepared.url, "headers": dict(prepared.headers)},
@@ -91,7 +93,6 @@ def _tested(connection: Connection) -> dict[str, Any]:
             "completion_tokens": outcome.completion_tokens,
             "thinking_tokens": outcome.thinking_tokens,
             "seconds": outcome.latency_seconds,
-            "cost": cost_of_reply(connection, outcome),
         },
     }
 
@@ -109,18 +110,26 @@ def _sentence(result: GenerationResult) -> str:
     return "It works."
 
 
-async def _ask(target: Target) -> tuple[Outcome, Target]:
+async def _ask(target: Target, usages: list[Usage]) -> tuple[Outcome, Target]:
     """The reply, and the target with the rules under which it came; the first failure if none comes."""
     async with Client() as client:
-        first = await client.ask(target, _TASK)
+
+        async def ask(asked: Target) -> Outcome:
+            outcome = await client.ask(asked, _TASK)
+            usages.append(outcome.usage)
+            return outcome
+
+        first = await ask(target)
         try:
             async with asyncio.timeout(_LONGEST_SECONDS):
-                return await _ask_with_less(client, target, first)
+                return await _ask_with_less(ask, target, first)
         except TimeoutError:
             return first, target
 
 
-async def _ask_with_less(client: Client, target: Target, first: Outcome) -> tuple[Outcome, Target]:
+async def _ask_with_less(
+    ask: Callable[[Target], Awaitable[Outcome]], target: Target, first: Outcome
+) -> tuple[Outcome, Target]:
     """The same where the first request was refused: what the server does not take is left out."""
     outcome = first
     asked, dropped = target, set[str]()
@@ -128,7 +137,7 @@ async def _ask_with_less(client: Client, target: Target, first: Outcome) -> tupl
     while (named := _named(outcome, asked.takes, dropped)) is not None:
         dropped |= named.keys()
         asked = replace(asked, takes=replace(asked.takes, **named))
-        outcome = await client.ask(asked, _TASK)
+        outcome = await ask(asked)
     if not _may_be_a_setting(outcome):
         return outcome, asked
     # It names none: each is dropped alone, then all.
@@ -136,7 +145,7 @@ async def _ask_with_less(client: Client, target: Target, first: Outcome) -> tupl
     everything = dict(change for each in changes for change in each.items())
     for change in (*changes, everything):
         asked = replace(target, takes=replace(target.takes, **change))
-        outcome = await client.ask(asked, _TASK)
+        outcome = await ask(asked)
         if isinstance(outcome, GenerationResult):
             return outcome, asked
         if not _may_be_a_setting(outcome):

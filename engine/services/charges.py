@@ -1,0 +1,56 @@
+"""Writes the ledger of what was spent on models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.domain.prices import Money
+from engine.domain.replies import Usage
+from engine.models import Charge, Connection
+from engine.selectors.spending import cost_of
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A reply of a model, whatever became of it. ``model``: the connection's name or the worker's model."""
+
+    model: str
+    usage: Usage
+    purpose: Charge.Purpose
+    experiment_id: int | None = None
+    policy_id: int | None = None
+    response_id: int | None = None
+
+
+def book(replies: Iterable[Spent]) -> Money:
+    """Write the replies that had tokens into the ledger, at the prices of now; returns their known cost.
+
+    Call it in the transaction that stores what the replies are for.
+    """
+    counted = [reply for reply in replies if reply.usage.is_known]
+    if not counted:
+        return Money()
+    names = {reply.model for reply in counted}
+    connections = {each.name: each for each in Connection.objects.filter(name__in=names)}
+    charges = [_charge(reply, connections.get(reply.model)) for reply in counted]
+    Charge.objects.bulk_create(charges)
+    return Money.of((each.currency, each.cost) for each in charges if each.cost is not None)
+
+
+def _charge(reply: Spent, connection: Connection | None) -> Charge:
+    cost = None if connection is None else cost_of(connection, reply.usage)
+    return Charge(
+        model=reply.model[:200],
+        connection=connection,
+        purpose=reply.purpose,
+        experiment_id=reply.experiment_id,
+        policy_id=reply.policy_id,
+        response_id=reply.response_id,
+        prompt_tokens=reply.usage.prompt,
+        cached_tokens=reply.usage.cached,
+        completion_tokens=reply.usage.completion,
+        thinking_tokens=reply.usage.thinking,
+        cost=cost,
+        currency="" if connection is None or cost is None else connection.currency,
+    )
