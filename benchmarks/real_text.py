@@ -1,5 +1,4 @@
-"""The paper's real experiments on the embedded model: responses that it wrote, and how the rule judge
-compares them.
+"""The paper's real experiments on text that ``benchmarks.tinylm`` wrote and the rule judge compares.
 
 Six policies, two system prompts × three strategies, answer held-out tasks of the paper's four kinds.
 """
@@ -18,16 +17,23 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.simulated import Instance
+from benchmarks.tinylm.runtime import Writer
+from benchmarks.tinylm.tasks import sample_tasks
 from engine.core.allocation import best_policy
 from engine.core.types import BoolArray, FloatArray
 from engine.domain.conversations import chat
-from engine.generation.base import GenerationRequest, GenerationResult, SamplingParams
-from engine.generation.embedded import EmbeddedBackend
-from engine.generation.tinylm.tasks import sample_tasks
 from engine.judges.rule import is_correct, judge
-from tools.tinylm.evaluate import PERSONAS, STRATEGIES
 
-POLICIES = tuple(product(("careful", "hasty"), STRATEGIES))
+PERSONAS = {
+    "careful": "You are a careful tutor. Check every step.",
+    "hasty": "You are in a hurry. Just guess quickly.",
+}
+STRATEGIES = {
+    "direct": "Answer directly.",
+    "steps": "Think step by step, then give the answer.",
+    "after": "Give the answer first, then explain.",
+}
+POLICIES = tuple(product(PERSONAS, STRATEGIES))
 # For tasks that need steps, the judge prefers the response that shows them.
 PREFER = {
     "object_counting": "steps",
@@ -35,7 +41,7 @@ PREFER = {
     "second_word_letter": "concise",
     "sum": "steps",
 }
-SAMPLING = SamplingParams(temperature=0.7, max_tokens=64)
+TEMPERATURE, MAX_TOKENS = 0.7, 64
 TASK_SEED = 11
 BATCH = 128
 
@@ -141,26 +147,20 @@ def _path(folder: Path, kind: str) -> Path:
 
 
 @cache
-def _backend() -> EmbeddedBackend:
-    return EmbeddedBackend()
+def _writer() -> Writer:
+    return Writer()
 
 
 def _write(batch: tuple[str, list[Place]]) -> list[str]:
     kind, places = batch
     tasks = sample_tasks(kind, 1 + max(task for _, task, _ in places), TASK_SEED)
-    requests = []
-    for key, (policy, task, sample) in enumerate(places):
-        persona, strategy = POLICIES[policy]
-        requests.append(
-            GenerationRequest(
-                key=key,
-                messages=chat(f"{tasks[task].prompt}\n\n{STRATEGIES[strategy]}", PERSONAS[persona]),
-                sampling=SAMPLING,
-                seed=(task * 1000 + sample) * len(POLICIES) + policy,
-            )
-        )
-    results = [outcome for outcome in _backend().generate(requests) if isinstance(outcome, GenerationResult)]
-    return [result.text for result in sorted(results, key=lambda result: result.key)]
+    asked = [(tasks[task].prompt, *POLICIES[policy]) for policy, task, _ in places]
+    return _writer().write(
+        [chat(f"{task}\n\n{STRATEGIES[strategy]}", PERSONAS[persona]) for task, persona, strategy in asked],
+        [(task * 1000 + sample) * len(POLICIES) + policy for policy, task, sample in places],
+        TEMPERATURE,
+        MAX_TOKENS,
+    )
 
 
 @cache

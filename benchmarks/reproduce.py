@@ -4,7 +4,7 @@
     python -m benchmarks.reproduce --figures unstructured --runs 20
 
 `unstructured` and `structured`: how often each sampling rule names the best policy after so many comparisons,
-and when it stops. `real`: the former on text that the embedded model writes, judged by rule. Results are kept
+and when it stops. `real`: the former on text that a small model writes, judged by rule. Results are kept
 in the output folder, and an interrupted run goes on from there. After a change of the code or of the model,
 delete the folder. docs/reproduction.md has the results. The last line is JSON.
 """

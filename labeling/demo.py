@@ -1,54 +1,26 @@
-"""The two experiments of the demo: one for people, one that the rule judge runs by itself.
-
-People read what SmolLM2 writes, where it is installed; else what the built-in model writes.
-"""
+"""The two experiments of the demo: one for people, one that the rule judge runs by itself."""
 
 from __future__ import annotations
 
-from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
-from engine.generation.tinylm.tasks import sample_tasks
+import random
+
+from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.models import Experiment
 
 HUMAN_EXPERIMENT = "Which way of answering do people prefer?"
 RULE_EXPERIMENT = "Adding numbers, judged by rule"
 
-_PROMPTS = FactorSpec(
-    name="System prompt",
-    kind="prompt",
-    levels={
-        "Careful tutor": {"text": "You are a careful tutor. Check every step."},
-        "In a hurry": {"text": "You are in a hurry. Just guess quickly."},
-    },
-)
-_STRATEGIES = FactorSpec(
-    name="Strategy",
-    kind="strategy",
-    levels={
-        "Direct": {"instruction": "Answer directly."},
-        "Step by step": {"instruction": "Think step by step, then give the answer."},
-        "Answer, then explain": {"instruction": "Give the answer first, then explain."},
-    },
-)
-_GUARDRAIL = FactorSpec(
-    name="Guardrail",
-    kind="guardrail",
-    levels={"Clean language": {"instruction": "Never use offensive language."}},
-)
-_SAMPLING = FactorSpec(
-    name="Sampling", kind="sampling", levels={"T = 0.7": {"temperature": 0.7, "max_tokens": 64}}
-)
+# How often each policy of the second experiment adds rightly.
+_SKILLS = {
+    "Careful · Step by step": 0.95,
+    "Careful · Direct": 0.8,
+    "Careful · Answer first": 0.75,
+    "Hurried · Step by step": 0.6,
+    "Hurried · Direct": 0.5,
+    "Hurried · Answer first": 0.4,
+}
 
-_GOLD = [
-    GoldSpec(
-        prompt="What is 12 + 29?",
-        better="41",
-        worse="31",
-        explanation="A right answer beats a wrong one: 12 and 29 are 41.",
-    )
-]
-
-
-_EVERYDAY_TASKS = (
+_TASKS = (
     "How do I make a good cup of tea?",
     "How can I fall asleep faster?",
     "I want to start running. How do I begin?",
@@ -91,8 +63,7 @@ _EVERYDAY_TASKS = (
     "How do I say sorry to a friend?",
 )
 
-
-_EVERYDAY_GOLD = [
+_GOLD = [
     GoldSpec(
         prompt="How do I boil an egg?",
         better=("1. Put the egg into boiling water.\n2. Wait seven minutes.\n3. Cool it under cold water."),
@@ -103,33 +74,7 @@ _EVERYDAY_GOLD = [
 
 
 def human_spec() -> ExperimentSpec:
-    """Two prompts × three strategies on tasks that a person can check at a glance."""
-    return ExperimentSpec(
-        name=HUMAN_EXPERIMENT,
-        factors=[_PROMPTS, _STRATEGIES, _GUARDRAIL, _SAMPLING],
-        tasks=_tasks("sum") + _tasks("word_unscrambling"),
-        settings={
-            "question": "Which response would you rather get?",
-            "guidelines": (
-                "A right answer beats a wrong one. Between two right ones, prefer the one that you would "
-                "rather get: clear, and no longer than it needs to be.\n\n"
-                'Example: for "What is 12 + 29?", "41" beats "31", and it is for you to say whether "41" or '
-                '"2+9=11, carry 1. 1+2+1=4. Answer: 41" is better.\n\n'
-                "If they are equally good, say so. If you cannot tell, skip."
-            ),
-            "delta": 0.05,
-            "budget": 2000,
-            "seed": 1,
-            "allow_tie": True,
-            "repeat_rate": 0.05,
-            "practice": len(_GOLD),
-        },
-        gold=_GOLD,
-    )
-
-
-def everyday_spec() -> ExperimentSpec:
-    """Four ways to answer everyday questions, written by SmolLM2; clear-cut enough for 30 to 100 clicks."""
+    """Four ways to answer everyday questions, for SmolLM2 to write; clear-cut enough for 30 to 100 clicks."""
     calm, wild = "Calm", "Wild"
     sentence, kind, steps = "One sentence", "Kind, with a next step", "Three steps"
     return ExperimentSpec(
@@ -165,7 +110,7 @@ def everyday_spec() -> ExperimentSpec:
                 },
             ),
         ],
-        tasks=[TaskSpec(prompt=task) for task in _EVERYDAY_TASKS],
+        tasks=[TaskSpec(prompt=task) for task in _TASKS],
         settings={
             "question": "Which response would you rather get?",
             "guidelines": (
@@ -179,7 +124,6 @@ def everyday_spec() -> ExperimentSpec:
             "delta": 0.1,
             "budget": 400,
             "seed": 1,
-            "backend": Experiment.Backend.SMOLLM2,
             "excluded": [
                 {"Way of answering": sentence, "Sampling": wild},
                 {"Way of answering": kind, "Sampling": wild},
@@ -187,37 +131,30 @@ def everyday_spec() -> ExperimentSpec:
             "space": "unstructured",
             "allow_tie": True,
             "tell_outcome": True,
-            "practice": len(_EVERYDAY_GOLD),
+            "practice": len(_GOLD),
         },
-        gold=_EVERYDAY_GOLD,
+        gold=_GOLD,
     )
 
 
-def rule_spec(*, backend: str = "") -> ExperimentSpec:
-    """As the paper's real experiments: two prompts × three strategies, judged by reference answers.
-
-    ``backend``: the one that writes; empty: any.
-    """
+def rule_spec() -> ExperimentSpec:
+    """Ready-made answers of six policies to sums, judged by reference answers."""
+    rng = random.Random(7)  # noqa: S311
+    sums = [divmod(number, 100) for number in rng.sample(range(10_000), 200)]
     return ExperimentSpec(
         name=RULE_EXPERIMENT,
-        factors=[_PROMPTS, _STRATEGIES, _GUARDRAIL, _SAMPLING],
-        tasks=_tasks("sum"),
+        factors=[FactorSpec(name="Policy", kind="imported", levels={name: {} for name in _SKILLS})],
+        tasks=[TaskSpec(prompt=f"What is {a} + {b}?", reference=str(a + b)) for a, b in sums],
         settings={
             "judge": Experiment.Judge.RULE,
+            "responses": Experiment.Responses.IMPORTED,
             "delta": 0.05,
             "budget": 3000,
             "seed": 2,
-            "backend": backend,
         },
+        ready_made=[
+            ReadyMade(task, policy, str(a + b + (rng.random() > skill) * rng.choice((-10, -1, 1, 10))))
+            for task, (a, b) in enumerate(sums)
+            for policy, skill in _SKILLS.items()
+        ],
     )
-
-
-def _tasks(kind: str) -> list[TaskSpec]:
-    """Held-out puzzles; sums are worded so that people understand them too."""
-    return [
-        TaskSpec(
-            prompt=f"What is {item.prompt.replace(' ', ' + ')}?" if kind == "sum" else item.prompt,
-            reference=item.reference,
-        )
-        for item in sample_tasks(kind, 200, seed=7)
-    ]

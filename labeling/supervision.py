@@ -1,59 +1,87 @@
-"""Processes that supervisor keeps alive: those of the demo."""
+"""Processes of one machine that are started again when they end: for the demo."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from configparser import RawConfigParser
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-# One interpreter's threads for linear algebra are plenty for each process.
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_ROOT = Path(__file__).resolve().parent.parent
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOP_SECONDS = 15
 
 
-def supervise(
-    programs: Mapping[str, str],
+def keep_running(
+    modules: Mapping[str, str],
     *,
-    folder: Path,
-    working_directory: Path,
-    environments: Mapping[str, str] | None = None,
-) -> subprocess.Popen[bytes]:
-    """Start a supervisor that runs these commands, and starts each again when it ends.
+    logs: Path,
+    environments: Mapping[str, Mapping[str, str]],
+    is_ready: Callable[[], bool],
+    announce: Callable[[], None],
+) -> None:
+    """Run Python modules, by name, until a signal ends this process and them.
 
-    Logs go to ``folder/log``. ``environments`` has variables for single programs, as supervisor writes them:
-    ``NAME=value,OTHER=value``.
+    ``modules`` has the arguments of ``python -m``, and ``environments`` the variables of single ones.
+    ``announce`` is called once ``is_ready``.
     """
-    logs = folder / "log"
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: sys.exit())
     logs.mkdir(parents=True, exist_ok=True)
-    config = RawConfigParser()
-    config["supervisord"] = {
-        "nodaemon": "true",
-        "silent": "true",
-        "logfile": str(logs / "supervisord.log"),
-        "pidfile": str(folder / "supervisord.pid"),
-        "childlogdir": str(logs),
-    }
-    for name, command in programs.items():
-        config[f"program:{name}"] = {
-            "environment": (environments or {}).get(name, ""),
-            "command": command.replace("%", "%%"),
-            "directory": str(working_directory),
-            "autorestart": "true",
-            "startretries": "10",
-            "stopasgroup": "true",
-            "killasgroup": "true",
-            "stopwaitsecs": "15",
-            "redirect_stderr": "true",
-            "stdout_logfile": str(logs / f"{name}.log"),
-        }
-    path = folder / "supervisord.conf"
-    with path.open("w") as file:
-        config.write(file)
-    return subprocess.Popen(  # noqa: S603 - our own configuration
-        [sys.executable, "-m", "supervisor.supervisord", "-c", str(path)],
-        cwd=working_directory,
-        env={**os.environ, **_ONE_THREAD},
-        start_new_session=True,
-    )
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    announced = False
+    try:
+        while True:
+            for name, arguments in modules.items():
+                if name not in running or running[name].poll() is not None:
+                    running[name] = _start(arguments, logs / f"{name}.log", environments.get(name, {}))
+            if not announced and is_ready():
+                announce()
+                announced = True
+            time.sleep(0.5)
+    finally:
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        _stop(running.values())
+
+
+def answers(address: str) -> bool:
+    """True if the site at this address can work."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/readyz", timeout=5):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _start(arguments: str, log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    # One thread for linear algebra is plenty for each process.
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    with log.open("ab") as file:
+        return subprocess.Popen(  # noqa: S603 - our own commands
+            [sys.executable, "-m", *shlex.split(arguments)],
+            cwd=_ROOT,
+            env={**os.environ, **threads, **environment},
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+
+
+def _stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """End these processes and their children."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_SECONDS)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -522,7 +522,7 @@ CELERY_BEAT_SCHEDULE = {
 # ---------------------------------------------------------------- LLM-PO
 
 GENERATION_BACKEND = env.str(
-    "GENERATION_BACKEND", "embedded", validate=validate.OneOf(["embedded", "smollm2", "vllm", "remote"])
+    "GENERATION_BACKEND", "smollm2", validate=validate.OneOf(["smollm2", "vllm", "remote"])
 )
 # True: this worker writes only for experiments that name its backend. For sites with several backends.
 GENERATION_NAMED_ONLY = env.bool("GENERATION_NAMED_ONLY", False)

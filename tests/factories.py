@@ -72,6 +72,34 @@ def make_spec(n_policies: int = 3, n_tasks: int = 5, n_gold: int = 0, **settings
     )
 
 
+def sums_spec(**settings: Any) -> ExperimentSpec:
+    """Two prompts × three strategies on sums, which ``tests.servers.adds_up`` answers and the rule judges."""
+    return ExperimentSpec(
+        name="Sums",
+        factors=[
+            FactorSpec(
+                "System prompt",
+                "prompt",
+                {
+                    "Careful tutor": {"text": "You are a careful tutor. Check every step."},
+                    "In a hurry": {"text": "You are in a hurry. Just guess quickly."},
+                },
+            ),
+            FactorSpec(
+                "Strategy",
+                "strategy",
+                {
+                    "Direct": {"instruction": "Answer directly."},
+                    "Step by step": {"instruction": "Think step by step, then give the answer."},
+                    "Answer, then explain": {"instruction": "Give the answer first, then explain."},
+                },
+            ),
+        ],
+        tasks=[TaskSpec(f"What is {n} + {3 * n}?", str(4 * n)) for n in range(40)],
+        settings={"judge": "rule", "seed": 2} | settings,
+    )
+
+
 def make_experiment(
     *,
     running: bool = True,

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -403,6 +405,19 @@ replies(
     long_text=lambda: said("x" * 200_001),
     unstorable=lambda: said("a\x00b\ud800"),
 )
+
+
+def adds_up(asked: Asked) -> Reply:
+    """The sum of the task's numbers in the style that is asked for; in a hurry, wrong half of the time."""
+    said = " ".join(message["content"] for message in asked["messages"])
+    numbers = re.findall(r"\d+", said)
+    share_wrong = 0.5 if "hurry" in said else 0.05
+    answer = sum(map(int, numbers)) + (random.random() < share_wrong)
+    if "step by step" in said:
+        return completion(f"{' + '.join(numbers)} = {answer}. Answer: {answer}")
+    if "explain" in said:
+        return completion(f"{answer}. The numbers are {' and '.join(numbers)}.")
+    return completion(str(answer))
 
 
 def echoing(server: ChatServer, status: int = 401) -> Reply:

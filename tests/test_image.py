@@ -32,15 +32,6 @@ archive = zipfile.ZipFile(io.BytesIO(b"".join(response.streaming_content)))
 [manifest] = [name for name in archive.namelist() if name.endswith(".manifest.json")]
 print("version", json.loads(archive.read(manifest))["versions"]["application"])
 """
-# Writes a reply with the shipped model, and draws the demo's tasks.
-EMBEDDED_REPLY = """
-import labeling.demo
-from engine.domain.conversations import chat
-from engine.generation.base import GenerationRequest
-from engine.generation.embedded import EmbeddedBackend
-[reply] = EmbeddedBackend().generate([GenerationRequest(key=0, messages=chat("12 29"))])
-print("tokens", reply.completion_tokens > 0)
-"""
 EXPERIMENT = """
 name: In the image
 factors:
@@ -95,12 +86,6 @@ def test_an_export_with_its_manifest_works_in_the_image(image, tmp_path):
     said = manage(image, "shell", "--command", EXPORTS.format(folder=tmp_path))
     assert f"version {__version__}" in said
     assert f'"application": "{__version__}"' in (tmp_path / "out.jsonl.manifest.json").read_text()
-
-
-@pytest.mark.slow
-def test_the_embedded_model_runs_in_the_image_without_the_tools_that_made_it(image):
-    assert not (image / "tools").exists()
-    assert manage(image, "shell", "--command", EMBEDDED_REPLY).endswith("tokens True\n")
 
 
 def test_the_licences_of_what_is_shipped_are_in_the_image(image):

@@ -24,7 +24,7 @@ def pins(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["requirements.txt", "requirements-demo.txt", "requirements-observe.txt", "requirements-dev.txt"],
+    ["requirements.txt", "requirements-observe.txt", "requirements-dev.txt"],
 )
 def test_every_package_is_pinned_with_its_hashes(name):
     text = (ROOT / name).read_text()
@@ -46,10 +46,8 @@ def test_what_is_installed_beside_them_is_pinned_with_its_hashes(name, packages)
 
 
 def test_every_file_pins_the_same_versions():
-    ours, with_demo, with_tools = (
-        pins(name) for name in ("requirements.txt", "requirements-demo.txt", "requirements-dev.txt")
-    )
-    assert ours.items() <= with_demo.items() <= with_tools.items()
+    ours, with_tools = pins("requirements.txt"), pins("requirements-dev.txt")
+    assert ours.items() <= with_tools.items()
     observed = pins("requirements-observe.txt")
     assert ours.items() <= observed.items() <= with_tools.items()
 
@@ -65,11 +63,6 @@ def test_the_oldest_python_needs_no_package_beside_the_pinned_ones():
         if each.marker is None or each.marker.evaluate(oldest)
     }
     assert needed <= set(map(canonicalize_name, pinned))
-
-
-def test_supervisor_is_installed_for_the_demo_only():
-    assert "supervisor" in pins("requirements-demo.txt")
-    assert "supervisor" not in pins("requirements.txt")
 
 
 def test_the_licences_are_those_of_the_pinned_packages():

@@ -16,6 +16,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from tests.generation.chat_server import MODEL, ChatServer
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -81,6 +83,10 @@ class Workers:
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
+
+    def ask(self, server: ChatServer) -> None:
+        """Have the worker "remote" write with this server, unless an experiment names another model."""
+        self.environment |= {"OPENAI_MODEL": MODEL, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
 
     def start(self, name: str, called: str = "") -> None:
         """``called``: to have several generation workers, each by a name of its own."""

@@ -9,7 +9,6 @@ from django.conf import settings
 
 from engine.generation.base import Backend, BackendError
 from engine.generation.batch_size import BatchSize
-from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment
 from engine.selectors.capabilities import Offer
 from engine.selectors.rubrics import why_no_judge
@@ -44,10 +43,6 @@ def _is_remote() -> bool:
 
 def _load(purpose: str) -> Backend:
     match getattr(settings, f"{purpose}_BACKEND"):
-        case "embedded":
-            from engine.generation.embedded import EmbeddedBackend
-
-            return EmbeddedBackend()
         case "smollm2":
             from engine.generation.smollm2 import SmolLM2Backend
 
@@ -78,28 +73,24 @@ def _load(purpose: str) -> Backend:
             return RemoteBackend()
         case unknown:
             raise ValueError(
-                f"{purpose}_BACKEND is {unknown!r}, which is not a backend. "
-                "Use embedded, smollm2, vllm or remote."
+                f"{purpose}_BACKEND is {unknown!r}, which is not a backend. Use smollm2, vllm or remote."
             )
 
 
 @cache
 def batch_size() -> BatchSize:
-    """The batch size of this worker; it adapts for the life of the process.
+    """The batch size of this worker.
 
-    vLLM and servers schedule for themselves and take on no more than they have room for, so they are offered
-    the most at once. Connections have limits of their own.
+    All backends schedule for themselves and take on no more than they have room for, so they are offered the
+    most. Connections have limits of their own.
     """
-    most = settings.GENERATION_BATCH_MAX
-    return BatchSize(settings.GENERATION_BATCH if settings.GENERATION_BACKEND == "embedded" else most, most)
+    return BatchSize(settings.GENERATION_BATCH_MAX, settings.GENERATION_BATCH_MAX)
 
 
 def offer() -> Offer:
     """The models that this worker serves, by its settings; nothing is loaded."""
     served = partial(Offer, settings.GENERATION_BACKEND, named_only=settings.GENERATION_NAMED_ONLY)
     match settings.GENERATION_BACKEND:
-        case "embedded":
-            return served(MODEL_NAME)
         case "smollm2":
             from engine.generation import smollm2
 

@@ -58,7 +58,6 @@ class Experiment(models.Model):
         ANSWERS = "answers", "Answers alone count"
 
     class Backend(models.TextChoices):
-        EMBEDDED = "embedded", "Embedded (the small built-in model)"
         SMOLLM2 = "smollm2", "SmolLM2 (a small real model, without a GPU)"
         VLLM = "vllm", "vLLM"
         REMOTE = "remote", "Connections"

@@ -15,9 +15,6 @@ from engine.selectors import workers
 from engine.selectors.pauses import usable_names
 from engine.selectors.workers import Worker
 
-# The backends of the models that come with this program.
-DEMO_BACKENDS = {"embedded", "smollm2"}
-
 
 @dataclass(frozen=True)
 class Need:
@@ -167,15 +164,15 @@ def live_offers(writers: Iterable[Worker] | None = None) -> dict[str, Offer | No
 
 
 def writers_of(needed: Collection[Need]) -> tuple[list[str], list[str]]:
-    """The models with which the live workers would write for these needs. Then those of them that are small
-    models which come with this program, to try it.
+    """The models with which the live workers would write for these needs. Then those of them that are the
+    small model of this program, to try it.
 
     A need that no live worker serves adds none. For a need without a model, each worker that serves it would
     use its own.
     """
     offers = [offer for offer in live_offers().values() if offer]
     return _writers(needed, offers), _writers(
-        needed, [offer for offer in offers if offer.backend in DEMO_BACKENDS]
+        needed, [offer for offer in offers if offer.backend == Experiment.Backend.SMOLLM2]
     )
 
 

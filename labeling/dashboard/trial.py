@@ -18,7 +18,6 @@ from engine.generation.base import GenerationRequest, GenerationResult
 from engine.generation.remote.replies import remarks_of
 from engine.generation.remote.requests import Prepared, prepare
 from engine.generation.responses import composition_of, request_for
-from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment, Response, Task
 from engine.selectors import designs
 from engine.selectors.health import Pulse, pulses
@@ -35,10 +34,6 @@ _UNANSWERED = "A response is no answer: it is empty, filtered or refused. Its re
 _BRACES = (
     "Braces are left over in a message, and the model is sent them as they are. Variables are filled in "
     "prompts, strategies and guardrails, not in the text of a task."
-)
-_TOY = (
-    f"The small built-in model ({MODEL_NAME}) wrote this. It knows four kinds of exercises and is there to "
-    "try the program. Start a generation worker with a model of your own (docs/models.md)."
 )
 _LEAK = (
     "A response reveals its prompt or its model, so annotators can tell who wrote it. Ask the model in the "
@@ -280,8 +275,6 @@ def _concerns(rows: Sequence[tuple[Task, Sequence[Tried]]]) -> Iterable[Concern]
             remarked[sentence].append(each.place)
     for sentence, places in remarked.items():
         yield Concern(sentence, places)
-    if any(each.is_done and each.response.model == MODEL_NAME for each in tried):
-        yield Concern(_TOY)
 
 
 # A sentence, and the test of a response that gives reason for it.

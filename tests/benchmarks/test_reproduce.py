@@ -14,9 +14,9 @@ import pytest
 from django.conf import settings
 
 from benchmarks.real_text import POLICIES, PREFER, TASK_SEED, Judged, judge_pool, read_pool, save_json
+from benchmarks.tinylm.tasks import sample_tasks
 from engine.core.allocation import best_policy
 from engine.core.samplers import SAMPLERS
-from engine.generation.tinylm.tasks import sample_tasks
 
 pytestmark = pytest.mark.slow
 

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -111,6 +112,13 @@ def context(browser: Browser, live_server, problems: list[str]) -> Iterator[Brow
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
     return context.new_page()
+
+
+def picture(page: Page, name: str) -> None:
+    """Take a picture of the page if PICTURES names a folder, as `make pictures` does."""
+    if folder := os.environ.get("PICTURES"):
+        page.wait_for_timeout(800)
+        page.screenshot(path=Path(folder, f"{name}.png"))
 
 
 def log_in(page: Page, user: User) -> None:

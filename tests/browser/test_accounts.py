@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 from allauth.account.models import EmailAddress
 from playwright.sync_api import Page, expect
@@ -18,19 +15,6 @@ from tests.oidc_provider import a_provider, settings_for
 
 pytestmark = pytest.mark.browser
 
-# Folder for pictures of the pages, for people to look at.
-PICTURES = os.environ.get("PICTURES")
-
-
-def picture(page: Page, name: str) -> None:
-    if not PICTURES:
-        return
-    for width in (1280, 390):
-        for scheme in ("light", "dark"):
-            page.set_viewport_size({"width": width, "height": 800})
-            page.emulate_media(color_scheme=scheme)
-            page.screenshot(path=Path(PICTURES) / f"{name}-{width}-{scheme}.png", full_page=True)
-
 
 def fits(page: Page) -> None:
     """Nothing sticks out on a phone."""
@@ -42,28 +26,23 @@ def fits(page: Page) -> None:
 def test_the_second_step_is_turned_on_and_asked_for(page: Page, transactional_db):
     user = make_user("ann")
     page.goto("/accounts/login/")
-    picture(page, "login")
     log_in_by_form(page, user)
     page.get_by_role("link", name="ann").click()
     expect(page.get_by_role("heading", name="Your account")).to_be_visible()
     fits(page)
-    picture(page, "account")
     page.get_by_role("link", name="Turn on").click()
     fits(page)
-    picture(page, "two-step")
     secret = page.locator("code.secret").inner_text()
     assert page.locator(".qr svg path").bounding_box()["width"] > 100
     page.get_by_role("textbox", name="Code").fill(code_of(secret))
     page.get_by_role("button", name="Turn on").click()
     expect(page.get_by_text("Two-step login is on.")).to_be_visible()
-    picture(page, "codes")
     recovery = page.locator(".codes code").first.inner_text()
     page.get_by_role("link", name="I have written them down").click()
     page.get_by_role("button", name="Log out", exact=True).click()
     page.get_by_label("Name").fill("ann")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in", exact=True).click()
-    picture(page, "second-step")
     page.get_by_role("textbox", name="Code").fill(recovery)
     page.get_by_role("button", name="Log in", exact=True).click()
     page.wait_for_url("**/")
@@ -78,7 +57,6 @@ def test_a_token_is_made_after_confirming(page: Page, transactional_db, settings
     page.get_by_role("button", name="Make a token").click()
     expect(page.get_by_role("heading", name="Is it you?")).to_be_visible()
     fits(page)
-    picture(page, "confirm")
     settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 900
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Go on").click()
@@ -94,7 +72,6 @@ def test_the_policy_lets_one_out_to_the_provider_and_back(page: Page, transactio
         for name, value in settings_for(provider).items():
             setattr(settings, name, value)
         page.goto("/accounts/login/")
-        picture(page, "login-sso")
         page.get_by_role("button", name="Log in with Example SSO").click()
         page.wait_for_url("**/")
         expect(page.get_by_role("link", name="ann")).to_be_visible()
@@ -102,7 +79,6 @@ def test_the_policy_lets_one_out_to_the_provider_and_back(page: Page, transactio
         assert provider.asked
         problems.clear()
         page.goto("/accounts/linked/")
-        picture(page, "linked")
 
 
 def test_the_theme_that_was_chosen_holds_against_the_systems(page: Page, transactional_db):
@@ -127,4 +103,3 @@ def test_the_theme_that_was_chosen_holds_against_the_systems(page: Page, transac
     assert not is_dark()
     page.get_by_label("As your system").check()
     assert is_dark()
-    picture(page, "appearance")

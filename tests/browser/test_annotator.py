@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import os
 from datetime import timedelta
 
 import pytest
@@ -114,11 +113,6 @@ def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Pag
     expect(page.locator("#said")).to_have_text(refusal)
     assert shown_token(page) == shown
     expect(page.locator("#everybody")).to_have_text("25+ by everybody some minutes ago")
-    if folder := os.environ.get("PICTURES"):
-        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")):
-            page.set_viewport_size({"width": width, "height": 844})
-            page.emulate_media(color_scheme=scheme)
-            page.screenshot(path=f"{folder}/undo-{width}-{scheme}.png")
     press(page, "ArrowLeft")
     saved(page, 17)
 

@@ -4,9 +4,7 @@ clicking.
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -37,34 +35,23 @@ def experiment(owner) -> Experiment:
     return experiment
 
 
-def look(page: Page, name: str) -> None:
-    """Take a picture of the page if PICTURES names a folder."""
-    if folder := os.environ.get("PICTURES"):
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
-
-
 def test_a_larger_delta_is_explained_confirmed_and_marked(page: Page, owner, experiment):
     log_in(page, owner)
     page.goto(f"/experiments/{experiment.pk}/")
     page.get_by_role("link", name="Settings").click()
-    look(page, "settings")
     page.get_by_label("Accepted risk").fill("0.1")
     page.get_by_role("button", name="Change…").click()
     expect(page.get_by_text("breaks the guarantee")).to_be_visible()
-    look(page, "confirm")
     page.get_by_role("button", name="Change", exact=True).click()
     expect(page.locator(".verdict")).to_contain_text("the risk is not guaranteed")
-    look(page, "dashboard")
     page.get_by_role("link", name="Method").click()
     page.get_by_role("link", name="The whole log").click()
     expect(page.locator(".log li").first).to_contain_text("Changed the accepted risk δ from 0.01 to 0.1")
-    look(page, "log")
 
 
 def test_a_viewer_becomes_an_editor_and_an_invitation_ends(page: Page, owner, experiment):
     log_in(page, owner)
     page.goto(f"/experiments/{experiment.pk}/people/")
-    look(page, "people")
     page.get_by_label("Role of vera", exact=True).select_option("editor")
     page.get_by_role("button", name="Change the role of vera").click()
     expect(page.get_by_label("Role of vera", exact=True)).to_have_value("editor")
@@ -80,9 +67,7 @@ def test_a_link_is_made_copied_and_followed(page: Page, owner, experiment):
     page.goto(f"/experiments/{experiment.pk}/people/")
     page.get_by_role("link", name="Invite…").click()
     page.get_by_label("Viewer: sees the results").check()
-    look(page, "invite")
     page.get_by_role("button", name="Invite", exact=True).click()
-    look(page, "link")
     link = page.get_by_label("Link", exact=True).input_value()
     page.get_by_role("button", name="Copy", exact=True).click()
     expect(page.get_by_text("Copied.")).to_be_visible()
@@ -93,7 +78,6 @@ def test_a_link_is_made_copied_and_followed(page: Page, owner, experiment):
     page.context.clear_cookies()
     page.goto(link)
     assert page.url.endswith("/join/")
-    look(page, "join")
     page.get_by_label("Name", exact=True).fill("newcomer")
     page.get_by_label("Password", exact=True).fill("a very long phrase")
     page.get_by_label("Password again").fill("a very long phrase")
@@ -110,7 +94,6 @@ def test_a_webhook_is_added_and_its_secret_shown_once(page: Page, owner, experim
     page.get_by_label("It becomes unhealthy").uncheck()
     page.get_by_role("button", name="Add").click()
     secret = page.locator("code.secret").inner_text()
-    look(page, "webhook")
     subscription = experiment.subscriptions.get()
     assert (subscription.secret, subscription.events) == (secret, ["concluded", "stalled"])
     page.get_by_role("button", name="Send a test to example.org").click()
@@ -130,7 +113,5 @@ def test_a_token_is_made_and_the_api_explained(page: Page, owner, experiment):
     token = token_of(secret=secret)
     assert (token.user, token.scopes, token.experiment) == (owner, ["read", "annotate"], experiment)
     expect(page.get_by_role("button", name="Copy")).to_be_visible()
-    look(page, "tokens")
     page.get_by_role("link", name="API", exact=True).click()
     expect(page.get_by_role("heading", name="API", exact=True)).to_be_visible()
-    look(page, "api")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from django.urls import reverse
@@ -21,11 +19,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 
 
-def look(page: Page, name: str) -> None:
-    """Check that nothing is wider than the page; with PICTURES_OF_MODELS, keep a picture of it."""
+def fits(page: Page) -> None:
+    """Check that nothing is wider than the page."""
     page.wait_for_function("() => document.documentElement.scrollWidth <= window.innerWidth")
-    if folder := os.environ.get("PICTURES_OF_MODELS"):
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 @pytest.fixture(params=SIZES)
@@ -79,14 +75,14 @@ def test_a_level_chooses_a_connection_and_its_settings(size, page: Page, gpt, pr
     page.locator("#id_f3-l1-response_format").fill('{"type": "object"')
     page.get_by_role("button", name="Save as a draft").click()
     expect(page.get_by_text("This is not JSON").first).to_be_visible()
-    look(page, f"setup-{size}")
+    fits(page)
     page.locator("#id_f3-l1-response_format").fill('{"type": "object"}')
     page.get_by_role("button", name="Save as a draft").click()
     expect(page.get_by_text("temperature is not sent: this model refuses it.").first).to_be_visible()
     page.locator("#id_f3-l1-temperature").fill("")
     page.get_by_role("button", name="Save as a draft").click()
     expect(page.get_by_text("Saved as a draft.")).to_be_visible()
-    look(page, f"saved-{size}")
+    fits(page)
     # Chromium complains of the two pages that refuse.
     problems[:] = [each for each in problems if "400 (Bad Request)" not in each]
 
@@ -106,7 +102,7 @@ def test_thinking_is_folded_and_an_empty_response_reads_no_answer(size, page: Pa
     page.goto(reverse("pair", args=[experiment.pk]))
     page.locator("article.response details").first.get_by_text("Thinking").click()
     expect(page.get_by_text("First I think.").first).to_be_visible()
-    look(page, f"pair-{size}")
+    fits(page)
     click_on(experiment, people[1], 6)
     viewer = make_user()
     add_member(experiment, viewer, "viewer")
@@ -114,10 +110,10 @@ def test_thinking_is_folded_and_an_empty_response_reads_no_answer(size, page: Pa
     page.goto(reverse("dashboard", args=[experiment.pk]))
     page.get_by_text("Preference against cost and time").click()
     expect(page.locator("svg.tradeoff").first).to_be_visible()
-    look(page, f"result-{size}")
+    fits(page)
     judged = Experiment.objects.get().comparisons.filter(state="judged", response_i__thinking__gt="").first()
     page.goto(reverse("comparison", args=[experiment.pk, judged.pk]))
     expect(page.get_by_text("Thinking").first).to_be_visible()
-    look(page, f"comparison-{size}")
+    fits(page)
     page.goto(reverse("method", args=[experiment.pk]))
-    look(page, f"method-{size}")
+    fits(page)

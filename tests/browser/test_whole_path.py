@@ -1,32 +1,26 @@
 """A new admin's whole way: from an empty database to the exported file and to a report that somebody else
-reads, with real workers and a real model's text.
+reads, with real workers and a server that stands in for a model's.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import os
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from django.core.management import call_command
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from engine.generation.tinylm.tasks import sample_tasks
 from engine.models import Experiment, Judgment
 from engine.selectors import designs
-from tests.browser.conftest import watch
+from tests.browser.conftest import picture, watch
+from tests.factories import connect
+from tests.generation.chat_server import MODEL, serve
+from tests.servers import adds_up
 from tests.workers import Workers
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.postgres]
-
-
-def picture(page: Page, name: str) -> None:
-    """Keep a picture of the page where PICTURES names a folder for them: how those in the README are made."""
-    if folder := os.environ.get("PICTURES"):
-        page.wait_for_timeout(800)
-        page.screenshot(path=Path(folder, f"path-{name}.png"))
 
 
 def write_level(page: Page, field: str, name: str, text: str) -> None:
@@ -46,6 +40,17 @@ def wait_for_the_winner(badge: Locator) -> None:
                 raise
 
 
+@pytest.fixture
+def model(workers: Workers) -> Iterator[None]:
+    """The workers' usual model."""
+    with serve(adds_up) as server:
+        connect(MODEL, server.url)
+        workers.ask(server)
+        yield
+        workers.stop_all()
+
+
+@pytest.mark.usefixtures("model")
 def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
     browser: Browser,
     page: Page,
@@ -54,7 +59,7 @@ def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
     problems: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    for queue in ("control", "generation", "analysis", "beat"):
+    for queue in ("control", "remote", "analysis", "beat"):
         workers.start(queue)
     page.set_viewport_size({"width": 1280, "height": 860})
     monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", "a long password")
@@ -68,8 +73,8 @@ def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
     page.get_by_role("link", name="2 prompts × 3 strategies").click()
     page.get_by_label("Name", exact=True).fill("Object Counting")
     page.get_by_role("button", name="Next: Tasks").click()
-    tasks = sample_tasks("object_counting", 100, seed=3)
-    page.locator("#tasks").fill("\n".join(f"{task.prompt}\t{task.reference}" for task in tasks))
+    tasks = [(f"I have {n} pigs and {2 * n} ducks. How many animals do I have?", 3 * n) for n in range(100)]
+    page.locator("#tasks").fill("\n".join(f"{task}\t{reference}" for task, reference in tasks))
     expect(page.locator("#tasks-preview")).to_contain_text("100 tasks, 100 with a reference answer.")
     page.get_by_role("button", name="1. Policies").click()
     write_level(page, "f1-l1", "Careful tutor", "You are a careful tutor. Check every step.")
@@ -84,7 +89,7 @@ def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
     page.get_by_role("button", name="Remove level 2 of factor 3").click()
     expect(page.locator("#id_f3-l2-name")).to_have_count(0)
     page.locator("#factors-title").scroll_into_view_if_needed()
-    picture(page, "0-factors")
+    picture(page, "path-0-factors")
     page.get_by_role("button", name="3. Judges").click()
     page.get_by_label("Rule (reference answers)").check()
     page.get_by_label("Of two correct responses, the rule prefers").select_option("concise")
@@ -92,7 +97,7 @@ def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
     expect(page.locator("#size-comparisons")).to_be_visible()
     expect(page.locator("#size")).not_to_contain_text("No analysis worker")
     page.locator("#size-title").scroll_into_view_if_needed()
-    picture(page, "1-setup")
+    picture(page, "path-1-setup")
 
     page.get_by_role("button", name="Save and start").click()
     page.wait_for_url("**/experiments/*/")
@@ -100,7 +105,7 @@ def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
     badge = page.locator("#badge")
     expect(badge).to_have_class("badge running")
     expect(page.get_by_role("region", name="Table of policies").get_by_role("row")).to_have_count(7)
-    picture(page, "2-running")
+    picture(page, "path-2-running")
     wait_for_the_winner(badge)
     experiment.refresh_from_db()
     expect(page.locator(".verdict")).to_contain_text(experiment.finding)
@@ -108,14 +113,13 @@ def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
     expect(page.get_by_role("heading", name=f"Use {winner}")).to_be_visible()
     assert winner in experiment.finding
     assert "loses to no other policy by more than 5 points" in experiment.finding
-    picture(page, "3-certified")
+    picture(page, "path-3-certified")
     page.get_by_role("link", name="Method").click()
     judged = str(designs.latest_snapshot(experiment).comparisons)
     expect(page.locator("#race-table tbody tr").last).to_contain_text(judged)
 
     page.get_by_role("link", name="Export", exact=True).click()
     page.wait_for_url("**/export/")
-    picture(page, "4-export")
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV", exact=True).click()
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))

@@ -34,7 +34,7 @@ def test_without_an_experiment_it_asks_a_sample_task(use):
     backend = ScriptedBackend(lambda request: "four")
     use(backend)
     output = check()
-    assert "Backend embedded, model scripted-1" in output
+    assert "Backend smollm2, model scripted-1" in output
     assert "response: four" in output
     assert "1 of 1 written" in output
     assert len(backend.requests) == 1

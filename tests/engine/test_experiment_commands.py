@@ -17,10 +17,10 @@ from engine.management.finding import find_experiment
 from engine.models import Experiment, Response
 from engine.selectors.specs import experiment_spec
 from engine.services.drafts import create_experiment
-from labeling.demo import human_spec, rule_spec
+from labeling.demo import human_spec
 from tests.commands import run
 from tests.engine.test_drawing import ANSWERS, imported_spec
-from tests.factories import make_spec, make_user
+from tests.factories import make_spec, make_user, sums_spec
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "experiment.yaml"
 
 
-@pytest.mark.parametrize("spec", [human_spec, rule_spec, imported_spec], ids=lambda spec: spec.__name__)
+@pytest.mark.parametrize("spec", [human_spec, sums_spec, imported_spec], ids=lambda spec: spec.__name__)
 def test_what_is_dumped_is_loaded_as_the_same_experiment(spec, file):
     first = create_experiment(spec=spec())
     dumped = run("dump_experiment", str(first.pk))

@@ -247,7 +247,7 @@ class TestHealth:
     def test_a_model_that_no_worker_serves_is_told_of_before_any_response_has_waited_for_long(
         self, experiment
     ):
-        WorkerPulse.objects.filter(queue="generation").update(details={"backend": "embedded", "model": "m"})
+        WorkerPulse.objects.filter(queue="generation").update(details={"backend": "smollm2", "model": "m"})
         Experiment.objects.update(backend="vllm")
         subscribed(experiment)
         watch()

@@ -632,7 +632,7 @@ class TestNoModelThatCanJudge:
         assert clone(experiment=experiment, by=make_user(), name="Copy").llm_judge == "off"
 
 
-@pytest.mark.parametrize("judge", ["embedded", "smollm2", "remote"])
+@pytest.mark.parametrize("judge", ["smollm2", "remote"])
 def test_no_process_starts_with_a_model_as_its_own_judge_that_cannot_be_one(judge):
     with pytest.raises(EnvValidationError, match="JUDGE_BACKEND"):
         settings_with(JUDGE_BACKEND=judge)

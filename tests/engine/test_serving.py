@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 LLAMA = Offer("vllm", "llama", others=("polite",))
 QWEN = Offer("vllm", "qwen")
 REMOTE = Offer("remote", "theirs")
-SMALL = Offer("embedded", "small")
-NAMED = Offer("embedded", "small", named_only=True)
+SMALL = Offer("smollm2", "small")
+NAMED = Offer("smollm2", "small", named_only=True)
 
 
 def compare_models(*names: str, **settings: object) -> Experiment:
@@ -74,9 +74,9 @@ class TestOffer:
             (REMOTE, "remote", set(), True),
             (REMOTE, "", {"theirs"}, False),
             (REMOTE, "vllm", {"theirs"}, False),
-            (SMALL, "embedded", {"large"}, False),
-            (NAMED, "embedded", set(), True),
-            (NAMED, "embedded", {"small"}, True),
+            (SMALL, "smollm2", {"large"}, False),
+            (NAMED, "smollm2", set(), True),
+            (NAMED, "smollm2", {"small"}, True),
             (NAMED, "", set(), False),
             (NAMED, "", {"small"}, False),
         ],

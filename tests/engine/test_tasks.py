@@ -413,7 +413,7 @@ class TestWorkersThatServeDifferently:
         assert (pulse.queue, pulse.worker, pulse.details["backend"]) == (
             "generation",
             "gpu0@host",
-            "embedded",
+            "smollm2",
         )
 
     def test_a_backend_that_has_to_load_says_so_first_and_that_it_has_afterwards(self, sent, monkeypatch):

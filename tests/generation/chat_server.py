@@ -10,10 +10,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from engine.domain.conversations import read_messages
-from engine.generation.base import GenerationFailure, GenerationRequest, SamplingParams
-from engine.generation.embedded import EmbeddedBackend
-
 MODEL = "small"
 
 
@@ -125,35 +121,3 @@ def serve(respond: Callable[[dict[str, Any]], Reply]) -> Iterator[ChatServer]:
         httpd.shutdown()
         httpd.server_close()
         thread.join()
-
-
-def embedded_model() -> Callable[[dict[str, Any]], Reply]:
-    """The repository's own model behind the protocol."""
-    model = EmbeddedBackend()
-    # One at a time: the model is not thread-safe.
-    lock = threading.Lock()
-
-    def respond(asked: dict[str, Any]) -> Reply:
-        if asked["model"] != MODEL:
-            return error(404, f"The model {asked['model']} does not exist")
-        sampling = SamplingParams(
-            temperature=asked.get("temperature"),
-            top_p=asked.get("top_p"),
-            top_k=asked.get("top_k"),
-            max_tokens=asked.get("max_tokens"),
-            stop=tuple(asked.get("stop", ())),
-        )
-        request = GenerationRequest(0, read_messages(asked["messages"]), sampling, asked.get("seed", 0))
-        with lock:
-            (outcome,) = model.generate([request])
-        if isinstance(outcome, GenerationFailure):
-            return error(400, outcome.reason)
-        reply = completion(outcome.text, finish_reason=outcome.finish_reason)
-        reply.body["usage"] = {
-            "prompt_tokens": outcome.prompt_tokens,
-            "completion_tokens": outcome.completion_tokens,
-            "total_tokens": outcome.prompt_tokens + outcome.completion_tokens,
-        }
-        return reply
-
-    return respond

@@ -1,7 +1,7 @@
 """The promises of every backend, with any engine.
 
 A backend's test module subclasses :class:`BackendContract` (and :class:`StreamContract` where it takes on new
-requests while it writes) and gives a ``backend`` fixture whose model is the repository's own small one.
+requests while it writes) and gives a ``backend`` fixture with a small model.
 """
 
 from __future__ import annotations

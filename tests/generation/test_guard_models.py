@@ -9,7 +9,6 @@ import pytest
 
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.generation.base import GenerationFailure, GenerationRequest
-from engine.generation.embedded import EmbeddedBackend
 from engine.generation.remote.backend import RemoteBackend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Response
@@ -20,7 +19,7 @@ from engine.services.experiments import start
 from engine.services.planning import advance
 from tests.backends import ContinuousScriptedBackend, ScriptedBackend, system_of, user_of
 from tests.factories import connect, write_responses
-from tests.generation.chat_server import MODEL, Reply, completion, embedded_model, serve
+from tests.generation.chat_server import MODEL, Reply, completion, serve
 
 pytestmark = pytest.mark.django_db
 
@@ -177,19 +176,16 @@ def test_admins_are_told_how_often_it_acted():
     assert all(count.guard_output == count.written for count in counts)
 
 
-class TestRealBackends:
-    """The same through the protocol of a server, where the guard is another model, and through the embedded
-    one.
-    """
+class TestRealBackend:
+    """The same through the protocol of a server, where the guard is another model."""
 
     def test_a_guard_model_of_a_server(self, settings):
         settings.ALLOW_PRIVATE_CONNECTIONS, settings.OPENAI_MODEL = True, MODEL
         experiment = guarded({"guard_model": "guard", "guard_reads": "both"}, task="12 29")
-        small = embedded_model()
 
         def respond(asked: dict[str, Any]) -> Reply:
             if asked["model"] != "guard":
-                return small(asked)
+                return completion("41")
             (message,) = asked["messages"]
             return completion("unsafe\nS1" if "Response:" in message["content"] else "safe")
 
@@ -203,12 +199,3 @@ class TestRealBackends:
         n = Response.objects.filter(policy__experiment=experiment).count()
         assert (models.count(MODEL), models.count("guard")) == (n, 2 * n)
         assert set(Response.objects.values_list("text", "guardrail")) == {("No.", "guard_output")}
-
-    def test_the_embedded_model_as_its_own_guard(self):
-        # It answers anything but its tasks alike, which is verdict enough for a test.
-        guarded(
-            {"guard_instruction": "Answer directly.", "guard_reads": "input", "guard_blocks": "^41$"},
-            task="12 29",
-        )
-        write_responses(EmbeddedBackend())
-        assert {row[:3] for row in stored()} == {("done", "No.", "guard_input")}

@@ -9,7 +9,6 @@ import pytest
 
 from engine.generation import registry
 from engine.generation.base import BackendError
-from engine.generation.embedded import EmbeddedBackend
 from engine.selectors.capabilities import Offer
 from tests.starting import settings_with
 
@@ -21,9 +20,9 @@ def _forget() -> Iterator[None]:
     registry.backend.cache_clear()
 
 
-def test_the_embedded_one_needs_nothing(settings):
-    settings.GENERATION_BACKEND = "embedded"
-    assert registry.backend().name == "embedded"
+def test_a_process_has_one_backend(settings):
+    settings.GENERATION_BACKEND = "smollm2"
+    assert registry.backend().name == "smollm2"
     assert registry.backend() is registry.backend()
 
 
@@ -58,7 +57,6 @@ def test_a_name_that_nothing_answers_to(settings):
 @pytest.mark.parametrize(
     ("backend", "offer"),
     [
-        ("embedded", Offer("embedded", "tinylm-1")),
         ("smollm2", Offer("smollm2", "SmolLM2-135M-Instruct")),
         ("vllm", Offer("vllm", "llama", others=("polite", "terse"))),
         ("remote", Offer("remote", "llama")),
@@ -87,7 +85,7 @@ def test_vllm_is_offered_more_at_once_unless_told_otherwise(variables, most):
 
 def test_a_worker_for_named_experiments_says_so(settings):
     settings.GENERATION_NAMED_ONLY = True
-    assert registry.offer() == Offer("embedded", "tinylm-1", named_only=True)
+    assert registry.offer() == Offer("smollm2", "SmolLM2-135M-Instruct", named_only=True)
     assert Offer.from_details(registry.details()) == registry.offer()
 
 
@@ -97,4 +95,4 @@ def test_details_tell_the_gpus_memory_where_the_backend_can():
             return 3, 4
 
     assert registry.details(WithGPU())["gpu_memory"] == (3, 4)
-    assert registry.details(EmbeddedBackend())["gpu_memory"] is None
+    assert registry.details(registry.backend())["gpu_memory"] is None

@@ -1,4 +1,4 @@
-"""The second embedded backend keeps the contract of all backends, with its real model."""
+"""SmolLM2 keeps the contract of all backends, with its real model."""
 
 from __future__ import annotations
 

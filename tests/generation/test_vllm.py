@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.tinylm.runtime import MODEL_FOLDER
 from engine.generation.base import BackendError, Fault, GenerationFailure, GenerationResult
-from engine.generation.tinylm import MODEL_FOLDER
 from tests.generation.contract import BackendContract, StreamContract, answer, ask, mixed, texts
 from tests.workers import has_ended, wait_until
 

@@ -67,7 +67,6 @@ def test_a_worker_whose_backend_is_out_of_order_says_so(experiment, editor, clie
 
 
 def test_where_no_model_can_judge_none_is_offered(experiment, editor, client_for, settings):
-    """The embedded model was offered, and can do four toy tasks only."""
     settings.JUDGE_BACKEND = ""
     client = client_for(editor)
     assert section(client, experiment) == "", "a product manager can do nothing about it"

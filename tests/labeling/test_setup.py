@@ -26,7 +26,7 @@ from engine.selectors import specs
 from engine.services import estimates, experiments
 from engine.services.drafts import clone, create_experiment
 from engine.services.estimates import compute_next, plan_of
-from labeling.demo import everyday_spec, human_spec, rule_spec
+from labeling.demo import human_spec, rule_spec
 from labeling.exports.files import EVENTS, FORMATS
 from labeling.forms import settings as settings_form
 from labeling.forms.draft import data_of
@@ -213,9 +213,7 @@ class TestSave:
         assert response["Location"] == reverse("dashboard", args=[experiment.pk])
         assert woken == ["advance"]
 
-    @pytest.mark.parametrize(
-        "spec", [human_spec, everyday_spec, rule_spec], ids=["people", "everyday", "rule"]
-    )
+    @pytest.mark.parametrize("spec", [human_spec, rule_spec], ids=["people", "rule"])
     def test_opening_a_draft_and_saving_it_changes_nothing(self, spec, page, maker):
         experiment = create_experiment(spec=spec(), by=maker)
         before = specs.experiment_spec(experiment)
@@ -634,20 +632,20 @@ class TestSteps:
     def test_the_summary_names_the_models_that_would_write(self, page):
         assert "Nothing can write with any model now." in summary(page)
         assert "Ready to start." not in summary(page)
-        for worker, backend, model in (("a", "vllm", "Qwen"), ("b", "embedded", "tinylm-1")):
+        for worker, backend, model in (("a", "vllm", "Qwen"), ("b", "smollm2", "SmolLM2")):
             details = {"backend": backend, "model": model, "others": ["adapter"] if worker == "a" else []}
             WorkerPulse.objects.create(queue="generation", worker=worker, details=details)
-        assert "Written by: Qwen, tinylm-1." in summary(page)
+        assert "Written by: Qwen, SmolLM2." in summary(page)
         assert "Written by: Qwen." in summary(page, backend="vllm")
         assert "Written by: adapter." in summary(page, model="adapter")
-        nobody = "Nothing can write with &#x27;adapter&#x27; on the embedded backend now."
-        assert nobody in summary(page, backend="embedded", model="adapter")
+        nobody = "Nothing can write with &#x27;adapter&#x27; on the smollm2 backend now."
+        assert nobody in summary(page, backend="smollm2", model="adapter")
         levels = {"f1-kind": "model", "f1-l1-text": "adapter", "f1-l2-text": ""}
-        assert "Written by: Qwen, adapter, tinylm-1." in summary(page, **levels)
+        assert "Written by: Qwen, adapter, SmolLM2." in summary(page, **levels)
 
     @pytest.mark.parametrize(
         ("backend", "model", "small"),
-        [("smollm2", "SmolLM2-135M-Instruct", True), ("embedded", "tinylm-1", True), ("vllm", "Qwen", False)],
+        [("smollm2", "SmolLM2-135M-Instruct", True), ("vllm", "Qwen", False)],
     )
     def test_the_summary_says_that_a_model_of_the_demo_is_small_and_leads_to_a_better_one(
         self, backend, model, small, page

@@ -1,11 +1,8 @@
-"""A model server that errs and hangs, and a generation worker that is killed in the middle of a batch,
-twice.
-"""
+"""A model server that errs and hangs, and workers that are killed in the middle of their work."""
 
 from __future__ import annotations
 
 import random
-import re
 import threading
 from typing import Any
 
@@ -16,27 +13,15 @@ from engine.models import Comparison, Experiment, Judgment, Response
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.judging import rebuild_counts
-from labeling.demo import rule_spec
-from tests.factories import SECRET, connect
-from tests.generation.chat_server import MODEL, Reply, completion, error, serve
+from tests.factories import SECRET, connect, sums_spec
+from tests.generation.chat_server import MODEL, Reply, error, serve
+from tests.servers import adds_up
 from tests.workers import Workers, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres_only]
 
 # One task that no server would ever answer.
 POISON = 11  # the secret draws this task for comparisons 6, 19, 20 and 25: early enough to come in every run
-
-
-def added_up(asked: dict[str, Any]) -> Reply:
-    """The sum that a task asks for, or, in a hurry, one that is wrong half of the time.
-
-    Answered at once, whatever else the machine does: a model that takes its time would run into the client's
-    timeout and fail far more often than the faults below.
-    """
-    said = " ".join(message["content"] for message in asked["messages"])
-    first, second = map(int, re.findall(r"What is (\d+) \+ (\d+)", said)[0])
-    wrong = "hurry" in said and random.random() < 0.5
-    return completion(str(first + second + wrong))
 
 
 class FaultyServer:
@@ -59,32 +44,27 @@ class FaultyServer:
         if fate < 0.06:
             self.faults["hang"] += 1
             self.over.wait(60)
-        return added_up(asked)
+        return adds_up(asked)
 
 
 def test_every_comparison_ends_and_the_experiment_reaches_its_decision(workers: Workers):
-    experiment = create_experiment(spec=rule_spec())
-    experiment.tasks.filter(position__gte=40).delete()
-    Experiment.objects.filter(pk=experiment.pk).update(budget=250, secret=SECRET)
+    experiment = create_experiment(spec=sums_spec(budget=250))
+    Experiment.objects.filter(pk=experiment.pk).update(secret=SECRET)
     poison = experiment.tasks.get(position=POISON).prompt
     faulty = FaultyServer(poison)
     with serve(faulty.respond) as server:
         connect(MODEL, server.url, answer_seconds=2)
-        workers.environment |= {
-            "OPENAI_MODEL": MODEL,
-            "OPENAI_BASE_URL": server.url,
-            "OPENAI_API_KEY": "none",
-        }
+        workers.ask(server)
         start(experiment_id=experiment.pk)
         for name in ("control", "remote", "beat"):
             workers.start(name)
         judged = Judgment.objects.filter(comparison__experiment=experiment)
         generating = Response.objects.filter(state=Response.State.GENERATING)
-        for n_judged in (20, 60):
+        for n_judged, name in ((20, "remote"), (40, "control"), (60, "remote")):
             wait_until(lambda n=n_judged: judged.count() >= n, 120, f"{n_judged} comparisons to be judged")
             wait_until(generating.exists, 60, "a batch under way")
-            workers.kill("remote")
-            workers.start("remote")
+            workers.kill(name)
+            workers.start(name)
 
         def concluded() -> bool:
             experiment.refresh_from_db()

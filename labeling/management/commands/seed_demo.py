@@ -2,23 +2,20 @@
 
 import json
 import secrets
-from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
-from engine.domain.specs import ExperimentSpec
-from engine.generation import smollm2
-from engine.models import Experiment, User
+from engine.models import User
 from engine.selectors.accounts import account
 from engine.selectors.experiments import made_by
 from engine.services.accounts import make_account
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.people import add_member
-from labeling.demo import everyday_spec, human_spec, rule_spec
+from labeling.demo import human_spec, rule_spec
 
 LOGINS = settings.VAR_DIR / "demo-logins.json"
 
@@ -38,7 +35,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         logins = self._logins()
         users = {name: self._user(name, password) for name, password in logins.items()}
-        for spec in self._specs():
+        for spec in (human_spec(), rule_spec()):
             if made_by(None, spec.name) is not None:
                 continue
             experiment = create_experiment(spec=spec)
@@ -46,12 +43,6 @@ class Command(BaseCommand):
                 add_member(experiment=experiment, user=user, role=role, by=None)
             start(experiment_id=experiment.pk)
             self.stdout.write(f"Created experiment {experiment.pk}: {spec.name}")
-
-    def _specs(self) -> Sequence[ExperimentSpec]:
-        if settings.GENERATION_BACKEND == Experiment.Backend.EMBEDDED and smollm2.installed():
-            # Only the built-in model does the other one's tasks.
-            return everyday_spec(), rule_spec(backend=Experiment.Backend.EMBEDDED)
-        return human_spec(), rule_spec()
 
     def _logins(self) -> dict[str, str]:
         """Random, since a fixed password of an admin is an open door wherever the demo is put online."""
