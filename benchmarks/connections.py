@@ -4,7 +4,8 @@
 
 One server on the loopback answers for four models: "healthy"; "limited", which answers 429 with Retry-After
 in 30% of the cases; "broken", 500 in 10%; "hanging", which takes a minute in one of a hundred. The worker is
-Celery's, as in production, and is killed (-9) three times in a further round. The last line is JSON.
+Celery's, as in production, and is killed (-9) three times in a further round: answers under way are lost then,
+and those that had arrived and were not stored yet. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ async def _answer(log: Path, reader: asyncio.StreamReader, writer: asyncio.Strea
             )
             await writer.drain()
             with log.open("a") as file:
-                file.write(json.dumps([model, task, status, began]) + "\n")
+                file.write(json.dumps([model, task, status, began, time.time()]) + "\n")
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()
 
@@ -138,10 +140,18 @@ class _Worker:
     def _started(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, *_WORKER.split()], stdout=self._log, stderr=self._log)
 
-    def kill(self) -> None:
+    def kill(self) -> tuple[float, float]:
+        """Kill it, and start it again; the moments of the kill and of the new one being ready."""
+        from engine.models import WorkerPulse  # noqa: PLC0415 - needs Django
+
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+        killed_at = time.time()
         self._process = self._started()
+        since = datetime.fromtimestamp(killed_at, UTC)
+        while not WorkerPulse.objects.filter(queue="generation", seen_at__gt=since).exists():
+            time.sleep(0.05)
+        return killed_at, time.time()
 
     def end(self) -> None:
         self._process.terminate()
@@ -149,7 +159,7 @@ class _Worker:
         self._log.close()
 
 
-def _write(experiment: Any, worker: _Worker, kills: int) -> dict[str, Any]:
+def _write(experiment: Any, worker: _Worker, kills: int, log: Path) -> dict[str, Any]:
     """Wait until everything is stored; the parts of a sweep are done here."""
     from engine.models import Response
     from engine.services.generation import expire_claims
@@ -158,6 +168,7 @@ def _write(experiment: Any, worker: _Worker, kills: int) -> dict[str, Any]:
     rows = Response.objects.filter(policy__experiment=experiment)
     total = rows.count()
     marks = [total * (n + 1) // (kills + 2) for n in range(kills)]
+    away: list[tuple[float, float]] = []
     began = time.monotonic()
     while (open_ := rows.filter(state__in=[Response.State.WAITING, Response.State.GENERATING]).count()) > 0:
         if time.monotonic() - began > DEADLINE_SECONDS:
@@ -166,7 +177,7 @@ def _write(experiment: Any, worker: _Worker, kills: int) -> dict[str, Any]:
         generate.apply_async(expires=5)
         if marks and total - open_ >= marks[0]:
             marks.pop(0)
-            worker.kill()
+            away.append(worker.kill())
         time.sleep(1)
     found: dict[str, Any] = {"seconds": round(time.monotonic() - began, 1)}
     found["stored"] = rows.filter(state=Response.State.DONE).count()
@@ -178,11 +189,19 @@ def _write(experiment: Any, worker: _Worker, kills: int) -> dict[str, Any]:
         if times:
             inner = times[len(times) // 10 : -(len(times) // 10) or None]
             found[f"{model}_per_second"] = round(len(inner) / (inner[-1] - inner[0]), 2)
-    return found
+            starting = sum(ready - killed for killed, ready in away if inner[0] < killed < inner[-1])
+            if starting:
+                steady = len(inner) / (inner[-1] - inner[0] - starting)
+                found[f"{model}_per_second_without_starts"] = round(steady, 2)
+    if away:
+        found["start_seconds"] = [round(ready - killed, 1) for killed, ready in away]
+    return found | _asked_again(experiment, log, [killed for killed, _ in away])
 
 
-def _asked_again(experiment: Any, log: Path) -> dict[str, int]:
-    """Requests that were begun after the response to the same task and policy had been stored."""
+def _asked_again(experiment: Any, log: Path, kills: list[float]) -> dict[str, int]:
+    """Requests that were begun after the response to the same task and policy had been stored; and the
+    answers that were lost, of which so many had arrived before a kill.
+    """
     from engine.models import Response
 
     stored: dict[tuple[str, str], list[float]] = {}
@@ -190,15 +209,22 @@ def _asked_again(experiment: Any, log: Path) -> dict[str, int]:
     for model, task, done_at in rows.values_list("model", "task__prompt", "done_at"):
         if done_at is not None:
             stored.setdefault((model, task), []).append(done_at.timestamp())
-    begun: dict[tuple[str, str], list[float]] = {}
-    answers = 0
+    answers: dict[tuple[str, str], list[float]] = {}
+    late = 0
     for line in log.read_text().splitlines():
-        model, task, status, began = json.loads(line)
-        if (model, task) in stored:
-            begun.setdefault((model, task), []).append(began)
-            answers += status == 200
-    late = sum(began > max(stored[key]) for key, times in begun.items() for began in times)
-    return {"after_stored": late, "answers_lost_by_kills": answers - sum(map(len, stored.values()))}
+        model, task, status, began, ended = json.loads(line)
+        if times := stored.get((model, task)):
+            late += began > max(times)
+            if status == 200:
+                answers.setdefault((model, task), []).append(ended)
+    arrived = 0
+    for killed_at in kills:
+        for key, times in stored.items():
+            # A kill follows long after the one before: what was lost then has been stored since.
+            recent = [ended for ended in answers[key] if killed_at - 2 < ended < killed_at]
+            arrived += max(0, len(recent) - sum(killed_at - 2 < at < killed_at + 1 for at in times))
+    lost = sum(map(len, answers.values())) - sum(map(len, stored.values()))
+    return {"after_stored": late, "answers_lost": lost, "of_which_had_arrived": arrived}
 
 
 def measure(folder: Path, responses: int) -> dict[str, Any]:
@@ -221,13 +247,15 @@ def measure(folder: Path, responses: int) -> dict[str, Any]:
                 ("alone", MODELS[:1], 0), ("together", MODELS, 0), ("killed", MODELS, 3)
             ):  # fmt: skip
                 experiment = _plan(name, models, each)
-                found[name] = _write(experiment, worker, kills) | _asked_again(experiment, log)
+                found[name] = _write(experiment, worker, kills, log)
                 print(name, json.dumps(found[name]), flush=True)
         finally:
             worker.end()
-    found["healthy_share"] = round(
-        found["together"]["healthy_per_second"] / found["alone"]["healthy_per_second"], 3
-    )
+    alone = found["alone"]["healthy_per_second"]
+    for name in ("together", "killed"):
+        for speed in ("healthy_per_second", "healthy_per_second_without_starts"):
+            if speed in found[name]:
+                found[f"{name}: {speed} / alone"] = round(found[name][speed] / alone, 3)
     return found
 
 

@@ -226,15 +226,19 @@ def _generate(worker: str) -> None:
 
 @worker_ready.connect
 def introduce(sender: Any, **_: Any) -> None:
-    """Let a worker with a model tell what it serves, before there is anything to write or judge."""
+    """Let a worker with a model tell what it serves, and go on where an earlier process of its name ended."""
     queues = sender.app.amqp.queues.consume_from
     if settings.GENERATION_BACKEND == "remote":
         connections.from_environment()
     if "generation" in queues:
         offer_models(registry.offer())
         note_pulse("generation", sender.hostname, registry.details())
+        generation.expire_claims(begun_anew=sender.hostname)
+        wake(generate, worker=sender.hostname)
     if "judging" in queues:
         note_pulse("judging", sender.hostname, registry.judge_details())
+        opinions.expire_opinions(begun_anew=sender.hostname)
+        wake(give_opinions, worker=sender.hostname)
 
 
 def _is_stopping() -> bool:

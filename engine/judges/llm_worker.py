@@ -88,8 +88,9 @@ def give_opinions(
         batch.release(storable(str(error)), blameless=True)
         raise
     except Exception as error:
-        # The signal that stops the worker may also break its backend.
-        batch.release(storable(f"{type(error).__name__}: {error}"), blameless=stopping())
+        # The signal that stops the worker may also break its engine; and no text breaks a remote one.
+        blameless = stopping() or batch.is_remote
+        batch.release(storable(f"{type(error).__name__}: {error}"), blameless=blameless)
         logger.exception("A batch of opinions failed; the unfinished ones wait again")
     return batch.claimed
 
@@ -107,7 +108,7 @@ class _Batch:
         self.claimed = 0
         self._worker = worker
         self._backend = backend
-        self._is_remote = isinstance(backend, RemoteBackend)
+        self.is_remote = isinstance(backend, RemoteBackend)
         self._stopping = stopping
         self._on_progress = on_progress
         self._claim: UUID | None = None
@@ -141,11 +142,11 @@ class _Batch:
 
     def _look_for_more(self) -> None:
         now = time.monotonic()
-        if now - self._looked_at < (_LOOK_SECONDS if self._is_remote else math.inf):
+        if now - self._looked_at < (_LOOK_SECONDS if self.is_remote else math.inf):
             return
         self._looked_at = now
         rooms = None
-        if self._is_remote:
+        if self.is_remote:
             if self._claim is not None:
                 self._on_progress()
             in_hand = Counter(each.comparison.experiment.judge_model for each in self._opinions.values())
@@ -193,7 +194,7 @@ class _Batch:
         asked = _asked(self._opinions.pop(opinion_id), both[False], both[True])
         store_opinion(claim=self._claim, asked=asked, model=model, spent=[spent])
         # Others go on: requests of this experiment that are under way are few.
-        if asked.failure and not self._is_remote and is_halted(opinion_id=opinion_id):
+        if asked.failure and not self.is_remote and is_halted(opinion_id=opinion_id):
             raise _HaltedError
 
     def _tick(self) -> None:
@@ -231,6 +232,7 @@ def _requests(opinion: Opinion) -> list[GenerationRequest]:
                 sampling=SamplingParams(temperature=temperature, max_tokens=settings.JUDGE_MAX_TOKENS),
                 seed=opinion.seed + opinion.attempts,
                 model=experiment.judge_model,
+                experiment_id=experiment.pk,
             )
         )
     return requests
@@ -245,7 +247,7 @@ def _asked(opinion: Opinion, left_first: Outcome, right_first: Outcome) -> Asked
             return asked(
                 failure=storable(failed.reason),
                 retryable=failed.fault == Fault.WORKER,
-                blameless=failed.fault in {Fault.SERVER, Fault.ACCESS},
+                blameless=failed.fault in {Fault.BUSY, Fault.SERVER, Fault.ACCESS},
             )
     for each in results:
         if trouble := _no_verdict(each):

@@ -99,9 +99,13 @@ def release(rows: QuerySet[C], **changes: Any) -> int:
     return rows.update(**NOBODY, **changes)
 
 
-def expired(rows: QuerySet[C]) -> QuerySet[C]:
-    """The rows with a holder that has let the deadline pass: it died, or is very late."""
-    return rows.filter(overdue(), claim__isnull=False)
+def expired(rows: QuerySet[C], *, begun_anew: str = "") -> QuerySet[C]:
+    """The rows with a holder that has let the deadline pass: it died, or is very late.
+
+    ``begun_anew``: a worker that has just started, so an earlier process of its name is gone.
+    """
+    dead = overdue() | Q(claimed_by=begun_anew) if begun_anew else overdue()
+    return rows.filter(dead, claim__isnull=False)
 
 
 def keeper(
