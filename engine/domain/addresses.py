@@ -100,10 +100,10 @@ def check_url(url: str, rules: Rules = WEBHOOKS) -> SplitResult:
     if allowed and not {parts.hostname, f"{parts.hostname}:{port}"} & set(allowed):
         raise ValueError(f"{rules.thing} may go to {', '.join(allowed)} only ({rules.hosts}).")
     try:
-        literal = ipaddress.ip_address(parts.hostname)
+        literal = str(ipaddress.ip_address(parts.hostname))
     except ValueError:
         return parts
-    check_addresses([str(literal)], rules)
+    _check_public([literal], f"{literal} is not a public address.", rules)
     return parts
 
 
@@ -146,24 +146,16 @@ def resolve(host: str, port: int, rules: Rules = WEBHOOKS) -> list[str]:
         The name leads nowhere.
     """
     found = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    check_addresses(found, rules)
+    # Not to which address: that would tell everybody about our own network.
+    _check_public(found, f"{host} leads to an address that is not public.", rules)
     return found
 
 
-def check_addresses(found: Iterable[str], rules: Rules) -> None:
-    """Check addresses to which a name leads.
-
-    Raises
-    ------
-    ValueError
-        Names the first that is not public, unless private ones are allowed.
-    """
-    for each in found:
-        address = ipaddress.ip_address(each.partition("%")[0])
-        if not rules.allows_private and not is_public(address):
-            raise ValueError(
-                f"{address} is not a public address. To allow private addresses, set {rules.private}=true."
-            )
+def _check_public(found: Iterable[str], fault: str, rules: Rules) -> None:
+    if rules.allows_private:
+        return
+    if not all(is_public(ipaddress.ip_address(each.partition("%")[0])) for each in found):
+        raise ValueError(f"{fault} To allow private addresses, set {rules.private}=true.")
 
 
 def is_public(address: Address) -> bool:

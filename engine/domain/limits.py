@@ -124,10 +124,10 @@ TRIED = Limit(
     "MOST_TRIED",
 )
 CONNECTIONS = Limit(
-    "connections of one person, or of the site",
+    "connections of one person, or of the site, retired ones included",
     200,
-    "A page lists all of them, and each may be tested.",
-    "Retire those that nobody needs.",
+    "A page lists all of them, and a retired one keeps its name for its responses.",
+    "Take back one that was retired, if it fits, or ask another person to make it.",
 )
 MAILED = Limit(
     "invitations sent by e-mail in 24 hours, in one experiment",

@@ -23,12 +23,15 @@ class Finish(StrEnum):
 class Fault(StrEnum):
     """The party at whose fault there is no reply.
 
-    ``SERVER``: it is overloaded, loading, away or broken; it is asked again until it answers. ``ACCESS``: the
+    ``BUSY``: the server is overloaded or loading, or it or the way to it is away; it is asked again until it
+    answers. ``SERVER``: it broke on this request; it is asked again, and where it always breaks on this one
+    while it answers others, that is no answer. ``ACCESS``: the
     key, the account or the model's name; the connection waits until somebody acts, and is tried now and then.
     ``SETTINGS``: the server refuses what this policy sends; it is not asked again until somebody says so.
     ``WORKER``: a worker's own engine failed on this request; it is tried again a few times.
     """
 
+    BUSY = "busy"
     SERVER = "server"
     ACCESS = "access"
     SETTINGS = "settings"

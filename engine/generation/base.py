@@ -45,7 +45,8 @@ class GenerationRequest:
 
     The response continues ``messages``: at most one system message, the first, and the user's last.
     ``model`` names a connection, or one of several models or adapters that a backend of ours serves; empty
-    means its usual one.
+    means its usual one. ``experiment_id``: the experiment that must be allowed to use that connection;
+    ``None`` for a request of the operator.
     """
 
     key: int
@@ -53,6 +54,7 @@ class GenerationRequest:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int = 0
     model: str = ""
+    experiment_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

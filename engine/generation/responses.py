@@ -18,10 +18,11 @@ from engine.generation.base import (
     GenerationResult,
     Outcome,
     SamplingParams,
+    unanswerable,
 )
 from engine.models import Charge, Connection, Policy, Response, Task
 from engine.services.charges import Spent
-from engine.services.generation import Failed, Written
+from engine.services.generation import MOST_FAULTS, Failed, Written
 
 # A verdict is a word or a sentence, and should be the same every time. Some models think before it.
 _VERDICT = SamplingParams(temperature=0.0, max_tokens=1000)
@@ -44,6 +45,7 @@ def request_for(composition: Composition, *, key: int, task: Task, seed: int) ->
         sampling=composition.sampling,
         seed=seed,
         model=composition.model,
+        experiment_id=task.experiment_id,
     )
 
 
@@ -100,6 +102,8 @@ class Making:
 
     def proceed(self, outcome: Outcome, usual_model: str) -> Step:
         """The next step after the backend's answer: another request, or the end."""
+        if isinstance(outcome, GenerationFailure) and outcome.fault == Fault.SERVER:
+            outcome = self._if_ever_answered(outcome)
         if isinstance(outcome, GenerationFailure):
             reason = storable(outcome.reason)
             if self._asked is not None:
@@ -122,6 +126,15 @@ class Making:
             return self._unchecked(outcome)
         return self._next()
 
+    def _if_ever_answered(self, failure: GenerationFailure) -> Outcome:
+        """No answer where the server has broken on this request again and again, and answered others."""
+        if self._response.faults + 1 < MOST_FAULTS:
+            return failure
+        reason = (
+            f"{failure.reason} It did so in {MOST_FAULTS} rounds of tries, and answered others meanwhile."
+        )
+        return replace(unanswerable(failure.key, reason, said=failure.said), model=self._model)
+
     @property
     def _model(self) -> str:
         own = self._composition.model
@@ -143,6 +156,7 @@ class Making:
                 sampling=_VERDICT,
                 seed=seed,
                 model=self._model,
+                experiment_id=task.experiment_id,
             )
         if self._written is None:
             return request_for(self._composition, key=key, task=task, seed=seed)

@@ -45,11 +45,13 @@ from engine.services.generation import (
 
 logger = logging.getLogger(__name__)
 
-# Finished texts are stored, and an engine with room looks for more work, this often.
+# Finished texts of an engine are stored, an engine with room looks for more work, and others are told of what
+# is ready, this often.
 _FLUSH_SECONDS = 0.5
 # A busy worker pauses after this long, because other messages wait for it; a remote one has threads for them.
 _STREAM_SECONDS = 45.0
-# A claim for connections costs a few queries; so many requests as fit meanwhile wait in the backend.
+# A claim for connections, or storing their replies, costs a few queries. A reply that is lost is paid twice,
+# so it does not wait for longer than this.
 _ROOM_SECONDS = 0.05
 
 
@@ -140,8 +142,9 @@ class _Batch:
         self._stopped: set[int] = set()
         self._finished: list[Written | Failed] = []
         self._spent: list[Spent] = []
+        self._untold: set[int] = set()
         now = time.monotonic()
-        self._started_at = self._flushed_at = self._asked_at = now
+        self._started_at = self._flushed_at = self._asked_at = self._told_at = now
         self._window = _Window(now)
 
     def outcomes_of(self, backend: Backend) -> Outcomes:
@@ -290,27 +293,34 @@ class _Batch:
     def _tick(self) -> None:
         if self._stopping():
             raise StoppedError
-        silent = time.monotonic() - self._flushed_at
-        if silent >= (_FLUSH_SECONDS if self._finished or self._spent else settings.CLAIM_SECONDS / 4):
+        longest = settings.CLAIM_SECONDS / 4
+        if self._finished or self._spent:
+            longest = _ROOM_SECONDS if self.is_remote else _FLUSH_SECONDS
+        if time.monotonic() - self._flushed_at >= longest:
             self.flush()
+        if time.monotonic() - self._told_at >= _FLUSH_SECONDS:
+            self._tell()
 
     def flush(self) -> None:
         """Store what is finished, and extend the claim on the rest."""
         self._flushed_at = time.monotonic()
         if self._claim is None:
             return
-        touched = store_outcomes(claim=self._claim, outcomes=self._finished, spent=self._spent)
+        self._untold |= store_outcomes(claim=self._claim, outcomes=self._finished, spent=self._spent)
         self._finished, self._spent = [], []
-        self.touched |= touched
+
+    def _tell(self) -> None:
+        self._told_at = time.monotonic()
+        self.touched |= self._untold
+        touched, self._untold = self._untold, set()
         self._on_progress(touched)
 
     def give_back(self, reason: str, *, blameless: bool) -> None:
         """Store what is finished, and return the rest to the queue."""
         self.flush()
         if self._claim is not None:
-            discarded = release_claim(claim=self._claim, reason=reason, blameless=blameless)
-            self.touched |= discarded
-            self._on_progress(discarded)
+            self._untold |= release_claim(claim=self._claim, reason=reason, blameless=blameless)
+            self._tell()
 
 
 class _Window:

@@ -535,6 +535,7 @@ class Migration(migrations.Migration):
                 ('taken_at', models.DateTimeField(blank=True, help_text='When a worker last took it.', null=True)),
                 ('attempts', models.PositiveSmallIntegerField(default=0)),
                 ('crashes', models.PositiveSmallIntegerField(default=0, help_text='Number of its batches that ended suddenly.')),
+                ('faults', models.PositiveSmallIntegerField(default=0, help_text='Rounds of tries that broke its server, which answered others meanwhile.')),
                 ('failure_reason', models.TextField(blank=True, help_text='In words of our own, for everybody.')),
                 ('said', models.TextField(blank=True, help_text="The server's words about a failure, without secrets; for editors.")),
                 ('refused_at', models.DateTimeField(blank=True, help_text="When the server refused the policy's settings; it waits until somebody says: again.", null=True)),

@@ -66,6 +66,9 @@ class Response(Claimable):
     crashes = models.PositiveSmallIntegerField(
         default=0, help_text="Number of its batches that ended suddenly."
     )
+    faults = models.PositiveSmallIntegerField(
+        default=0, help_text="Rounds of tries that broke its server, which answered others meanwhile."
+    )
     failure_reason = models.TextField(blank=True, help_text="In words of our own, for everybody.")
     said = models.TextField(
         blank=True, help_text="The server's words about a failure, without secrets; for editors."

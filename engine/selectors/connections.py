@@ -42,9 +42,9 @@ def of_the_environment() -> Connection | None:
     return made.filter(name=settings.OPENAI_MODEL).first()
 
 
-def kept_by(owner: User | None) -> QuerySet[Connection]:
-    """The connections of this person, or of the site, that are not retired."""
-    return Connection.objects.filter(owner=owner, retired_at__isnull=True)
+def made_by(owner: User | None) -> QuerySet[Connection]:
+    """The connections of this person, or of the site: retired ones keep their names."""
+    return Connection.objects.filter(owner=owner).exclude(provider=Provider.WORKER)
 
 
 def numbered(connection_id: int) -> Connection:

@@ -38,6 +38,11 @@ def usable_names(experiment_ids: Collection[int]) -> dict[int, dict[str, Connect
     return {pk: everybody | lent[pk] for pk in experiment_ids}
 
 
+def lent() -> set[tuple[int, int]]:
+    """The ids of connections and of the experiments that they are lent to."""
+    return set(Loan.objects.filter(by__is_active=True).values_list("connection", "experiment"))
+
+
 def judged_by_connection() -> Exists:
     """The condition that an experiment names a connection as its judge, and may use it."""
     lent = Loan.objects.filter(

@@ -16,8 +16,8 @@ from engine.selectors.pauses import TROUBLED
 
 # One hung or broken request says nothing about the server; so many in a row do.
 _PATIENCE = 3
-_LONGEST_SECONDS = {Fault.SERVER: 120.0, Fault.ACCESS: 600.0}
-_FIRST_SECONDS = {Fault.SERVER: 2.0, Fault.ACCESS: 30.0}
+_LONGEST_SECONDS = {Fault.BUSY: 120.0, Fault.SERVER: 120.0, Fault.ACCESS: 600.0}
+_FIRST_SECONDS = {Fault.BUSY: 2.0, Fault.SERVER: 2.0, Fault.ACCESS: 30.0}
 # A server may ask for an hour; a date in the next year is a mistake.
 _LONGEST_WISH_SECONDS = 6 * 3600.0
 

@@ -42,6 +42,8 @@ _PRICES = ("price_prompt", "price_cached", "price_completion")
 _FIXED = ("name", "provider", "model_id")
 _KEY = re2.compile(r"[\x21-\x7e]+")
 _LONGEST_KEY = 2048
+# Every key is cut out of answers, and a word such as "none" must stay in them.
+_SHORTEST_KEY, _SHORTEST_WORD = 4, 8
 # A worker that has not answered for so long may have died.
 # A test says the same of a connection in which these were changed.
 _BESIDE_A_TEST = {
@@ -67,7 +69,7 @@ def make(
         A value cannot be used; ``path`` names its field.
     """
     connection = Connection(owner=owner)
-    CONNECTIONS.check(selectors.kept_by(owner).count() + 1)
+    CONNECTIONS.check(selectors.made_by(owner).count() + 1)
     _set(connection, values)
     _propose_prices(connection)
     key = _normal_key(key)
@@ -386,6 +388,12 @@ def _normal_key(key: str) -> str:
     key = key.strip()
     if key and (len(key) > _LONGEST_KEY or not _KEY.fullmatch(key)):
         raise SpecError("A key has no spaces and no letters with accents. Copy it again.", ("key",))
+    if key and (len(key) < _SHORTEST_KEY or (len(key) < _SHORTEST_WORD and key.isalpha())):
+        raise SpecError(
+            "This is too short for a key: answers that hold it would lose it. Leave it empty if the server "
+            "wants none, or give the server a longer one.",
+            ("key",),
+        )
     return key
 
 

@@ -7,6 +7,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import NamedTuple
 
 from django.conf import settings
@@ -23,6 +24,11 @@ from engine.services import charges, claims
 from engine.services.identical_texts import name_and_hold_back
 from engine.services.locks import lock_by_number
 from engine.services.showings import let_go
+
+# A response whose requests break the server while it answers others is no answer after so many rounds of
+# tries, so far apart.
+MOST_FAULTS = 5
+_BETWEEN_ROUNDS = timedelta(minutes=2)
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,8 @@ def claim_responses(
     responses down with it. A worker that asks connections runs no engine that a response could break.
     """
     waiting = Response.objects.filter(state=Response.State.WAITING, refused_at__isnull=True)
+    # Those that break the server let others pass.
+    waiting = waiting.exclude(faults__gt=0, taken_at__gt=clock.now() - _BETWEEN_ROUNDS)
     if stopped := stopped_experiments() if stopped is None else stopped:
         waiting = waiting.exclude(policy__experiment__in=stopped)
     if rooms is not None:
@@ -242,6 +250,7 @@ def store_outcomes(
                 refused_at=clock.now() if refused else None,
                 # The others cost no attempt, as the response is not the reason.
                 attempts=F("attempts") - int(again and failed.fault != Fault.WORKER),
+                faults=F("faults") + int(failed.fault == Fault.SERVER),
             )
     claims.renew(generating, claim, seconds=settings.CLAIM_SECONDS)
     return _settle(comparisons)
@@ -282,17 +291,20 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> 
 
 
 @transaction.atomic
-def expire_claims() -> set[int]:
+def expire_claims(*, begun_anew: str = "") -> set[int]:
     """Put back into the queue what dead workers were writing. Returns the ids of the experiments for which
     something is ready or discarded now.
 
+    ``begun_anew``: a worker that has just started. What an earlier process of its name holds is put back
+    too, before its deadline.
+
     What servers were writing is not to blame: no text that comes over the network ends a worker.
     """
-    expired = claims.expired(Response.objects.filter(state=Response.State.GENERATING))
+    lost = claims.expired(Response.objects.filter(state=Response.State.GENERATING), begun_anew=begun_anew)
     over_network = workers.of_backend(Experiment.Backend.REMOTE)
     reason = "The worker that was writing it disappeared."
-    return _give_back(expired.filter(claimed_by__in=over_network), reason, blameless=True) | _give_back(
-        expired.exclude(claimed_by__in=over_network), reason, blameless=False
+    return _give_back(lost.filter(claimed_by__in=over_network), reason, blameless=True) | _give_back(
+        lost.exclude(claimed_by__in=over_network), reason, blameless=False
     )
 
 

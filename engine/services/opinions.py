@@ -276,9 +276,15 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool) -> None:
 
 
 @transaction.atomic
-def expire_opinions() -> None:
-    """Put back into the queue what dead workers were asking for."""
-    _give_back(claims.expired(_being_asked()), "The worker that was asking for it disappeared.")
+def expire_opinions(*, begun_anew: str = "") -> None:
+    """Put back into the queue what dead workers were asking for; ``begun_anew`` as in
+    :func:`engine.services.generation.expire_claims`.
+
+    It costs no attempt: no text ends a worker.
+    """
+    lost = claims.expired(_being_asked(), begun_anew=begun_anew)
+    lost.update(attempts=F("attempts") - 1)
+    _give_back(lost, "The worker that was asking for it disappeared.")
 
 
 def _being_asked() -> QuerySet[Opinion]:

@@ -214,33 +214,89 @@ class TestWriting:
         assert Response.objects.get(pk=stuck).state == "waiting"
         assert Response.objects.get(pk=stuck).attempts == 0
 
-    def test_an_error_of_our_own_is_that_responses_alone_and_its_words_stay_here(self, servers, caplog):
-        def broken(request):
-            if request.key == bad:
-                raise ValueError("sk-secret")
-            return result(request)
+    def test_a_request_in_hand_is_not_sent_once_its_loan_has_ended(self, servers, monkeypatch):
+        monkeypatch.setattr("engine.generation.remote.backend._READ_SECONDS", 0)
+        connect("theirs", everybody=False, at_once=1)
+        connect("free")
+        owner = make_user("owner")
+        Connection.objects.update(everybody=True)
+        experiment = compare("theirs", "free")
+        Connection.objects.filter(name="theirs").update(everybody=False)
+        Loan.objects.create(connection=Connection.objects.get(name="theirs"), experiment=experiment, by=owner)
 
-        connect("a", "b")
-        compare("a", "b")
-        bad = Response.objects.first().pk
-        servers.answers["a"] = servers.answers["b"] = broken
-        write()
-        row = Response.objects.get(pk=bad)
-        assert "ValueError" in row.failure_reason
-        assert "sk-secret" not in row.failure_reason + caplog.text
+        def end_loan():
+            if servers.asked:
+                Loan.objects.all().delete()
+            return False
+
+        write(stopping=end_loan)
+        asked = Counter(name for name, _ in servers.asked)["theirs"]
+        assert 1 <= asked < states("theirs").total()
+        assert states("theirs") == {"done": asked, "waiting": states("theirs").total() - asked}
+        assert Connection.objects.get(name="theirs").failures == 0
 
     def test_a_worker_that_dies_is_not_the_fault_of_what_it_asked(self, servers):
         connect("a", "b")
         compare("a", "b")
         pulse()
-        for _ in range(4):
+        for begun_anew in ("", "remote@host"):
             claim_responses(worker="remote@host", limit=100, rooms={"a": 99, "b": 99}, offer=REMOTE)
-            Response.objects.update(claim_expires_at=timezone.now() - timedelta(hours=1))
-            generation.expire_claims()
+            if not begun_anew:
+                Response.objects.update(claim_expires_at=timezone.now() - timedelta(hours=1))
+            generation.expire_claims(begun_anew="another@host")
+            assert states()["generating"] == (states().total() if begun_anew else 0)
+            generation.expire_claims(begun_anew=begun_anew)
         assert set(Response.objects.values_list("state", "attempts", "crashes")) == {("waiting", 0, 0)}
 
 
 class TestServersFaults:
+    @pytest.fixture
+    def two_tries(self, monkeypatch):
+        monkeypatch.setattr("engine.generation.remote.backend._TRIES", 2)
+
+    @pytest.mark.usefixtures("two_tries")
+    def test_a_request_that_always_breaks_the_server_is_no_answer_in_the_end(self, servers):
+        connect("a", "b", at_once=1)
+        experiment = compare("a", "b")
+        bad = Response.objects.filter(policy__levels__value__name="a").first().pk
+
+        def poisoned(request):
+            if request.key == bad:
+                return failure(request, Fault.SERVER, reason="It failed (500).", said="Oops.")
+            return result(request)
+
+        servers.answers["a"] = poisoned
+        for n in range(2):
+            Response.objects.filter(pk=bad).update(
+                faults=n * (generation.MOST_FAULTS - 1), taken_at=timezone.now() - timedelta(hours=1)
+            )
+            # It keeps no place from the others, and rests.
+            Response.objects.exclude(pk=bad).update(state="waiting", text="", done_at=None)
+            write()
+            assert states()["done"] == states().total() - 1 + n
+            assert write() == 0
+        row = Response.objects.get(pk=bad)
+        assert (row.state, row.text, row.finish_reason, row.model) == ("done", "", Finish.ERROR, "a")
+        assert "It failed (500)." in row.failure_reason
+        assert row.said == "Oops."
+        assert not experiment.comparisons.filter(state="discarded").exists()
+
+    @pytest.mark.usefixtures("two_tries")
+    @pytest.mark.parametrize("fault", [Fault.SERVER, Fault.BUSY])
+    def test_nothing_is_given_up_while_a_server_answers_nobody_or_asks_for_time(self, servers, fault):
+        connect("a", "b", at_once=1)
+        compare("a", "b")
+        Response.objects.update(faults=generation.MOST_FAULTS - 1)
+        bad = set(Response.objects.filter(policy__levels__value__name="a").values_list("pk", flat=True))
+        bad -= {min(bad)} if fault == Fault.BUSY else set()
+        servers.answers["a"] = lambda request: (
+            failure(request, fault) if request.key in bad else result(request)
+        )
+        write(stopping=lambda: len(servers.asked) > 25)
+        assert set(Response.objects.filter(pk__in=bad).values_list("state", "faults", "attempts")) == {
+            ("waiting", generation.MOST_FAULTS - 1, 0)
+        }
+
     def test_a_server_that_asks_for_time_gets_it_and_nothing_is_lost(self, servers):
         [busy, _] = connect("busy", "works")
         experiment = compare("busy", "works")

@@ -207,12 +207,12 @@ class TestWebhook:
         deliver_due()
         assert receiver.calls == []
         assert the_message().state == "failed"
-        assert "is not a public address" in the_message().error
+        assert "that is not public" in the_message().error
 
     def test_one_private_address_among_several_is_enough_to_refuse(self, monkeypatch):
         both = [(0, 0, 0, "", ("93.184.216.34", 443)), (0, 0, 0, "", ("10.0.0.7", 443))]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **options: both)
-        with pytest.raises(ValueError, match=r"10\.0\.0\.7 is not a public address"):
+        with pytest.raises(ValueError, match="leads to an address that is not public"):
             resolve("example.org", 443)
 
     def test_the_address_that_was_checked_is_the_one_that_is_called(self, experiment, receiver, monkeypatch):

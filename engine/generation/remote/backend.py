@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import heapq
 import itertools
-import logging
 import time
 from collections import deque
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -29,14 +28,12 @@ from engine.generation.base import (
 )
 from engine.generation.remote.client import Client
 from engine.models import Connection
-from engine.selectors.pauses import asked_from_here, is_probed, pause_seconds
+from engine.selectors.pauses import asked_from_here, is_probed, lent, pause_seconds
 from engine.services.connection_states import note_failure, note_success
 from engine.services.keys import target_of
 
-logger = logging.getLogger(__name__)
-
 # Seconds between signs of life to the caller of a stream while no response finishes.
-_TICK_SECONDS = 0.25
+_TICK_SECONDS = 0.05
 # Other workers and people change connections; the table of them is read again after so long.
 _READ_SECONDS = 0.5
 # A request that failed is asked again so often, after 1 second, 2, 4 and so on, before the caller gets it
@@ -63,6 +60,7 @@ class RemoteBackend:
         self._own = own
         self.model = settings.OPENAI_MODEL if own is None else own.name
         self._connections: dict[str, Connection] = {}
+        self._lent: set[tuple[int, int]] = set()
         self._read_at = float("-inf")
 
     @cached_property
@@ -117,10 +115,14 @@ class RemoteBackend:
             work.cancel()
 
     def _begin(self, lanes: Mapping[str, _Lane], work: _UnderWay) -> Iterator[Outcome]:
-        """Ask for everything that is due and fits; yields the failures of keys."""
+        """Ask for everything that is due and fits; yields the failures of keys and of rights."""
         for name, lane in lanes.items():
             connection = self._connections.get(name)
             while (asked := lane.next(connection, self._own)) is not None:
+                if connection is not None and not self._may_use(asked.request, connection):
+                    reason = f"{name} is no longer lent to this experiment."
+                    yield GenerationFailure(asked.request.key, reason, Fault.ACCESS)
+                    continue
                 try:
                     target = self._target(connection)
                 except KeyUnreadableError as error:
@@ -129,12 +131,19 @@ class RemoteBackend:
                     yield from self._settled(lane, asked, failure)
                     break
                 lane.begin()
-                work.add(lane, asked, _ask(self._client, target, asked.request))
+                work.add(lane, asked, self._client.ask(target, asked.request))
 
     def _read(self) -> None:
         if self._own is None and time.monotonic() - self._read_at >= _READ_SECONDS:
             self._connections = {each.name: each for each in asked_from_here()}
+            self._lent = lent()
             self._read_at = time.monotonic()
+
+    def _may_use(self, request: GenerationRequest, connection: Connection) -> bool:
+        """True if the request names no connection, or one that its experiment may use now."""
+        if connection.everybody or not request.model or request.experiment_id is None:
+            return True
+        return (connection.pk, request.experiment_id) in self._lent
 
     def _target(self, connection: Connection | None) -> Target:
         if self._own is not None:
@@ -151,7 +160,7 @@ class RemoteBackend:
         if connection is None:
             reason, fault = f"There is no connection {name!r} any more.", Fault.ACCESS
         elif pause_seconds(connection) > _SHORT_PAUSE_SECONDS:
-            reason, fault = connection.trouble, Fault.SERVER
+            reason, fault = connection.trouble, Fault.BUSY
         else:
             return
         waiting, lane.waiting = lane.waiting, []
@@ -176,12 +185,20 @@ class RemoteBackend:
     def _settled(self, lane: _Lane, asked: _Asked, outcome: Outcome) -> Iterator[Outcome]:
         """The outcome for the caller; none where it is asked again and nothing was paid."""
         if isinstance(outcome, GenerationResult) or outcome.fault in {Fault.SETTINGS, Fault.WORKER}:
+            lane.answered += 1
             yield outcome
             return
+        if not asked.tries:
+            asked.answered_before = lane.answered
         asked.tries += 1
+        asked.always_broke &= outcome.fault == Fault.SERVER
         if outcome.fault == Fault.ACCESS or asked.tries >= _TRIES:
-            # A server of our own is a part of this worker.
-            fault = outcome.fault if self._own is None else Fault.WORKER
+            fault: Fault = outcome.fault
+            if self._own is not None:
+                # A server of our own is a part of this worker.
+                fault = Fault.WORKER
+            elif fault == Fault.SERVER and not (asked.always_broke and lane.answered > asked.answered_before):
+                fault = Fault.BUSY
             yield dataclasses.replace(outcome, fault=fault)
             return
         asked.due = time.monotonic() + 2.0 ** (asked.tries - 1)
@@ -231,19 +248,6 @@ class _UnderWay:
         self._loop.stop()
 
 
-async def _ask(client: Client, target: Target, request: GenerationRequest) -> Outcome:
-    started = time.monotonic()
-    try:
-        outcome = await client.ask(target, request)
-    except Exception as error:
-        # Its words may hold what was sent.
-        logger.error("Asking %s raised %s", target.name, type(error).__name__)  # noqa: TRY400
-        return GenerationFailure(request.key, f"Asking {target.name} raised {type(error).__name__}.")
-    if isinstance(outcome, GenerationResult) and not outcome.latency_seconds:
-        return dataclasses.replace(outcome, latency_seconds=time.monotonic() - started)
-    return outcome
-
-
 class _Asked:
     """A request of a lane, in the order in which it is its turn."""
 
@@ -252,6 +256,9 @@ class _Asked:
         self.number = number
         self.tries = 0
         self.due = 0.0
+        # Whether it is this request that breaks the server: others were answered since its first try.
+        self.always_broke = True
+        self.answered_before = 0
 
     def __lt__(self, other: _Asked) -> bool:
         return (self.due, self.number) < (other.due, other.number)
@@ -263,6 +270,7 @@ class _Lane:
     def __init__(self) -> None:
         self.waiting: list[_Asked] = []
         self.under_way = 0
+        self.answered = 0
         self._begun: deque[float] = deque()
 
     def next(self, connection: Connection | None, own: Target | None) -> _Asked | None:

@@ -160,13 +160,13 @@ def _fault_of(error: Exception, target: Target) -> tuple[Fault, str]:
         case httpcore2.LocalProtocolError() | UnicodeEncodeError():
             found = Fault.ACCESS, f"The key or a header for {host} holds characters that cannot be sent."
         case socket.gaierror():
-            found = Fault.SERVER, f"{host} is not found."
+            found = Fault.BUSY, f"{host} is not found."
         case TimeoutError():
             found = Fault.SERVER, f"No answer from {host} within {target.answer_seconds:g} s."
         case httpcore2.ProxyError():
-            found = Fault.SERVER, f"The proxy does not lead to {host}."
+            found = Fault.BUSY, f"The proxy does not lead to {host}."
         case httpcore2.ConnectTimeout() | OSError() | httpcore2.ConnectError():
-            found = Fault.SERVER, f"{host} cannot be reached."
+            found = Fault.BUSY, f"{host} cannot be reached."
         case httpcore2.NetworkError() | httpcore2.ProtocolError():
             found = Fault.SERVER, f"The connection to {host} broke."
         case RecursionError():

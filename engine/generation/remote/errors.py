@@ -38,18 +38,19 @@ _ACCESS = {
 }
 # Statuses that mean what they say, whatever the words are.
 _PLAIN_ACCESS = {401, 402}
+_FAILED = Fault.SERVER, "failed"
 _SERVERS = {
-    408: "took too long",
-    409: "is busy",
-    421: "is not ready",
-    423: "is not ready",
-    424: "failed",
-    425: "is not ready",
-    429: "asks to wait",
-    460: "failed",
-    499: "failed",
-    503: "is not ready",
-    529: "is overloaded",
+    408: (Fault.SERVER, "took too long"),
+    409: (Fault.BUSY, "is busy"),
+    421: (Fault.BUSY, "is not ready"),
+    423: (Fault.BUSY, "is not ready"),
+    424: _FAILED,
+    425: (Fault.BUSY, "is not ready"),
+    429: (Fault.BUSY, "asks to wait"),
+    460: _FAILED,
+    499: _FAILED,
+    503: (Fault.BUSY, "is not ready"),
+    529: (Fault.BUSY, "is overloaded"),
 }
 # So much of a body without JSON is read for words.
 _READ = 20_000
@@ -216,25 +217,26 @@ def ending_of(target: Target, request: GenerationRequest, answer: Answer, said: 
         return GenerationFailure(request.key, reason, Fault.SERVER, said=words)
     fault, reason = _fault(status, kind, named_settings(target.takes, request.sampling, said.words[:_READ]))
     remedy = " Enter another key." if fault == Fault.ACCESS and reason.startswith("refuses") else ""
+    its_fault = fault in {Fault.BUSY, Fault.SERVER}
     return GenerationFailure(
         request.key,
         f"{host} {reason} ({status}).{remedy}",
         fault,
         said=words,
-        wait_seconds=None if wait is None or fault != Fault.SERVER else min(wait, _LONGEST_WAIT_SECONDS),
+        wait_seconds=min(wait, _LONGEST_WAIT_SECONDS) if its_fault and wait is not None else None,
     )
 
 
 def _fault(status: int, kind: str, names: Sequence[str]) -> tuple[Fault, str]:
     """The side at fault, and our words for it, which follow the host's name."""
     if kind == "busy":
-        return Fault.SERVER, "asks to wait"
+        return Fault.BUSY, "asks to wait"
     if kind == "access":
         return Fault.ACCESS, _ACCESS.get(status, "refuses the key, the account or the model")
     if kind == "quota":
         return Fault.ACCESS, "has no quota left for this account"
     if status in _SERVERS or status >= _BROKEN:
-        return Fault.SERVER, _SERVERS.get(status, "failed")
+        return _SERVERS.get(status, _FAILED)
     if status < _BAD_REQUEST:
         return Fault.ACCESS, "sends on to another address, which is not followed"
     return Fault.SETTINGS, f"refuses {' and '.join(names)}" if names else "refuses what this policy sends"

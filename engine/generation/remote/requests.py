@@ -18,20 +18,6 @@ from engine.generation.base import GenerationRequest
 # Claude demands a maximum; this one is sent where the level sets none, after what is for thinking.
 _ANTHROPIC_TOKENS = 4096
 _ANTHROPIC_VERSION = "2023-06-01"
-# Headers that belong to the client.
-_OWN_HEADERS = frozenset(
-    {
-        "accept-encoding",
-        "authorization",
-        "connection",
-        "content-length",
-        "content-type",
-        "host",
-        "proxy-authorization",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +53,7 @@ def prepare(target: Target, request: GenerationRequest) -> Prepared:
             else:
                 _merge(body, name, value)
     changes += _set_sampling(target, protocol, request, body)
-    own = {name: value for name, value in target.headers.items() if name.lower() not in _OWN_HEADERS}
+    own = dict(target.headers)
     if protocol == "anthropic":
         own = {"anthropic-version": _ANTHROPIC_VERSION, **own}
     return Prepared(_url(target, protocol), own, body, changes)

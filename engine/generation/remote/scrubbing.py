@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import html
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from string import ascii_lowercase, ascii_uppercase
 from urllib.parse import quote, unquote, urlsplit
 
@@ -18,8 +20,10 @@ _CUT = "…"
 _FOLD = str.maketrans(ascii_uppercase, ascii_lowercase)
 # So many characters of a key in a row are cut from the words of a server; shorter keys are cut whole.
 _PART = 8
-# In answers of models, where ordinary words must stay: more characters, and of long keys alone.
+# In answers of models, where ordinary words must stay: more characters, and shorter keys as they are written.
 _PART_IN_ANSWERS = 16
+# What is shorter is no secret, and is in every text.
+_SHORTEST = 4
 _SECRET_HEADERS = re.compile("auth|cookie|key|secret|token", re.IGNORECASE)
 # Secrets by their shape, whoever's they are: names and passwords in addresses, keys in queries, usual keys.
 _SHAPES = (
@@ -52,17 +56,22 @@ def scrub(said: str, target: Target) -> str:
 
 def scrub_answer(text: str, target: Target) -> str:
     """The answer of a model without the key, which a server that repeats its request puts there."""
-    if len(target.key) < _PART_IN_ANSWERS:
+    if len(target.key) >= _PART_IN_ANSWERS:
+        return without(text, [target.key], _PART_IN_ANSWERS)
+    if len(target.key) < _SHORTEST:
         return text
-    return without(text, [target.key], _PART_IN_ANSWERS)
+    return _without_whole(text, _forms(target.key, text) | _coded(target.key))
 
 
 def without(text: str, secrets: Iterable[str], part: int) -> str:
     """The text without the parts of the secrets that are at least so long, plain or encoded."""
-    for secret in filter(None, secrets):
+    for secret in secrets:
+        if len(secret) < _SHORTEST:
+            continue
+        text = _without_whole(text, _coded(secret))
         size = min(part, len(secret))
         folded = text.translate(_FOLD)
-        forms = [form.translate(_FOLD) for form in _forms(secret)]
+        forms = {form.translate(_FOLD) for form in _forms(secret, text)}
         # A quick look first: a part holds one whole piece of those that are half as long.
         half = max(size // 2, 1)
         if any(
@@ -86,15 +95,38 @@ def _cut(text: str, starts: Iterable[int], size: int) -> str:
     return "".join((*kept, text[copied:]))
 
 
-def _forms(secret: str) -> Iterator[str]:
-    """The secret as it is and as servers write it: in percent, hexadecimal, and base64 at any offset."""
+def _forms(secret: str, text: str) -> set[str]:
+    """The secret as it is and as servers write it, as far as the text may hold it: in hexadecimal, base64 at
+    any offset, percent, JSON and HTML.
+    """
     plain = secret.encode()
-    yield from {secret, quote(secret, safe=""), plain.hex()}
+    forms = {secret, plain.hex(), plain.hex().upper()}
     for offset in range(3):
         # The characters at both ends also hold bits of the neighbours.
         encoded = base64.b64encode(b"\0" * offset + plain).decode().rstrip("=")
         own = encoded[-(-offset * 8 // 6) : len(encoded) - bool((offset + len(plain)) % 3)]
-        yield from {own, own.replace("+", "-").replace("/", "_")}
+        forms |= {own, own.replace("+", "-").replace("/", "_")}
+    if "%" in text:
+        forms |= {quote(secret), quote(secret, safe="")}
+    if "\\" in text:
+        escaped = json.dumps(secret)[1:-1]
+        marked = re.sub("[<>&'+]", lambda found: f"\\u{ord(found[0]):04x}", escaped)
+        forms |= {escaped, escaped.replace("/", "\\/"), marked}
+    if "&" in text:
+        forms |= {html.escape(secret), html.escape(secret, quote=False)}
+    return forms
+
+
+def _coded(secret: str) -> set[str]:
+    """The secret with a code for each character; parts of it would be of a few characters only."""
+    codes = ("%{:02x}", "%{:02X}", "\\u{:04x}", "\\u{:04X}")
+    return {"".join(map(code.format, secret.encode())) for code in codes}
+
+
+def _without_whole(text: str, forms: Iterable[str]) -> str:
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, _CUT)
+    return text
 
 
 def _secrets(target: Target) -> list[str]:
