@@ -4,7 +4,7 @@
 
 One server on the loopback answers for four models: "healthy"; "limited", which answers 429 with Retry-After
 in 30% of the cases; "broken", 500 in 10%; "hanging", which takes a minute in one of a hundred. The worker is
-Celery's, as in production, and is killed (-9) three times in a further round: answers under way are lost then,
+Celery's, as in production, and is killed (-9) three times in a further round: answers under way are lost,
 and those that had arrived and were not stored yet. The last line is JSON.
 """
 
@@ -142,7 +142,7 @@ class _Worker:
 
     def kill(self) -> tuple[float, float]:
         """Kill it, and start it again; the moments of the kill and of the new one being ready."""
-        from engine.models import WorkerPulse  # noqa: PLC0415 - needs Django
+        from engine.models import WorkerPulse
 
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
