@@ -29,8 +29,14 @@ from labeling.dashboard.policies import messages_for, targets_shown
 
 _UNFILLED = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _TIES = "Two policies gave the same response. Equal pairs are settled as ties, and nobody sees them."
-_SAME = "Two policies send the same request for a task, as what differs between them is not sent."
-_UNANSWERED = "A response is no answer: it is empty, filtered or refused. Its reason stands in its place."
+_SAME = (
+    "Two policies send the same request for a task, as what differs between them is not sent. Leave one out, "
+    "or choose a setting that the model takes."
+)
+_UNANSWERED = (
+    "A response is no answer: it is empty, filtered or refused. Its reason stands in its place. "
+    "Change the prompt or the model."
+)
 _BRACES = (
     "Braces are left over in a message, and the model is sent them as they are. Variables are filled in "
     "prompts, strategies and guardrails, not in the text of a task."

@@ -45,6 +45,8 @@ def connections(request: AuthenticatedRequest) -> HttpResponse:
         "rows": [row for row in rows if row["connection"].retired_at is None],
         "retired": [row for row in rows if row["connection"].retired_at is not None],
         "may_make": may_make,
+        "may_compare": access.may_create(request)
+        and selectors.remote_to_choose(request.user, None).count() > 1,
     }
     return render(request, "connections/connections.html", context)
 

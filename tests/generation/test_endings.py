@@ -270,7 +270,7 @@ class TestVendors:
         ("speaks_of_tags", {}, "tags of thinking"),
         ("error_as_text", {}, "reads as an error"),
         ("fine", {"stop": ("fi",)}, "stop text 'fi'"),
-        ("fine", {}, "far fewer than it has"),
+        ("fine", {}, "far fewer tokens"),
     ],
 )
 def test_a_trial_is_told_what_is_odd(server, ask, model, sampling, remark):

@@ -386,21 +386,28 @@ def _remarks(result: GenerationResult, request: GenerationRequest) -> Iterator[s
         else:
             yield "No answer within the maximum of tokens. Raise max_tokens, or let the model think less."
     elif result.finish_reason == Finish.STOP and not text:
-        yield "No answer: the model stopped without a text, or called a tool."
+        yield "No answer: the model stopped without a text, or called a tool. Ask for a text in the prompt."
     if result.marks:
-        yield f"The answer ended in {' '.join(result.marks)}, a mark of a chat template, which was cut off."
+        marks = " ".join(result.marks)
+        yield f"The answer ended in {marks}, a mark of a chat template, now cut off. Check the template."
     if left := _ANY_MARK.search(text):
         yield f"The answer holds {left[0]}, a mark of a chat template. Check the server's chat template."
     if _ANY_THINKING.search(text):
-        yield "The answer holds tags of thinking, which annotators would see. Check the server's settings."
+        yield (
+            "The answer holds tags of thinking, which annotators would see. Start the server with its parser "
+            "of thinking, or turn thinking off."
+        )
     if left_in := [stop for stop in sampling.stop if stop in text]:
-        yield f"The answer holds the stop text {left_in[0]!r}: this server does not stop there."
+        yield (
+            f"The answer holds the stop text {left_in[0]!r}: this server does not stop there. Take the text "
+            "out, or choose another model."
+        )
     if len(text) <= _ERROR_CHARACTERS and _READS_AS_ERROR.search(text):
-        yield "The answer reads as an error of the server. It is kept as an answer."
+        yield "The answer reads as an error of the server, and would be judged as it is. Test the connection."
     if _looks_cut(result.prompt_tokens, [each.content for each in request.messages]):
         yield (
-            f"The server counts {result.prompt_tokens:,} tokens in the prompt, far fewer than it has. It may "
-            "have cut the prompt; raise the context length there."
+            "The server counts far fewer tokens in the prompt than it has. It may have cut the prompt; raise "
+            "the context length there."
         )
 
 
