@@ -64,7 +64,7 @@ def wake(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
 
 def _send(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
     try:
-        # If it is read later, there is nothing to do: a sweep has started the work.
+        # Let it expire: after a minute a sweep has started the work.
         destination: dict[str, Any] = {"queue": worker_direct(worker)} if worker else {}
         task.apply_async(args, expires=60, **destination)
     except (OperationalError, ChannelError, OSError) as error:
@@ -140,8 +140,8 @@ class _Gathered:
             self.comes_later(experiment_id, seconds)
 
 
-# This process counts the messages that it sends and its rounds of planning. It keeps the time that the last
-# round of each experiment took, including the pause after it.
+# Messages sent and rounds planned by this process, and the length of each experiment's last round with the
+# pause after it.
 _messages, _rounds = _Gathered(), _Gathered()
 _round_seconds: dict[int, float] = {}
 
@@ -288,7 +288,7 @@ def _give_opinions(worker: str) -> None:
     def cast() -> None:
         for experiment_id in wanted:
             opinions.cast_votes(experiment_id=experiment_id)
-            # Also because asking held the row that the planner may have found locked.
+            # The planner may have found the row locked meanwhile.
             wake(advance, experiment_id)
 
     def on_progress() -> None:
@@ -382,6 +382,6 @@ def sweep(self: Task[Any, Any]) -> None:
     notifications.watch()
     if notifications.has_due():
         wake(deliver)
-    # Nobody may be listening to that queue where no experiment needs it.
+    # Without such an experiment nobody may listen to that queue.
     if experiments_with_opinions().exists():
         wake_judges()

@@ -129,7 +129,7 @@ def _permitted(request: AuthenticatedRequest, experiment_id: int, find: _Find, r
     PermissionDenied
         The right is missing for an experiment that the user may see; with the reason.
     Http404
-        There is none that the user may see.
+        The user may see no such experiment.
     """
     found = _found(request, experiment_id, find)
     if found is not None:

@@ -140,7 +140,7 @@ def _markdown() -> MarkdownIt:
         dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True, renderer=_mathml
     )
     plain = RendererHTML().rules
-    # Code and tables scroll in a box of their own; the annotator's page adds buttons to that of code.
+    # Code and tables scroll in a box of their own; the annotator's page adds buttons to code.
     for rule, before, after in (
         ("fence", '<div class="code">', "</div>\n"),
         ("code_block", '<div class="code">', "</div>\n"),

@@ -18,7 +18,7 @@ from .types import BoolArray, FloatArray, IntArray, Tally, located
 # Standard deviation of a strength before there are data.
 _STRENGTH = 0.4
 _PRECISION = 1.0 / _STRENGTH**2
-# Weight of the strengths that the user expects beforehand. With full weight, expectations that were the exact
+# Weight of the user's prior strengths. With full weight, expectations that were the exact
 # opposite of the truth cost 12% more comparisons. With half of it they cost less than 10% more, and correct
 # ones saved as much as with full weight.
 _TRUST = 0.5
@@ -47,7 +47,7 @@ class Beliefs:
     tally
         The data; read again at each `update`.
     prior
-        Shape (K,): strengths expected beforehand, in log-odds; all equal by default.
+        Shape (K,): prior strengths, in log-odds; all equal by default.
     theta
         Shape (R, K): strengths to go on from; estimated from the counts by default.
     curvature
@@ -56,7 +56,7 @@ class Beliefs:
     Attributes
     ----------
     prior
-        Shape (K,): strengths expected beforehand, as far as they are believed.
+        Shape (K,): prior strengths, as far as they are believed.
     theta
         Shape (R, K): strengths.
     curvature
@@ -182,7 +182,7 @@ class _Together:
     tally
         The data.
     prior
-        Shape (K,): strengths expected beforehand, as far as they are believed.
+        Shape (K,): prior strengths, as far as they are believed.
     theta
         Shape (R, K): where to begin.
 

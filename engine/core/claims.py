@@ -29,14 +29,14 @@ from .types import BoolArray, Claim, FloatArray, IntArray, Missing, located
 NOBODY = -1
 # The names of policies to which nobody gave any.
 _MADE_UP = re.compile(r"policy \d+")
-# A factor above it is told as this.
+# Larger factors are reported as this value.
 _MANY_TIMES = 100.0
 # Comparing the evidence of more policies than this takes long.
 _FEW = 64
-# This part of what proofs begin with goes by strengths expected beforehand. If they mislead, a proof needs
+# This share of the initial capital follows the prior strengths. If they mislead, a proof needs
 # log 1.5 = .41 nats more.
 BY_EXPECTATION = 1.0 / 3.0
-# Scale of Gumbel errors whose standard deviation is 0.4, as that of strengths (`beliefs`).
+# Scale of Gumbel errors with the standard deviation of strengths in `beliefs`, 0.4.
 _GUMBEL_SCALE = 0.4 * math.sqrt(6.0) / math.pi
 
 
@@ -50,7 +50,7 @@ def log_weights(prior: FloatArray | None, n_policies: int) -> FloatArray:
     Parameters
     ----------
     prior
-        Shape (K,): strengths expected beforehand, in log-odds.
+        Shape (K,): prior strengths, in log-odds.
     n_policies
         K.
     """
@@ -89,7 +89,7 @@ def starting_capital(
     n_policies, margin, exclusive_proofs
         As for `names_at_risk`.
     prior
-        Shape (K,): strengths expected beforehand, in log-odds, which weigh the capital.
+        Shape (K,): prior strengths, in log-odds, which weigh the capital.
     """
     at_risk = names_at_risk(n_policies, margin, exclusive_proofs=exclusive_proofs)
     # One name alone has all there is, whatever was expected.

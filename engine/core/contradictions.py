@@ -22,7 +22,7 @@ _LOOSE_LOG_ODDS = 10.0
 # A large departure from the model. With interactions this large among the log-odds of the pairs, the
 # Bradley-Terry model mostly names a wrong winner where the best are close.
 _RELEVANT_LOG_ODDS = 0.3
-# Comparisons by which the share of ties of a pair is drawn towards that of all pairs.
+# Pseudo-comparisons that shrink each pair's tie rate to the overall rate.
 _TIE_PRIOR = 10.0
 # Nats by which each win rate of a cycle must differ from one half. That is about what a single two-sided test
 # at the 5% level asks for.
@@ -269,7 +269,7 @@ class Cycle:
 def strongest_cycle(wins: FloatArray, ties: FloatArray, among: IntArray) -> Cycle | None:
     """The cycle of three that the data speak for most, if any.
 
-    Ties are left out: given how many outcomes were decided, those of two equal policies are fair coins.
+    Ties are left out: the decided outcomes of two equal policies are fair coins.
     Where every two of some policies have met, any longer cycle contains one of three.
 
     Parameters

@@ -94,7 +94,7 @@ class Design:
         With nothing assumed and a margin, use that two policies cannot both beat each other by it. Of two
         policies, one name at most is false, and a proof takes about a fifth fewer comparisons.
     prior_strengths
-        Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
+        Shape (K,): prior strengths, in log-odds, from an earlier experiment or a model's
         opinions. With the streams they steer sampling, bets and leaders. A policy that is expected to be
         strong needs less evidence to be named, and the others a little more. This is not so where
         `exclusive_proofs` leaves nothing to weigh. No claim rests on their being right.

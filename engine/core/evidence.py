@@ -81,7 +81,7 @@ class PairwiseEvidence:
         self._narrow = narrow
         self._concentration = concentration
         self.null_mean = 0.5 + epsilon
-        # The evidence against beating one policy is read more often than that of one policy: have it
+        # Evidence against beating one policy is read more often than evidence of one policy: have it
         # together.
         self.log_e: FloatArray = np.zeros_like(tally.wins).swapaxes(1, 2)
         self.log_e[:, np.arange(tally.n_policies), np.arange(tally.n_policies)] = -np.inf
@@ -89,7 +89,7 @@ class PairwiseEvidence:
         if compared[0].size:
             self.log_e[compared] = self._pairs(*compared)
         self._per_policy = self.combine(self.log_e)
-        # Where `_per_policy` is not up to date: nothing reads that of some margins for a long time.
+        # Where `_per_policy` is not up to date: nothing reads some margins for a long time.
         self._changed: tuple[Any, ...] | EllipsisType | None = None
 
     @property

@@ -98,7 +98,7 @@ def _pairwise(plan: Plan, gap: FloatArray) -> FloatArray:
 
 
 def _spread(each: FloatArray) -> FloatArray:
-    """Shape (M,): comparisons where all pairs are compared alike, from those that each rival needs."""
+    """Shape (M,): comparisons if all pairs are compared equally often, from each rival's need."""
     K = each.shape[1] + 1
     spread: FloatArray = each.max(axis=1) * (K * (K - 1) / 2.0)
     return spread

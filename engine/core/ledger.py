@@ -71,7 +71,7 @@ class Ledger:
     exclusive_proofs
         Have the proofs of two policies, with a margin, share no risk: one of the two names at most is false.
     prior
-        Shape (K,): strengths expected beforehand, in log-odds. With the streams they steer, and weigh what
+        Shape (K,): prior strengths, in log-odds. With the streams they steer, and weigh what
         proofs head to head begin with.
     memory
         State to go on from beside the wins, one for each run.

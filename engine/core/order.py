@@ -60,7 +60,7 @@ def solo_runs(annotators: Sequence[Hashable], longer_than: int = LONG_RUN) -> li
     """The long runs of one of several annotators, without a judgment of another between.
 
     Claims assume that each judgment is a fresh draw with the win rate of its pair, whatever came before.
-    Annotators who disagree and take long turns break that: for the length of a turn the win rate is that of
+    Annotators who disagree and take long turns break that: during a turn the win rate is that of
     one person. Where they interleave, it is the mean of all.
 
     Parameters

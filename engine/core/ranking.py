@@ -55,7 +55,7 @@ class Standing:
     label
         Its name.
     log_odds
-        Estimated strength in log-odds; those of a ranking add up to 0.
+        Estimated strength in log-odds; a ranking's strengths add up to 0.
     field
         Its mean win rate against the other policies, each with the same weight.
     leader

@@ -140,7 +140,7 @@ class Sampler(Protocol):
         ...
 
     def recall(self, memory: Mapping[str, Any]) -> None:
-        """Take up what `memory` gave, also after a way through JSON."""
+        """Restore the state that `memory` returned, also after a round trip through JSON."""
         ...
 
 
@@ -322,7 +322,7 @@ def _is_to_prove(situation: Situation, proof: HeadToHead) -> BoolArray:
     if proof.evidence.null_mean > 0.5:
         return np.ones(situation.tally.n_runs, dtype=np.bool_)
     n_open = np.sum(~situation.refuted, axis=1)
-    # Once all are ruled out, what is left to prove is that none is the best.
+    # Once all are ruled out, only "none is the best" remains to be proved.
     to_prove: BoolArray = (n_open > 0) & ((situation.tally.n_policies < _TWO_PHASES_FROM) | (n_open == 1))
     return to_prove
 

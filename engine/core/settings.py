@@ -33,7 +33,7 @@ def checked_labels(labels: Sequence[str] | None, space: Space) -> tuple[str, ...
 
 
 def checked_prior(strengths: ArrayLike | None, n_policies: int) -> FloatArray | None:
-    """Shape (K,): strengths expected beforehand, in log-odds, a copy; None where none are given.
+    """Shape (K,): a copy of the prior strengths, in log-odds; None without any.
 
     Raises
     ------

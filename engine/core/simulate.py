@@ -87,7 +87,7 @@ def simulate(
         As for `Design`: whether the capital of proofs moves, and whether ties are bet on as such. Also
         whether proofs use that two policies cannot both beat each other by a margin.
     prior_strengths
-        Shape (K,): strengths expected beforehand, in log-odds.
+        Shape (K,): prior strengths, in log-odds.
     budget
         Comparisons after which a run ends regardless.
     pending

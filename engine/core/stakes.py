@@ -57,7 +57,7 @@ class Stakes:
     tally
         The data.
     log_start
-        Shape (K,): logarithms of what the proofs begin with, of which the sum is 1.
+        Shape (K,): logarithms of the proofs' initial capital, which sums to 1.
     margin
         ε of the claim.
     memory

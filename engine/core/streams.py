@@ -66,7 +66,7 @@ class StreamedEvidence:
     pairwise
         Head-to-head evidence; updated by its owner beforehand.
     prior
-        Shape (K,): strengths expected beforehand, in log-odds.
+        Shape (K,): prior strengths, in log-odds.
     memory
         The values of `memory`, one for each run; None starts the streams now.
 

@@ -96,7 +96,7 @@ class ClaimState:
         The risk, in [0, 1], at which it would just hold by the present evidence; that of the other claim,
         where it follows.
     text
-        The claim and its assumptions, in one sentence; what is missing, where it does not hold or follow.
+        The claim and its assumptions in one sentence, or what is missing for it to hold.
     assumes_model
         Whether it rests on a Bradley-Terry model: the space has one, and head-to-head evidence alone would
         not do.
@@ -230,7 +230,7 @@ class Tally:
         Shape (R, K, K): how many of these are ties that are bet on as such. None where all count as half of
         a win and half of a loss.
     counts_missing
-        Whether proofs count what is open or missing.
+        Whether proofs count open and missing outcomes.
     open
         Shape (R, K, K), symmetric: showings that have begun and not ended.
     missing

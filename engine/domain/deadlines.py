@@ -47,6 +47,6 @@ class Deadline:
 
 
 def may_carry_secrets(url: str) -> bool:
-    """True if nobody on the way can read or change what this URL is sent: HTTPS, or this very machine."""
+    """True if nobody on the way can read or change the request: HTTPS, or this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or parts.hostname in {"localhost", "127.0.0.1", "::1"}

@@ -244,7 +244,7 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
     Raises
     ------
     ValueError
-        Names the key that is unknown, missing, of the wrong type or out of range, and what is allowed.
+        Names the key that is unknown, missing, of the wrong type or out of range, and the allowed values.
     """
     if kind not in _KINDS:
         raise ValueError(f"{kind!r} is not a kind of factor; use one of {', '.join(_KINDS)}.")

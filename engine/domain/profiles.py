@@ -128,7 +128,7 @@ _NEWER_OPENAI = {"temperature": "", "top_p": "", "stop": "", "seed": "", "reason
 _EFFORT = r"claude-(opus|sonnet)-4-6"
 _EFFORT_ALONE = r"claude-(opus-4-[7-9]|(opus|sonnet|haiku|fable)-([5-9]|\d\d)|mythos)"
 _NO_SAMPLING = {"temperature": "", "top_p": "", "top_k": "", "reasoning_tokens": ""}
-# Where Bedrock's fields are: those that all models share, and those of one vendor.
+# Places of Bedrock's fields: common to all models, or specific to a vendor.
 _SHARED, _VENDORS_OWN = "inferenceConfig", "additionalModelRequestFields"
 
 # (provider, pattern of the model's id, differences from OpenAI's usual protocol); later lines go on earlier

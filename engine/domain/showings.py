@@ -82,7 +82,7 @@ class Answer(NamedTuple):
 class Showing:
     """A showing: ``outcome`` for the estimates, ``least`` and ``most`` for the proofs.
 
-    While it is open, the bounds are those of what was taken back late, and `None` where nothing was.
+    While it is open, the bounds of an answer that was taken back late; else `None`.
     """
 
     phase: Phase = Phase.NONE

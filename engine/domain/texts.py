@@ -30,7 +30,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(seen.encode()).hexdigest()[:16]
 
 
-# The digest of a text of which nothing is to be seen.
+# The digest of a text without visible characters.
 NOTHING = digest("")
 
 

@@ -73,7 +73,7 @@ class SmolLM2Backend:
         params.n_ctx = _AT_ONCE * _CONTEXT_TOKENS
         # Threads that wait for each other do so busily: on a busy machine two were ten times slower than one.
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-        # The model's own template makes up a system prompt where there is none, which nobody would see.
+        # Without a system prompt the model's own template would make one up, which nobody would see.
         params.chat_template = "chatml"
         params.api_keys = [self._key]
         # Reusing an earlier prompt's beginning changes the rounding, and so the answer.

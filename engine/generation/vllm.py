@@ -111,7 +111,7 @@ class VLLMBackend:
             "chat_template": settings.chat_template,
             "enable_prefix_caching": True,
             "enable_lora": bool(settings.adapters),
-            # The author's suggested settings must not mix with those of a policy.
+            # Do not mix the model author's suggested settings into the policy's.
             "generation_config": "vllm",
             **settings.options,
         }

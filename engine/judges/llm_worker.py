@@ -265,7 +265,7 @@ def _asked(opinion: Opinion, left_first: Outcome, right_first: Outcome) -> Asked
 
 
 def _no_verdict(result: GenerationResult) -> str:
-    """The reason why this reply is no whole verdict, and the remedy; empty if it may be one."""
+    """The reason why this reply is no complete verdict, and the remedy; empty if it may be one."""
     match result.finish_reason:
         case Finish.LENGTH:
             return (

@@ -20,7 +20,7 @@ def find_experiment(said: str) -> Experiment:
     Raises
     ------
     CommandError
-        There is none or several of them; the message lists what there is.
+        None or several match; the message lists them.
     """
     if (found := named(said)) is not None:
         return found

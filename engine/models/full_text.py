@@ -24,7 +24,7 @@ _POSTGRESQL = (
 )
 _REMOVE = f"""INSERT INTO "{_INDEX}" ("{_INDEX}", rowid, "text") VALUES ('delete', OLD.id, OLD."text");"""  # noqa: S608 - made of our own names
 _ADD = f'INSERT INTO "{_INDEX}" (rowid, "text") VALUES (NEW.id, NEW."text");'  # noqa: S608
-# The texts stay in their table; what is here is the index only.
+# This table is only the index; texts stay in their own table.
 _SQLITE = (
     f"""CREATE VIRTUAL TABLE "{_INDEX}"
         USING fts5("text", content="{_TABLE}", content_rowid="id", tokenize="trigram")""",

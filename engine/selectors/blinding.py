@@ -51,8 +51,7 @@ class Verified:
 
 
 def verify_blinding(experiment: Experiment) -> Verified:
-    """Derive the sides of comparisons and gold pairs and the schedule of checks from the secrets, and
-    compare.
+    """Compare the recorded sides and the schedule of checks with those derived from the secrets.
 
     Comparisons with an unknown secret are left out: they were imported from an experiment that had not
     concluded.

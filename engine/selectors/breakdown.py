@@ -39,7 +39,7 @@ class Part:
     Attributes
     ----------
     tasks
-        One task, or those of the tag that were compared.
+        One task, or the compared tasks with the tag.
     tag
         Empty for a single task.
     comparisons

@@ -86,7 +86,7 @@ def click_seconds(experiment: Experiment) -> float | None:
 
 
 def _recent_answers() -> QuerySet[Any, tuple[datetime | None, datetime, Any]]:
-    # In the order of their numbers, of which there is an index.
+    # By number, which has an index.
     recent = Comparison.objects.filter(experiment=EXPERIMENT, judged_at__isnull=False).order_by("-number")
     answers = Judgment.objects.filter(
         comparison__in=recent.values("pk")[:50],

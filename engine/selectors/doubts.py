@@ -50,7 +50,7 @@ class Lost:
     texts, failed
         Responses that were asked for, and those that failed or that a guardrail replaced.
     tasks, n_tasks
-        Tasks that it was to answer, and those of them without any answer.
+        Tasks that the policy was to answer, and how many of them have no answer.
     """
 
     name: str

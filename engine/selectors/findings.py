@@ -41,7 +41,7 @@ class Rung:
     n_open
         Number of policies that it has still to exclude; 0 where it holds or follows.
     text
-        What is claimed, what that assumes, and whether it rests on one person alone; or what is missing.
+        The claim, its assumptions, and whether one person gave all judgments; or what is missing.
     qualified
         True if it holds only if the levels' effects add up, and no test with power supports that.
     contradicted
@@ -219,7 +219,7 @@ def of_pool(experiment: Experiment) -> list[str]:
 def unproven(experiment: Experiment) -> str:
     """Sentences on the risk of claims where people judge and the same texts come again; empty elsewhere.
 
-    Their outcomes are drawn without replacement: docs/algorithm.md has what is proven then.
+    Their outcomes are drawn without replacement; see docs/algorithm.md, "Finite pools".
     """
     if experiment.stopping != CERTIFIED or not pools.is_finite(experiment):
         return ""
@@ -316,7 +316,7 @@ def by_one_person(experiment: Experiment, observed: Observed | None = None) -> b
     if experiment.judge != Experiment.Judge.HUMAN:
         return False
     judgments = _judged_in(experiment, observed).exclude(via__in=Judgment.UNSEEN)
-    # Without an annotator it is a language model's, or a past vote, of which nobody said whose it is.
+    # Without an annotator it is a language model's judgment, or a past vote of an unnamed person.
     people = list(judgments.values_list("annotator", flat=True).distinct()[:2])
     return len(people) == 1 and people[0] is not None
 

@@ -61,7 +61,7 @@ class Totals:
     Attributes
     ----------
     people, judgments, by_model
-        The people among the judges, all judgments, and those of a language model among them.
+        People who judged, all judgments, and a language model's judgments among them.
     since, until
         When the first and the last were given; ``None`` without any.
     """
@@ -162,9 +162,9 @@ class Reading:
     Attributes
     ----------
     timed, hasty
-        Answers whose time is known, and those of them that were faster than anybody reads both responses.
+        Answers with a known time, and how many of them were faster than reading.
     uneven, longer
-        Answers for one of two responses of different lengths, and those of them for the longer one.
+        Answers for one of two responses of different lengths, and how many chose the longer one.
     """
 
     timed: int = 0

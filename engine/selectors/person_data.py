@@ -157,7 +157,7 @@ def person_data(user: User, *, complete: bool) -> Row:
             experiment="comparison__experiment__name", at="granted_at", state="state",
         ) if complete else [],
         "answers_until_the_experiment_concludes": withheld,
-        # Not those of everybody, decoded one by one: anybody may ask for their own file.
+        # Filter in SQL: anybody may ask for their own file, and decoding everybody's rows takes long.
         "sessions": _rows(
             Session.objects.filter(
                 session_key__in=UserSession.objects.filter(user=user).values("session_key"),

@@ -70,7 +70,7 @@ class Stock:
 
 
 def stocks(experiment: Experiment, among: Collection[int] | None = None) -> list[Stock]:
-    """The stock of every annotator, or of those among these accounts; the smallest first."""
+    """The stock of every annotator, or of the accounts in ``among``; the smallest first."""
     if among is not None and not among:
         return []
     people: list[int | None] = [

@@ -68,7 +68,7 @@ _WAITS = Update(
 
 
 def locked(*, experiment_id: int, annotator: User) -> Allowance:
-    """The annotator's row, which orders their own requests until the caller's transaction ends."""
+    """The annotator's row, locked: their requests run one after another."""
     if found := _LOCKED(experiment=experiment_id, annotator=annotator.pk):
         return found[0]
     allowance, _ = Allowance.objects.select_for_update(no_key=True).get_or_create(

@@ -195,7 +195,7 @@ class _Material:
     n_asked, n_judged
         How many comparisons the last sequence tells, and how many have an outcome.
     sequences
-        Outcomes ``(i, j, D)``: without each annotator, and last those of everybody in the order of asking.
+        Outcomes ``(i, j, D)`` without each annotator; last, everybody's in the order of asking.
         None is longer than the budget, where a live run ends too.
     """
 

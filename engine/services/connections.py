@@ -185,7 +185,7 @@ def lend(*, connection_id: int, experiment: Experiment, by: User) -> Loan:
 
 
 def lend_chosen(*, experiment: Experiment, by: User, names: Collection[str]) -> None:
-    """Lend those of one's own connections that one has just named in a draft."""
+    """Lend the user's own connections that they have just named in a draft."""
     chosen = selectors.to_choose(by, experiment).filter(name__in=names, owner=by, everybody=False)
     for connection in chosen:
         lend(connection_id=connection.pk, experiment=experiment, by=by)

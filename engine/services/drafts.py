@@ -85,7 +85,7 @@ def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
         The name is taken or unusable.
     """
     described = specs.experiment_spec(experiment)
-    # With the same seed, the pairs of the first would predict those of the second.
+    # With the same seed, the first experiment's pairs would predict the second's.
     settings = {**described.settings, "seed": new_seed()}
     if not settings.get("judge_model") and why_no_judge():
         settings["llm_judge"] = Experiment.LLMJudge.OFF

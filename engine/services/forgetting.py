@@ -46,9 +46,9 @@ def forget_person(
 ) -> User | None:
     """Make an account anonymous: its name becomes a number, and nobody can log in to it.
 
-    Judgments, flags, checks and log entries stay, as those of *former-annotator-7*. Everything else about the
-    person is deleted. With ``blank_comments`` their comments are emptied; with ``delete`` an account to which
-    no such row belongs is deleted altogether. Returns the account, or ``None`` if it was deleted.
+    Judgments, flags, checks and log entries stay, under the name *former-annotator-7*. Everything else about
+    the person is deleted. With ``blank_comments`` their comments are emptied; with ``delete`` an account
+    without such rows is deleted altogether. Returns the account, or ``None`` if it was deleted.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def _free_name() -> str:
 
 
 def _forget_outside_of_the_engine(user: User, names: set[str], *, now: str) -> None:
-    """Delete the data that Django's admin site, django-allauth and other apps keep about an account.
+    """Delete what Django's admin site, django-allauth and other apps keep about an account.
 
     ``names``: the user name and the e-mail addresses, which ``now`` replaces.
     """

@@ -65,7 +65,7 @@ def invite_by_mail(
     Raises
     ------
     InvitationError
-        Mail is not configured, an address is none, has an open invitation already or is given twice; or
+        Mail is not configured; an address is invalid, given twice, or has an open invitation; or
         there are too many for one day.
     MembershipError
         ``by`` may not give this role.

@@ -106,7 +106,7 @@ def find_invitation(*, secret: str) -> Invitation | None:
 
 
 def open_invitation(*, invitation_id: int | None, user: User | None = None) -> Invitation:
-    """An invitation that still lets people in, or this ``user``.
+    """An invitation that is open, to everybody or to ``user``.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def open_invitation(*, invitation_id: int | None, user: User | None = None) -> I
         raise InvitationError(
             _("There is no such invitation. Check that the link is complete, and open it again.")
         )
-    # The second half also ends what was changed past the services, such as by hand in the database.
+    # Roles are checked again, because somebody may have changed them in the database by hand.
     if invitation.ended_at is not None or invitation.role not in people.roles_to_give(
         invitation.created_by, invitation.experiment_id
     ):

@@ -187,8 +187,8 @@ def claim_opinions(
 ) -> ClaimedOpinions:
     """Take up to ``limit`` waiting opinions; no other worker gets the same ones.
 
-    Experiments that want none any more are left out. ``rooms`` is for a worker that asks connections: at most
-    how many each of them gets, by its name. Without it only experiments that name none are served.
+    Experiments that no longer want opinions are left out. ``rooms`` is for a worker that asks connections:
+    the most that each connection gets, by its name. Without it only experiments that name none are served.
     ``joining`` adds to a claim.
     """
     waiting = Opinion.objects.filter(

@@ -75,7 +75,7 @@ def start_from_votes(
 ) -> Experiment:
     """Make a paused experiment of the policies, tasks and responses that the votes name, and count the votes.
 
-    It goes on with the ready-made responses where the file has a text for each vote and each two policies
+    It continues with the ready-made responses if the file has a text for each vote and each two policies
     have a task in common. Else the policies are models, by the names in the file, and a backend writes new
     responses. The budget has room for as many new comparisons as any experiment's. ``by``: who makes it, and
     becomes its owner. ``upload``: the kept file of which the votes are.

@@ -48,7 +48,7 @@ class Advance:
     asks_machine
         A rule or a language model may judge those at once.
     low
-        Less than half of what is to be kept ahead was left.
+        Less than half of the target of pairs was left.
     behind
         The evidence lacks more events than one round takes; call again.
     unseen
@@ -170,7 +170,7 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
 def _is_closing(experiment: Experiment, design: Design) -> bool:
     """True if the claim would hold without the pairs that somebody is looking at: then nobody gets new ones.
 
-    Otherwise there would always be some, each of which counts against the claim until it is answered.
+    Otherwise some pair would always be open, and count against the claim.
     """
     open_ones = design.open_showings
     held = Lease.objects.filter(comparison__in=open_ones, state=Lease.State.OPEN, expires_at__gt=clock.now())

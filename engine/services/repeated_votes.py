@@ -1,4 +1,4 @@
-"""Votes of a file that an experiment counts already, as where an earlier file had a part of its rows."""
+"""Votes that an experiment counts already, for example from an earlier file with some of the rows."""
 
 from __future__ import annotations
 

@@ -92,12 +92,12 @@ def void_one(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
 def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
     """Bring a voided judgment back by a new one that copies it and refers to it.
 
-    The estimates have it again from now on; the proofs have had it all the time.
+    Estimates count it again from now on; the proofs never stopped counting it.
 
     Raises
     ------
     WrongStateError
-        It stands or was restored already, or its comparison wants no judgment any more; the message says
+        It stands or was restored already, or its comparison needs no more judgments; the message says
         which.
     """
     voided = Judgment.objects.select_related("comparison", "annotator").get(pk=judgment_id)

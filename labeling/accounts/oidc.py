@@ -89,7 +89,7 @@ def _fetched(url: str, **headers: str) -> dict[str, Any]:
 
 
 def _text(claims: dict[str, Any], name: str) -> str:
-    """A claim that can be stored: PostgreSQL takes no NUL, and no database half a character."""
+    """A claim as text that can be stored: no NUL (PostgreSQL), no half of a surrogate pair."""
     text = claims.get(name) or ""
     if not isinstance(text, str) or "\0" in text:
         raise ValueError(f"The claim {name} is no text.")

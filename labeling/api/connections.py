@@ -27,7 +27,7 @@ router = Router()
 
 @router.get("", auth=READ, response={200: list[ConnectionOut]} | PROBLEMS)
 def list_connections(request: AuthenticatedRequest) -> list[dict[str, Any]]:
-    """List the connections that you may see, by name. Keys are never among it."""
+    """List the connections that you may see, by name. Keys are never included."""
     _refuse_bound(request)
     return [_told(request, each) for each in selectors.seen_by(request.user)]
 

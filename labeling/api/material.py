@@ -115,7 +115,7 @@ def list_responses(
 ) -> dict[str, Any]:
     """List the responses, ready-made or written here, in the order in which they were stored.
 
-    Where people judge, only those of finished comparisons are listed.
+    Where people judge, only responses of finished comparisons are listed.
     """
     experiment = access.to_watch(request, experiment_id)
     check_tag(experiment, tag)

@@ -1,4 +1,4 @@
-"""Input and output schemas. Names and meanings are those of the pages and of ``engine.domain.specs``."""
+"""Input and output schemas. Names and meanings follow the pages and ``engine.domain.specs``."""
 
 from __future__ import annotations
 

@@ -88,9 +88,9 @@ def _target_shown(model: str, found: Connection | None) -> Target:
 
 
 def _is_known_by_name(policy: Policy) -> bool:
-    """True for a policy of past votes that has nothing but a name: a default is no setting of its own.
+    """True for a policy of past votes that only has a name, and default settings.
 
-    The votes' import makes a level of that name, with a model of the same.
+    The import of votes gives it one level, whose model has the same name.
     """
     return policy.experiment.past_votes > 0 and all(
         level.factor.kind == Factor.Kind.MODEL and level.value.get("name") == level.name

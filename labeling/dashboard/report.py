@@ -32,7 +32,7 @@ class Report:
         Who judged how often, the comparisons that these judgments decided, and those that came after the
         decision.
     tasks, tasks_compared
-        The tasks of the experiment, and those of them with a judged comparison.
+        The experiment's tasks, and how many have a judged comparison.
     winner
         The factors that vary with the winner's level of each; empty without a winner.
     past

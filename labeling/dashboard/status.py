@@ -240,7 +240,7 @@ def _conclusion_in_brief(experiment: Experiment, known: _Known) -> str:
 def _finds_none_by_a_margin(experiment: Experiment) -> bool:
     """True if the finding of no single best leaves open that one beats every other by less than the margin.
 
-    Under the claim "best" the margin is that of "good enough" beside it.
+    Under the claim "best", the margin belongs to "good enough", which is shown too.
     """
     return experiment.claim == Claim.BEST_IF_ANY and experiment.epsilon > 0
 

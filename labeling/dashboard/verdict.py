@@ -35,7 +35,7 @@ class Verdict:
     leader
         The winner, or the leader so far; ``None`` before the first comparison, and without a decision.
     n_rivals, n_ruled_out
-        The other policies, and those of them that the ranking shows as ruled out as the best.
+        The number of other policies, and how many the ranking shows as ruled out.
     to_exclude
         The claim to stop on and how many rivals it has still to exclude, in words. Empty where these are just
         those that the ranking shows as open, and where it holds.

@@ -55,7 +55,7 @@ class Column:
     Attributes
     ----------
     kind
-        The type of its values; ``None`` may stand among those of every kind but text and truth.
+        The type of its values, which may be ``None`` except for text and truth.
     says
         What the column means, in Markdown, for `docs/export.md`.
     path

@@ -282,7 +282,7 @@ class Export:
         """The manifest of the file, after all its pieces have gone through ``tally``."""
         experiment = as_stored(self.experiment)
         winner, concluded = experiment.winner, concluded_record(experiment)
-        # Stale evidence rests on other rows than those of this file.
+        # Stale evidence rests on other rows than this file has.
         snapshot = None if experiment.evidence_stale else designs.latest_snapshot(experiment)
         return {
             "file": self.filename,

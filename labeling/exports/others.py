@@ -19,7 +19,7 @@ from labeling.exports.formats import json_lines, json_list, parquet_pieces
 _SPLIT = "data/train-00000-of-00001.parquet"
 _WINNERS = {"left": "model_a", "right": "model_b", "tie": "tie", "both_bad": "tie (bothbad)"}
 _PREFERENCES = {"left": "response_a", "right": "response_b", "tie": "tie", "both_bad": "both_bad"}
-# Argilla's users have UUIDs; those of ours follow from their names in the file.
+# Argilla's users have UUIDs; ours are derived from the names in the file.
 _PEOPLE = UUID("6f1c1d62-2a3e-5b0e-9a53-0c6a2f4d7b11")
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
 

@@ -42,7 +42,7 @@ class SelectionForm(forms.Form):
         for field in ("policy", "against", "winner"):
             choice_field(self, field).choices = [_ANY, *policies]
         choice_field(self, "tag").choices = [_ANY, *((tag, tag) for tag in tags_of(experiment))]
-        # Names from the memberships and not from the judgments, of which there may be a million.
+        # Read names from memberships: there may be a million judgments.
         names = set(experiment.memberships.values_list("user__username", flat=True))
         names |= set(people_who_judged(experiment).values_list("username", flat=True))
         choice_field(self, "annotator").choices = [_ANY, *((name, name) for name in sorted(names))]

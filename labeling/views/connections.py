@@ -215,9 +215,9 @@ def _posted(request: AuthenticatedRequest) -> Any:
 def _late(
     request: AuthenticatedRequest, form: ConnectionForm, found: Connection | None
 ) -> HttpResponse | None:
-    """Ask for the password before the form is shown. A form that comes late is refused and not kept.
+    """Ask for the password before showing the form. Refuse a form sent after the login has become old.
 
-    Confirming a login stores the request that waits for it: a key would lie in the session.
+    Do not store it until the login is confirmed: its key would lie in the session.
     """
     if request.method != "POST":
         access.require_recent_login(request)

@@ -1,4 +1,4 @@
-"""The accounts of the site for those who run it: what is stored about somebody, and forgetting them."""
+"""Pages for superusers: the data stored about a person, and forgetting that person."""
 
 from __future__ import annotations
 

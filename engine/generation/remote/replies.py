@@ -59,7 +59,7 @@ _OPENING = re.compile(
 )
 _CLOSING = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|END_THINKING\|>", re.IGNORECASE)
 _ANY_THINKING = re.compile(rf"</?(?:{_NAMES})>|\[/?THINK\]|◁/?think▷|<\|channel\|>", re.IGNORECASE)
-# The raw form of gpt-oss: channels, of which the final one is the answer.
+# The raw form of gpt-oss: channels; the final one is the answer.
 _CHANNEL = re.compile(
     r"<\|channel\|>\s*(\w{1,40}).{0,200}?<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)",
     re.DOTALL,

@@ -15,7 +15,7 @@ from engine.domain.profiles import SETTINGS, Protocol, Provider, left_out, vendo
 from engine.domain.targets import Target
 from engine.generation.base import GenerationRequest
 
-# Claude demands a maximum; this one is sent where the level sets none, after what is for thinking.
+# Claude demands a maximum: the one to send, beyond the budget of thinking, if the level sets none.
 _ANTHROPIC_TOKENS = 4096
 _ANTHROPIC_VERSION = "2023-06-01"
 

@@ -1,4 +1,4 @@
-"""Cuts secrets out of the words of servers, some of which repeat all that they were sent."""
+"""Cut secrets out of servers' messages: some repeat everything that they were sent."""
 
 from __future__ import annotations
 
