@@ -49,7 +49,7 @@ def request_for(composition: Composition, *, key: int, task: Task, seed: int) ->
     )
 
 
-class Making:
+class ResponseInProgress:
     """A response that is being written, from a policy's composition with its variables still to be filled.
 
     Patterns check the task, then guard models do; then the policy's model writes, and patterns and guard

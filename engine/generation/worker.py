@@ -25,7 +25,7 @@ from engine.generation.base import (
     Outcomes,
 )
 from engine.generation.batch_size import BatchSize
-from engine.generation.responses import Making, Step, composition_of
+from engine.generation.responses import ResponseInProgress, Step, composition_of
 from engine.models import Connection, Response
 from engine.selectors.capabilities import Offer
 from engine.selectors.pauses import asked_from_here, by_name, is_probed, pause_seconds
@@ -132,7 +132,7 @@ class _Batch:
         self._claim: UUID | None = None
         self._closed = False
         self._ran_dry = False
-        self._in_hand: dict[int, Making] = {}
+        self._in_hand: dict[int, ResponseInProgress] = {}
         self._asked_next: list[GenerationRequest] = []
         self._compositions: dict[int, Composition] = {}
         self._connections: dict[str, Connection] = {}
@@ -247,10 +247,10 @@ class _Batch:
                 self._compositions[policy.pk] = composition_of(policy)
 
     def _begin(self, response: Response) -> GenerationRequest | None:
-        making = Making(response, self._compositions[response.policy_id], self._connections)
+        making = ResponseInProgress(response, self._compositions[response.policy_id], self._connections)
         return self._follow(response.pk, making, making.begin())
 
-    def _follow(self, key: int, making: Making, step: Step) -> GenerationRequest | None:
+    def _follow(self, key: int, making: ResponseInProgress, step: Step) -> GenerationRequest | None:
         if isinstance(step, GenerationRequest):
             self._in_hand[key] = making
             self._asked_of[making.asked_model(self._usual_model)] += 1

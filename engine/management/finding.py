@@ -14,7 +14,7 @@ from engine.selectors.experiments import every_experiment, numbered, of_name
 _SHOWN = 20
 
 
-def find_experiment(said: str) -> Experiment:
+def find_experiment(name: str) -> Experiment:
     """An experiment by name, by `owner/name`, or by number.
 
     Raises
@@ -22,18 +22,18 @@ def find_experiment(said: str) -> Experiment:
     CommandError
         None or several match; the message lists them.
     """
-    if (found := named(said)) is not None:
+    if (found := named(name)) is not None:
         return found
-    if said.isascii() and said.isdigit() and (by_number := numbered(int(said))):
+    if name.isascii() and name.isdigit() and (by_number := numbered(int(name))):
         return by_number
     raise CommandError(
-        f"There is no experiment {said}. There are: {_listed(every_experiment()) or 'none yet'}."
+        f"There is no experiment {name}. There are: {_listed(every_experiment()) or 'none yet'}."
     )
 
 
-def find_experiments(said: Sequence[str]) -> list[Experiment]:
+def find_experiments(name: Sequence[str]) -> list[Experiment]:
     """The experiments with these names, found like :func:`find_experiment`; all of them if none is named."""
-    return [find_experiment(each) for each in said] or list(every_experiment())
+    return [find_experiment(each) for each in name] or list(every_experiment())
 
 
 def find_user(name: str) -> User:
@@ -49,7 +49,7 @@ def find_user(name: str) -> User:
     return user
 
 
-def named(said: str) -> Experiment | None:
+def named(name: str) -> Experiment | None:
     """The experiment of this name, or of this `owner/name`; ``None`` if it does not exist.
 
     Raises
@@ -57,11 +57,11 @@ def named(said: str) -> Experiment | None:
     CommandError
         There are several.
     """
-    owner, slash, name = said.partition("/")
-    for found in (of_name(said), *([of_name(name, owner=owner)] if slash else [])):
+    owner, slash, of_owner = name.partition("/")
+    for found in (of_name(name), *([of_name(of_owner, owner=owner)] if slash else [])):
         if found.count() > 1:
             raise CommandError(
-                f"There are several experiments {said}: {_listed(found)}. Say which by owner/name or by "
+                f"There are several experiments {name}: {_listed(found)}. Say which by owner/name or by "
                 "number."
             )
         if (only := found.first()) is not None:
@@ -72,8 +72,8 @@ def named(said: str) -> Experiment | None:
 def _listed(experiments: QuerySet[Experiment]) -> str:
     """Numbers and names, with their owners, of the first ones."""
     some = list(experiments.prefetch_related("memberships__user")[: _SHOWN + 1])
-    said = [f"{each.pk} ({'/'.join([*_owners(each)[:1], each.name])})" for each in some[:_SHOWN]]
-    return ", ".join(said + ["…"] * (len(some) > _SHOWN))
+    shown = [f"{each.pk} ({'/'.join([*_owners(each)[:1], each.name])})" for each in some[:_SHOWN]]
+    return ", ".join(shown + ["…"] * (len(some) > _SHOWN))
 
 
 def _owners(experiment: Experiment) -> list[str]:

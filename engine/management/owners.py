@@ -13,7 +13,7 @@ def add_owner(parser: ArgumentParser) -> None:
     parser.add_argument("--owner", metavar="USER", help="the user who is to own a new experiment")
 
 
-def owner_of(said: str | None) -> User | None:
+def owner_of(name: str | None) -> User | None:
     """The user named by `--owner`; ``None`` without it.
 
     Raises
@@ -21,4 +21,4 @@ def owner_of(said: str | None) -> User | None:
     CommandError
         There is no such user.
     """
-    return None if said is None else find_user(said)
+    return None if name is None else find_user(name)

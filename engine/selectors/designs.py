@@ -57,7 +57,9 @@ def levels_told(experiment: Experiment, index: int) -> list[tuple[str, str]]:
     """The factors that vary, each with its level in the policy of this index."""
     levels = policy_names(experiment)[index].levels
     factors = _levels(experiment).items()
-    return [(factor, level) for (factor, of_it), level in zip(factors, levels, strict=True) if len(of_it) > 1]
+    return [
+        (factor, level) for (factor, choices), level in zip(factors, levels, strict=True) if len(choices) > 1
+    ]
 
 
 def winner_name(experiment: Experiment) -> str:
@@ -256,18 +258,18 @@ def continued(experiment: Experiment) -> Observed | None:
     return observe(observed, events)
 
 
-def noted(experiment: Experiment) -> Observed | None:
+def stored_if_current(experiment: Experiment) -> Observed | None:
     """The evidence as it is stored; ``None`` while it is being recomputed."""
     return None if experiment.evidence_stale else stored(experiment)
 
 
 def known_design(experiment: Experiment) -> Design:
-    """The design for a page, which never waits for a replay: it shows that of the counts alone instead."""
+    """The design for a page. A page never waits for a replay: meanwhile it shows the counts alone."""
     return (continued(experiment) or counted(experiment)).design
 
 
 def counted(experiment: Experiment) -> Observed:
-    """The evidence of the present counts alone, for use while a replay is still to come."""
+    """The evidence of the present counts alone, until a replay is done."""
     of, labels = labelled_space(experiment)
     wins = wins_matrix(experiment)
     return Observed(Design.from_counts(of, wins, labels=labels, **design_settings(experiment)))

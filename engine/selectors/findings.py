@@ -115,7 +115,7 @@ def ladder(experiment: Experiment) -> Ladder:
 
 def ladder_at(experiment: Experiment, latest: Snapshot | None) -> Ladder:
     """The claims as they stood at the latest snapshot, for words beside others about it."""
-    return ladder_from(experiment, None if latest is None else designs.noted(experiment))
+    return ladder_from(experiment, None if latest is None else designs.stored_if_current(experiment))
 
 
 def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:

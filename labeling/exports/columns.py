@@ -667,13 +667,13 @@ def read_rows(
     lookups = _lookups(experiment, usernames=usernames)
     selected = browsing.selected_judgments(experiment, selection).order_by(*order)
     judgments = selected.values_list(*FIELDS.values())
-    with one_look():
+    with one_snapshot():
         found = judgments.iterator(chunk_size=_AT_ONCE)
         while batch := list(islice(found, _AT_ONCE)):
             yield from _rows(batch, lookups, stamp)
 
 
-def one_look() -> AbstractContextManager[Any]:
+def one_snapshot() -> AbstractContextManager[Any]:
     """Read rows from the database in pieces, as the reader asks for them.
 
     PostgreSQL keeps such a cursor in a transaction only; outside of one it would write the whole result aside
@@ -684,7 +684,7 @@ def one_look() -> AbstractContextManager[Any]:
 
 
 def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, Any]:
-    """The few things of an experiment that columns are looked up in.
+    """Lookup tables of an experiment for its columns.
 
     ``labels`` (``P1``) and ``levels`` (their names) of the policies by id, and the names of ``people`` by id,
     of whom ``None`` is nobody. ``flags`` by the comparison's id: their reasons, oldest first. The ``mark`` on

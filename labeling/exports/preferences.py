@@ -13,7 +13,7 @@ from engine.domain.conversations import Message
 from engine.models import Comparison, Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection, texts_of
-from labeling.exports.columns import one_look
+from labeling.exports.columns import one_snapshot
 
 _TEXTS_AT_ONCE = 500
 
@@ -61,7 +61,7 @@ def preferences(experiment: Experiment, selection: Selection) -> Iterator[Prefer
 
     Two texts without a majority, and equal or empty ones, are left out.
     """
-    with one_look():
+    with one_snapshot():
         decided = (tally for tally in _tallied(experiment, selection).values() if tally.lead)
         while some := list(islice(decided, _TEXTS_AT_ONCE)):
             texts = texts_of({pk for tally in some for pk in (tally.first, tally.second)})
@@ -74,7 +74,7 @@ def preferences(experiment: Experiment, selection: Selection) -> Iterator[Prefer
 
 def rated(experiment: Experiment, selection: Selection) -> Iterator[Rated]:
     """Each text once that was chosen more often than rejected, or less often; empty ones are left out."""
-    with one_look():
+    with one_snapshot():
         leads: dict[tuple[int, str], tuple[int, float]] = {}
         for (task_id, *digests), tally in _tallied(experiment, selection).items():
             for digest, response, lead in zip(

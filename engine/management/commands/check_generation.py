@@ -64,12 +64,12 @@ class Command(BaseCommand):
             raise CommandError("Some responses could not be written. The reasons are shown above.")
 
     def _requests(
-        self, said: str | None, task: str | None, seed: int, model: str
+        self, experiment_name: str | None, task: str | None, seed: int, model: str
     ) -> Iterator[tuple[str, GenerationRequest]]:
-        if said is None:
+        if experiment_name is None:
             yield "Sample", GenerationRequest(0, chat(task or SAMPLE_TASK), seed=seed, model=model)
             return
-        experiment = find_experiment(said)
+        experiment = find_experiment(experiment_name)
         first = experiment.tasks.order_by("position").first() or Task(prompt=SAMPLE_TASK)
         asked = Task(prompt=task, variables=first.variables) if task else first
         for policy, name in zip(policies_of(experiment), policy_names(experiment), strict=True):

@@ -63,15 +63,15 @@ class Command(BaseCommand):
             return 0
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA integrity_check")
-            said = [row[0] for row in cursor.fetchall() if row[0] != "ok"]
+            faults = [row[0] for row in cursor.fetchall() if row[0] != "ok"]
             cursor.execute("PRAGMA foreign_key_check")
-            said += [
+            faults += [
                 f"{table}: row {row} refers to nothing in {parent}"
                 for table, row, parent, _ in cursor.fetchall()
             ]
-        for fault in said:
+        for fault in faults:
             self.stdout.write(f"Database: {fault}")
-        return len(said)
+        return len(faults)
 
 
 def _rows(file: Path) -> Iterator[dict[str, str]]:
