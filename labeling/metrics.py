@@ -64,6 +64,12 @@ class Installation(Collector):
             "Tokens that were written within the last minute.",
             found.tokens_per_second,
         )
+        yield _gauge(
+            "llmpo_spent_24h",
+            "Money that models cost in the last 24 hours.",
+            ["model", "currency"],
+            found.spent,
+        )
         workers = {(worker.queue, worker.name): worker for worker in found.workers}
         yield _gauge(
             "llmpo_worker_seen_seconds",

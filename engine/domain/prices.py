@@ -41,14 +41,19 @@ class Money(dict[str, float]):
         return Money({currency: factor * amount for currency, amount in self.items()})
 
     def __str__(self) -> str:
-        """Both digits of cents, and two digits of less than that."""
-        return " and ".join(
-            f"{amount:,.{_decimals(amount)}f} {name}" for name, amount in sorted(self.items())
-        )
+        return " and ".join(f"{_digits(amount)} {name}" for name, amount in sorted(self.items()))
+
+    def of_limit(self, limit: float) -> str:
+        """The amounts, each with what it may be at most."""
+        most = _digits(limit)
+        each = (f"{_digits(amount)} of {most} {name}" for name, amount in sorted(self.items()))
+        return " and ".join(each) or f"nothing of {most}"
 
 
-def _decimals(amount: float) -> int:
-    return 2 if amount <= 0 or amount >= 0.1 else 1 - math.floor(math.log10(amount))
+def _digits(amount: float) -> str:
+    """Cents, or two digits of an amount that is smaller."""
+    decimals = 2 if amount <= 0 or amount >= 0.1 else 1 - math.floor(math.log10(amount))
+    return f"{amount:,.{decimals}f}"
 
 
 @dataclass(frozen=True, slots=True)

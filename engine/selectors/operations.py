@@ -10,6 +10,7 @@ from django.db.models import Count, Max, Min
 
 from engine.models import Comparison, Experiment, Judgment, Lease, Response, clock
 from engine.selectors import workers
+from engine.selectors.spending import spent_lately
 from engine.selectors.workers import Worker
 
 _QUEUES = ("control", "analysis", "generation", "judging")
@@ -38,6 +39,8 @@ class Figures:
         the reason.
     tokens_per_second : float
         Tokens of the newest thousand responses that were written within the last minute, for each second.
+    spent : dict
+        The money spent within 24 hours, by the connection's name and the currency.
     workers : list of Worker
         The workers that were ever seen.
     """
@@ -50,6 +53,7 @@ class Figures:
     oldest_waiting_seconds: float
     newest_responses: dict[tuple[str, str], int]
     tokens_per_second: float
+    spent: dict[tuple[str, str], float]
     workers: list[Worker]
 
 
@@ -90,6 +94,7 @@ def figures() -> Figures:
         oldest_waiting_seconds=(now - waiting["first"]).total_seconds() if waiting["first"] else 0.0,
         newest_responses=dict(responses),
         tokens_per_second=tokens / _MINUTE.total_seconds(),
+        spent=spent_lately(),
         workers=workers.seen(*_QUEUES),
     )
 

@@ -86,9 +86,7 @@ def spent_in(experiment: Experiment) -> Money:
 def spent_of_limit(experiment: Experiment) -> str:
     """The money spent and its limit, if any, in words; empty without either."""
     spent, limit = spent_in(experiment), experiment.money_limit
-    if limit is None:
-        return str(spent)
-    return f"{spent or 'nothing'} of {Money(dict.fromkeys(spent, limit)) or format(limit, ',.2f')}"
+    return str(spent) if limit is None else spent.of_limit(limit)
 
 
 def spent_by_purpose(experiment: Experiment) -> dict[str, Money]:
@@ -101,6 +99,13 @@ def spent_with(connections: Collection[int], *, since: datetime | None = None) -
     """The money spent with each of these connections that cost any."""
     charges = Charge.objects.filter(connection__in=connections)
     return _by("connection", charges if since is None else charges.filter(at__gt=since))
+
+
+def spent_lately() -> dict[tuple[str, str], float]:
+    """The money spent within 24 hours, by the connection's name and the currency."""
+    lately = Connection.objects.filter(charges__at__gt=clock.now() - DAY, charges__cost__isnull=False)
+    rows = lately.order_by().values_list("name", "charges__currency")
+    return {(name, currency): cost for name, currency, cost in rows.annotate(Sum("charges__cost"))}
 
 
 def costs_of(response_ids: Collection[int]) -> dict[int, Money]:

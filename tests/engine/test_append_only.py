@@ -6,7 +6,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 
-from engine.models import AuditEntry, Experiment, Judgment, JudgmentVoid, PairCount, append_only
+from engine.models import AuditEntry, Charge, Experiment, Judgment, JudgmentVoid, PairCount, append_only
 from engine.models.append_only import lifted
 from engine.services.drafts import delete_draft
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
@@ -47,7 +47,7 @@ class TestOnePersonCountsOnce:
 @pytest.mark.postgres_only
 def test_history_is_not_truncated(experiment, annotator):
     click(experiment, annotator)
-    for model in (Judgment, JudgmentVoid, AuditEntry):
+    for model in (Judgment, JudgmentVoid, AuditEntry, Charge):
 
         def truncate(table: str = model._meta.db_table) -> None:
             with connection.cursor() as cursor:

@@ -169,7 +169,7 @@ class TestLimits:
             experiment.save()
             assert spending.overspent_experiments() == ({experiment.pk} if over else set())
             assert ("limit of money" in spending.money_trouble(experiment)) == over
-        assert spending.spent_of_limit(experiment) == f"{spent:,.2f} USD of 0.00 USD"
+        assert spending.spent_of_limit(experiment) == f"{spent:,.2f} of 0.00 USD"
 
     def test_a_limit_holds_for_each_currency(self, experiment):
         Experiment.objects.update(money_limit=1.0)
@@ -181,6 +181,7 @@ class TestLimits:
         pay(done()[:1], 0.5, "EUR", purpose="opinion")
         assert spending.overspent_experiments() == {experiment.pk}
         assert "(1.00 EUR)" in spending.money_trouble(experiment)
+        assert spending.spent_of_limit(experiment) == "1.25 of 1.00 EUR and 0.75 of 1.00 USD"
 
     def test_all_limits_are_one_query(self, experiment, django_assert_num_queries):
         for _ in range(2):

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.contrib.sessions.models import Session
 from django.urls import reverse
 
-from engine.models import AuditEntry, Connection, Loan, Membership, User
+from engine.models import AuditEntry, Charge, Connection, Loan, Membership, User
 from engine.services import connections, keys
 from engine.tasks import try_connection
 from labeling.views import connections as views
@@ -206,6 +206,14 @@ def test_the_result_of_a_test_is_shown_and_its_rules_are_used(admin, client_for)
     client.post(reverse("accept_rules", args=[connection.pk]))
     connection.refresh_from_db()
     assert connection.takes == {"temperature": ""}
+
+
+def test_only_who_may_change_a_model_reads_what_it_has_cost(admin, maker, client_for):
+    made = make(everybody=True)
+    Charge.objects.create(model=made.name, connection=made, purpose="test", cost=1.25, currency="CHF")
+    for address in (reverse("connections"), reverse("connection", args=[made.pk])):
+        assert "1.25 CHF" in client_for(admin).get(address).content.decode()
+        assert "CHF" not in client_for(maker).get(address).content.decode()
 
 
 def test_messages_uploads_and_the_log_hold_no_key(admin, client_for):

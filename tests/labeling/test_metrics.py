@@ -13,7 +13,7 @@ import pytest
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.models import Experiment, Response, WorkerPulse
+from engine.models import Charge, Connection, Experiment, Response, WorkerPulse
 from engine.services.tokens import make_token
 from tests.factories import click, make_experiment
 
@@ -59,6 +59,8 @@ def test_it_tells_what_waits_what_was_done_and_who_is_alive(scraper, annotator):
         state="failed", failure_reason="The server answered 503: try again after 7 s"
     )
     WorkerPulse.objects.create(queue="control", worker="control@here")
+    gpt = Connection.objects.create(name="GPT", provider="openai", model_id="m")
+    Charge.objects.create(model="GPT", connection=gpt, purpose="test", cost=0.5, currency="EUR")
     found = samples(scraper)
     assert value(found, "llmpo_judgments_total") > before
     assert value(found, "llmpo_experiments", state="running") == 1
@@ -67,6 +69,7 @@ def test_it_tells_what_waits_what_was_done_and_who_is_alive(scraper, annotator):
     assert value(found, "llmpo_newest_leases", state="judged") == 1
     assert value(found, "llmpo_newest_responses", state="failed", reason="The server answered") == 1
     assert value(found, "llmpo_generation_tokens_per_second") > 0
+    assert value(found, "llmpo_spent_24h", model="GPT", currency="EUR") == 0.5
     assert value(found, "llmpo_worker_alive", queue="control", worker="control@here") == 1
 
 
@@ -112,7 +115,7 @@ def test_a_program_that_asks_in_vain_counts_while_the_experiment_runs(
 def test_its_cost_does_not_grow_with_the_experiments(scraper, django_assert_num_queries):
     for _ in range(3):
         make_experiment()
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(8):
         samples(scraper)
 
 

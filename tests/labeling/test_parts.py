@@ -146,7 +146,10 @@ class TestMoney:
         assert "limit of money" not in client_for(viewer).get(url).content.decode()
         pay(Response.objects.filter(state="done"), 1.0)
         Experiment.objects.update(money_limit=2.0)
-        assert "limit of money (2.00 USD) is reached" in client_for(viewer).get(url).content.decode()
+        page = client_for(viewer).get(url).content.decode()
+        assert "limit of money (2.00 USD) is reached" in page
+        spent = Response.objects.filter(state="done").count()
+        assert f"{spent}.00 of 2.00 USD" in page
 
     def test_the_limit_is_changed_while_it_runs_and_taken_away(self, experiment, editor, client_for):
         url = reverse("change_display", args=[experiment.pk])
