@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import groupby
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
@@ -20,16 +20,17 @@ from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
+from mdit_py_plugins.amsmath import amsmath_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
+from mdit_py_plugins.texmath import texmath_plugin
+from mdit_py_plugins.texmath.index import make_inline_func
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
 # A text beyond any of these is shown as it is: rendering it could keep an annotator waiting.
 _MOST_CHARACTERS = 12_000
-_MOST_LINES = 400
-_LONGEST_LINE = 4_000
-_MOST_BRACKETS = 500  # the parser looks for the end of a link at each of them
+_MOST_BRACKETS = 500  # the parser looks for the end of a link or a formula at each of them
 _MOST_CELLS = 3_000  # the parser fills short rows of a table up to the width of its header
 _LONGEST_MATHS = 500
 # Longer code has no colours. Patterns for Java try each word as the beginning of a method that never comes,
@@ -46,6 +47,19 @@ _LANGUAGES = {
     "vb.net", "xml", "yaml", "yml", "zsh",
 }  # fmt: skip
 _DEEPEST = 20
+
+# `\[ … \]` within a line of text: the plugin knows it as a block alone.
+_IN_A_LINE: Any = {
+    "name": "math_inline_double",
+    "rex": re.compile(r"^\\\[(.+?)\\\]", re.DOTALL),
+    "tmpl": "",
+    "tag": "\\[",
+}
+
+# Environments of several lines that the converter does not know by these names.
+_ALIGNED = re.compile(
+    r"\\(begin|end)\{(?:align|aligned|alignat|split|gather|gathered|multline|equation)\*?\}"
+)
 
 # A text of one line that begins with a number, "39. Because …", is an answer and no list of one item.
 _LONE_NUMBER = re.compile(r"\A( {0,3}\d{1,9})([.)][ \t][^\r\n]*[\r\n]*)\Z")
@@ -65,27 +79,38 @@ def capped(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
 
 
-def render_markdown(text: str, heading_level: int = 4) -> SafeString:
+def render_markdown(text: str, heading_level: int = 4, beside: str = "") -> SafeString:
     """HTML of a model's text: no images, no raw HTML, links only to http(s) and without a referrer.
 
-    Its headings are all of ``heading_level``, so that they fit in below the page's own.
+    Its headings are all of ``heading_level``, so that they fit in below the page's own. A text that cannot be
+    formatted is shown as it is; so is one ``beside`` which another cannot be, as looks would decide.
     """
+    formatted = _formatted(text, heading_level)
+    if formatted is None or _formatted(beside, heading_level) is None:
+        return mark_safe(f'<pre dir="auto">{html.escape(text)}</pre>')  # noqa: S308 - escaped in this line
+    return formatted
+
+
+@lru_cache(maxsize=64)
+def _formatted(text: str, heading_level: int) -> SafeString | None:
     if not _is_reasonable(text):
-        return _plain(text)
+        return None
     markdown = _markdown()
     try:
         tokens = markdown.parse(_LONE_NUMBER.sub(r"\1\\\2", text))
         if any(token.level >= _DEEPEST - 1 for token in tokens):
-            return _plain(text)  # the parser drops what lies deeper
+            return None  # the parser drops what lies deeper
         for token in tokens:
             if token.type in {"heading_open", "heading_close"}:
                 token.tag = f"h{heading_level}"
             elif token.type in {"th_open", "td_open"} and token.attrs:
                 # The parser writes a style, which the content security policy forbids.
                 token.attrs = {"class": str(token.attrs["style"]).replace("text-align:", "to-")}
+            if token.level == 0 and token.nesting == 1:
+                token.attrSet("dir", "auto")
         rendered = markdown.renderer.render(tokens, markdown.options, {})
     except (RecursionError, ValueError):
-        return _plain(text)
+        return None
     cleaned = _cleaner()(rendered)
     return mark_safe(cleaned)  # noqa: S308 - sanitised by nh3 in the line above
 
@@ -110,12 +135,10 @@ def _text(token: Token) -> str:
 
 
 def _is_reasonable(text: str) -> bool:
-    if len(text) > _MOST_CHARACTERS + 1 or text.count("[") > _MOST_BRACKETS:
+    n_brackets = text.count("[") + text.count("\\(")
+    if len(text) > _MOST_CHARACTERS + 1 or n_brackets > _MOST_BRACKETS:
         return False
-    lines = text.splitlines()
-    if len(lines) > _MOST_LINES or max(map(len, lines), default=0) > _LONGEST_LINE:
-        return False
-    return _most_cells(lines) <= _MOST_CELLS
+    return _most_cells(text.splitlines()) <= _MOST_CELLS
 
 
 def _most_cells(lines: list[str]) -> int:
@@ -127,18 +150,23 @@ def _most_cells(lines: list[str]) -> int:
     return sum(max(widths) * len(widths) for widths in pipes)
 
 
-def _plain(text: str) -> SafeString:
-    return mark_safe(f"<pre>{html.escape(text)}</pre>")  # noqa: S308 - escaped in this very line
-
-
 @cache
 def _markdown() -> MarkdownIt:
+    # A definition of a link is a line that nobody would see.
     options = {"html": False, "breaks": True, "maxNesting": _DEEPEST, "highlight": _highlight}
-    markdown = MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable("image")
+    markdown = (
+        MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable(["image", "reference"])
+    )
+    # Models write maths in all of these ways, and both responses of a pair are to look alike. The rules of
+    # the first plugin make the tokens that the second one renders.
+    markdown.use(texmath_plugin, delimiters="brackets")
+    markdown.inline.ruler.before("escape", _IN_A_LINE["name"], make_inline_func(_IN_A_LINE))
     # A price is not a formula: no blank just inside the dollars, no digit just after them.
     markdown.use(
         dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True, renderer=_mathml
     )
+    markdown.use(amsmath_plugin, renderer=lambda source: _mathml(source, {"display_mode": True}))
+    markdown.add_render_rule("math_block_eqno", _numbered)
     plain = RendererHTML().rules
     # Code and tables scroll in a box of their own; the annotator's page adds buttons to code.
     for rule, before, after in (
@@ -166,7 +194,9 @@ def _cleaner() -> Callable[[str], str]:
         tags=_TAGS | _MATHS_TAGS,
         attributes={
             "a": {"href"},
-            "ol": {"start"},
+            **{tag: {"dir"} for tag in ("p", "ul", "blockquote", "h1", "h2", "h3", "h4", "h5", "h6")},
+            "ol": {"start", "dir"},
+            "table": {"dir"},
             "span": {"class"},
             "div": {"class"},
             "th": {"class"},
@@ -188,6 +218,7 @@ def _highlight(code: str, language: str, _: str) -> str:
 
 
 def _mathml(source: str, options: dict[str, Any]) -> str:
+    source = _ALIGNED.sub(r"\\\1{align*}", source)
     display = "block" if options["display_mode"] else "inline"
     if len(source) <= _LONGEST_MATHS:
         try:
@@ -197,6 +228,11 @@ def _mathml(source: str, options: dict[str, Any]) -> str:
         except Exception:  # noqa: S110 - if the converter fails on hostile TeX, the source is shown
             pass
     return f"<code>{html.escape(source)}</code>"
+
+
+def _numbered(renderer: RendererHTML, tokens: list[Token], index: int, *_: Any) -> str:
+    maths = _mathml(tokens[index].content, {"display_mode": True})
+    return f'<div class="math block">{maths} ({html.escape(tokens[index].info)})</div>'
 
 
 def _elements(maths: str) -> Iterator[Element]:

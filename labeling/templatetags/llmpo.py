@@ -109,11 +109,13 @@ def markdown(text: str, heading_level: int = 4) -> SafeString:
 
 
 @register.filter
-def response(text: str) -> SafeString:
-    """A response as safe HTML; a very long one cut, to be shown whole on demand."""
+def response(text: str, beside: str = "") -> SafeString:
+    """A response as safe HTML, in the way of the one ``beside`` it; a very long one cut, to be shown whole on
+    demand.
+    """
     if not text.strip():
         return format_html('<p class="muted">{}</p>', gettext("(no answer)"))
-    return render_markdown(capped(text))
+    return render_markdown(capped(text), beside=capped(beside))
 
 
 @register.filter

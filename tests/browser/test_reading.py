@@ -148,3 +148,20 @@ def test_keys_guidelines_and_layout_are_as_this_person_likes_them(page: Page, se
         page.locator(f"#{each}").bounding_box()["x"] for each in ("others", "choose-left", "choose-right")
     ]
     assert places == sorted(places)
+
+
+HEBREW = "שלום עולם\n\nGoogle is a name.\n\n1. אחת\n2. שתיים\n\n```\nx = [1, 2]\n```"
+DIRECTIONS = """() => [...document.querySelectorAll("#stage .response")].map((response) =>
+  [...response.querySelectorAll(".text > p, .text > ol, .code > pre")].map((part) =>
+    [part.localName, getComputedStyle(part).direction].join(" ")))"""
+
+
+def test_each_paragraph_and_list_has_its_own_direction_and_code_none(page: Page, settings):
+    settings.BUFFER_MIN = 10
+    annotator = make_user("ann")
+    experiment = make_experiment(n_policies=3, annotators=(annotator,))
+    write_everything(experiment)
+    fill(experiment, (HEBREW, f"{HEBREW}\n\n" + "a line\n" * 500))
+    open_pair(page, experiment, annotator)
+    parts = ["p rtl", "p ltr", "ol rtl", "pre ltr"]
+    assert [side[:4] for side in page.evaluate(DIRECTIONS)] == [parts, parts]
