@@ -166,6 +166,7 @@ def claude_says(content: Any, stop: str = "end_turn") -> Reply:
 
 replies(
     claude_refuses=claude_says([{"type": "text", "text": "I can"}], "refusal"),
+    claude_pauses=claude_says([{"type": "text", "text": "Let me"}], "pause_turn"),
     claude_cut=claude_says([{"type": "thinking", "thinking": "So long"}], "max_tokens"),
     claude_calls_a_tool=claude_says(
         [{"type": "tool_use", "id": "1", "name": "look", "input": {}}], "tool_use"
@@ -254,6 +255,7 @@ replies(
         "<|channel|>analysis<|message|>Count.<|end|><|start|>assistant<|channel|>final<|message|>Four."
     ),
     channels_unmarked=said("analysisCount.assistantfinalFour."),
+    gemma_thinks=said("<|channel>thought\nCount.<channel|>Four."),
     cohere_thinks=said("<|START_THINKING|>Count.<|END_THINKING|>Four."),
     one_part=message(content={"type": "text", "text": "Four."}),
     broken_characters=Reply(b'{"choices": [{"message": {"content": "Four\xff"}}]}'),
@@ -292,6 +294,16 @@ replies(
     filtered_half=message("content_filter", content="Half a"),
     filtered_prohibited=message("content_filter: PROHIBITED_CONTENT"),
     filtered_no_message=completion("", message=None, finish_reason="content_filter"),
+    filtered_no_choice=body({"choices": [], "promptFeedback": {"blockReason": "SAFETY"}}),
+    filtered_recitation=message("content_filter: RECITATION", content="Half a"),
+    filtered_by_guidelines=body(
+        {
+            "code": "The caller does not have permission to execute the specified operation",
+            "error": "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO",
+        },
+        403,
+    ),
+    cut_no_message=body({"choices": [{"finish_reason": "length", "index": 0}]}),
     filtered_400=body(
         {
             "error": {
@@ -322,6 +334,11 @@ replies(
 
 replies(
     error_in_200=body({"error": {"code": 429, "message": "Provider returned error"}}),
+    busy_in_200=body({"error": {"message": "Overloaded", "type": "overloaded_error"}}),
+    busy_500=error(500, "litellm.RateLimitError: too many requests"),
+    spent_400=body({"__type": "ServiceQuotaExceededException", "message": "You exceeded your quota."}, 400),
+    compressed=Reply(b"\x1f\x8b\x08 broken"),
+    a_stream=Reply(b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\ndata: [DONE]\n\n'),
     error_string_in_200=body({"error": "upstream is gone"}),
     choice_error=completion("Half a sent", error={"code": 502, "message": "Upstream"}, finish_reason="error"),
     finish_error=message("error", content=""),
@@ -342,6 +359,8 @@ replies(
     ),
     retry_never_said=error(429, "Slow down"),
     retry_nonsense=error(429, "Slow down", Retry_After="soon"),
+    retry_negative=error(429, "Slow down", Retry_After="-5"),
+    retry_huge=error(429, "Slow down", Retry_After="9" * 30),
     retry_in_body=body(
         [
             {
@@ -378,6 +397,7 @@ def slow(asked: Asked) -> Reply:
 replies(
     wrong_key=error(401, "Incorrect API key provided: sk-…", "invalid_api_key"),
     unpaid=error(402, "Insufficient credits"),
+    no_such_place=body([{"error": {"message": "User location is not supported for the API use."}}], 400),
     forbidden=error(403, "Project does not have access to model"),
     unknown_model=error(404, "The model `x` does not exist", "model_not_found"),
     unknown_model_400=body({"object": "error", "message": "Invalid model: x", "type": "invalid_model"}, 400),

@@ -58,9 +58,15 @@ class ResponseInProgress:
     """
 
     def __init__(
-        self, response: Response, composition: Composition, connections: Mapping[str, Connection]
+        self,
+        response: Response,
+        composition: Composition,
+        connections: Mapping[str, Connection],
+        *,
+        thinking_is_shown: bool,
     ) -> None:
-        """``connections``: by name."""
+        """``connections``: by name. ``thinking_is_shown``: guards read it too."""
+        self._thinking_is_shown = thinking_is_shown
         self._response = response
         # A response may quote what fills the variables, as it is the task's: only the rest can leak.
         self._instructions = [composition.system, composition.suffix]
@@ -112,7 +118,7 @@ class ResponseInProgress:
         self._seconds += outcome.latency_seconds
         if self._asked is None:
             self._written = self._write(outcome, usual_model)
-            if self._written.guardrail or is_blank(self._written.text):
+            if self._written.guardrail or is_blank(self._shown(self._written)):
                 return self._finished(self._written)
             self._guards = deque(self._composition.guards_of("output"))
             return self._next()
@@ -150,7 +156,7 @@ class ResponseInProgress:
                 messages=chat(
                     task.prompt
                     if self._written is None
-                    else f"Request:\n{task.prompt}\n\nResponse:\n{self._written.text}",
+                    else f"Request:\n{task.prompt}\n\nResponse:\n{self._shown(self._written)}",
                     system=self._asked.guard_instruction,
                 ),
                 sampling=_VERDICT,
@@ -162,9 +168,15 @@ class ResponseInProgress:
             return request_for(self._composition, key=key, task=task, seed=seed)
         return self._finished(self._written)
 
+    def _shown(self, reply: Written | GenerationResult) -> str:
+        """What annotators will see of a reply."""
+        thinking = reply.thinking if self._thinking_is_shown else ""
+        return "\n\n".join(filter(None, (thinking, reply.text)))
+
     def _write(self, result: GenerationResult, usual_model: str) -> Written:
         text = storable(result.text)
-        refusal = None if is_blank(text) else self._composition.refusal_for_output(text)
+        shown = self._shown(result)
+        refusal = None if is_blank(shown) else self._composition.refusal_for_output(storable(shown))
         model = result.model or usual_model
         connection = self._connections.get(model)
         return Written(

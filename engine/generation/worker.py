@@ -26,7 +26,7 @@ from engine.generation.base import (
 )
 from engine.generation.batch_size import BatchSize
 from engine.generation.responses import ResponseInProgress, Step, composition_of
-from engine.models import Connection, Response
+from engine.models import Connection, Experiment, Response
 from engine.selectors.capabilities import Offer
 from engine.selectors.pauses import asked_from_here, by_name, is_probed, pause_seconds
 from engine.selectors.policies import composable
@@ -135,6 +135,7 @@ class _Batch:
         self._in_hand: dict[int, ResponseInProgress] = {}
         self._asked_next: list[GenerationRequest] = []
         self._compositions: dict[int, Composition] = {}
+        self._thinking_is_shown: set[int] = set()
         self._connections: dict[str, Connection] = {}
         self._asked_of: Counter[str] = Counter()
         self._read_at = float("-inf")
@@ -245,9 +246,16 @@ class _Batch:
                 self._connections = by_name()
             for policy in composable(new):
                 self._compositions[policy.pk] = composition_of(policy)
+                if policy.experiment.shown_thinking == Experiment.ShownThinking.BOTH:
+                    self._thinking_is_shown.add(policy.pk)
 
     def _begin(self, response: Response) -> GenerationRequest | None:
-        making = ResponseInProgress(response, self._compositions[response.policy_id], self._connections)
+        making = ResponseInProgress(
+            response,
+            self._compositions[response.policy_id],
+            self._connections,
+            thinking_is_shown=response.policy_id in self._thinking_is_shown,
+        )
         return self._follow(response.pk, making, making.begin())
 
     def _follow(self, key: int, making: ResponseInProgress, step: Step) -> GenerationRequest | None:

@@ -99,6 +99,7 @@ def check_description(spec: ExperimentSpec) -> Description:
     check_claim(claim=experiment.claim, epsilon=experiment.epsilon, stopping=experiment.stopping)
     policies = _checked_policies(experiment, spec.factors)
     _check_sent(experiment, spec.factors, policies)
+    _check_guards(experiment, spec.factors, policies)
     _check_currency(experiment, spec.factors)
     check_ready_made(spec)
     # One row per pair from the start: a click then only ever updates, and never races to insert.
@@ -343,6 +344,39 @@ def _check_currency(experiment: Experiment, factors: Sequence[FactorSpec]) -> No
             "up. Remove the limit, or give them one currency.",
             ("money_limit",),
         )
+
+
+def _check_guards(
+    experiment: Experiment, factors: Sequence[FactorSpec], policies: Sequence[Combination]
+) -> None:
+    """Refuse a policy for which a worker's own model writes and a connection guards, or the reverse: one
+    worker makes all of a response.
+    """
+    place = next((n for n, factor in enumerate(factors) if factor.kind == Factor.Kind.GUARDRAIL), None)
+    if place is None:
+        return
+    asked: set[frozenset[str]] = set()
+    for policy in policies:
+        levels = [
+            parse_level(factor.kind, factor.levels[level])
+            for factor, level in zip(factors, policy, strict=True)
+        ]
+        composition = compose(levels, model=experiment.model)
+        asked.add(frozenset({composition.model, *(each.guard_model for each in composition.guardrails)}))
+    known = Connection.objects.filter(name__in=frozenset().union(*asked), retired_at=None)
+    providers = dict(known.values_list("name", "provider"))
+    for names in asked:
+        own = sorted(name for name in names if providers.get(name) == Provider.WORKER)
+        remote = sorted(name for name in names - {*own} if name in providers)
+        if experiment.backend not in {"", Experiment.Backend.REMOTE}:
+            own.append(f"the {experiment.backend} backend")
+        if own and remote:
+            raise SpecError(
+                f"{remote[0]} is a connection and {own[0]} a worker's own model: one worker makes all of a "
+                "response, so a model and its guard are both connections, or both of one worker. Choose "
+                "another guard or another model, or leave this combination out.",
+                ("factors", place),
+            )
 
 
 def _place_of(kind: type, levels: Sequence[object]) -> int:

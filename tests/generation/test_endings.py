@@ -74,6 +74,7 @@ THOUGHT = {"thinking": "Count.", "text": "Four."}
         "channels": THOUGHT,
         "channels_unmarked": THOUGHT,
         "cohere_thinks": THOUGHT,
+        "gemma_thinks": THOUGHT,
         "one_part": {"text": "Four."},
         "broken_characters": {"text": "Four\ufffd", "served_model": ""},
         "reasoning_field": THOUGHT
@@ -100,6 +101,10 @@ THOUGHT = {"thinking": "Count.", "text": "Four."}
         "filtered_half": {"text": "", "finish_reason": Finish.FILTERED},
         "filtered_prohibited": {"text": "", "finish_reason": Finish.FILTERED},
         "filtered_no_message": {"text": "", "finish_reason": Finish.FILTERED},
+        "filtered_no_choice": {"text": "", "finish_reason": Finish.FILTERED},
+        "filtered_recitation": {"text": "", "finish_reason": Finish.FILTERED},
+        "filtered_by_guidelines": {"text": "", "finish_reason": Finish.FILTERED},
+        "cut_no_message": {"text": "", "finish_reason": Finish.LENGTH},
         "filtered_400": {"text": "", "finish_reason": Finish.FILTERED},
         "filtered_403": {"text": "", "finish_reason": Finish.FILTERED},
         "refusal_field": {"text": "", "refusal": "I can't help with that.", "finish_reason": Finish.REFUSED},
@@ -146,6 +151,13 @@ def test_a_reply_has_parts_and_an_honest_finish(server, ask, model, parts):
         ("retry_date", "asks to wait (429)", 30),
         ("retry_never_said", "asks to wait (429)", None),
         ("retry_nonsense", "asks to wait (429)", None),
+        ("retry_negative", "asks to wait (429)", None),
+        ("retry_huge", "asks to wait (429)", None),
+        ("busy_in_200", "asks to wait (502)", None),
+        ("busy_500", "asks to wait (500)", None),
+        ("spent_400", "asks to wait (400)", None),
+        ("compressed", "garbage", None),
+        ("a_stream", "garbage", None),
         ("retry_in_body", "asks to wait (429)", 17),
         ("engine_dead", "failed (500)", None),
         ("broken_page", "failed (502)", None),
@@ -174,6 +186,7 @@ def test_a_servers_fault_is_to_be_asked_again(server, ask, model, reason, wait):
         ("wrong_key", "refuses the key (401). Enter another key."),
         ("unpaid", "wants to be paid (402)"),
         ("forbidden", "refuses access (403)"),
+        ("no_such_place", "refuses the key, the account or the model (400)"),
         ("unknown_model", "does not know the model or the address (404)"),
         ("unknown_model_400", "the model (400)"),
         ("retired", "the model (400)"),
@@ -240,6 +253,7 @@ class TestVendors:
         assert (refused.text, refused.refusal, refused.finish_reason) == ("", "I can", Finish.REFUSED)
         cut = result(asked("claude_cut"))
         assert (cut.text, cut.thinking, cut.finish_reason) == ("", "So long", Finish.LENGTH)
+        assert result(asked("claude_pauses")).finish_reason == Finish.LENGTH
         assert result(asked("claude_calls_a_tool")).text == ""
         assert failure(asked("claude_overloaded")).fault == Fault.BUSY
         assert failure(asked("claude_poor")).fault == Fault.ACCESS

@@ -66,7 +66,8 @@ _KINDS = (
         re.compile(
             r"content[_ ]?filter|content[_ ](management )?policy|responsibleaipolicyviolation|content_policy|"
             r"data_?inspection_?failed|prohibited_content|flagged|moderation|safety (system|filter|policy)|"
-            r"guardrail_intervened|usage polic(y|ies)|sensitive content|unsafe content|invalid_prompt"
+            r"guardrail_intervened|usage (polic(y|ies)|guidelines)|sensitive content|敏感内容|"
+            r"unsafe content|invalid_prompt"
         ),
     ),
     # A maximum that is too large for the model is a setting, though it names the context as well.
@@ -88,7 +89,8 @@ _KINDS = (
         "busy",
         re.compile(
             r"rate[ _-]?limit|too many requests|throttl|overloaded|temporarily|try again (later|in)|"
-            r"server is busy|loading model|model is (currently |still )?loading|no models? loaded"
+            r"rate exceeded|quotaexceeded|server is busy|loading model|"
+            r"model is (currently |still )?loading|no models? loaded"
         ),
     ),
     (
@@ -101,7 +103,7 @@ _KINDS = (
             r"invalid_model\b|unknown_model|model_not_available|deploymentnotfound|"
             r"model\b.{0,120}\b(does not exist|not found|has been (shut|deprecated))|"
             r"model identifier is invalid|not a valid model|model_decommissioned|unsupported_country|"
-            r"access to (the )?model"
+            r"access to (the )?model|location is not supported|on-demand throughput"
         ),
     ),
 )
@@ -230,7 +232,8 @@ def ending_of(target: Target, request: GenerationRequest, answer: Answer, said: 
 def _fault(status: int, kind: str, names: Sequence[str]) -> tuple[Fault, str]:
     """The side at fault, and our words for it, which follow the host's name."""
     if kind == "busy":
-        return Fault.BUSY, "asks to wait"
+        words = _SERVERS.get(status, _FAILED)
+        return words if words[0] == Fault.BUSY else (Fault.BUSY, "asks to wait")
     if kind == "access":
         return Fault.ACCESS, _ACCESS.get(status, "refuses the key, the account or the model")
     if kind == "quota":
@@ -253,7 +256,7 @@ def _kind(status: int, said: Said, *, inside: bool, waits: bool) -> str:
         return "too long"
     if found == "too long" or (found == "filtered" and (status == _FORBIDDEN or status not in _ACCESS)):
         return found
-    if found in {"settings", "busy"} and status < _BROKEN and status not in _PLAIN_ACCESS:
+    if (found == "busy" or (found == "settings" and status < _BROKEN)) and status not in _PLAIN_ACCESS:
         return found
     return "access" if status in _ACCESS or (found == "access" and (inside or status < _BROKEN)) else ""
 

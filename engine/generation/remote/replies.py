@@ -36,6 +36,8 @@ _FINISHES = {
     "max_output_tokens": Finish.LENGTH,
     "model_length": Finish.LENGTH,
     "model_context_window_exceeded": Finish.LENGTH,
+    # Claude rests in the middle of a long turn.
+    "pause_turn": Finish.LENGTH,
     "refusal": Finish.REFUSED,
 }
 # Ends at which half of an answer is left.
@@ -55,10 +57,11 @@ _FILTERS = re.compile(
 
 _NAMES = "think|thinking|thought|reasoning|reflection|seed:think"
 _OPENING = re.compile(
-    rf"\s*(?:<s>\s*)?(?:<({_NAMES})>|\[(THINK)\]|◁(think)▷|<\|START_THINKING\|>)", re.IGNORECASE
+    rf"\s*(?:<s>\s*)?(?:<({_NAMES})>|\[(THINK)\]|◁(think)▷|<\|START_THINKING\|>|<\|channel>thought\s)",
+    re.IGNORECASE,
 )
-_CLOSING = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|END_THINKING\|>", re.IGNORECASE)
-_ANY_THINKING = re.compile(rf"</?(?:{_NAMES})>|\[/?THINK\]|◁/?think▷|<\|channel\|>", re.IGNORECASE)
+_CLOSING = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|END_THINKING\|>|<channel\|>", re.IGNORECASE)
+_ANY_THINKING = re.compile(rf"</?(?:{_NAMES})>|\[/?THINK\]|◁/?think▷|<\|?channel\|?>", re.IGNORECASE)
 # The raw form of gpt-oss: channels; the final one is the answer.
 _CHANNEL = re.compile(
     r"<\|channel\|>\s*(\w{1,40}).{0,200}?<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)",
@@ -228,6 +231,9 @@ def without_marks(text: str) -> tuple[str, tuple[str, ...]]:
 
 def _read_openai(data: Mapping[str, Any]) -> _Reply:
     choices = data.get("choices")
+    if choices == [] and _object(data.get("promptFeedback")).get("blockReason"):
+        # Gemini has read the prompt and answers nothing.
+        return _Reply("", finish=Finish.FILTERED, model=_name(data))
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise _UnreadableError("answered without a choice.")
     choice = choices[0]
@@ -236,7 +242,7 @@ def _read_openai(data: Mapping[str, Any]) -> _Reply:
         raise _UnreadableError(said_in(choice) or Said())
     message, finish = choice.get("message"), _finish(choice.get("finish_reason"))
     if not isinstance(message, dict):
-        if finish != Finish.FILTERED:
+        if finish not in {Finish.FILTERED, Finish.LENGTH}:
             raise _UnreadableError("answered without a message.")
         message = {}
     text, thinking, refusal = _parts(message.get("content"))
@@ -256,7 +262,7 @@ def _read_anthropic(data: Mapping[str, Any]) -> _Reply:
 def _read_bedrock(data: Mapping[str, Any]) -> _Reply:
     message = _object(_object(data.get("output")).get("message"))
     finish = _finish(data.get("stopReason"))
-    if not isinstance(message.get("content"), list) and finish != Finish.FILTERED:
+    if not isinstance(message.get("content"), list) and finish not in {Finish.FILTERED, Finish.LENGTH}:
         raise _UnreadableError("answered without a message.")
     text, thinking, _ = _parts(message.get("content"))
     return _Reply(text, thinking, finish=finish)
