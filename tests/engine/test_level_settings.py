@@ -157,6 +157,16 @@ class TestLoans:
         with pytest.raises(SpecError, match="money_limit: the connections have prices in EUR and USD"):
             create_experiment(spec=limited)
 
+    @pytest.mark.parametrize("writer", ["GPT", "Llama", ""])
+    def test_a_model_and_its_guard_are_both_connections_or_both_of_a_worker(self, writer):
+        connection()
+        connection("Llama", provider=Provider.WORKER, address="")
+        guards = {"Off": {}, "On": {"guard_model": "Llama" if writer == "GPT" else "GPT"}}
+        backend = "" if writer else "vllm"
+        spec = spec_of(FactorSpec("Guard", "guardrail", guards), model=writer, backend=backend)
+        with pytest.raises(SpecError, match=r"GPT is a connection and .* a worker's own model"):
+            create_experiment(spec=spec)
+
     def test_settings_of_money_and_answers_are_read_back(self):
         draft = create_experiment(spec=make_spec(money_limit=3.0, no_answer="loses", shown_thinking="both"))
         settings = specs.experiment_spec(draft).settings

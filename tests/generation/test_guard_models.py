@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
-from engine.generation.base import GenerationFailure, GenerationRequest
+from engine.generation.base import Finish, GenerationFailure, GenerationRequest, GenerationResult
 from engine.generation.remote.backend import RemoteBackend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Response
@@ -95,6 +95,20 @@ class TestVerdicts:
         assert Response.objects.filter(text="No.").count() == 1
         read = {user_of(request) for request in backend.requests if system_of(request) == RULE}
         assert "Request:\nWhat is 1 + 1?\n\nResponse:\nDamn." in read
+
+    @pytest.mark.parametrize("shown", ["neither", "both"])
+    def test_a_guard_and_its_patterns_read_thinking_that_people_will_see(self, kind, shown):
+        guarded({"guard_instruction": RULE}, {"output_block": ["hell"]}, shown_thinking=shown)
+
+        def answers(request):
+            if system_of(request) == RULE:
+                return "unsafe" if "bomb" in user_of(request) else "safe"
+            thinking = "hell" if "kind" in system_of(request) else "A bomb?"
+            return GenerationResult(request.key, "Like this.", 1, 1, Finish.STOP, 0.1, thinking=thinking)
+
+        write_responses(kind(answers))
+        blocked = {"output", "guard_output"} if shown == "both" else {""}
+        assert {guardrail for _, _, guardrail, _ in stored()} == blocked
 
     def test_what_the_guard_lets_pass_is_as_it_would_be_without(self, kind):
         guarded({"guard_instruction": RULE, "guard_reads": "both"})
