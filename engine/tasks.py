@@ -158,7 +158,7 @@ def wake_planner(experiment_id: int) -> None:
 
 @shared_task(bind=True)
 def advance(self: Task[Any, Any], experiment_id: int) -> None:
-    """Bring one experiment up to date and have what it planned written."""
+    """Bring one experiment up to date, and wake workers to write the planned responses."""
     by_message = not (self.request.called_directly or self.request.is_eager)
     if by_message and _rounds.comes_later(experiment_id, _ROUND_SECONDS):
         return
@@ -368,7 +368,7 @@ def note_token_use(token_id: int) -> None:
 
 @shared_task(bind=True)
 def sweep(self: Task[Any, Any]) -> None:
-    """Restart stuck work: dead workers' claims, what was open when an experiment ended, lost messages."""
+    """Restart stuck work: dead workers' claims, comparisons open at an experiment's end, lost messages."""
     note_pulse("control", self.request.hostname or "local")
     generation.expire_claims()
     opinions.expire_opinions()

@@ -162,7 +162,7 @@ _SYSTEMS = {
 
 
 def browser(user_agent: str) -> str:
-    """“Chrome, Linux” of what a browser says of itself; its own words, cut, where nobody knows it."""
+    """“Chrome, Linux” from a user agent; the user agent itself, cut, if it is unknown."""
     found = [
         next((name for mark, name in names.items() if mark in user_agent), "")
         for names in (_BROWSERS, _SYSTEMS)

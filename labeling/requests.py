@@ -23,7 +23,7 @@ class HtmxRequest(HttpRequest):
 
 
 class AuthenticatedRequest(HtmxRequest):
-    """A request of somebody who has logged in or sent a token: what a view behind ``login_required`` gets."""
+    """A request with a login or a token, as a view behind ``login_required`` gets it."""
 
     user: User
 

@@ -39,7 +39,7 @@ def transcript(messages: Sequence[Message]) -> str:
 
 
 def text_and_messages(messages: Iterable[Message]) -> tuple[str, tuple[Message, ...]]:
-    """The text of a task, and the messages that it keeps beside it: none if it is one message of the user."""
+    """The text of a task and its stored messages: none if it is one message of the user."""
     turns = tuple(messages)
     one_text = len(turns) == 1 and turns[0].role == USER
     return transcript(turns), () if one_text else turns

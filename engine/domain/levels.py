@@ -36,7 +36,7 @@ class Drawing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """Parameters for drawing tokens; what is ``None`` or empty is not sent, and the model's own applies.
+    """Parameters for drawing tokens. ``None`` or empty is not sent: the model's own value applies.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class SamplingParams:
 
     @property
     def drawing(self) -> Drawing:
-        """The numbers for a worker's own model, with the usual ones in place of what is not set."""
+        """The numbers for a worker's own model: usual ones where a policy sets none."""
         return Drawing(
             1.0 if self.temperature is None else self.temperature,
             1.0 if self.top_p is None else self.top_p,
@@ -187,7 +187,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Turns that go before the task: in each, what a user says and the answer that is wanted."""
+    """Example turns before the task: a user's text and the wanted answer."""
 
     examples: tuple[Mapping[str, str], ...] = ()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.domain.profiles import VENDORS, Provider
 
-# Providers whose name the table has; of others it knows a few by their address.
+# Providers that the table names; it knows a few others by address.
 _NAMES: Mapping[Provider, str] = {
     Provider.OPENAI: "openai",
     Provider.ANTHROPIC: "anthropic",

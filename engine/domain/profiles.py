@@ -17,7 +17,7 @@ from engine.domain.levels import SamplingParams
 Protocol = Literal["openai", "anthropic", "bedrock"]
 
 
-# The settings of a level whose names in the request are rules of a model.
+# Level settings whose name in the request depends on the model.
 SETTINGS = (
     "temperature",
     "top_p",

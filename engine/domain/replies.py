@@ -21,7 +21,7 @@ class Finish(StrEnum):
 
 
 class Fault(StrEnum):
-    """The party at whose fault there is no reply.
+    """Who caused the lack of a reply.
 
     ``BUSY``: the server is overloaded or loading, or it or the way to it is away; it is asked again until it
     answers. ``SERVER``: it broke on this request; it is asked again, and where it always breaks on this one

@@ -127,7 +127,7 @@ class Rules:
     def plan(self) -> dict[str, Any]:
         """The rules as `Plan` takes them. The claim "best" has no margin: ε only adds a claim to watch."""
         plan = self.design() | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})
-        # How a forecast counts ties follows from what it goes on from, and in it nothing is missing.
+        # A forecast counts ties as the data do, and has no missing outcomes.
         del plan["exact_ties"], plan["missing"]
         return plan
 

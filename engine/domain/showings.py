@@ -8,7 +8,7 @@ The proofs need bounds of the outcome that nobody could choose by looking at oth
 * Whoever skips may have done so because of what they would have said: all of [0, 1] is possible.
 * An answer taken back before one's next answer was a slip, and leaves no trace.
 * One taken back later widens the bounds: each proof has the worse of that answer and the new one.
-* One that somebody else voids was given all the same: the proofs keep it, and the estimates leave it out.
+* An answer that somebody else voids was still given: the proofs keep it, and the estimates leave it out.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def showing_of(answers: Sequence[Answer], *, needed: int, skips: int, rule: str,
     rule
         How several answers make one outcome, see `joint_outcome`.
     over
-        Nobody will answer it any more, however few have.
+        Nobody else will answer it.
     """
     lows: dict[Hashable, float] = {}
     highs: dict[Hashable, float] = {}

@@ -44,7 +44,7 @@ class TaskSpec:
     variables
         Texts by name, which fill ``{{ name }}`` in the policies' prompts.
     tags
-        Categories by which results are told apart.
+        Categories for results.
     """
 
     prompt: str

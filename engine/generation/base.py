@@ -156,7 +156,7 @@ class Backend(Protocol):
         Failures that are asked again may come before.
 
         The same request (text, sampling and seed) gives the same text in every batch, as far
-        as the engine behind it can promise that. Closing it cancels what is unfinished, and leaves
+        as the engine behind it can promise that. Closing it cancels unfinished requests, and leaves
         the backend ready for the next batch.
 
         Raises

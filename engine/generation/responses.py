@@ -122,7 +122,7 @@ class ResponseInProgress:
                 return self._finished(self._written)
             self._guards = deque(self._composition.guards_of("output"))
             return self._next()
-        # Also a verdict that was cut may object. A filter that takes it away objects to what was read.
+        # A cut verdict may object too, and a filter that removes it is an objection.
         if self._asked.objects(outcome.text) or outcome.finish_reason in {Finish.FILTERED, Finish.REFUSED}:
             return self._refused(
                 self._asked.refusal,

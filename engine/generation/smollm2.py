@@ -132,7 +132,7 @@ class SmolLM2Backend:
 
 
 def _complete(sampling: SamplingParams) -> SamplingParams:
-    """With the usual numbers in place of what is not set: the server has others of its own, and no seed."""
+    """Fill unset numbers with the usual ones: the server has other defaults, and no seed."""
     return replace(sampling, seed=True, **sampling.drawing._asdict())
 
 

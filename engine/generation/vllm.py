@@ -1,4 +1,4 @@
-"""The backend for one's own GPUs: vLLM inside the worker's process. The only module that imports vLLM."""
+"""vLLM inside the worker's process. No other module imports vLLM."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ class VLLMBackend:
         )
 
     def _parts(self, written: str) -> tuple[str, str]:
-        """The thinking in what was written, and the text; by its tags where no parser is named."""
+        """The thinking and the text of an answer, split at its tags where no parser is named."""
         if self._parser is None:
             return split_thinking(written)
         asked = ChatCompletionRequest(messages=[], model=self.model)
@@ -319,6 +319,6 @@ def _sampling(request: GenerationRequest) -> SamplingParams:
         structured_outputs=StructuredOutputsParams(json=dict(sampling.response_format))
         if sampling.response_format
         else None,
-        # Each request has its own already; vLLM's deep copy takes a tenth of what it takes to add a request.
+        # Each request has its own already, and vLLM's deep copy takes a tenth of the time to add a request.
         skip_clone=True,
     )

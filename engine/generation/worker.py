@@ -74,7 +74,7 @@ def write_batch(
     size : BatchSize
         Number of responses under way; it adapts. By default the settings' first size.
     stopping : callable
-        Asked again and again; once true, what is unfinished is given back and this returns.
+        Asked repeatedly; once true, unfinished responses are returned to the queue and this ends.
     on_progress : callable
         Called whenever results were stored or the claim renewed, with the experiments in which a comparison
         became ready or was discarded.
@@ -310,7 +310,7 @@ class _Batch:
             self._tell()
 
     def flush(self) -> None:
-        """Store what is finished, and extend the claim on the rest."""
+        """Store finished responses, and extend the claim on the rest."""
         self._flushed_at = time.monotonic()
         if self._claim is None:
             return
@@ -324,7 +324,7 @@ class _Batch:
         self._on_progress(touched)
 
     def give_back(self, reason: str, *, blameless: bool) -> None:
-        """Store what is finished, and return the rest to the queue."""
+        """Store finished responses, and return the rest to the queue."""
         self.flush()
         if self._claim is not None:
             self._untold |= release_claim(claim=self._claim, reason=reason, blameless=blameless)

@@ -10,7 +10,7 @@ from engine.models import clock
 class Claimable(models.Model):
     """A row that one worker at a time works on. :mod:`engine.services.claims` writes these fields.
 
-    ``opinions`` and ``generation`` beside it also write its ``NOBODY``, when they store what was made.
+    ``opinions`` and ``generation`` also write ``NOBODY``, when they store results.
     """
 
     claim = models.UUIDField(null=True, blank=True, help_text="A random number that only its holder knows.")

@@ -68,7 +68,7 @@ class Subscription(models.Model):
 
 
 class Notification(Claimable):
-    """The outbox: one message, written with what it tells of and sent afterwards.
+    """The outbox: one message, stored in the transaction of its cause and sent afterwards.
 
     It goes to a subscriber, or to the address of an invitation.
 

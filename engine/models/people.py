@@ -104,7 +104,7 @@ class Membership(models.Model):
 
 
 class RoleLoss(models.Model):
-    """A role that was taken from somebody. Invitations made before it give this person no role any more."""
+    """A role that was taken from somebody. Older invitations give this person no role."""
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="role_losses")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="role_losses")

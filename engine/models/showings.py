@@ -80,5 +80,5 @@ class Evidence(models.Model):
 
     @property
     def state(self) -> dict[str, Any]:
-        """All of it but whose it is, to be compared."""
+        """Everything except its annotator, for comparison."""
         return {"last": self.last, "wins": self.wins, "progress": self.progress}

@@ -12,7 +12,7 @@ from engine.models.experiments import Experiment
 
 
 class Trial(models.Model):
-    """One response of each policy to a few tasks of a draft, to look at. None of it enters the experiment.
+    """One response of each policy to a few tasks of a draft. Nothing of it enters the experiment.
 
     The next change of the draft deletes its responses, and so does the start. The row stays, as it counts
     against the allowance of its maker and of its experiment.

@@ -24,7 +24,7 @@ _MOST = 20
 
 
 def deliver_due() -> int:
-    """Send what is due, each message once; returns how many were tried."""
+    """Send all due messages once; returns the number of attempts."""
     for number in range(_MOST):
         notification = claim_due()
         if notification is None:

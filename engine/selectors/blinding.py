@@ -29,7 +29,7 @@ def published_secrets(experiment: Experiment) -> list[Period]:
 
 
 def is_over(experiment: Experiment) -> bool:
-    """True once the experiment has concluded and nobody has a pair on their screen any more."""
+    """True once the experiment has concluded and nobody has a pair on the screen."""
     return (
         experiment.state == Experiment.State.CONCLUDED
         and not experiment.comparisons.filter(state=Comparison.State.LEASED).exists()

@@ -45,7 +45,7 @@ class Selection:
     judge, annotator, choice
         Properties of the judgment; the annotator by user name.
     finished
-        Only comparisons that nobody can be shown any more: judged or discarded.
+        Only finished comparisons: judged or discarded.
     """
 
     policy: int | None = None
@@ -232,7 +232,7 @@ def page_of(
 
 
 def judgment_without_outcome(experiment: Experiment, judgment_id: int) -> Judgment | None:
-    """A judgment for whoever may void it: with neither its answer nor its outcome, nor a reason that tells.
+    """A judgment for the page that voids it: without answer, outcome, or a revealing reason.
 
     ``None`` where the experiment has none such.
     """

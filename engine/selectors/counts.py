@@ -30,7 +30,7 @@ HELD_BACK = Q(plan__by_rule__isnull=False, state=Comparison.State.PLANNED)
 
 
 def with_both_texts(at: str = "") -> Q:
-    """The comparisons whose two responses are known, as those of past votes need not be.
+    """Comparisons with two known responses; past votes may lack them.
 
     ``at``: the path that leads to the comparison, such as ``comparison__``.
     """

@@ -159,7 +159,7 @@ def _leader(experiment: Experiment) -> int | None:
 
 
 def _texts(experiment: Experiment) -> _Texts:
-    """Responses that were written or could not be; what a guardrail put in the place of one is none."""
+    """Responses that were written or failed; a guardrail's replacement is no response."""
     asked = Response.objects.filter(policy__experiment=experiment, trial=None).filter(
         Q(state=Response.State.DONE) | Q(state=Response.State.FAILED, attempts__gt=0)
     )
@@ -187,7 +187,7 @@ def _lost(name: str, index: int, pairs: Tally, texts: _Texts) -> Lost:
 def _in_words(
     tested: Examined, people: Sequence[str], policies: Sequence[str], lost: Sequence[Lost]
 ) -> list[Doubt]:
-    """A sentence for what was found: of each person and kind, and of changes over time, the least likely."""
+    """The least likely finding for each person and kind, and over time, as sentences."""
     said: dict[tuple[Kind, int | None], Doubt] = {}
     n_said: Counter[Kind] = Counter()
     for each in tested.found:

@@ -114,7 +114,7 @@ def ladder(experiment: Experiment) -> Ladder:
 
 
 def ladder_at(experiment: Experiment, latest: Snapshot | None) -> Ladder:
-    """The claims as they stood at the latest snapshot, for words beside others about it."""
+    """The claims at the latest snapshot, for a page that shows that snapshot."""
     return ladder_from(experiment, None if latest is None else designs.stored_if_current(experiment))
 
 
@@ -178,7 +178,7 @@ def finding_of(experiment: Experiment, observed: Observed) -> str:
         return ""
     said = decision.claim_text
     if decision.claim is None:
-        # Another stop than the certified one makes no claim, and names its winner all the same.
+        # A stop other than the certified one names a winner, but makes no claim.
         wins = "No policy wins." if decision.best is None else f"{design.labels[decision.best]} wins."
         said = f"{wins} {said}"
     return _told(experiment, observed).around(said, *of_pool(experiment))
@@ -329,13 +329,13 @@ def _judged_in(experiment: Experiment, observed: Observed | None) -> QuerySet[Ju
 
 @dataclass(frozen=True)
 class _Told:
-    """Parts of every sentence about a result: what machines gave, and whose judgments it rests on."""
+    """Parts of every sentence about a result: the machines' judgments, and who judged."""
 
     by_machines: str = ""
     whose: tuple[str, ...] = ()
 
     def around(self, claim: str, *more: str) -> str:
-        """The claim with all of it. What machines gave comes first: a claim reads as if people made it."""
+        """The whole sentence. Machine judgments come first, because a claim reads as if people made it."""
         return " ".join(filter(None, [self.by_machines, claim, *self.whose, *more]))
 
 
@@ -361,7 +361,7 @@ def by_machines(experiment: Experiment, observed: Observed | None = None) -> str
 
 
 def _people(experiment: Experiment, observed: Observed) -> list[str]:
-    """A sentence on the people whose judgments these are, and on those who gave most of them."""
+    """A sentence on the people who judged, and on those who gave most judgments."""
     people = _judged_in(experiment, observed).filter(judge=Judgment.Judge.HUMAN, annotator__isnull=False)
     counted = people.order_by().values_list("annotator").annotate(n=Count("pk")).values_list("n", flat=True)
     answers = sorted(counted, reverse=True)

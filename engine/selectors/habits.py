@@ -27,7 +27,7 @@ _NEWEST = 400
 
 @dataclass(frozen=True)
 class Alike:
-    """Two accounts whose answers to the same responses are equal more often than those of other people.
+    """Two accounts that give equal answers to the same responses more often than other people do.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Policies whose requests the server refuses: they are asked for nothing more until somebody says so."""
+"""Policies whose requests the server refuses: they wait until somebody tries again."""
 
 from __future__ import annotations
 

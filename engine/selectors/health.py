@@ -26,7 +26,7 @@ from engine.selectors.pauses import is_troubled, usable_names, waiting_for
 from engine.selectors.spending import money_trouble, overspent_connections, overspent_experiments
 from engine.selectors.workers import Worker
 
-# Workers that went away longer ago are of no interest any more.
+# Workers gone for longer are not shown.
 _SHOWN_SECONDS = 3600.0
 # A response that waits longer is said to wait. While no worker writes anything, something is wrong then.
 _NOTED_WAIT_SECONDS = 60.0

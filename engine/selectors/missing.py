@@ -1,4 +1,4 @@
-"""Pairs without an answer: who holds them, who left them, and whose they were."""
+"""Pairs without an answer: who holds them, and who left them."""
 
 from __future__ import annotations
 

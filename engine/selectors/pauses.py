@@ -53,7 +53,7 @@ def judged_by_connection() -> Exists:
 
 
 def pause_seconds(connection: Connection) -> float:
-    """The time for which nothing is asked of it; 0 while it works, or is tried."""
+    """Seconds until the connection is asked again; 0 while it works, or is tried."""
     if connection.waits_until is None:
         return 0.0
     return max(0.0, (connection.waits_until - clock.now()).total_seconds())

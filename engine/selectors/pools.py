@@ -61,7 +61,7 @@ class Stock:
     annotator
         The number of their account; ``None`` stands for anybody, where there is no annotator yet.
     n_waiting, n_texts
-        Comparisons that wait and whose texts they have not seen, and the different pairs of texts in them.
+        Waiting comparisons with texts that they have not seen, and the different pairs of texts in them.
     """
 
     annotator: int | None

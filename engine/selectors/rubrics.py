@@ -49,7 +49,7 @@ def may_tie(experiment: Experiment) -> bool:
 
 
 def identity(experiment: Experiment) -> str:
-    """A fingerprint of the model that judges and of all that it is told besides the comparison itself."""
+    """A fingerprint of the judging model and of its prompt without the comparison."""
     judge = (settings.JUDGE_BACKEND, settings.JUDGE_MODEL)
     if experiment.judge_model:
         # A connection may lead to another model one day.

@@ -55,7 +55,7 @@ def note_browser(*, user: User, number: str) -> None:
 
 @transaction.atomic
 def set_preferences(*, user: User, **changes: object) -> None:
-    """Store what a person prefers; ``None`` restores the default."""
+    """Store a person's preferences; ``None`` restores the default."""
     kept = User.objects.select_for_update().get(pk=user.pk).preferences | changes
     user.preferences = {name: value for name, value in kept.items() if value is not None}
     user.save(update_fields=["preferences"])

@@ -80,7 +80,7 @@ def locked(*, experiment_id: int, annotator: User) -> Allowance:
 
 
 def note_waiting(*, experiment_id: int, annotator: User) -> bool:
-    """Note that an annotator asked for a pair in vain, at most every half minute. ``True`` if it is news to
+    """Note that an annotator asked and got no pair, at most every half minute. ``True`` if it is news to
     the planner, who counts them among those who are here.
     """
     now = clock.now()

@@ -262,7 +262,7 @@ def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material
     annotators = so_far.get("annotators") or _annotators(judgments)
     without = sequences.outcomes_without(experiment, [pk for pk, _, _ in annotators], last_event)
     asked = sequences.outcomes_as_asked(experiment, last_event)
-    # A comparison that is discarded between two turns makes the list longer: it stays what it was.
+    # Keep the list: a comparison discarded between two turns would make it longer.
     in_order: list[tuple[int, int, float | None]] = []
     in_order += asked.outcomes[: so_far.get("n_asked", experiment.budget)]
     material = _Material(

@@ -78,7 +78,7 @@ def staged(*tables: Prepared) -> Iterator[None]:
 
     They lie in temporary tables, which are this connection's own. What is left for the transaction are single
     statements: no other thread of the process makes them wait, while they make all other writers wait.
-    PostgreSQL has many writers and no need of it, nor has a table of a few rows.
+    PostgreSQL has many writers and does not need it.
     """
     if connection.vendor != "sqlite":
         yield

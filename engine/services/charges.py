@@ -13,7 +13,7 @@ from engine.selectors.spending import cost_of
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A reply of a model, whatever became of it. ``model``: the connection's name or the worker's model."""
+    """A model's reply, used or not. ``model``: the connection's name or the worker's model."""
 
     model: str
     usage: Usage

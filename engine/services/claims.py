@@ -29,7 +29,7 @@ _KEEP_SECONDS = 1.0
 
 
 class StoppedError(Exception):
-    """The worker was told to stop. It gives back what it holds."""
+    """The worker was told to stop. It returns its rows."""
 
 
 class ClaimLostError(Exception):
@@ -130,7 +130,7 @@ def keeper(
     Raises
     ------
     ClaimLostError
-        From the function that is returned: the claim is lost, or the result is not ``wanted`` any more.
+        Raised by the returned function: the claim is lost, or the result is no longer ``wanted``.
     """
     renewed_at = time.monotonic()
 

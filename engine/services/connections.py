@@ -136,7 +136,7 @@ def remove_key(*, connection_id: int, by: User | None) -> None:
 
 @transaction.atomic
 def retire(*, connection_id: int, by: User | None) -> None:
-    """Let nothing use it any more, and delete its key. Its name and its responses stay."""
+    """Retire it and delete its key. Its name and its responses stay."""
     connection = _locked(connection_id)
     if connection.retired_at is None:
         connection.retired_at = clock.now()
@@ -231,7 +231,7 @@ def ask_test(*, connection_id: int) -> bool:
 
 @transaction.atomic
 def note_test(*, connection_id: int, test: dict[str, Any], usages: Iterable[Usage] = ()) -> None:
-    """Store what a test found and what it cost. After a good one the connection is asked again at once."""
+    """Store a test's result and cost. After a successful one the connection is asked again at once."""
     name = Connection.objects.values_list("name", flat=True).get(pk=connection_id)
     cost = charges.book(charges.Spent(name, usage, Charge.Purpose.TEST) for usage in usages)
     fields: dict[str, Any] = {"test": test | {"cost": str(cost)}}

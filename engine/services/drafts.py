@@ -77,7 +77,7 @@ def store_experiment(
 def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
     """A new draft with the same description and a new random seed. Its owner is ``by``.
 
-    A language model is dropped as a judge if none is configured any more.
+    The language model as a judge is dropped if none is configured.
 
     Raises
     ------

@@ -44,7 +44,7 @@ class Question:
     stopping: str
     budget: int
     log_odds: float
-    # A question that is older than it waits for no page any more, and shall not stop the worker.
+    # No page waits for an older question: it must not stop the worker.
     exclusive_proofs: bool = True
 
     @property

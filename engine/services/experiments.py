@@ -236,7 +236,7 @@ def conclude(
 
 @transaction.atomic
 def discard_leftovers() -> None:
-    """Discard comparisons of concluded experiments that nobody is looking at any more."""
+    """Discard comparisons of concluded experiments that nobody is looking at."""
     concluded = Comparison.objects.filter(
         experiment__state=Experiment.State.CONCLUDED, state__in=Comparison.PENDING
     )

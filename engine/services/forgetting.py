@@ -36,7 +36,7 @@ from engine.services.notifications import unsubscribe
 from engine.services.people import remove_member
 from engine.services.tokens import end_all_tokens
 
-# Rows that are deleted with the account; any other row of ours is a reason to keep it.
+# Rows that are deleted with the account; any other row of the engine keeps it.
 _GO_WITH_THE_ACCOUNT = {Browser, Membership, Token, Trial, Upload}
 
 
@@ -124,7 +124,7 @@ def _end_access(user: User, by: User | None, addresses: set[str]) -> None:
 
 
 def _has_left_a_trace(user: User) -> bool:
-    """True if any row of ours refers to it, besides those that are deleted with the account."""
+    """True if a row refers to it that is not deleted with the account."""
     for relation in User._meta.related_objects:
         model: Any = relation.related_model
         if model._meta.app_label != "engine" or model in _GO_WITH_THE_ACCOUNT or relation.many_to_many:

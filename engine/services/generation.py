@@ -25,7 +25,7 @@ from engine.services.identical_texts import name_and_hold_back
 from engine.services.locks import lock_by_number
 from engine.services.showings import let_go
 
-# A response whose requests break the server while it answers others is no answer after so many rounds of
+# A response whose requests break the server while it answers others is no answer after this many rounds of
 # tries, so far apart.
 MOST_FAULTS = 5
 _BETWEEN_ROUNDS = timedelta(minutes=2)
@@ -281,7 +281,7 @@ def _store_written(written: Sequence[Written]) -> None:
 
 @transaction.atomic
 def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> set[int]:
-    """Put back what a batch did not finish; a response that has used up its attempts fails.
+    """Return unfinished responses to the queue; those without attempts left fail.
 
     ``blameless``: the worker was stopped or the backend is out of order, so the attempt does not count.
     Otherwise any of them may have broken the batch, and all are suspects from now on.
@@ -298,7 +298,7 @@ def expire_claims(*, begun_anew: str = "") -> set[int]:
     ``begun_anew``: a worker that has just started. What an earlier process of its name holds is put back
     too, before its deadline.
 
-    What servers were writing is not to blame: no text that comes over the network ends a worker.
+    Responses of servers are not to blame: no text from the network ends a worker.
     """
     lost = claims.expired(Response.objects.filter(state=Response.State.GENERATING), begun_anew=begun_anew)
     over_network = workers.of_backend(Experiment.Backend.REMOTE)

@@ -1,4 +1,4 @@
-"""Rows that every import of votes stores beside the votes: accounts for the people in it, and the counts."""
+"""Accounts and counts that every import of votes stores with the votes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LONGEST_STEM = 110
 def person_of(name: str) -> str:
     """The user name here of an annotator whom a file of votes names, in one form of Unicode.
 
-    A name that is too long is cut, and a digest of it is added: others may begin alike.
+    Cut a long name and add its digest: other names may begin alike.
     """
     normal = User.normalize_username(name)
     if len(normal) <= _LONGEST_STEM:

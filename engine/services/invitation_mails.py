@@ -98,7 +98,7 @@ def resend(*, invitation_id: int, by: User) -> Invitation:
     Raises
     ------
     InvitationError
-        It has no address, lets nobody in any more, or the message before is still on its way.
+        It has no address, it has ended, or its last message is not sent yet.
     """
     found = Invitation.objects.select_related("experiment").get(pk=invitation_id)
     locked_experiment(found.experiment_id)
@@ -116,7 +116,7 @@ def secret_to_send(invitation: Invitation) -> str:
     Raises
     ------
     InvitationError
-        The invitation lets nobody in any more, or SECRET_KEY is another one than when it was made.
+        The invitation has ended, or SECRET_KEY has changed since.
     """
     open_invitation(invitation_id=invitation.pk)
     secret = secret_from(invitation.mail_key)
@@ -151,7 +151,7 @@ def _send(invitation: Invitation, by: User) -> None:
         invitation=invitation,
         event=EVENT,
         key=f"{EVENT} {secrets.token_hex(8)}",
-        # Who invites is added when it is sent: nobody's name is stored beside their account.
+        # The inviter's name is added on sending: names are stored with accounts only.
         subject=experiment.name,
         text=message(invitation),
     )

@@ -118,7 +118,7 @@ def judge_leased(
 
 @transaction.atomic
 def judge_ready(*, comparison_id: int, verdict: Callable[[Comparison], tuple[str, str]]) -> Judgment | None:
-    """Let an automatic judge decide a ready comparison; ``None`` where it is not ready any more.
+    """Let an automatic judge decide a comparison; ``None`` if it is no longer ready.
 
     ``verdict`` returns the choice and the reason for it.
     """
@@ -230,7 +230,7 @@ def check_not_final(experiment: Experiment) -> None:
 def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     """Void somebody's judgment by hand while its experiment runs.
 
-    Whoever does it could see the outcome. So the proofs keep what was given; the estimates leave it out, and
+    The person could see the outcome, so the proofs keep the answer. The estimates leave it out, and
     nobody judges the pair anew.
 
     Raises

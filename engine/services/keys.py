@@ -20,7 +20,7 @@ from engine.domain.profiles import Provider, takes_of
 from engine.domain.targets import Target
 from engine.models import Connection, clock
 
-# The end of a shorter key would tell too much of it.
+# The end of a shorter key would reveal too much.
 _SHORTEST_HINTED = 16
 _HINT = 4
 
@@ -98,7 +98,7 @@ def _opened(connection: Connection) -> str:
     try:
         bound = json.loads(_seals().decrypt(connection.sealed_key.encode()))
     except InvalidToken:
-        # Not chained: a traceback must not lead to what was tried.
+        # Not chained: a traceback must not show the secret.
         raise KeyUnreadableError(
             "The key cannot be read: it was encrypted with another CONNECTION_KEYS or SECRET_KEY. Enter it "
             "again, or add the old one to CONNECTION_KEYS or SECRET_KEY_FALLBACKS."

@@ -1,5 +1,5 @@
 """Leases: the pairs that an annotator was given. A pair stays theirs until they answer or skip it, and goes
-to nobody else: somebody who could leave a pair for another one would choose what is counted.
+to nobody else: somebody who could exchange a pair would choose which outcomes count.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _ASKS_PEOPLE = Experiment.objects.filter(
     closing_since__isnull=True,
 )
 # Annotators take turns on a pair of policies, so that no one's session weighs on it alone. A pair that is
-# ready is shown all the same where there is no other.
+# ready is still shown if there is no other.
 _JUDGED_LAST = found_one(
     PairCount.objects.filter(
         experiment=EXPERIMENT,
@@ -283,7 +283,7 @@ _DOUBTFUL = Compiled(_doubtful, keeps_plan=False)
 
 
 def has_ended(experiment: Experiment, pair: Lease | Check) -> bool:
-    """True if the experiment concluded, and the annotator of this open pair was not here any more."""
+    """True if the experiment concluded after the annotator of this open pair had gone."""
     return experiment.state == Experiment.State.CONCLUDED and pair.expires_at <= clock.now()
 
 

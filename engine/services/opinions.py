@@ -265,7 +265,7 @@ def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str, spent: Iterable
 
 @transaction.atomic
 def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool) -> None:
-    """Put back what a batch did not finish.
+    """Return unfinished opinions to the queue.
 
     ``blameless``: the worker was stopped or the backend is out of order, so the attempt does not count.
     """

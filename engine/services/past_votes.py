@@ -207,7 +207,7 @@ def add_votes(
 
 
 def _places(experiment: Experiment) -> tuple[dict[str, int], dict[str, int]]:
-    """The indexes of its policies and the positions of its tasks, by what a vote may call them."""
+    """Indexes of policies and positions of tasks, by the names that a vote may use."""
     names = [each.name for each in designs.policy_names(experiment)]
     policies = {code_of(n): n for n in range(len(names))} | {name: n for n, name in enumerate(names)}
     # The first of two equal tasks.
@@ -223,7 +223,7 @@ def _once(names: Any) -> list[str]:
 
 
 def _can_be_drawn(texts: Sequence[_Text], n_policies: int) -> bool:
-    """True if every vote has its texts, and each two policies have a task to which both have one."""
+    """True if every vote has its texts, and every two policies share a task with texts."""
     answered: defaultdict[int, set[int]] = defaultdict(set)
     for policy, task, text in texts:
         if text is None:

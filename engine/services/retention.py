@@ -16,7 +16,7 @@ from engine.services.trials import forget_trials
 
 
 def forget_old() -> dict[str, int]:
-    """Delete what is older than the settings ``KEEP_…_DAYS`` allow; returns the numbers of rows by kind.
+    """Delete rows older than the settings ``KEEP_…_DAYS``; returns their numbers by kind.
 
     The log of experiments stays: it is part of the record. It names people by their accounts only, and those
     can be forgotten.

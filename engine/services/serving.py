@@ -60,7 +60,7 @@ class Answered:
 
 
 class Ended(Enum):
-    """The reason why somebody gets no new pairs any more: they left too many, or failed gold items."""
+    """Why somebody gets no more pairs: they left too many, or failed gold items."""
 
     NOT = auto()
     LEFT = auto()
@@ -74,7 +74,7 @@ class Desk:
     Attributes
     ----------
     ended
-        Why the annotator gets no new pairs any more, for good or until they answer the open ones; see
+        Why the annotator gets no more pairs, for good or until they answer the open ones; see
         :class:`Ended`.
     asks_before_skip
         True for somebody who has left many: the page asks before it skips another one.
@@ -379,7 +379,7 @@ def _of_check(check: Check) -> ShownPair:
 
 
 def _feedback(check: Check) -> str:
-    """Practice tells what was right; a gold item or a repeat must not give itself away."""
+    """Practice shows the right answer; a gold item or a repeat must not reveal itself."""
     if check.kind != Check.Kind.PRACTICE:
         return ""
     better = gettext("A") if expected_choice(check) == Judgment.Choice.LEFT else gettext("B")

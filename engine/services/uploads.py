@@ -41,7 +41,7 @@ def keep_upload(
 
 
 def drop_upload(upload: Upload) -> None:
-    """Delete a file that was refused: its user is told why, and has a copy."""
+    """Delete a refused file: the page shows its user why, and they have a copy."""
     Upload.objects.filter(pk=upload.pk).delete()
 
 

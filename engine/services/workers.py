@@ -13,14 +13,14 @@ from engine.selectors.capabilities import Offer
 def note_pulse(queue: str, worker: str, details: Mapping[str, Any] | None = None) -> None:
     """Store that a worker of a queue is alive now.
 
-    ``details``: what it says of itself; ``None`` keeps what it said last.
+    ``details``: its own report; ``None`` keeps the last one.
     """
     news = {"seen_at": clock.now()} | ({} if details is None else {"details": details})
     WorkerPulse.objects.update_or_create(queue=queue, worker=worker, defaults=news)
 
 
 def offer_models(offer: Offer) -> None:
-    """Make a connection for each model that a worker of ours serves, so that forms can offer its name.
+    """Make a connection for each model that a worker serves, so that forms offer its name.
 
     A connection that has the name already stays as it is.
     """

@@ -182,7 +182,7 @@ class AccountAdapter(DefaultAccountAdapter):
 
 
 def _at_this_site(url: str) -> str:
-    """The same page at ``SITE_URL``. The address of the request is not to be trusted.
+    """The same page at ``SITE_URL``: the request's own address cannot be trusted.
 
     The client that asks for a link writes the header ``Host``. Nobody checks its port, and the link in
     somebody else's mail would lead there with its secret.

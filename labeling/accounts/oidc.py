@@ -39,7 +39,7 @@ _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint", "
 
 @contextmanager
 def exchange(request: HttpRequest) -> Iterator[None]:
-    """Talk to the provider: with one deadline for all of it, and few threads at a time.
+    """Talk to the provider, with one deadline for the whole exchange and few threads at a time.
 
     Raises
     ------
@@ -159,7 +159,7 @@ class Exchange(OpenIDConnectOAuth2Adapter):
             cache.set(key, found, _KEPT_SECONDS)
         claims: dict[str, Any] = jwt.decode(
             id_token,
-            # The key names its algorithm: what the token says of it does not count.
+            # Use the key's algorithm, never the one that the token names.
             jwt.PyJWKSet.from_dict(found)[kid],
             audience=app.client_id,
             issuer=config["issuer"],

@@ -39,6 +39,6 @@ class Backend(AuthenticationBackend):
     """Login by allauth."""
 
     def get_user(self, user_id: int) -> User | None:
-        """The account of a session; ``None`` if it may not log in any more."""
+        """The account of a session; ``None`` if it may no longer log in."""
         found = _USER(user=user_id)
         return found[0] if found and self.user_can_authenticate(found[0]) else None

@@ -51,7 +51,7 @@ class GuidelinesForm(forms.Form):
 @login_required
 @require_safe
 def account(request: AuthenticatedRequest) -> HttpResponse:
-    """Everything about one's own account, and the ways to change it."""
+    """Show the user's account and the ways to change it."""
     sessions = UserSession.objects.purge_and_list(request.user)
     context = {
         "mail_is_sent": mail_is_sent(),
@@ -127,7 +127,7 @@ def reset_password(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
-    """Ask somebody to log in again whose account has no other login than the organisation's."""
+    """Ask for a new login by the organisation's provider: the account has no other."""
     if not settings.OIDC_ISSUER:
         raise Http404
     # The submitted form is lost on the way to the provider, so return to the page with the form.

@@ -9,7 +9,7 @@ from labeling.metrics import BUFFER_MISSES
 
 
 def note_miss(experiment: Experiment, annotator: User) -> None:
-    """Count somebody who asked for a pair in vain while the experiment runs, and have pairs planned."""
+    """Count an annotator who got no pair while the experiment runs, and wake the planner."""
     if experiment.state != Experiment.State.RUNNING:
         return
     BUFFER_MISSES.labels(experiment.pk).inc()

@@ -80,7 +80,7 @@ def test(request: AuthenticatedRequest, connection_id: Id) -> Status[dict[str, A
 
 @router.delete("/{connection_id}", auth=MANAGE, response={204: None} | WRITE_PROBLEMS)
 def retire(request: AuthenticatedRequest, connection_id: Id) -> Status[None]:
-    """Let nothing use it any more, and delete its key. Its responses stay."""
+    """Retire it and delete its key. Its responses stay."""
     _refuse_bound(request)
     found = access.connection_to_change(request, connection_id)
     services.retire(connection_id=found.pk, by=request.user)

@@ -119,7 +119,7 @@ def list_responses(
     """
     experiment = access.to_watch(request, experiment_id)
     check_tag(experiment, tag)
-    # Nobody can judge a draft yet: what it has is what its editors brought.
+    # Nobody can judge a draft yet, and its editors brought its responses.
     withheld = experiment.state != Experiment.State.DRAFT and withholds_unfinished(experiment)
     done = written_responses(experiment, tag=tag, finished=withheld)
     rows = done.values("pk", "policy__index", "task__position", *_PARTS)[offset : offset + limit]

@@ -119,7 +119,7 @@ def invite(request: AuthenticatedRequest, experiment_id: Id, payload: Invitation
 def invite_by_mail(
     request: AuthenticatedRequest, experiment_id: Id, payload: MailedIn
 ) -> Status[list[dict[str, Any]]]:
-    """Send each address a link of its own by e-mail, which works once. The links are told nobody else."""
+    """Send each address its own link by e-mail, which works once. The answer does not hold the links."""
     experiment = access.to_run(request, experiment_id)
     _refuse_owners(payload.role)
     sent = invitation_mails.invite_by_mail(
@@ -150,7 +150,7 @@ def resend_invitation(request: AuthenticatedRequest, experiment_id: Id, invitati
     "/{experiment_id}/invitations/{invitation_id}", auth=MANAGE, response={204: None} | WRITE_PROBLEMS
 )
 def end_invitation(request: AuthenticatedRequest, experiment_id: Id, invitation_id: Id) -> Status[None]:
-    """Let nobody in by this link any more."""
+    """End this link."""
     invitation = access.invitation_to_give(request, experiment_id, invitation_id)
     invitations.end_invitation(invitation_id=invitation.pk, by=request.user)
     return Status(204, None)

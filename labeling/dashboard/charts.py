@@ -237,7 +237,7 @@ class Allocation:
 
 
 def allocation(space: Space, wins: Matrix, names: Sequence[PolicyName]) -> Allocation:
-    """Realised shares beside the optimal ones at the current estimates, of the pairs that matter most."""
+    """Realised and optimal shares, at the current estimates, of the pairs that matter most."""
     counts = wins + wins.T
     realised = realised_shares(wins)
     best = optimal_shares(space, wins)

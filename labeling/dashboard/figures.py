@@ -179,7 +179,7 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
 def totals_of(experiment: Experiment, comparisons: int) -> Totals:
     """The totals of all judges, a moment ago, which the result of a decided experiment and its report share.
 
-    ``comparisons``: their number now. Totals from another number of comparisons are never shown beside it.
+    ``comparisons``: their number now. Never show it with totals from another number.
     """
     name = f"totals:{experiment.pk}:{experiment.state}:{comparisons}"
     return shared(name, None, lambda: totals(experiment), ages=_TOTALS)
@@ -278,7 +278,7 @@ def _hours(experiment: Experiment, remaining: Remaining | None) -> tuple[float, 
 def rendered_charts(experiment: Experiment, tab: str, *, at_once: bool = False) -> Rendered:
     """The charts and tables of a tab: the same for everybody, so made once and shared.
 
-    ``tab``: a name in ``TABS``. ``at_once``: of a large experiment, only what is there already.
+    ``tab``: a name in ``TABS``. ``at_once``: of a large experiment, only cached figures.
     """
     snapshot = designs.latest_snapshot(experiment)
     comparisons = counts.comparison_count(experiment.pk)

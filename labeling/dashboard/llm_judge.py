@@ -66,7 +66,7 @@ class Panel:
 
 
 def panel(experiment: Experiment) -> Panel | None:
-    """The section's contents; ``None`` where a language model has no part in an experiment."""
+    """The section's contents; ``None`` for an experiment without a language model as a judge."""
     if experiment.judge != Experiment.Judge.HUMAN:
         return None
     is_on = experiment.llm_judge != Experiment.LLMJudge.OFF

@@ -67,7 +67,7 @@ class Concern:
 
 @dataclass(frozen=True)
 class Tried:
-    """One response of a trial: the name of its policy, its request, where that goes to, and what it cost."""
+    """One response of a trial: its policy's name, its request, the server and the cost."""
 
     response: Response
     name: PolicyName
@@ -299,7 +299,7 @@ def _equal(row: Sequence[Tried]) -> Iterable[Place]:
 
 
 def _equal_requests(row: Sequence[Tried]) -> Iterable[Place]:
-    """The responses to one task whose requests are the same but for their seeds."""
+    """Responses to one task from requests that differ in their seeds only."""
     return _alike(row, lambda each: (each.prepared.url, repr(each.prepared.body)))
 
 

@@ -31,7 +31,7 @@ class Verdict:
     Attributes
     ----------
     headline
-        The whole of it in a few words.
+        The result in a few words.
     leader
         The winner, or the leader so far; ``None`` before the first comparison, and without a decision.
     n_rivals, n_ruled_out
@@ -61,7 +61,7 @@ class Verdict:
     over_budget
         The budget may end before the decision, and that is what to mend next.
     refused
-        A server refused what a policy sends, and waits for somebody to try again.
+        A server refused a policy's request, which waits for somebody to try again.
     waits
         The connections that pause, while the work has stopped.
     """

@@ -80,7 +80,7 @@ def dpo_pieces(pairs: Iterable[Preference], *, conversational: bool = False) -> 
 
 
 def reward_pieces(pairs: Iterable[Preference], *, conversational: bool = False) -> Iterator[bytes]:
-    """Chosen and rejected with the prompt in each, and their margin: what a reward model is trained on."""
+    """Chosen and rejected with the prompt in each, and their margin, for training a reward model."""
 
     def whole(task: Sequence[Message], text: str) -> Any:
         if conversational:
@@ -167,7 +167,7 @@ def parquet_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
 
 
 class _Sink(io.RawIOBase):
-    """A file that keeps what is written until it is taken."""
+    """A file that buffers written text until it is taken."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

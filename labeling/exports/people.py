@@ -19,6 +19,6 @@ def pseudonym(experiment: Experiment, user_id: int) -> str:
 
 
 def names_of_people(experiment: Experiment, *, usernames: bool) -> dict[int, str]:
-    """By id: everybody whose name may stand in an export of this experiment."""
+    """By id: everybody who may be named in an export of this experiment."""
     people = people_around(experiment)
     return people if usernames else {pk: pseudonym(experiment, pk) for pk in people}

@@ -53,7 +53,7 @@ _HELP = {
     "extra_body": 'JSON, for example {"service_tier": "flex"}.',
     "takes": "JSON. Where it differs from the provider's usual rules: a test proposes it.",
 }
-# A worker of ours knows the rest.
+# The worker knows the rest.
 _OF_A_WORKER = ("price_prompt", "price_cached", "price_completion", "currency", "daily_limit")
 _WHOSE = [("site", "The site's: its staff change it"), ("own", "Yours: only you change and lend it")]
 
@@ -110,7 +110,7 @@ class ConnectionForm(_ModelForm):
             )
 
     def _needless(self, connection: Connection | None) -> set[str]:
-        """The fields that this person does not choose, or not any more."""
+        """The fields that this person may not choose, or no longer."""
         if connection is not None and connection.provider == Provider.WORKER:
             return self.fields.keys() - set(_OF_A_WORKER)
         needless = set() if self._user.is_staff else {"whose", "everybody"}

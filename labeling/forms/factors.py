@@ -223,7 +223,7 @@ class FormFault:
 
 
 def factor_specs(factors: Sequence[FactorRow]) -> tuple[list[FactorSpec], list[FormFault]]:
-    """The descriptions of the valid factors, and what is wrong with them beyond their fields."""
+    """Descriptions of the valid factors, and their faults beyond single fields."""
     specs: list[FactorSpec] = []
     faults: list[FormFault] = []
     rows = [row for row in factors if row.is_valid]

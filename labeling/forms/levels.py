@@ -31,7 +31,7 @@ class LevelForm(forms.Form):
     extra = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def value(self) -> dict[str, Any]:
-        """The level's value, without what was left empty."""
+        """The level's value, without empty fields."""
         known = {key: self.to_value(field, self.cleaned_data[field]) for field, key in self.keys.items()}
         extra: dict[str, Any] = json.loads(self.cleaned_data["extra"] or "{}")
         return extra | {key: given for key, given in known.items() if not is_unset(given)}

@@ -89,7 +89,7 @@ class Failures:
         return response
 
     def _answered(self, request: HttpRequest) -> HttpResponse:
-        # By the declared length, before any of it is kept: no server here reads more than that.
+        # By the declared length, before reading: no server here reads more than that.
         if message := limits.UPLOAD_BYTES.refusal(_declared_bytes(request)):
             return _too_large(request, message)
         _CONNECTIONS.renew()
@@ -106,7 +106,7 @@ class Failures:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer what was refused outside of a view, such as a form that the CSRF check could not read."""
+    """Answer requests refused outside of a view, such as a form that the CSRF check could not read."""
     return _refusal(request, exception) or defaults.bad_request(request, exception)
 
 
@@ -245,7 +245,7 @@ def _too_large(request: HttpRequest, message: str) -> HttpResponse:
 
 
 def _pass_over_body(request: HttpRequest) -> None:
-    """Read the rest of a request, and keep nothing of it.
+    """Read and discard the rest of a request.
 
     A connection that is closed before that is cut, and a client that is still sending never sees the answer.
     """

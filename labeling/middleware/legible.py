@@ -20,12 +20,12 @@ _FIRST = "\u200c\u200d" + "".join(mark for mark in _ALL if mark <= "\uffff")
 _OTHERS = "".join(mark for mark in _ALL if mark > "\uffff")
 _MARK = f"(?:[{_FIRST}]|(?![\0-\uffff])[{_OTHERS}])"
 _too_many = re.compile(f"(?=[^\0-\u02ff]{{{MOST_MARKS + 1}}}){_MARK}{{{MOST_MARKS + 1}}}").search
-# Fields are sent back, and what is stored stays as it is.
+# Fields are sent back: stored texts must stay as they are.
 _parts = re.compile(f"(<textarea\\b.*?</textarea>|<[^>]*>)|({_MARK}{{{MOST_MARKS}}}){_MARK}*", re.DOTALL)
 
 
 class Legible:
-    """Middleware. The first ten marks of a run stay, in every page, whoever wrote its texts."""
+    """Middleware: keep the first ten combining marks of a run, on every page."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response

@@ -10,7 +10,7 @@ from engine.domain.specs import ExperimentSpec, FactorSpec
 
 @dataclass(frozen=True)
 class Start:
-    """A name for the address, what it is in words, and the description to start from."""
+    """A name for the address, a title, and the description to start from."""
 
     slug: str
     title: str

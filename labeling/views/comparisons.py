@@ -1,4 +1,4 @@
-"""Looking through what was compared, and taking judgments back or bringing them back."""
+"""Pages that list comparisons, and void or restore judgments."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _messages(experiment: Experiment, index: int, row: Comparison) -> list[tuple
 def void(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
     """One judgment without its outcome; a POST with a reason voids it.
 
-    Whoever voids by what was chosen could make any policy win. So this page has what else there is to go by.
+    Voiding by outcome could make any policy win, so this page shows everything but the outcome.
     """
     experiment = access.to_run(request, experiment_id)
     judgment = browsing.judgment_without_outcome(experiment, judgment_id)
@@ -160,7 +160,7 @@ def restore(request: AuthenticatedRequest, experiment_id: int, judgment_id: int)
 
 
 def _annotator_in(said: Mapping[str, str], experiment: Experiment) -> User | None:
-    """The one annotator whose judgments the filter asks for."""
+    """The annotator that the filter names."""
     if "annotator" not in said:
         return None
     return people_who_judged(experiment).filter(username=said["annotator"]).first()

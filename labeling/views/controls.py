@@ -27,7 +27,7 @@ _ENTRIES_PER_PAGE = 100
 @login_required
 @require_POST
 def change_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Say what a change means; with ``confirmed``, make it. A concluded experiment is reopened by it."""
+    """Say what a change means; with ``confirmed``, make it, which reopens a concluded experiment."""
     experiment = access.to_run(request, experiment_id)
     form = ChangeSettingsForm(request.POST)
     if not form.is_valid():

@@ -84,7 +84,7 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
         "unblinds": user is not None and blinding.would_unblind(invitation.experiment, user, invitation.role),
     }
     response = render(request, "labeling/join.html", context, status=status)
-    # So that the browsers of an office are told apart when they join.
+    # Tells the browsers of one office apart when people join.
     remember_browser(request, response)
     return response
 

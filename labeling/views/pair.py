@@ -99,7 +99,7 @@ class SkipForm(ScreenForm):
 def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The pair to judge now; with ``after``, the one behind those that the page has."""
     form = LookForm(request.GET)
-    # Nearly every look of a page that waits is in vain, and shows no number.
+    # A waiting page nearly always finds no pair, and shows no number.
     waits = form.is_valid() and form.cleaned_data["waits"]
     experiment = access.judged(request, experiment_id, counted=not waits)
     if experiment is None:
@@ -230,7 +230,7 @@ def undo(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 @access.annotator_action
 def reopen(request: AuthenticatedRequest, experiment_id: int, token: uuid.UUID) -> HttpResponse:
-    """Take back one of one's own answers and show that pair again. Repeated, it takes back no more."""
+    """Take back an answer of the user and show its pair again. A repeated request takes back nothing more."""
     experiment = access.to_label(request, experiment_id)
     if not answers.gave_answer(experiment, request.user, token):
         raise Http404
@@ -296,7 +296,7 @@ def history(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "labeling/history.html",
         {
             "experiment": experiment,
-            # A page with answers that wait asks here whose login it is.
+            # A page with waiting answers asks here who is logged in.
             "store": _store(request, experiment),
             "ending": ending(experiment),
             "page": Paginator(answers.own_answers(experiment, request.user), _ANSWERS_PER_PAGE).get_page(

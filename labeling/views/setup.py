@@ -212,7 +212,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
     if spec is None:
         return _rendered(request, editor, url, "setup/edit.html", status=400)
     experiment = editor.experiment
-    # Somebody else's choice is not one's own: only names that this save brings are lent.
+    # Lend only connections named by this save: others were somebody else's choice.
     before = set() if experiment is None else models_named(experiment) | {experiment.judge_model}
     try:
         if experiment is None:

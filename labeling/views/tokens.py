@@ -68,7 +68,7 @@ def tokens(request: AuthenticatedRequest) -> HttpResponse:
 @require_POST
 @access.recent_login_required
 def revoke(request: AuthenticatedRequest, token_id: int) -> HttpResponse:
-    """Make one of one's own tokens useless."""
+    """Revoke a token of the user."""
     token = get_object_or_404(Token, user=request.user, pk=token_id)
     revoke_token(token_id=token.pk, by=request.user)
     messages.success(request, f"“{token.name}” is revoked.")

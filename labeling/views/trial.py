@@ -1,4 +1,4 @@
-"""The page that tries a draft, and the annotators' page with what was tried: nothing of it counts."""
+"""The page that tries a draft, and the rehearsal with its responses: nothing counts."""
 
 from __future__ import annotations
 

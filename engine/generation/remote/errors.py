@@ -1,4 +1,4 @@
-"""Tells whose fault an error of a server is, from its status and its words."""
+"""Decide from an error's status and words whose fault it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what a server answers, whatever that is: parts, an honest finish, tokens, or a failure."""
+"""Parse any answer of a server into parts, finish reason and tokens, or a failure."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ _THINKING_FIELDS = (
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """Every text of a part with thinking; signatures and what is encrypted are none."""
+    """Every text of a part with thinking, without signatures and encrypted parts."""
     if depth > _MOST_DEEP:
         return
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Makes the request for a model: only what a level sets, in the words of its vendor."""
+"""Build the request for a model: only the level's settings, under the vendor's names."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Prepared:
 
 
 def prepare(target: Target, request: GenerationRequest) -> Prepared:
-    """The request for this model, and what is left out of it and why."""
+    """The request for this model, and the settings left out with the reason."""
     protocol: Protocol = vendor_of(target.provider).protocol
     changes = list(left_out(target.takes, request.sampling).values())
     messages = _messages(target, request.messages, changes)
@@ -124,7 +124,7 @@ def _bedrock_body(_: Target, messages: Sequence[Message]) -> dict[str, Any]:
 def _set_sampling(
     target: Target, protocol: Protocol, request: GenerationRequest, body: dict[str, Any]
 ) -> Iterator[str]:
-    """Write the level's settings into the body; yields what is sent otherwise than the level says."""
+    """Write the level's settings into the body; yield those that are sent differently."""
     sampling, takes = request.sampling, target.takes
     unsent = left_out(takes, sampling).keys() | {"extra_body"}
     for name in SETTINGS:

@@ -25,7 +25,7 @@ _PART_IN_ANSWERS = 16
 # What is shorter is no secret, and is in every text.
 _SHORTEST = 4
 _SECRET_HEADERS = re.compile("auth|cookie|key|secret|token", re.IGNORECASE)
-# Secrets by their shape, whoever's they are: names and passwords in addresses, keys in queries, usual keys.
+# Anybody's secrets, by shape: names and passwords in addresses, keys in queries, usual keys.
 _SHAPES = (
     (re.compile(r"(//)[^/\s@]{1,300}@"), r"\1…@"),
     (re.compile(r"[^\s/:@\"']{1,99}:[^\s/@\"']{1,200}@(?=[\w.-])"), "…@"),
@@ -41,7 +41,7 @@ _SHAPES = (
     (re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf|AIza|ABSK|ghp|eyJ)[-_A-Za-z0-9]{8,}"), _CUT),
 )
 _LONGEST = 600
-# So much is read of what a server says.
+# Read at most so much of a server's message.
 _LONGEST_READ = 20_000
 
 

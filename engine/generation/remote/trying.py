@@ -57,7 +57,7 @@ def try_connection(connection_id: int) -> None:
     except KeyUnreadableError as unreadable:
         found = {"works": False, "sentence": str(unreadable)}
     except Exception as error:
-        # Only its kind: what it says may hold parts of the request.
+        # Show only its kind: its message may hold parts of the request.
         logger.error("The test of connection %s broke: %s", connection_id, type(error).__name__)  # noqa: TRY400
         found = {"works": False, "sentence": f"The test itself broke ({type(error).__name__})."}
     note_test(connection_id=connection_id, test=found | {"at": clock.now().isoformat()}, usages=usages)
@@ -133,7 +133,7 @@ async def _ask_with_less(
     """The same where the first request was refused: what the server does not take is left out."""
     outcome = first
     asked, dropped = target, set[str]()
-    # As long as the server names what it refuses, each request drops that.
+    # Drop the settings that the server names, request by request.
     while (named := _named(outcome, asked.takes, dropped)) is not None:
         dropped |= named.keys()
         asked = replace(asked, takes=replace(asked.takes, **named))

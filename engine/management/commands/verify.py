@@ -1,4 +1,4 @@
-"""Derive again what was stored, and report what differs."""
+"""Recompute every derived value, and report differences."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ PROGRAMS = {
     "control": f"{_WORKER} -P solo -Q control -n control@%h",
     "generation": f"{_WORKER} -P solo -Q generation -n generation@%h",
     "analysis": f"{_WORKER} -P solo -Q analysis -n analysis@%h",
-    # Its responses come from servers: a long stream of them, a judge and a test go on beside each other.
+    # Servers write its responses, so a long stream, a judge and a test run at the same time.
     "remote": f"{_WORKER} -P threads -c 3 -Q generation,judging -n remote@%h",
     "beat": "celery -A llmpo_site beat --pidfile=",
 }
