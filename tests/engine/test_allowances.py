@@ -249,12 +249,3 @@ class TestSkipped:
         with pytest.raises(LeaseLostError, match="You skipped that pair"):
             answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
         assert Check.objects.get().choice == Check.SKIPPED
-
-
-def test_an_undo_is_filled_up_only_where_there_are_checks_to_hide(
-    experiment, annotator, django_assert_num_queries
-):
-    click(experiment, annotator)
-    newest = answers.newest_answer(experiment, annotator)
-    with django_assert_num_queries(23):
-        take_back(experiment=experiment, answer=newest, annotator=annotator)

@@ -6,12 +6,10 @@ import uuid
 from itertools import pairwise
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, SpecError, UnknownTokenError
-from engine.models import Check, Experiment, Flag, GoldItem, Judgment, Lease, User
+from engine.models import Check, Experiment, Flag, GoldItem, Judgment, User
 from engine.models.append_only import lifted
 from engine.selectors import admission, answers, browsing, counts
 from engine.selectors.judges import check_results
@@ -343,16 +341,6 @@ def test_an_undo_passes_no_check(annotator, monkeypatch):
     stands = Check.objects.get(token=again.token)
     assert (stands.choice, stands.passed) == (right, False)
     assert check_results(experiment) == {(annotator.username, "gold"): (1, 0)}
-
-
-def test_a_skip_has_nothing_to_hide_where_no_checks_are_shown(annotator):
-    experiment = make_experiment(ready=True, annotators=(annotator,))
-    shown = show(experiment, annotator)
-    with CaptureQueriesContext(connection) as captured:
-        serving.skip(experiment=experiment, token=shown.token, annotator=annotator, reason="task")
-    asked = [each["sql"] for each in captured]
-    assert not [sql for sql in asked if "engine_check" in sql or sql == "SELECT 1"]
-    assert Lease.objects.get(token=shown.token).state == "skipped"
 
 
 def test_no_check_ever_enters_the_counts(annotator):

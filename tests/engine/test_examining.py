@@ -470,15 +470,6 @@ class TestClaim:
         assert analysis.examine_next()
         assert Examination.objects.get(experiment=broken).forecast
 
-    def test_looking_for_work_takes_as_many_queries_for_many_experiments_as_for_one(
-        self, django_assert_num_queries
-    ):
-        forecast = {"comparisons": 0, "horizon": 9, "expected": 9, "low": 9, "high": 9, "decided": 1.0}
-        for _ in range(3):
-            Examination.objects.create(experiment=make_experiment(), forecast=forecast)
-        with django_assert_num_queries(2):
-            assert to_examine() == []
-
     def test_where_nothing_is_due_it_does_nothing_and_keeps_no_claim(self):
         experiment = make_experiment(running=False)
         assert not analysis.examine(experiment_id=experiment.pk)

@@ -276,12 +276,6 @@ class TestWhatEndsALink:
         invitation.refresh_from_db()
         assert invitation.ended_at is not None
 
-    def test_logging_in_settles_nothing(self, experiment, owner, django_assert_num_queries):
-        invite(experiment, by=owner)
-        owner.last_login = timezone.now()
-        with django_assert_num_queries(1):
-            owner.save(update_fields=["last_login"])
-
 
 def test_a_member_is_added_by_an_administrator_once(experiment):
     admin, user = make_user("root", is_superuser=True), make_user("new")

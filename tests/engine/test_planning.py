@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from datetime import timedelta
 
 import numpy as np
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from engine.core import Design, Unstructured
@@ -53,15 +50,6 @@ class TestBuffer:
         click(experiment, annotator)
         assert advance(experiment_id=experiment.pk).planned == 1
         assert buffered(experiment) == 5
-
-    def test_a_round_reads_the_policies_once(self, settings, annotator):
-        settings.BUFFER_MIN = settings.BUFFER_MAX = 5
-        experiment = make_experiment(ready=True, annotators=(annotator,), responses="reuse")
-        click(experiment, annotator)
-        with CaptureQueriesContext(connection) as captured:
-            assert advance(experiment_id=experiment.pk).planned == 1
-        reads = [each["sql"] for each in captured if re.search('FROM "engine_policy" WHERE', each["sql"])]
-        assert len(reads) == 1
 
     def test_the_budget_counts_judged_and_pending_comparisons(self, settings, annotator):
         settings.BUFFER_MIN = 4

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
@@ -14,7 +10,6 @@ from engine.importing.items import read_responses
 from engine.models import Comparison, Evidence, Experiment, Judgment, Response, ShowingEvent, WorkerPulse
 from engine.selectors import buffer, designs, pools
 from engine.selectors.findings import finding_of, of_pool, unproven
-from engine.services import task_draws
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.judging import judge_leased
@@ -203,98 +198,6 @@ class TestNobodyTwice:
         settings.BUFFER_MIN = 1
         judged_by(experiment, away)
         assert pools.supply(experiment).n_through == 1
-
-    def test_a_round_does_not_look_at_members_who_are_away(self, settings, monkeypatch):
-        """A draw was tried for each of them who had used up everything, before anybody who was there."""
-        settings.BUFFER_MIN = 1
-        monkeypatch.setattr(buffer, "PRESENCE", timedelta(0))
-        # Else a draw whose first texts are used looks again, by chance.
-        monkeypatch.setattr(task_draws, "_FIRST", N_TASKS)
-        costs = []
-        for n_away in (1, 5):
-            experiment = pool_of({name: texts(name) for name in "AB"}, name=f"{n_away} away")
-            for _ in range(n_away):
-                add_member(experiment, away := make_user())
-                assert len(judged_by(experiment, away)) == N_TASKS
-            add_member(experiment, here := make_user())
-            advance(experiment_id=experiment.pk)
-            assert lease_next(experiment_id=experiment.pk, annotator=here)
-            with CaptureQueriesContext(connection) as queries:
-                assert advance(experiment_id=experiment.pk).planned
-            costs.append(sum("SELECT" in each["sql"] for each in queries))
-        # A draw may look once or twice more, where it first meets texts that wait already.
-        assert costs[1] < costs[0] + 4
-
-    def test_while_nobody_is_there_those_who_have_seen_everything_cost_one_look_together(
-        self, settings, monkeypatch
-    ):
-        settings.BUFFER_MIN = 1
-        monkeypatch.setattr(buffer, "PRESENCE", timedelta(0))
-        experiment = pool_of({"A": texts("A"), "B": texts("B"), "C": texts("A")})
-        costs = []
-        for n_more in (2, 6):
-            for _ in range(n_more):
-                add_member(experiment, away := make_user())
-                assert len(judged_by(experiment, away)) == N_TASKS
-            with CaptureQueriesContext(connection) as queries:
-                assert not advance(experiment_id=experiment.pk).planned
-            costs.append(len(queries))
-            experiment.refresh_from_db()
-            assert experiment.used_up
-        # The first draw looks at more or fewer pairs of policies before it finds nothing.
-        assert costs[1] < costs[0] + 15
-
-    def test_who_has_seen_the_texts_that_wait_is_asked_in_the_terms_of_their_index(self):
-        """Without its condition the whole table was read."""
-        experiment = pool_of({name: texts(name) for name in "AB"})
-        advance(experiment_id=experiment.pk)
-        with CaptureQueriesContext(connection) as queries:
-            assert pools.stocks(experiment)
-        [read] = [each["sql"] for each in queries if "DISTINCT" in each["sql"]]
-        assert """ "texts" > '' """.strip() in read
-
-    def test_looking_for_a_pair_takes_as_many_queries_as_without_a_pool(self):
-        users = [make_user() for _ in range(2)]
-        fresh = make_experiment(ready=True, annotators=(users[0],))
-        pool = pool_of({name: texts(name) for name in "ABC"})
-        add_member(pool, users[1])
-        advance(experiment_id=pool.pk)
-        numbers = []
-        for experiment, user in zip((fresh, pool), users, strict=True):
-            with CaptureQueriesContext(
-                connection,
-            ) as queries:
-                assert lease_next(experiment_id=experiment.pk, annotator=user) is not None
-            numbers.append(len(queries))
-        assert numbers[0] == numbers[1]
-
-    def test_many_pairs_are_planned_by_as_many_statements_as_few(self, settings):
-        statements = []
-        for ahead in (2, 12):
-            settings.BUFFER_MIN = ahead
-            experiment = pool_of({name: texts(name) for name in "ABCDEFGH"})
-            add_member(experiment, make_user())
-            with CaptureQueriesContext(connection) as run:
-                done = advance(experiment_id=experiment.pk)
-            assert done is not None
-            assert (done.planned, done.ready) == (ahead, ahead)
-            statements.append(len(run))
-            Experiment.objects.filter(pk=experiment.pk).update(name=f"A pool of which {ahead} are planned")
-            assert all(":" in name for name in experiment.comparisons.values_list("texts", flat=True))
-        assert statements[1] == statements[0]
-
-    def test_ready_made_responses_are_read_in_the_first_round_only(self, settings):
-        settings.BUFFER_MIN = 6
-        experiment = pool_of({name: texts(name) for name in "ABC"})
-        ann = make_user("ann")
-        add_member(experiment, ann)
-        advance(experiment_id=experiment.pk)
-        for _ in range(3):
-            token = lease_next(experiment_id=experiment.pk, annotator=ann).token
-            judge_leased(experiment_id=experiment.pk, token=token, annotator=ann, choice="left")
-        with CaptureQueriesContext(connection) as queries:
-            assert advance(experiment_id=experiment.pk).planned > 0
-        assert not [query["sql"] for query in queries if "engine_response" in query["sql"]]
 
     def test_what_waits_for_somebody_who_left_is_discarded(self):
         ann, bob = make_user("ann"), make_user("bob")

@@ -82,15 +82,6 @@ class TestRequests:
         make_experiment()
         assert write_batch(worker="w", backend=SkilledBackend())[0] == 3
 
-    def test_the_number_of_queries_does_not_follow_the_number_of_responses(
-        self, settings, django_assert_max_num_queries
-    ):
-        settings.BUFFER_MIN = settings.BUFFER_MAX = 50
-        settings.GENERATION_BATCH = settings.GENERATION_BATCH_MAX = 200
-        make_experiment()
-        with django_assert_max_num_queries(40):
-            assert write_batch(worker="w", backend=SkilledBackend())[0] == 100
-
     def test_a_quick_batch_of_all_that_waited_looks_for_no_more(self, monkeypatch):
         """Its task is sent again, and looks then."""
         looks = []

@@ -5,14 +5,12 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from engine.models import Experiment, Judgment, Lease
-from engine.selectors import admission, counts
+from engine.selectors import counts
 from engine.services.experiments import pause, stop
-from tests.factories import add_member, click_on, lease, lease_all, make_experiment, make_user
+from tests.factories import add_member, lease, lease_all, make_experiment, make_user
 from tests.markup import stage, words
 
 pytestmark = pytest.mark.django_db
@@ -52,41 +50,6 @@ def test_the_pair_that_comes_back_is_the_one_after_those_that_the_page_holds(
     following = stage(client_for(annotator).post(url, form, headers=HTMX))["token"]
     assert following not in {str(held.token), str(ahead.token)}
     assert Lease.objects.filter(annotator=annotator, state="open").count() == 2
-
-
-@pytest.mark.parametrize(
-    ("checks", "in_turn", "on_postgresql", "on_sqlite"),
-    [
-        ({}, True, 12, 19),
-        ({}, False, 13, 20),
-        ({"gold_rate": 0.01, "repeat_rate": 0.01, "n_gold": 1}, False, 30, 30),
-    ],
-)
-def test_a_click_and_the_next_pair_cost_so_many_queries_and_no_more(
-    checks,
-    in_turn,
-    on_postgresql,
-    on_sqlite,
-    annotator,
-    client_for,
-    django_assert_max_num_queries,
-    monkeypatch,
-):
-    """Of these, two are the savepoint that stands for the transaction of the answer in a test, and one asks
-    for a figure that is kept for minutes.
-    """
-    monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
-    experiment = make_experiment(ready=True, annotators=(annotator,), seed=1, **checks)
-    experiment.pair_counts.update(last_annotator=None if in_turn else annotator)
-    client = client_for(annotator)
-    held = lease(experiment, annotator)
-    _, ahead = lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
-    form = {"token": held.token, "choice": "left", "after": ahead.token}
-    most = on_postgresql if connection.vendor == "postgresql" else on_sqlite
-    with django_assert_max_num_queries(most):
-        response = client.post(reverse("judge", args=[experiment.pk]), form, headers=HTMX)
-    assert Lease.objects.filter(token=stage(response)["token"], state="open").exists()
-    assert Judgment.objects.count() == 1
 
 
 def test_a_repeated_click_comes_back_with_the_same_next_pair(experiment, annotator, client_for, url):
@@ -216,20 +179,3 @@ def test_the_last_click_before_the_end_still_counts(change, reason, experiment, 
     assert stage(response)["said"] == ""
     assert reason in words(response)
     assert counts.comparison_count(experiment.pk) == 1
-
-
-def test_its_cost_does_not_grow_with_the_number_of_judgments(annotator, client_for):
-    experiment = make_experiment(ready=True, annotators=(annotator,))
-    client, url = client_for(annotator), reverse("judge", args=[experiment.pk])
-
-    def queries() -> int:
-        token = lease(experiment, annotator).token
-        with CaptureQueriesContext(connection) as captured:
-            reply = client.post(url, {"token": token, "choice": "left"}, headers=HTMX)
-        assert stage(reply)["said"] == ""
-        return len(captured)
-
-    click_on(experiment, annotator, 2)
-    few = queries()
-    click_on(experiment, annotator, 12)
-    assert queries() == few <= 37

@@ -12,7 +12,7 @@ from django.http import StreamingHttpResponse
 from django.test import Client
 from django.urls import reverse
 
-from engine.models import Experiment, Judgment, User
+from engine.models import Experiment, Judgment
 from engine.selectors import counts
 from engine.services.judging import void_judgment
 from labeling.exports.people import pseudonym
@@ -164,18 +164,3 @@ def test_any_text_comes_through_unharmed(text, annotator, admin, client_for):
     [row] = download(client_for(admin), experiment)
     assert row["chosen_response"] in {row["response_i"], row["response_j"]}
     assert all(row[column].lstrip("0123456789") == text for column in ("response_i", "response_j"))
-
-
-def test_a_thousand_rows_cost_no_more_queries_than_one(
-    experiment, viewer, client_for, django_assert_max_num_queries
-):
-    comparison = experiment.comparisons.first()
-    # What is open is in no file.
-    experiment.comparisons.filter(pk=comparison.pk).update(state="judged", outcome=1.0)
-    Judgment.objects.bulk_create(
-        Judgment(comparison=comparison, judge="human", annotator=user, choice="left", outcome=1.0)
-        for user in User.objects.bulk_create(User(username=f"user {n}") for n in range(2500))
-    )
-    client = client_for(viewer)
-    with django_assert_max_num_queries(18):
-        assert len(download(client, experiment)) == 2500

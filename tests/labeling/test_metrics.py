@@ -112,13 +112,6 @@ def test_a_program_that_asks_in_vain_counts_while_the_experiment_runs(
     assert value(samples(scraper), name, **counted) - before == misses
 
 
-def test_its_cost_does_not_grow_with_the_experiments(scraper, django_assert_num_queries):
-    for _ in range(3):
-        make_experiment()
-    with django_assert_num_queries(8):
-        samples(scraper)
-
-
 def test_the_dashboard_shows_figures_that_exist(scraper, annotator):
     click(make_experiment(ready=True, annotators=(annotator,)), annotator)
     said = {

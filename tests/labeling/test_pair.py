@@ -369,6 +369,7 @@ def test_its_cost_does_not_grow_with_the_number_of_judgments(annotator, client_f
     assert queries() == few <= 18
 
 
+@pytest.mark.postgres
 def test_a_click_takes_a_bounded_number_of_statements(annotator, client_for, settings):
     # Everybody's progress is shared by all clicks of a quarter of an hour, which tests turn off.
     settings.DASHBOARD_SECONDS = 2

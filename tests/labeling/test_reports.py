@@ -8,9 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core.cache import cache
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
@@ -139,17 +137,6 @@ def test_of_ready_made_responses_no_prompt_is_offered(owner, client_for):
     )
     assert page.status_code == 200
     assert not ReportLink.objects.get().shows_prompt
-
-
-def test_a_report_shares_its_totals_with_the_result(experiment, annotator, owner, client_for, settings):
-    settings.DASHBOARD_SECONDS = 5
-    click_on(experiment, annotator, 6)
-    certify(experiment, winner=2)
-    browser = client_for(owner)
-    with CaptureQueriesContext(connection) as queries:
-        for page in ("dashboard", "report"):
-            assert "6 judgments of 6" in words(browser.get(reverse(page, args=[experiment.pk])))
-    assert len([each for each in queries if 'AS "since"' in each["sql"]]) == 1
 
 
 @pytest.mark.parametrize(("days", "when"), [(0, "on 2026-03-05."), (3, "from 2026-03-02 to 2026-03-05.")])

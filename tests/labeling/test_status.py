@@ -268,10 +268,8 @@ class TestConcluded:
         assert status_of(experiment).sentence.endswith(f"In the archive since {timezone.now():%Y-%m-%d}.")
 
 
-def test_policies_are_named_after_their_levels_in_the_order_of_the_factors(django_assert_max_num_queries):
-    experiment = make_experiment(running=False, n_policies=6)
-    with django_assert_max_num_queries(4):
-        names = policy_names(experiment)
+def test_policies_are_named_after_their_levels_in_the_order_of_the_factors():
+    names = policy_names(make_experiment(running=False, n_policies=6))
     assert [(name.short, name.name) for name in names] == [(f"P{k + 1}", f"Prompt {k}") for k in range(6)]
 
 
