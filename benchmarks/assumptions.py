@@ -25,7 +25,6 @@ under its heuristic stop. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -36,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.claims import true_claims
+from benchmarks.installation import options_of
 from benchmarks.instances import preference_matrix
 from engine.core.samplers import SAMPLERS
 from engine.core.simulate import simulate
@@ -171,17 +171,6 @@ def measure(cell: Cell) -> dict[str, Any]:
     }
 
 
-def show(row: dict[str, Any]) -> None:
-    """One line of the table."""
-    method = row["claim"] if row["stopping"] == "certified" else row["stopping"]
-    print(
-        f"{row['world']:11s} {row['sampler']:11s} {method:11s} {row['mean']:6.0f} ± {row['half_width']:4.0f}"
-        f"  named {row['named']:4d}  none {row['none']:4d}  wrong {row['wrong']:4d}"
-        f"  leader wrong {row['leader_wrong']:4d} of {row['runs']}  [{row['seconds']:.0f} s]",
-        flush=True,
-    )
-
-
 def cells(worlds: Sequence[str], *, runs: int, cap: int, seed: int) -> list[Cell]:
     """Every method in these worlds."""
     return [
@@ -193,18 +182,11 @@ def cells(worlds: Sequence[str], *, runs: int, cap: int, seed: int) -> list[Cell
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark and print its table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--worlds", nargs="+", choices=WORLDS, default=list(WORLDS))
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--cap", type=int, default=CAP)
-    parser.add_argument("--seed", type=int, default=2026)
-    options = parser.parse_args(arguments)
+    options = options_of(__doc__, arguments, worlds=WORLDS, runs=200, cap=CAP, seed=2026)
     rows = []
     for cell in cells(options.worlds, runs=options.runs, cap=options.cap, seed=options.seed):
         rows.append(measure(cell))
-        show(rows[-1])
+        print(rows[-1], flush=True)
     print(json.dumps({"options": vars(options), "rows": rows}))
 
 

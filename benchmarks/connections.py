@@ -10,7 +10,6 @@ and those that had arrived and were not stored yet. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import multiprocessing
@@ -26,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.installation import ONE_THREAD, installation
+from benchmarks.installation import ONE_THREAD, installation, options_of
 
 MODELS = ("healthy", "limited", "broken", "hanging")
 AT_ONCE, LATENCY_SECONDS, HANG_SECONDS, DEADLINE_SECONDS = 8, 0.4, 60.0, 900.0
@@ -260,11 +259,7 @@ def measure(folder: Path, responses: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--responses", type=int, default=2000)
-    options = parser.parse_args()
+    options = options_of(__doc__, None, responses=2000)
     with installation(
         GENERATION_BACKEND="remote", ALLOW_PRIVATE_CONNECTIONS="true", CLAIM_SECONDS="10", **ONE_THREAD
     ) as folder:

@@ -9,13 +9,13 @@ JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 
 import numpy as np
 
+from benchmarks.installation import options_of
 from benchmarks.instances import preference_matrix, structured_instance
 from engine.core import BradleyTerry, Claim, Design, Unstructured
 
@@ -51,20 +51,14 @@ def clicks(design: Design, mu: np.ndarray, n_clicks: int, rng: np.random.Generat
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark and print its table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = options_of(
+        __doc__, arguments, clicks=60, claim="best", policies=(0,), after=(0, 300, 3000, 100_000), seed=3
     )
-    parser.add_argument("--clicks", type=int, default=60)
-    parser.add_argument("--claim", choices=list(Claim), default="best")
-    parser.add_argument("--policies", type=int, nargs="+", default=[], help="only these K")
-    parser.add_argument("--after", type=int, nargs="+", default=[0, 300, 3000, 100_000])
-    parser.add_argument("--seed", type=int, default=3)
-    options = parser.parse_args(arguments)
     epsilon = 0.05 if options.claim == Claim.GOOD_ENOUGH else 0.0
     settings = {"delta": 1e-6, "claim": options.claim, "epsilon": epsilon}
     rows = []
     for name, K, d in CASES:
-        if options.policies and K not in options.policies:
+        if options.policies != [0] and K not in options.policies:
             continue
         features, theta = structured_instance(K, d or 6, options.seed)
         mu = preference_matrix(features @ theta)

@@ -192,25 +192,9 @@ def main(arguments: list[str] | None = None) -> None:
     with ProcessPoolExecutor(options.jobs) as pool:
         for row in pool.map(measure, cells, [options] * len(cells)):
             rows.append(row)
-            print(
-                f"{row['claim']:11s} {row['space']:12s} {row['kind']:5s} {row['size']}  δ {row['delta']:.2f}"
-                f"  in flight {row['in_flight']:2d}  ties {row['ties']:.0%}  decided {row['decided']:.3f}"
-                f" after {row['comparisons']:5.0f}  errors {row['error_rate']:.4f}"
-                f"  upper 95% {row['upper_95']:.4f}  [{row['seconds']:.0f} s]",
-                flush=True,
-            )
+            print(row, flush=True)
     worst = max(float(row["upper_95"]) / float(row["delta"]) for row in rows)
-    seconds = round(sum(float(row["seconds"]) for row in rows), 1)
-    print(
-        json.dumps(
-            {
-                "sampler": options.sampler,
-                "worst_upper_over_delta": worst,
-                "processor_seconds": seconds,
-                "rows": rows,
-            }
-        )
-    )
+    print(json.dumps({"options": vars(options), "worst_upper_over_delta": worst, "rows": rows}))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ Makes a database of its own beside the one named, and drops it. The last line is
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import os
@@ -21,16 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.history import write_history
-from benchmarks.installation import cpu_seconds, scratch_database, session_of, web_server
+from benchmarks.installation import cpu_seconds, options_of, scratch_database, session_of, web_server
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark and print its table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    options = parser.parse_args(arguments)
+    options = options_of(__doc__, arguments, rows=1_000_000)
     if not os.environ.get("DATABASE_URL", "").startswith("postgres"):
         sys.exit("Set DATABASE_URL to a PostgreSQL database; one of the benchmark's own is made beside it.")
     with scratch_database() as url:
@@ -49,7 +44,6 @@ def main(arguments: list[str] | None = None) -> None:
                 row["rows_per_second"] = round(options.rows / row["seconds"])
                 summary[name] = row
                 print_row(name, row)
-            summary["browser_ms"] = browsed(address, experiment_id, session, options.rows)
         seconds, megabytes = copied(experiment_id)
         summary["copy"] = {
             "seconds": round(seconds, 2),
@@ -119,17 +113,15 @@ def timed(address: str, path: str, session: str, pid: int, *, gzip: bool) -> dic
     }
 
 
-def download(
-    address: str, path: str, session: str, *, gzip: bool = False, method: str = "POST"
-) -> dict[str, Any]:
-    """Fetch and count. A file is sent to who presses its button, a page to who looks at it (GET)."""
+def download(address: str, path: str, session: str, *, gzip: bool = False) -> dict[str, Any]:
+    """Fetch and count."""
     connection = http.client.HTTPConnection(address, timeout=300)
     secret = "c" * 32
     headers = {"Cookie": f"{session}; csrftoken={secret}", "X-CSRFToken": secret}
     if gzip:
         headers["Accept-Encoding"] = "gzip"
     start = time.perf_counter()
-    connection.request(method, path, headers=headers)
+    connection.request("POST", path, headers=headers)
     response = connection.getresponse()
     assert response.status == 200, (response.status, response.read()[:500])
     size = len(response.read(1))
@@ -154,25 +146,6 @@ def memory_mb(pid: int) -> float:
         line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")
     ]
     return int(line.split()[1]) / 1000
-
-
-def browsed(address: str, experiment_id: int, session: str, rows: int) -> dict[str, int]:
-    """Milliseconds of pages of the comparison browser, the median of five."""
-    path = f"/experiments/{experiment_id}/comparisons/"
-    queries = {
-        "newest": "",
-        "oldest": f"?before={rows // 100}",
-        "pair": "?policy=P1&against=P8",
-        "annotator": "?annotator=annotator7",
-        "flagged": "?flag=any",
-        "text of one": f"?text=Answer+{rows // 3}:",
-    }
-    milliseconds = {}
-    for name, query in queries.items():
-        seconds = sorted(download(address, path + query, session, method="GET")["seconds"] for _ in range(5))
-        milliseconds[name] = round(1000 * seconds[2])
-        print(f"browser: {name:12s} {milliseconds[name]:7,} ms", flush=True)
-    return milliseconds
 
 
 def copied(experiment_id: int) -> tuple[float, float]:

@@ -6,9 +6,9 @@ from typing import Any
 
 # Responses of 40 to 340 characters; each comparison judged by one of the people; the last ones are ready.
 _ROWS = """
-INSERT INTO engine_response (id, policy_id, task_id, seed, state, claimed_by, attempts, crashes, failure_reason, said,
+INSERT INTO engine_response (id, policy_id, task_id, seed, state, claimed_by, attempts, crashes, faults, failure_reason, said,
     thinking, refusal, marks, served_model, text, digest, model, prompt_tokens, completion_tokens, finish_reason, guardrail, latency_seconds, leak, created_at, done_at)
-SELECT 2 * n + side, CASE side WHEN 0 THEN p.i ELSE p.j END, t.id, (n::bigint * 7919 + side) %% 2147483647, 'done', 'w', 1, 0, '', '',
+SELECT 2 * n + side, CASE side WHEN 0 THEN p.i ELSE p.j END, t.id, (n::bigint * 7919 + side) %% 2147483647, 'done', 'w', 1, 0, 0, '', '',
     '', '', '[]', '', 'Answer ' || n || ': ' || repeat('so it is, and so on; ', 2 + (n * 31 + side * 17) %% 15), md5(n::text || side)::char(16), 'bench-1', 60,
     20 + n %% 90, 'stop', '', 0.5, '', now(), now()
 FROM generate_series(1, %(rows)s + %(ready)s) n CROSS JOIN generate_series(0, 1) side

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import http.client
 import os
@@ -22,6 +23,22 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 # For processes that together fill the machine.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def options_of(description: str, arguments: Sequence[str] | None, **defaults: Any) -> argparse.Namespace:
+    """The options of a benchmark by their defaults: of a tuple several values, and False for a switch."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in defaults.items():
+        option = f"--{name.replace('_', '-')}"
+        if default is False:
+            parser.add_argument(option, action="store_true")
+        elif isinstance(default, tuple):
+            parser.add_argument(option, type=type(default[0]), nargs="+", default=list(default))
+        else:
+            parser.add_argument(option, type=type(default), default=default, help=f"default: {default}")
+    return parser.parse_args(arguments)
 
 
 def set_environment(**more: str) -> str:
@@ -117,9 +134,10 @@ def web_server(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    command = ["gunicorn", application, "--bind", f"127.0.0.1:{port}", "--threads", "8"]
-    command += ["--workers", str(processes), "--log-level", "error"]
-    with _running([command], database_url, environment) as [pid]:
+    command = (
+        f"gunicorn {application} --bind 127.0.0.1:{port} --threads 8 --workers {processes} --log-level error"
+    )
+    with _running([command.split()], database_url, environment) as [pid]:
         # Gunicorn listens before its processes have loaded: any reply says that one of them has.
         while True:
             with contextlib.suppress(OSError, http.client.HTTPException):
@@ -135,23 +153,8 @@ def web_server(
 @contextmanager
 def celery_workers(database_url: str, *queues: str) -> Iterator[dict[str, int]]:
     """A worker for each queue; yields their processes by queue."""
-    commands = [
-        [
-            "celery",
-            "-A",
-            "llmpo_site",
-            "worker",
-            "-Q",
-            queue,
-            "-n",
-            f"{queue}@%h",
-            "-P",
-            "solo",
-            "-l",
-            "error",
-        ]
-        for queue in queues
-    ]
+    command = "celery -A llmpo_site worker -Q {0} -n {0}@%h -P solo -l error"
+    commands = [command.format(queue).split() for queue in queues]
     with _running(commands, database_url, {}) as pids:
         yield dict(zip(queues, pids, strict=True))
 

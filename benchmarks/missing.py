@@ -369,12 +369,7 @@ def main() -> None:
                 n_runs, most = _COST_RUNS[size]
                 for line in cost(claim, size, options.runs or n_runs, most):
                     lines.append(line)
-                    print(
-                        "{claim:12} {policies:3} policies, {open:2} open, {missing:4.0%} missing: "
-                        "{answers:6.0f} answers, ratio {ratio:.3f} ± {half_width:.3f}, of medians "
-                        "{medians:.2f}, ended {ended:.2f}, wrong {wrong} of {runs}".format(**line),
-                        flush=True,
-                    )
+                    print(line, flush=True)
     else:
         cells = [
             (claim, rate, people) for claim in options.claims for rate in options.rates for people in ATTACKS
@@ -382,14 +377,7 @@ def main() -> None:
         with ProcessPoolExecutor(options.workers) as executor:
             for line in executor.map(partial(_attack, n_runs=options.runs or 400), cells):
                 lines.append(line)
-                new, old = line[Missing.AGAINST], line[Missing.ANSWERS]
-                print(
-                    f"{line['claim']:12} {line['rate']:.0%} {line['people']:28}: wrong {new['wrong']:3}, at "
-                    f"most {new['upper']:.3f}, ended {new['ended']:.3f}, answers {new['answers']:5.0f}; by "
-                    f"answers alone wrong {old['wrong']:3}, ended {old['ended']:.3f}, answers "
-                    f"{old['answers']:5.0f}",
-                    flush=True,
-                )
+                print(line, flush=True)
     print(json.dumps({"table": options.table, "lines": lines, "seconds": time.process_time() - began}))
 
 

@@ -27,6 +27,7 @@ import httpx2
 from benchmarks.installation import (
     ONE_THREAD,
     celery_workers,
+    options_of,
     percentiles,
     scratch_database,
     session_of,
@@ -48,14 +49,7 @@ _ENOUGH_SECONDS = 300
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark and print its table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--votes", type=int, default=9_000)
-    parser.add_argument("--annotators", type=int, default=5)
-    parser.add_argument("--think", type=float, default=1.0, help="seconds between two answers of a person")
-    parser.add_argument("--before", type=float, default=20, help="seconds of clicks before the upload")
-    options = parser.parse_args(arguments)
+    options = options_of(__doc__, arguments, votes=9_000, annotators=5, think=1.0, before=20.0)
     with scratch_database(**ONE_THREAD) as url:
         row = measure(url, options)
     print(

@@ -33,6 +33,7 @@ from benchmarks.installation import (
     ONE_THREAD,
     celery_workers,
     cpu_seconds,
+    options_of,
     percentiles,
     scratch_database,
     session_of,
@@ -50,14 +51,9 @@ _LOOK_AGAIN_SECONDS = 0.2
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark and print its table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = options_of(
+        __doc__, arguments, annotators=(1, 10, 50, 100), seconds=60.0, think=0.0, web_processes=2
     )
-    parser.add_argument("--annotators", type=int, nargs="+", default=[1, 10, 50, 100])
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--think", type=float, default=0.0, help="seconds between two answers of a person")
-    parser.add_argument("--web-processes", type=int, default=2)
-    options = parser.parse_args(arguments)
     rows = []
     with scratch_database(**ONE_THREAD) as url:
         people = annotators(max(options.annotators))

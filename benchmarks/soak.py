@@ -30,7 +30,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from benchmarks.installation import ONE_THREAD, ROOT, scratch_database, session_of, web_server
+from benchmarks.installation import ONE_THREAD, ROOT, options_of, scratch_database, session_of, web_server
 from benchmarks.serving_load import Load, Visitor, experiment_on_ready_responses, run, settle, token_of
 
 _SETTINGS = ONE_THREAD | {"LEASE_SECONDS": "10", "CLAIM_SECONDS": "10", "LOG_LEVEL": "CRITICAL"}
@@ -42,19 +42,14 @@ _VANISHED_SECONDS = 15.0
 # One person's answers of a day: every click counts them, and nobody gives thousands.
 _ANSWERS_A_SHIFT = 400
 # Minutes of a process at work in which its caches fill: its memory is held against that of the next one.
-_WARM_UP_MINUTES = 2
+_WARM_UP_MINUTES = 5
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the soak, print what was found, and fail where anything was."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = options_of(
+        __doc__, arguments, judgments=200_000, seconds=24 * 3600.0, annotators=100, fault_every=20.0
     )
-    parser.add_argument("--judgments", type=int, default=200_000, help="end after so many")
-    parser.add_argument("--seconds", type=float, default=24 * 3600, help="end after so long")
-    parser.add_argument("--annotators", type=int, default=100, help="as many at a time")
-    parser.add_argument("--fault-every", type=float, default=20, help="seconds between two kills")
-    options = parser.parse_args(arguments)
     with scratch_database(**_SETTINGS) as url:
         found = soak(url, options)
     json.dump(found, sys.stdout)
@@ -80,17 +75,7 @@ class Processes:
         """Start a worker of a kind, or beat. Its name is new: what it has done is told by the name."""
         self._started[kind] += 1
         name = f"{kind}-{self._started[kind]}"
-        command = [
-            "worker",
-            "-Q",
-            kind,
-            "-n",
-            f"{name}@%h",
-            "-P",
-            "solo",
-            "--without-gossip",
-            "--without-mingle",
-        ]
+        command = f"worker -Q {kind} -n {name}@%h -P solo --without-gossip --without-mingle".split()
         self.running[name] = subprocess.Popen(
             [sys.executable, "-m", "celery", "-A", "llmpo_site", *(["beat"] if kind == "beat" else command)],
             cwd=ROOT,
@@ -129,8 +114,6 @@ class Processes:
         """
         now = time.monotonic()
         for pid, name in self._pids().items():
-            if pid not in self._at_work and not _has_worked(name):
-                continue
             minute = int(now - self._at_work.setdefault(pid, now)) // 60
             if resident := _resident_kib(pid):
                 least = self._least[_kind(name), pid]
@@ -158,20 +141,6 @@ class Processes:
 
 def _kind(name: str) -> str:
     return name.split("-", maxsplit=1)[0]
-
-
-def _has_worked(name: str) -> bool:
-    """True if this process has done what its kind is for; the clicks reach web and control at once.
-
-    Before its first batch a generation worker has not even loaded its model.
-    """
-    from engine.models import Examination, Response
-
-    if _kind(name) == "generation":
-        return Response.objects.filter(claimed_by__startswith=f"{name}@", state=Response.State.DONE).exists()
-    if _kind(name) == "analysis":
-        return Examination.objects.filter(claimed_by__startswith=f"{name}@", claim=None).exists()
-    return True
 
 
 def _resident_kib(pid: int) -> int:
