@@ -641,7 +641,7 @@ class TestSteps:
         nobody = "Nothing can write with &#x27;adapter&#x27; on the smollm2 backend now."
         assert nobody in summary(page, backend="smollm2", model="adapter")
         levels = {"f1-kind": "model", "f1-l1-text": "adapter", "f1-l2-text": ""}
-        assert "Written by: Qwen, adapter, SmolLM2." in summary(page, **levels)
+        assert "Written by: Qwen, SmolLM2, adapter." in summary(page, **levels)
 
     @pytest.mark.parametrize(
         ("backend", "model", "small"),
