@@ -44,12 +44,12 @@ _KEY = re2.compile(r"[\x21-\x7e]+")
 _LONGEST_KEY = 2048
 # Every key is cut out of answers, and a word such as "none" must stay in them.
 _SHORTEST_KEY, _SHORTEST_WORD = 4, 8
-# A worker that has not answered for so long may have died.
 # A test says the same of a connection in which these were changed.
 _BESIDE_A_TEST = {
     "at_once", "per_minute", "price_prompt", "price_cached", "price_completion", "currency", "daily_limit",
     "everybody",
 }  # fmt: skip
+# A worker that has not answered a test for so long may have died.
 _BETWEEN_TESTS = timedelta(seconds=150)
 _ENVIRONMENT_KEY = "OPENAI_API_KEY"
 

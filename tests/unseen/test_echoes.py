@@ -84,13 +84,9 @@ def used(status: int) -> tuple[Experiment, Connection]:
         for role in ("owner", "editor", "viewer"):
             user = owner if role == "owner" else make_user(role)
             add_member(experiment, user, Membership.Role(role))
-        subscribe(
-            experiment=experiment,
-            by=owner,
-            kind="email",
-            target="owner@example.org",
-            events=list(Subscription.Event),
-        )
+        for kind, target in (("email", "owner@example.org"), ("webhook", "https://hooks.example.org/")):
+            events = list(Subscription.Event)
+            subscribe(experiment=experiment, by=owner, kind=kind, target=target, events=events)
         for _ in range(2):
             Connection.objects.update(waits_until=None)
             write()
@@ -125,7 +121,7 @@ def pages(experiment: Experiment, made: Connection) -> Iterator[tuple[str, str]]
             content = b"".join(answer) if answer.streaming else answer.content
             yield f"{user}: {name}", content.decode()
         _, secret = make_token(user=user, name="t", valid_days=1, scopes=["read", "manage"])
-        for path in ("", "/log", "/responses", "/ranking"):
+        for path in ("", "/log", "/responses", "/ranking", "/quality", "/results/task", "/members"):
             answer = browser.get(
                 f"/api/experiments/{experiment.pk}{path}", headers={"Authorization": f"Bearer {secret}"}
             )
@@ -134,8 +130,16 @@ def pages(experiment: Experiment, made: Connection) -> Iterator[tuple[str, str]]
         yield f"{user}: api connections", answer.content.decode()
 
 
+@pytest.fixture
+def called(monkeypatch):
+    """The bodies of the calls to webhooks."""
+    bodies: list[str] = []
+    monkeypatch.setattr("engine.notifying.delivery.call", lambda *, body, **_: bodies.append(body.decode()))
+    return bodies
+
+
 @pytest.mark.parametrize("status", STATUSES)
-def test_no_part_of_a_key_comes_back(status, settings, logged):
+def test_no_part_of_a_key_comes_back(status, settings, logged, called):
     settings.ALLOW_PRIVATE_CONNECTIONS = True
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
     experiment, made = used(status)
@@ -143,6 +147,7 @@ def test_no_part_of_a_key_comes_back(status, settings, logged):
     places = [
         *everything_stored(),
         ("log", logged.text),
+        *(("webhook", each) for each in called),
         *((f"mail {each.subject}", f"{each.subject} {each.body}") for each in mail.outbox),
         *pages(experiment, made),
     ]
@@ -150,6 +155,7 @@ def test_no_part_of_a_key_comes_back(status, settings, logged):
     size = 16 if status == 200 else 8
     shown = {where: parts for where, text in places if (parts := found_in(text, size))}
     assert not shown
+    assert bool(called) == bool(mail.outbox)
     written = Response.objects.exclude(state=Response.State.WAITING)
     assert written.exists() == (status == 200), "an answer is stored, and nothing else ends a response"
     assert keys.target_of(Connection.objects.get()).key == KEY
