@@ -61,7 +61,7 @@ def test_every_comparison_ends_and_the_experiment_reaches_its_decision(workers: 
         judged = Judgment.objects.filter(comparison__experiment=experiment)
         generating = Response.objects.filter(state=Response.State.GENERATING)
         for n_judged, name in ((20, "remote"), (40, "control"), (60, "remote")):
-            wait_until(lambda n=n_judged: judged.count() >= n, 120, f"{n_judged} comparisons to be judged")
+            wait_until(lambda n=n_judged: judged.count() >= n, 300, f"{n_judged} comparisons to be judged")
             wait_until(generating.exists, 60, "a batch under way")
             workers.kill(name)
             workers.start(name)

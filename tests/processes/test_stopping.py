@@ -60,7 +60,7 @@ def test_a_worker_told_to_stop_stores_what_is_done_gives_the_rest_back_and_ends(
         workers.start("remote")
         workers.start("beat")
         workers.start("control")
-        wait_until(lambda: slow.waiting >= AT_ONCE, 90, "a batch that is stuck in the middle")
+        wait_until(lambda: slow.waiting >= AT_ONCE, 300, "a batch that is stuck in the middle")
         workers.processes["remote"].terminate()
         assert workers.processes["remote"].wait(timeout=60) == 0
         done = Response.objects.filter(state="done")
@@ -71,7 +71,7 @@ def test_a_worker_told_to_stop_stores_what_is_done_gives_the_rest_back_and_ends(
 
         slow.go_on.set()
         workers.start("remote")
-        wait_until(lambda: not rest.exists(), 90, "another worker to finish the work")
+        wait_until(lambda: not rest.exists(), 300, "another worker to finish the work")
     assert set(experiment.comparisons.values_list("state", flat=True)) == {Comparison.State.READY}
 
 
@@ -88,7 +88,7 @@ def test_workers_with_different_models_each_write_their_own(workers: Workers):
         workers.start("beat")
         for experiment in (theirs, small):
             done = Response.objects.filter(policy__experiment=experiment, state="done")
-            wait_until(done.exists, 120, f"a response of {experiment.backend}")
+            wait_until(done.exists, 300, f"a response of {experiment.backend}")
     written = Response.objects.filter(state="done").values_list("policy__experiment", "claimed_by", "model")
     by = Counter((experiment, worker.partition("@")[0], model) for experiment, worker, model in written)
     assert set(by) == {(theirs.pk, "remote", "large"), (small.pk, "smollm2", smollm2.MODEL_NAME)}
