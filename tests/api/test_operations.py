@@ -454,7 +454,9 @@ class TestReference:
         assert page.status_code == 200
         assert "/api/experiments/{experiment_id}" in text
         assert "https://" not in text
-        assert text.count("<script") == 3, "htmx, the theme and the lost login, which every page has"
+        assert text.count("<script") == 4, (
+            "htmx, the theme, the lost login and local times, which every page has"
+        )
 
     def test_names_in_a_description_are_shown_as_code(self, db):
         page = Client().get("/api/docs").content.decode()
