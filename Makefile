@@ -105,7 +105,7 @@ release: $(VENV)/.installed-dev
 	test -z "$$(git status --porcelain)"
 	grep -m 1 "^## " CHANGELOG.md | grep -Fx "## $(VERSION) ($$(date --iso-8601))"
 	.ci/run
-	for each in llmpo-core llmpo-client; do $(BIN)/python -m build --wheel --outdir dist packaging/$$each; done
+	for each in llmpo-core llmpo-client; do $(BIN)/python -m build --wheel --outdir dist packaging/$$each || exit 1; done
 	docker build --target app --tag llm-po:$(VERSION) .
 	git tag --annotate v$(VERSION) --message "LLM-PO $(VERSION)"
 
