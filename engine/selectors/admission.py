@@ -11,7 +11,6 @@ from typing import NamedTuple
 from django.db.models import Count, Q, QuerySet
 
 from engine.models import Check, Experiment
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled
 
 # Gold items before the first pair that counts, or as many as there are.
 ADMISSION_ITEMS = 5
@@ -61,19 +60,10 @@ def _standing(checks: QuerySet[Check]) -> QuerySet[Check]:
     return checks.filter(voided_at__isnull=True).order_by()
 
 
-_OF_ONE = Compiled(
-    lambda: (
-        _standing(Check.objects.filter(experiment=EXPERIMENT, annotator=ANNOTATOR))
-        .values_list("experiment")
-        .annotate(**_COUNTS)
-    )
-)
-
-
 def gold_of(experiment: Experiment, annotator_id: int) -> Gold:
     """The gold items of one person."""
-    found = _OF_ONE(experiment=experiment.pk, annotator=annotator_id)
-    return Gold(*found[0][1:]) if found else Gold()
+    theirs = _standing(Check.objects.filter(experiment=experiment, annotator=annotator_id))
+    return Gold(**theirs.aggregate(**_COUNTS))
 
 
 def n_admission(experiment: Experiment) -> int:

@@ -9,25 +9,24 @@ from datetime import datetime
 from statistics import median
 from typing import Any, cast
 
-from django.db.models import Count, DateTimeField, Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from engine.models import AuditEntry, Check, Comparison, Experiment, Judgment, User
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
 from engine.selectors.counts import count_of, standing, standing_judgments
 from engine.selectors.pace import times_taken
+from engine.selectors.prepared import Given
 
 # A check may also have been skipped.
 _CHOICES = Judgment.Choice.values
 
 
-def with_answers_since(experiments: QuerySet[Experiment], user: User | Given) -> QuerySet[Experiment]:
+def with_answers_since(
+    experiments: QuerySet[Experiment], user: User | Given, since: datetime | Given
+) -> QuerySet[Experiment]:
     """The same experiments, each with ``mine_today``: the number of the user's answers that stand and were
     given since a moment.
-
-    For a :class:`Compiled` read, whose call gives the moment as ``since``.
     """
-    since = Given("since", DateTimeField())
     # A subquery and no join: a plan that was made while the tables were empty would go through all
     # comparisons for each of these judgments.
     judged_in = Subquery(Comparison.objects.filter(pk=OuterRef("comparison")).values("experiment"))
@@ -218,29 +217,13 @@ def newest_answer(experiment: Experiment, user: User) -> Judgment | Check | None
 
 def newest_token(experiment: Experiment, user: User) -> uuid.UUID | None:
     """The token of that answer, which each page of a pair names."""
-    reads = (_NEWEST_JUDGMENT, _NEWEST_CHECK)
-    newest = [row for read in reads for row in read(experiment=experiment.pk, annotator=user.pk)]
+    judged = standing_judgments(experiment.pk).filter(annotator=user).order_by(*_NEWEST_FIRST)
+    checked = _answered_checks(user).filter(experiment=experiment).order_by("-judged_at")
+    newest = [
+        *judged.values_list("created_at", "token")[:1],
+        *checked.values_list("judged_at", "token")[:1],
+    ]
     return max(newest)[1] if newest else None
-
-
-_NEWEST_JUDGMENT = Compiled(
-    lambda: (
-        standing_judgments(EXPERIMENT)
-        .filter(annotator=ANNOTATOR)
-        .order_by(*_NEWEST_FIRST)
-        .values_list("created_at", "token")[:1]
-    ),
-    keeps_plan=False,
-)
-_NEWEST_CHECK = Compiled(
-    lambda: (
-        _answered_checks(ANNOTATOR)
-        .filter(experiment=EXPERIMENT)
-        .order_by("-judged_at")
-        .values_list("judged_at", "token")[:1]
-    ),
-    keeps_plan=False,
-)
 
 
 def answers_given(experiment_id: int, user: User) -> int:
@@ -295,11 +278,6 @@ def practice_shown(experiment_id: int, user: User) -> int:
     return Check.objects.filter(experiment_id=experiment_id, annotator=user, kind=Check.Kind.PRACTICE).count()
 
 
-_WITH_ANSWERS_SINCE = Compiled(
-    lambda: with_answers_since(Experiment.objects.filter(pk=EXPERIMENT).only("pk"), ANNOTATOR)
-)
-
-
 def midnight() -> datetime:
     """The moment in which today began, in the installation's time zone."""
     return timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
@@ -307,8 +285,8 @@ def midnight() -> datetime:
 
 def judged_today(experiment_id: int, user: User) -> int:
     """The number of this user's answers today. Checks count too: one that did not would give itself away."""
-    [experiment] = _WITH_ANSWERS_SINCE(annotator=user.pk, experiment=experiment_id, since=midnight())
-    return counted_today(experiment)
+    this = Experiment.objects.filter(pk=experiment_id).only("pk")
+    return counted_today(with_answers_since(this, user, midnight()).get())
 
 
 def counted_today(experiment: Experiment) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import DateTimeField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, Subquery
 
 from engine.models import (
     Allowance,
@@ -21,7 +20,6 @@ from engine.models import (
     clock,
 )
 from engine.selectors import halts
-from engine.selectors.compiled import EXPERIMENT, Compiled, Given, found_one
 from engine.selectors.opinions import votes_now
 from engine.selectors.pace import time_taken
 from engine.selectors.remaining import extrapolated_remaining
@@ -49,45 +47,21 @@ def annotators_present(experiment: Experiment) -> set[int]:
     the last minute and may wait for another.
     """
     now = clock.now()
-    return {person for (person,) in _PRESENT(experiment=experiment.pk, now=now, since=now - PRESENCE)}
-
-
-def _present() -> QuerySet[Allowance, tuple[int]]:
-    since = Given("since", DateTimeField())
-    looking = _theirs(
-        Lease.objects.filter(state=Lease.State.OPEN, expires_at__gt=Given("now", DateTimeField()))
+    since = now - PRESENCE
+    theirs = {"annotator": OuterRef("annotator"), "comparison__experiment": experiment}
+    looking = Lease.objects.filter(state=Lease.State.OPEN, expires_at__gt=now, **theirs)
+    judged = Judgment.objects.filter(
+        created_at__gte=since, via__in=[Judgment.Via.PAGE, Judgment.Via.API], **theirs
     )
-    judged = _theirs(
-        Judgment.objects.filter(created_at__gte=since, via__in=[Judgment.Via.PAGE, Judgment.Via.API])
-    )
-    # Everybody who was ever shown a pair has an allowance. Two looks for each person cost the same however
-    # many judgments there are; all judgments of the last minute may be thousands.
-    here = Q(waited_at__gte=since) | Q(found_one(looking)) | Q(found_one(judged))
-    return Allowance.objects.filter(here, experiment=EXPERIMENT).values_list("annotator")
-
-
-def _theirs(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Leases or judgments of an allowance's annotator in its experiment."""
-    of_experiment = Subquery(Comparison.objects.filter(pk=OuterRef("comparison")).values("experiment"))
-    theirs: QuerySet[Any] = rows.filter(annotator=OuterRef("annotator")).alias(of_experiment=of_experiment)
-    return theirs.filter(of_experiment=EXPERIMENT)
-
-
-_PRESENT = Compiled(_present, keeps_plan=False, for_pages=True)
+    # Everybody who was ever shown a pair has an allowance.
+    here = Q(waited_at__gte=since) | Q(Exists(looking)) | Q(Exists(judged))
+    return set(Allowance.objects.filter(here, experiment=experiment).values_list("annotator", flat=True))
 
 
 def click_seconds(experiment: Experiment) -> float | None:
     """Mean time in seconds that somebody takes for a pair, over the last fifty comparisons."""
-    taken = [
-        time_taken(shown_at, answered_at, answered_before=before)
-        for shown_at, answered_at, before in _RECENT_ANSWERS(experiment=experiment.pk)
-    ]
-    return mean_seconds([each for each in taken if each is not None])
-
-
-def _recent_answers() -> QuerySet[Any, tuple[datetime | None, datetime, Any]]:
     # By number, which has an index.
-    recent = Comparison.objects.filter(experiment=EXPERIMENT, judged_at__isnull=False).order_by("-number")
+    recent = experiment.comparisons.filter(judged_at__isnull=False).order_by("-number")
     answers = Judgment.objects.filter(
         comparison__in=recent.values("pk")[:50],
         annotator__isnull=False,
@@ -96,10 +70,13 @@ def _recent_answers() -> QuerySet[Any, tuple[datetime | None, datetime, Any]]:
     )
     before = Judgment.objects.filter(annotator=OuterRef("annotator"), created_at__lt=OuterRef("created_at"))
     newest = before.order_by("-created_at").values("created_at")[:1]
-    return answers.annotate(before=Subquery(newest)).values_list("shown_at", "created_at", "before")
-
-
-_RECENT_ANSWERS = Compiled(_recent_answers, keeps_plan=False, for_pages=True)
+    taken = [
+        time_taken(shown_at, answered_at, answered_before=answered_before)
+        for shown_at, answered_at, answered_before in answers.annotate(before=Subquery(newest)).values_list(
+            "shown_at", "created_at", "before"
+        )
+    ]
+    return mean_seconds([each for each in taken if each is not None])
 
 
 def click_rate(experiment: Experiment, *, present: int) -> float:

@@ -20,7 +20,6 @@ from engine.models import (
     PairCount,
     Response,
 )
-from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled, Given
 
 Pair = tuple[int, int]
 # Nobody looks at two copies of a text: they are held back until their turn
@@ -48,7 +47,7 @@ def standing(judgments: QuerySet[Judgment]) -> QuerySet[Judgment]:
     return judgments.filter(standing=True)
 
 
-def standing_judgments(experiment_id: int | Given) -> QuerySet[Judgment]:
+def standing_judgments(experiment_id: int) -> QuerySet[Judgment]:
     """The judgments of an experiment that were not taken back."""
     return standing(Judgment.objects.filter(comparison__experiment_id=experiment_id))
 
@@ -75,20 +74,8 @@ def comparison_count(experiment_id: int) -> int:
 
 def comparison_counts(experiment_ids: Collection[int]) -> dict[int, int]:
     """The number of judged comparisons that stand of each experiment by its id, in one query."""
-    totals = _TOTALS(experiments=experiment_ids) if experiment_ids else []
-    return dict.fromkeys(experiment_ids, 0) | {experiment_id: int(total) for experiment_id, total in totals}
-
-
-_TOTALS = Compiled(
-    lambda: (
-        PairCount.objects.filter(experiment__pk__in=EXPERIMENTS)
-        .values_list("experiment_id")
-        .annotate(total=Sum("comparisons"))
-        .order_by()
-    ),
-    keeps_plan=False,
-    for_pages=True,
-)
+    rows = PairCount.objects.filter(experiment__in=experiment_ids).values_list("experiment_id").order_by()
+    return dict.fromkeys(experiment_ids, 0) | dict(rows.annotate(total=Sum("comparisons")))
 
 
 def tasks_compared(experiment: Experiment) -> int:
@@ -117,16 +104,8 @@ def ahead_in(experiments: Collection[Experiment]) -> dict[int, dict[str, int]]:
 
 def pair_counts(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
     """``{(i, j): (wins of i, comparisons)}`` for the pairs i < j, by policy index."""
-    return {(i, j): (wins, n) for i, j, wins, n in _PAIR_COUNTS(experiment=experiment.pk)}
-
-
-_PAIR_COUNTS = Compiled(
-    lambda: PairCount.objects.filter(experiment=EXPERIMENT).values_list(
-        "policy_i__index", "policy_j__index", "wins_i", "comparisons"
-    ),
-    keeps_plan=False,
-    for_pages=True,
-)
+    rows = experiment.pair_counts.values_list("policy_i__index", "policy_j__index", "wins_i", "comparisons")
+    return {(i, j): (wins, n) for i, j, wins, n in rows}
 
 
 def _indices(experiment: Experiment) -> dict[int, int]:
@@ -212,18 +191,8 @@ def in_flight_matrix(experiment: Experiment) -> npt.NDArray[np.int64]:
     """K×K, symmetric: comparisons of each pair whose outcome is still to come."""
     index = _indices(experiment)
     in_flight = np.zeros((len(index), len(index)), dtype=np.int64)
-    for first, second, n in _PENDING(experiment=experiment.pk):
+    pending = experiment.comparisons.filter(state__in=Comparison.PENDING).order_by()
+    for first, second, n in pending.values_list("policy_i", "policy_j").annotate(n=Count("pk")):
         i, j = index[first], index[second]
         in_flight[i, j] = in_flight[j, i] = n
     return in_flight
-
-
-_PENDING = Compiled(
-    lambda: (
-        Comparison.objects.filter(experiment=EXPERIMENT, state__in=Comparison.PENDING)
-        .values_list("policy_i", "policy_j")
-        .annotate(n=Count("pk"))
-    ),
-    keeps_plan=False,
-    for_pages=True,
-)

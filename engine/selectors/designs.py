@@ -31,7 +31,6 @@ from engine.domain.policy_space import PolicyName, combinations, names_of, polic
 from engine.domain.rules import Rules
 from engine.domain.showings import Kind, Logged, follow
 from engine.models import Evidence, Experiment, Factor, ShowingEvent, Snapshot
-from engine.selectors.compiled import EXPERIMENT, EXPERIMENTS, Compiled
 from engine.selectors.counts import in_flight_matrix, wins_matrix
 
 
@@ -84,21 +83,11 @@ def _levels(experiment: Experiment) -> dict[str, list[str]]:
 
 def _levels_in(experiments: Collection[Experiment]) -> dict[int, dict[str, list[str]]]:
     levels: dict[int, dict[str, list[str]]] = {experiment.pk: {} for experiment in experiments}
-    for experiment_id, factor, level in _LEVELS(experiments=levels) if levels else []:
+    rows = Factor.objects.filter(experiment__in=levels).order_by("position", "levels__position")
+    for experiment_id, factor, level in rows.values_list("experiment_id", "name", "levels__name"):
         # A factor of a draft may have no level yet.
         levels[experiment_id].setdefault(factor, []).extend([] if level is None else [level])
     return levels
-
-
-_LEVELS = Compiled(
-    lambda: (
-        Factor.objects.filter(experiment__pk__in=EXPERIMENTS)
-        .order_by("position", "levels__position")
-        .values_list("experiment_id", "name", "levels__name")
-    ),
-    keeps_plan=False,
-    for_pages=True,
-)
 
 
 def factorial_space(experiment: Experiment) -> Factorial | None:
@@ -327,14 +316,7 @@ def model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
 
 def latest_snapshot(experiment: Experiment) -> Snapshot | None:
     """The newest evidence that was written down, with its leader; ``None`` before the first."""
-    return next(iter(_LATEST(experiment=experiment.pk)), None)
-
-
-_LATEST = Compiled(
-    lambda: Snapshot.objects.filter(experiment=EXPERIMENT).select_related("best").order_by("-pk")[:1],
-    keeps_plan=False,
-    for_pages=True,
-)
+    return experiment.snapshots.select_related("best").order_by("-pk").first()
 
 
 def latest_snapshots(experiments: Collection[Experiment]) -> dict[int, Snapshot]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from django.db.models import BigAutoField, CharField, Exists, F, OuterRef, Prefetch, QuerySet
+from django.db.models import BigAutoField, DateTimeField, Exists, F, OuterRef, Prefetch, QuerySet
 
 from engine.models import (
     Browser,
@@ -18,10 +18,9 @@ from engine.models import (
     clock,
 )
 from engine.selectors.answers import midnight, with_answers_since
-from engine.selectors.compiled import EXPERIMENT, Compiled, Given, GivenList
+from engine.selectors.prepared import EXPERIMENT, Given, Prepared
 
 _Role = Membership.Role
-_USER = Given("user", BigAutoField())
 # The roles whose rights a role includes. Only annotators judge: an owner who begins to judge becomes one.
 _INCLUDED = {
     _Role.ANNOTATOR: {_Role.ANNOTATOR},
@@ -105,7 +104,7 @@ def accounts_of_one_browser(experiment: Experiment) -> list[list[User]]:
     return [several[keys] for keys in sorted(several)]
 
 
-def annotators(experiment_id: int | Given) -> QuerySet[Membership]:
+def annotators(experiment_id: int) -> QuerySet[Membership]:
     """The memberships of the people who may judge."""
     return Membership.objects.filter(
         experiment_id=experiment_id, role=Membership.Role.ANNOTATOR, user__is_active=True
@@ -117,9 +116,9 @@ def experiments_to_label(user: User) -> QuerySet[Experiment]:
     return _judged_by(user, Membership.Role.ANNOTATOR)
 
 
-_TO_LABEL = Compiled(lambda: _judged_by(_USER, _Role.ANNOTATOR).filter(pk=EXPERIMENT))
-_TO_LABEL_COUNTED = Compiled(
-    lambda: with_answers_since(_judged_by(_USER, _Role.ANNOTATOR).filter(pk=EXPERIMENT), _USER)
+_USER, _SINCE = Given("user", BigAutoField()), Given("since", DateTimeField())
+_TO_LABEL_COUNTED = Prepared(
+    lambda: with_answers_since(_judged_by(_USER, _Role.ANNOTATOR).filter(pk=EXPERIMENT), _USER, _SINCE)
 )
 
 
@@ -131,18 +130,15 @@ def experiment_to_label(user: User, experiment_id: int, *, counted: bool = False
     takes.
     """
     if counted:
-        return _found(_TO_LABEL_COUNTED(user=user.pk, experiment=experiment_id, since=midnight()))
-    return _found(_TO_LABEL(user=user.pk, experiment=experiment_id))
-
-
-_TO_JOIN = Compiled(
-    lambda: _judged_by(_USER, _Role.OWNER).exclude(_holds(_USER, [_Role.ANNOTATOR])).filter(pk=EXPERIMENT)
-)
+        found = _TO_LABEL_COUNTED(user=user.pk, experiment=experiment_id, since=midnight())
+        return found[0] if found else None
+    return experiments_to_label(user).filter(pk=experiment_id).first()
 
 
 def experiment_to_join(user: User, experiment_id: int) -> Experiment | None:
     """The experiment, if it has started and this user owns it and could begin to annotate it."""
-    return _found(_TO_JOIN(user=user.pk, experiment=experiment_id))
+    owned = _judged_by(user, _Role.OWNER).exclude(_holds(user, [_Role.ANNOTATOR]))
+    return owned.filter(pk=experiment_id).first()
 
 
 def _judged_by(user: User | Given, role: str) -> QuerySet[Experiment]:
@@ -162,32 +158,23 @@ def experiments_to_run(user: User) -> QuerySet[Experiment]:
 
 def experiment_to_watch(user: User, experiment_id: int) -> Experiment | None:
     """The experiment, if it is among :func:`experiments_to_watch`."""
-    return _if_one_of(user, experiment_id, Membership.WATCHING)
+    return experiments_to_watch(user).filter(pk=experiment_id).first()
 
 
 def experiment_to_run(user: User, experiment_id: int) -> Experiment | None:
     """The experiment, if it is among :func:`experiments_to_run`."""
-    return _if_one_of(user, experiment_id, _RUNNING)
+    return experiments_to_run(user).filter(pk=experiment_id).first()
 
 
 def experiment_to_own(user: User, experiment_id: int) -> Experiment | None:
     """The experiment, if it is this user's to give away and to delete."""
-    return _if_one_of(user, experiment_id, [_Role.OWNER])
-
-
-_SEEN = Compiled(
-    lambda: (
-        Experiment.objects.filter(_holds(_USER, Membership.WATCHING))
-        | _judged_by(_USER, Membership.Role.ANNOTATOR)
-    ).filter(pk=EXPERIMENT)
-)
+    return _with_one_of(user, [_Role.OWNER]).filter(pk=experiment_id).first()
 
 
 def may_see(user: User, experiment_id: int) -> bool:
     """True if the experiment is among :func:`experiments_to_watch` or :func:`experiments_to_label`."""
-    if user.is_superuser:
-        return experiment_to_watch(user, experiment_id) is not None
-    return bool(_SEEN(user=user.pk, experiment=experiment_id))
+    seen = experiments_to_watch(user) | experiments_to_label(user)
+    return seen.filter(pk=experiment_id).exists()
 
 
 def _with_one_of(user: User, roles: Collection[str]) -> QuerySet[Experiment]:
@@ -195,23 +182,6 @@ def _with_one_of(user: User, roles: Collection[str]) -> QuerySet[Experiment]:
     return Experiment.objects.all() if user.is_superuser else Experiment.objects.filter(_holds(user, roles))
 
 
-_OF_ANYBODY = Compiled(lambda: Experiment.objects.filter(pk=EXPERIMENT))
-_WITH_ONE_OF = Compiled(
-    lambda: Experiment.objects.filter(_holds(_USER, GivenList("roles", CharField())), pk=EXPERIMENT)
-)
-
-
-def _if_one_of(user: User, experiment_id: int, roles: Collection[str]) -> Experiment | None:
-    """The experiment, if it is among :func:`_with_one_of`, which every page asks of one experiment."""
-    if user.is_superuser:
-        return _found(_OF_ANYBODY(experiment=experiment_id))
-    return _found(_WITH_ONE_OF(user=user.pk, experiment=experiment_id, roles=roles))
-
-
-def _found(experiments: list[Experiment]) -> Experiment | None:
-    return experiments[0] if experiments else None
-
-
-def _holds(user: User | Given, roles: Collection[str] | GivenList) -> Exists:
+def _holds(user: User | Given, roles: Collection[str]) -> Exists:
     """True of an experiment in which a user has one of these roles. No join: two roles give no second row."""
     return Exists(Membership.objects.filter(experiment=OuterRef("pk"), user=user, role__in=roles))

@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import BigAutoField, CharField, Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from engine.domain.texts import NOTHING, pair_of_texts
 from engine.models import Comparison, Experiment, Judgment, Lease, Response, Task, User
 from engine.selectors import counts
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, GivenList
 from engine.selectors.people import annotators
 from engine.selectors.seen import has_seen
 
@@ -38,13 +37,6 @@ class Stored(NamedTuple):
 # A response that is no row yet is a model, to be stored with its comparison.
 Half = Response | Stored
 Halves = tuple[Half, Half]
-
-_NAMES, _PERSONS = GivenList("names", CharField()), GivenList("people", BigAutoField())
-_SEEN_AND_READY = Compiled(
-    lambda: Comparison.objects.filter(
-        has_seen(ANNOTATOR, OuterRef("texts")), experiment=EXPERIMENT, state=Comparison.State.READY
-    ).only("pk")[:1]
-)
 
 
 def is_finite(experiment: Experiment) -> bool:
@@ -73,13 +65,18 @@ def stocks(experiment: Experiment, among: Collection[int] | None = None) -> list
     """The stock of every annotator, or of the accounts in ``among``; the smallest first."""
     if among is not None and not among:
         return []
-    people: list[int | None] = [
-        person for (person,) in _PEOPLE(experiment=experiment.pk) if among is None or person in among
-    ]
-    waiting = Counter(name for (name,) in _WAITING(experiment=experiment.pk))
+    everybody = annotators(experiment.pk).values_list("user_id", flat=True)
+    people: list[int | None] = [person for person in everybody if among is None or person in among]
+    planned = [Comparison.State.PLANNED, Comparison.State.READY]
+    waits = experiment.comparisons.filter(counts.FOR_PEOPLE, state__in=planned, skips=0)
+    waiting = Counter(waits.values_list("texts", flat=True))
     names = [name for name in waiting if name]
+    # The index of texts has only those that are named.
+    shown = Lease.objects.filter(
+        annotator__in=people, comparison__texts__in=names, comparison__texts__gt=""
+    ).distinct()
     seen: defaultdict[int | None, set[str]] = defaultdict(set)
-    for person, name in _SEEN_BY(names=names, people=people) if names else []:
+    for person, name in shown.values_list("annotator_id", "comparison__texts"):
         seen[person].add(name)
     if not people and among is None:
         people = [None]
@@ -105,7 +102,9 @@ def with_texts_left(experiment: Experiment, stocks: Sequence[Stock]) -> list[Sto
 def _n_unseen(experiment: Experiment, stocks: Sequence[Stock]) -> dict[int | None, int]:
     """The number of different pairs of texts that each of these annotators has not seen."""
     people = [stock.annotator for stock in stocks if stock.annotator is not None]
-    seen = dict(_N_SEEN(experiment=experiment.pk, people=people)) if people else {}
+    shown = Lease.objects.filter(annotator__in=people, comparison__experiment=experiment).order_by()
+    rows = shown.values_list("annotator_id").annotate(n=Count("comparison__texts", distinct=True))
+    seen: dict[int | None, int] = dict(rows)
     n_texts = _n_texts(experiment) if stocks else 0
     return {stock.annotator: max(0, n_texts - seen.get(stock.annotator, 0)) for stock in stocks}
 
@@ -183,40 +182,6 @@ def _n_pairs(texts: Collection[set[str]], n_unwritten: int) -> int:
     return math.comb(len(authors) + n_unwritten, 2) - apart
 
 
-_WAITING = Compiled(
-    lambda: Comparison.objects.filter(
-        counts.FOR_PEOPLE,
-        experiment=EXPERIMENT,
-        state__in=[Comparison.State.PLANNED, Comparison.State.READY],
-        skips=0,
-    ).values_list("texts"),
-    keeps_plan=False,
-)
-_SEEN_BY = Compiled(
-    lambda: (
-        Lease.objects.filter(
-            annotator__pk__in=_PERSONS,
-            # The index of texts has those that are named alone.
-            comparison__texts__in=_NAMES,
-            comparison__texts__gt="",
-        )
-        .values_list("annotator_id", "comparison__texts")
-        .distinct()
-    ),
-    keeps_plan=False,
-)
-_PEOPLE = Compiled(lambda: annotators(EXPERIMENT).values_list("user_id"), keeps_plan=False)
-_N_SEEN = Compiled(
-    lambda: (
-        Lease.objects.filter(annotator__pk__in=_PERSONS, comparison__experiment=EXPERIMENT)
-        .values_list("annotator_id")
-        .annotate(n=Count("comparison__texts", distinct=True))
-        .order_by()
-    ),
-    keeps_plan=False,
-)
-
-
 @dataclass(frozen=True)
 class Supply:
     """The supply of a finite pool for its annotators, none of whom judges the same two texts twice.
@@ -249,7 +214,8 @@ def supply(experiment: Experiment) -> Supply | None:
 
 def waits_for_others(experiment: Experiment, annotator: User) -> bool:
     """True if a comparison is ready whose texts the annotator has judged already."""
-    return bool(_SEEN_AND_READY(experiment=experiment.pk, annotator=annotator.pk))
+    ready = experiment.comparisons.filter(state=Comparison.State.READY)
+    return ready.filter(has_seen(annotator, OuterRef("texts"))).exists()
 
 
 def awaits_planning(experiment: Experiment, annotator: User) -> bool:
@@ -267,11 +233,11 @@ def unused(experiment: Experiment, annotator: int | None, halves: Sequence[Halve
     """
     names = {name_of(*pair) for pair in halves}
     unseen = {name for name in names if rule_for(experiment, name)}
-    out_of_reach = _OUT_OF_ANYBODYS_REACH if annotator is None else _OUT_OF_REACH
     used: set[str] = set()
     if asked := sorted(names - unseen):
-        found = out_of_reach(experiment=experiment.pk, annotator=annotator, names=asked)
-        used |= {comparison.texts for comparison in found}
+        # The index of texts has only those that are named.
+        found = _out_of_reach(experiment.pk, annotator).filter(texts__in=asked, texts__gt="")
+        used |= set(found.values_list("texts", flat=True))
     if unseen:
         # One that nobody looks at is settled as often as each other one can be judged.
         n_people = max(annotators(experiment.pk).count(), 1)
@@ -314,7 +280,7 @@ def pairs_left(
     return left > 0
 
 
-def _out_of_reach(experiment: int | Given, annotator: int | Given | None) -> QuerySet[Comparison]:
+def _out_of_reach(experiment: int, annotator: int | None) -> QuerySet[Comparison]:
     """Comparisons whose texts are not to be planned for this annotator again: they wait, or were seen."""
     own = Comparison.objects.filter(experiment=experiment)
     if annotator is None:
@@ -323,20 +289,6 @@ def _out_of_reach(experiment: int | Given, annotator: int | Given | None) -> Que
     judgments = Judgment.objects.filter(comparison=OuterRef("pk"), standing=True)
     theirs = Q(annotator=annotator) | Q(via__in=Judgment.UNSEEN)
     return own.filter(Q(state__in=Comparison.PENDING) | Exists(leases) | Exists(judgments.filter(theirs)))
-
-
-def _of_these_texts(annotator: Given | None) -> Compiled[Comparison]:
-    return Compiled(
-        lambda: (
-            # The index of texts has those that are named alone.
-            _out_of_reach(EXPERIMENT, annotator).filter(texts__in=_NAMES, texts__gt="").only("texts")
-        ),
-        keeps_plan=False,
-    )
-
-
-_OUT_OF_REACH = _of_these_texts(ANNOTATOR)
-_OUT_OF_ANYBODYS_REACH = _of_these_texts(None)
 
 
 def name_of(first: Half, second: Half) -> str:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import OuterRef, Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Greatest
-from django.db.models.lookups import GreaterThanOrEqual
+from django.db.models.lookups import GreaterThanOrEqual, IsNull
 
 from engine.models import Comparison, Judgment, Lease, Membership, User
-from engine.selectors.compiled import Given, found_one
 from engine.selectors.counts import count_of
 from engine.selectors.people import annotators
+from engine.selectors.prepared import Given
+
+
+def found_one(rows: QuerySet[Any]) -> IsNull:
+    """True of each row for which there is one of ``rows``, a subquery: as ``Exists``, but looked up by row.
+
+    For EXISTS, PostgreSQL plans two ways. It may prefer to read all that somebody ever answered into a table
+    of hashes, even where the first few rows will do.
+    """
+    return IsNull(Subquery(rows.order_by().values("pk")[:1]), False)
 
 
 def annotators_left(experiment_id: int, texts: str | OuterRef) -> QuerySet[Membership]:
@@ -22,7 +31,7 @@ def annotators_left(experiment_id: int, texts: str | OuterRef) -> QuerySet[Membe
     return annotators(experiment_id).filter(~has_seen(OuterRef("user"), _outer(texts)))
 
 
-def seen_as_often_as_there_are_annotators(experiment_id: int | Given, texts: OuterRef) -> GreaterThanOrEqual:
+def seen_as_often_as_there_are_annotators(experiment_id: int, texts: OuterRef) -> GreaterThanOrEqual:
     """True if these two texts were shown or judged at least as often as there are annotators. Then perhaps
     every annotator has seen them; not surely, as one person may count twice, and people who left count too.
     By the name of the texts; of none without a name.

@@ -7,16 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Case, DateTimeField, F, Q, When
+from django.db.models import Case, F, Q, When
 from django.utils.translation import ngettext
 
 from engine.domain.errors import WrongStateError
 from engine.models import Allowance, Check, Lease, User, clock
 from engine.selectors.answers import answers_given
 from engine.selectors.buffer import PRESENCE
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given
 from engine.selectors.missing import hold
-from engine.services.compiled_writes import Update
 
 # The pair on show, one that came back by an undo, and four that are fetched ahead or whose answers are on
 # their way. A quick person on a slow connection (0.8 s) answers four before a reply comes. More would keep
@@ -59,18 +57,8 @@ def asks_before_skip(n_left: int, n_shown: int) -> bool:
     return n_shown >= ASKED_FROM_SHOWN and n_left > ASKED_BEYOND * n_shown
 
 
-_OF_ONE = Allowance.objects.filter(experiment=EXPERIMENT, annotator=ANNOTATOR)
-_LOCKED = Compiled(lambda: _OF_ONE.select_for_update(no_key=True))
-_WAITS = Update(
-    _OF_ONE.filter(Q(waited_at=None) | Q(waited_at__lt=Given("lately", DateTimeField()))),
-    waited_at=Given("now", DateTimeField()),
-)
-
-
 def locked(*, experiment_id: int, annotator: User) -> Allowance:
     """The annotator's row, locked: their requests run one after another."""
-    if found := _LOCKED(experiment=experiment_id, annotator=annotator.pk):
-        return found[0]
     allowance, _ = Allowance.objects.select_for_update(no_key=True).get_or_create(
         experiment_id=experiment_id,
         annotator=annotator,
@@ -84,9 +72,9 @@ def note_waiting(*, experiment_id: int, annotator: User) -> bool:
     the planner, who counts them among those who are here.
     """
     now = clock.now()
-    return bool(
-        _WAITS(experiment=experiment_id, annotator=annotator.pk, now=now, lately=now - _WAITING_NOTED)
-    )
+    theirs = Allowance.objects.filter(experiment=experiment_id, annotator=annotator)
+    not_lately = theirs.filter(Q(waited_at=None) | Q(waited_at__lt=now - _WAITING_NOTED))
+    return bool(not_lately.update(waited_at=now))
 
 
 def spend_undo(*, experiment_id: int, annotator: User) -> Allowance:

@@ -19,7 +19,6 @@ from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Experiment, GoldItem, Judgment, User, clock
 from engine.selectors import answers, counts
 from engine.selectors.admission import Gold
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled
 from engine.services import allowances, judging
 from engine.services.leases import has_ended
 from engine.services.locks import locked_experiment
@@ -38,20 +37,16 @@ def are_used(experiment: Experiment) -> bool:
     return bool(experiment.practice or experiment.gold_rate or experiment.repeat_rate)
 
 
-_UNANSWERED = Compiled(
-    lambda: Check.objects.filter(experiment=EXPERIMENT, annotator=ANNOTATOR, choice="").order_by(
-        "created_at", "pk"
-    )
-)
-
-
 def held(*, experiment: Experiment, annotator: User) -> list[Check]:
     """The checks of this annotator that are open, in the order in which they were given."""
-    return _UNANSWERED(experiment=experiment.pk, annotator=annotator.pk)
+    unanswered = Check.objects.filter(experiment=experiment, annotator=annotator, choice="")
+    return list(unanswered.order_by("created_at", "pk"))
 
 
 def come_for(held: Sequence[Check]) -> list[Check]:
     """These checks as far as they are still open, with their texts. Their annotator is here from now on."""
+    if not held:
+        return []
     theirs = Check.objects.filter(pk__in=[check.pk for check in held], choice="")
     if any(check.expires_at <= clock.now() for check in held):
         theirs.update(**allowances.arrival("shown_at"))

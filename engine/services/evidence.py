@@ -12,26 +12,17 @@ import time
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import BigAutoField, JSONField, PositiveBigIntegerField
 
 from engine.domain.showings import Kind, Logged
 from engine.models import Evidence, Experiment, ShowingEvent
 from engine.selectors import designs
-from engine.selectors.compiled import Given
 from engine.selectors.designs import Observed
-from engine.services.compiled_writes import Update
 from engine.services.locks import locked_experiment
 from engine.services.snapshots import write_snapshot
 
 # The most events and the longest time of a slice.
 _MOST_EVENTS = 2000
 _MOST_SECONDS = 2.0
-
-_NUMBERED = Update(
-    ShowingEvent.objects.filter(pk=Given("row", BigAutoField())),
-    number=Given("number", PositiveBigIntegerField()),
-    showing=Given("showing", JSONField()),
-)
 
 
 @dataclass(frozen=True)
@@ -70,22 +61,23 @@ def fold(*, experiment: Experiment, seconds: float = _MOST_SECONDS) -> Folded:
     start = designs.stored(experiment)
     events = _next_events(experiment, start.last)
     deadline = time.monotonic() + seconds
-    folded: list[Logged] = []
+    numbered: list[ShowingEvent] = []
     numbers = itertools.count(start.last + 1)
 
     def store(observed: Observed, event: Logged) -> bool:
         ended = event.comparison not in observed.design.open_showings
         showing = observed.design.showing(event.comparison) if ended else None
-        _NUMBERED(row=event.row, number=next(numbers), showing=showing)
-        folded.append(event)
+        numbered.append(ShowingEvent(pk=event.row, number=next(numbers), showing=showing))
         return time.monotonic() < deadline
 
     designs.recall(start, events)
     observed = designs.observe(start, events, each=store)
-    if folded:
+    if numbered:
+        ShowingEvent.objects.bulk_update(numbered, ["number", "showing"], batch_size=200)
         Evidence.objects.update_or_create(experiment=experiment, defaults=designs.state_of(observed))
-    complete = observed.design.stopped or (len(folded) == len(events) < _MOST_EVENTS)
-    return Folded(observed, complete, any(event.kind != Kind.BEGUN for event in folded))
+    complete = observed.design.stopped or (len(numbered) == len(events) < _MOST_EVENTS)
+    changed = any(event.kind != Kind.BEGUN for event in events[: len(numbered)])
+    return Folded(observed, complete, changed)
 
 
 def _next_events(experiment: Experiment, last: int) -> list[Logged]:

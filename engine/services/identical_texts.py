@@ -15,7 +15,6 @@ from django.db.models.functions import Cast, Concat, Greatest, Least
 from engine.domain.texts import NOTHING
 from engine.models import Comparison, Experiment, Judgment, Response
 from engine.selectors import counts
-from engine.selectors.compiled import EXPERIMENT, Compiled
 from engine.services.judging import record_judgment, without_an_answer
 
 _IDENTICAL = Q(response_i__digest=F("response_j__digest")) & ~Q(response_i__digest=NOTHING)
@@ -64,7 +63,12 @@ def settle_by_rule(*, experiment: Experiment) -> None:
     At once: what people still have before them counts against every claim, so that it matters to none which
     outcomes come first.
     """
-    for comparison in _HELD_BACK(experiment=experiment.pk):
+    held_back = (
+        experiment.comparisons.filter(counts.HELD_BACK)
+        .select_for_update(no_key=True, skip_locked=True, of=("self",))
+        .select_related("experiment")
+    )
+    for comparison in held_back.order_by("number"):
         via = Judgment.Via(comparison.plan["by_rule"])
         choice, reason = Judgment.Choice.TIE.value, "Both responses are the same text."
         if via == Judgment.Via.NO_ANSWER:
@@ -77,15 +81,3 @@ def settle_by_rule(*, experiment: Experiment) -> None:
             token=uuid.uuid4(),
             reason=reason,
         )
-
-
-# Each round of planning asks, and mostly there are none.
-_HELD_BACK = Compiled(
-    lambda: (
-        Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
-        .select_related("experiment")
-        .filter(counts.HELD_BACK, experiment=EXPERIMENT)
-        .order_by("number")
-    ),
-    keeps_plan=False,
-)

@@ -23,22 +23,13 @@ from engine.models import (
     JudgmentVoid,
     Lease,
     PairCount,
+    ShowingEvent,
     User,
 )
 from engine.selectors import counts
-from engine.services.compiled_writes import Write, inserting, saving, write
 from engine.services.leases import end_without_answer, has_ended, lease_again, locked_lease
 from engine.services.locks import locked_experiment
-from engine.services.showings import (
-    FIELDS,
-    Change,
-    become,
-    begin,
-    check_counted,
-    counted,
-    let_go,
-    settle,
-)
+from engine.services.showings import FIELDS, become, begin, count, let_go, settle
 
 # Checks are refused in the same words, so that nobody can tell them from comparisons.
 WAS_SKIPPED = gettext_lazy("You skipped that pair, so your answer to it was not counted.")
@@ -101,6 +92,7 @@ def judge_leased(
     if choice not in counts.choices(comparison.experiment):
         raise WrongStateError(NOT_OFFERED)
     lease.state = Lease.State.JUDGED
+    lease.save(update_fields=["state"])
     judgment = record_judgment(
         comparison=comparison,
         choice=choice,
@@ -111,7 +103,6 @@ def judge_leased(
         shown_at=lease.granted_at,
         comment=comment,
         could_see_policies=annotator.is_superuser or lease.annotator_watches,
-        besides=[saving(lease, "state")],
     )
     return Recorded(judgment=judgment, created=True)
 
@@ -168,16 +159,13 @@ def record_judgment(
     shown_at: datetime | None = None,
     restores: Judgment | None = None,
     could_see_policies: bool = False,
-    besides: Sequence[Write] = (),
 ) -> Judgment:
     """Write a judgment of a locked comparison, in the caller's transaction.
 
     With the last judgment that the experiment asks for, the comparison has its outcome and is counted. The
     log of showings has both.
-
-    ``besides``: writes of other rows, to be executed with its own.
     """
-    judgment = Judgment(
+    judgment = Judgment.objects.create(
         comparison=comparison,
         judge=judge,
         via=via,
@@ -192,7 +180,6 @@ def record_judgment(
         annotator_could_see_policies=could_see_policies,
     )
     if via not in Judgment.UNSEEN and (counts.needed(comparison.experiment) > 1 or restores):
-        write(*besides, inserting(judgment))
         settle(comparison, reason="", annotator=judgment.annotator_id)
         return judgment
     # One answer is all that it needs: the way of every click, without a further look at the tables.
@@ -201,17 +188,9 @@ def record_judgment(
     [told] = become(comparison, answered(before, judgment.outcome))
     comparison.state = Comparison.State.JUDGED
     comparison.judged_at = judgment.created_at
-    for event in begun:
-        write(inserting(event))
-    change = Change([told], judgment.outcome, 1)
-    _, _, _, n_changed, *_ = write(
-        inserting(judgment),
-        inserting(told),
-        saving(comparison, *FIELDS),
-        counted(comparison, change, annotator=judgment.annotator_id),
-        *besides,
-    )
-    check_counted(comparison, n_changed)
+    comparison.save(update_fields=FIELDS)
+    ShowingEvent.objects.bulk_create([*begun, told])
+    count(comparison, judgment.outcome, 1, annotator=judgment.annotator_id)
     return judgment
 
 

@@ -23,15 +23,15 @@ from engine.models import (
     Lease,
     Membership,
     PairCount,
+    ShowingEvent,
     User,
     clock,
 )
 from engine.selectors import counts
 from engine.selectors.blinding import has_or_had
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Compiled, Given, found_one
-from engine.selectors.seen import annotators_left, has_seen, seen_as_often_as_there_are_annotators
+from engine.selectors.prepared import ANNOTATOR, EXPERIMENT, Given, Prepared
+from engine.selectors.seen import annotators_left, found_one, has_seen, seen_as_often_as_there_are_annotators
 from engine.services import allowances
-from engine.services.compiled_writes import inserting, saving, write
 from engine.services.showings import begin, settle
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 # The page shows these parts of a comparison.
 TEXTS = ("task", "response_i", "response_j")
 
-_TOKEN = Given("token", UUIDField())
 # States of a comparison that somebody may answer.
 _UNDECIDED = (Comparison.State.READY, Comparison.State.LEASED)
 
@@ -52,7 +51,7 @@ def _held() -> QuerySet[Lease]:
     return theirs.alias(held_in=Subquery(undecided.values("experiment"))).filter(held_in=EXPERIMENT)
 
 
-_HELD = Compiled(lambda: _held().order_by("created_at", "pk"))
+_HELD = Prepared(lambda: _held().order_by("created_at", "pk"))
 
 
 def held(*, experiment_id: int, annotator: User) -> list[Lease]:
@@ -62,6 +61,8 @@ def held(*, experiment_id: int, annotator: User) -> list[Lease]:
 
 def come_for(held: Sequence[Lease]) -> list[Lease]:
     """These leases as far as they are still open, with their texts. Their annotator is here from now on."""
+    if not held:
+        return []
     theirs = Lease.objects.filter(pk__in=[lease.pk for lease in held], state=Lease.State.OPEN)
     if any(lease.expires_at <= clock.now() for lease in held):
         theirs.update(**allowances.arrival("granted_at"))
@@ -142,12 +143,12 @@ def _due(among: QuerySet[Comparison]) -> QuerySet[Any]:
     )
 
 
-_HAS_NEXT = Compiled(
+_HAS_NEXT = Prepared(
     lambda: Experiment.objects.filter(Q(found_one(_held())) | Q(found_one(_open())), pk=EXPERIMENT).only("pk")
 )
 # Two reads and not an order: each stops at the first pair that will do, however many are ready.
-_IN_TURN = Compiled(lambda: _due(_open().exclude(_JUDGED_LAST)))
-_OUT_OF_TURN = Compiled(lambda: _due(_open()))
+_IN_TURN = Prepared(lambda: _due(_open().exclude(_JUDGED_LAST)))
+_OUT_OF_TURN = Prepared(lambda: _due(_open()))
 
 
 def has_next(*, experiment_id: int, annotator: User) -> bool:
@@ -181,19 +182,20 @@ def _granted(experiment: Experiment, comparison: Comparison, annotator: User, al
     judge it.
     """
     now = clock.now()
-    lease = Lease(
+    if counts.needed(experiment) == 1 or given(comparison) + 1 >= counts.needed(experiment):
+        comparison.state = Comparison.State.LEASED
+    begun = begin(comparison)
+    comparison.save(update_fields=["state", "showing"])
+    ShowingEvent.objects.bulk_create(begun)
+    allowance.shown += 1
+    allowance.save(update_fields=["shown"])
+    return Lease.objects.create(
         comparison=comparison,
         annotator=annotator,
         created_at=now,
         granted_at=now,
         expires_at=allowances.lease_end(),
     )
-    if counts.needed(experiment) == 1 or given(comparison) + 1 >= counts.needed(experiment):
-        comparison.state = Comparison.State.LEASED
-    begun = map(inserting, begin(comparison))
-    allowance.shown += 1
-    write(saving(comparison, "state", "showing"), inserting(lease), saving(allowance, "shown"), *begun)
-    return lease
 
 
 def given(comparison: Comparison) -> int:
@@ -248,7 +250,7 @@ def discard_unwanted(*, experiment_id: int) -> int:
 
     A comparison that waits for nobody would be in flight for ever, and the budget would never be reached.
     """
-    if not (doubtful := [each.pk for each in _DOUBTFUL(experiment=experiment_id)]):
+    if not (doubtful := list(_doubtful(experiment_id))):
         return 0
     unwanted = (
         Comparison.objects.filter(pk__in=doubtful, state=Comparison.State.READY)
@@ -263,23 +265,19 @@ def discard_unwanted(*, experiment_id: int) -> int:
     return len(discarded)
 
 
-def _doubtful() -> QuerySet[Comparison]:
-    """The comparisons that perhaps nobody is left to see. Mostly there are none.
+def _doubtful(experiment_id: int) -> QuerySet[Comparison, int]:
+    """The keys of comparisons that perhaps nobody is left to see. Mostly there are none.
 
     Each round of planning asks this, so it looks at what waits alone, however long the history is.
     """
-    seen_by_all = seen_as_often_as_there_are_annotators(EXPERIMENT, OuterRef("texts"))
+    seen_by_all = seen_as_often_as_there_are_annotators(experiment_id, OuterRef("texts"))
     return Comparison.objects.filter(
         ~Exists(Lease.objects.filter(comparison=OuterRef("pk"))),
         Q(seen_by_all),
-        experiment=EXPERIMENT,
+        experiment=experiment_id,
         state=Comparison.State.READY,
         texts__gt="",
-    ).only("pk")
-
-
-# By a plan from when the tables were empty, it would read all leases for each comparison that waits.
-_DOUBTFUL = Compiled(_doubtful, keeps_plan=False)
+    ).values_list("pk", flat=True)
 
 
 def has_ended(experiment: Experiment, pair: Lease | Check) -> bool:
@@ -307,7 +305,7 @@ _OF_ITS_EXPERIMENT = (
 def _shown_under_token() -> QuerySet[Any]:
     """The lease of a token that an annotator was given, with its comparison, both locked."""
     return (
-        Lease.objects.filter(token=_TOKEN, annotator=ANNOTATOR)
+        Lease.objects.filter(token=Given("token", UUIDField()), annotator=ANNOTATOR)
         .select_related("comparison__experiment")
         .annotate(
             annotator_watches=has_or_had(OuterRef("comparison__experiment"), ANNOTATOR, Membership.WATCHING)
@@ -326,7 +324,7 @@ def _shown_under_token() -> QuerySet[Any]:
     )
 
 
-_SHOWN_UNDER_TOKEN = Compiled(_shown_under_token)
+_SHOWN_UNDER_TOKEN = Prepared(_shown_under_token)
 
 
 def locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> WithAnnotations[Lease, Watching]:

@@ -18,10 +18,8 @@ from engine.domain import blinding
 from engine.domain.showings import Kind
 from engine.models import Comparison, Experiment, Lease, Policy, Response, clock
 from engine.selectors import buffer, counts, designs, pools
-from engine.selectors.compiled import EXPERIMENT, Compiled
 from engine.selectors.pools import Halves, Stock
 from engine.services import evidence
-from engine.services.compiled_writes import saving, write
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
 from engine.services.identical_texts import settle_by_rule
@@ -97,19 +95,13 @@ def advance(
             return replace(done, unseen=True)
 
 
-_PLANNABLE = Compiled(
-    lambda: Experiment.objects.select_for_update(no_key=True, skip_locked=True).filter(
-        state__in=[Experiment.State.RUNNING, Experiment.State.PAUSED], pk=EXPERIMENT
-    )
-)
-
-
 def _locked(experiment_id: int) -> Experiment | None:
     """The experiment, until the transaction ends; ``None`` where another caller has it, or it neither runs
     nor is paused.
     """
-    found = _PLANNABLE(experiment=experiment_id)
-    return found[0] if found else None
+    open_to_us = Experiment.objects.select_for_update(no_key=True, skip_locked=True)
+    plannable = [Experiment.State.RUNNING, Experiment.State.PAUSED]
+    return open_to_us.filter(pk=experiment_id, state__in=plannable).first()
 
 
 @transaction.atomic
@@ -378,7 +370,7 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
         )
     Comparison.objects.bulk_create(comparisons)
     experiment.planned_count = first + len(comparisons)
-    write(saving(experiment, "planned_count"))
+    experiment.save(update_fields=["planned_count"])
     return comparisons
 
 

@@ -19,7 +19,6 @@ from engine.selectors.blinding import has_or_had
 from engine.selectors.missing import is_capped
 from engine.services import allowances, checks, judging, leases
 from engine.services.checks import expected_choice
-from engine.services.compiled_writes import saving, write
 from engine.services.constant_cost import same_cost
 
 # Statements that each of these takes at most, a comparison or a check: both are filled up to it.
@@ -165,7 +164,7 @@ def _given(
         )
     if isinstance(new, Check):
         allowance.shown += 1
-        write(saving(allowance, "shown"))
+        allowance.save(update_fields=["shown"])
     return new
 
 
@@ -292,7 +291,7 @@ def skip(
             skipped = checked.created
         if skipped:
             allowance.skipped += 1
-            write(saving(allowance, "skipped"))
+            allowance.save(update_fields=["skipped"])
 
 
 @transaction.atomic(savepoint=False)
@@ -334,7 +333,7 @@ def take_back(*, experiment: Experiment, answer: Judgment | Check, annotator: Us
             again = judging.take_back_judgment(judgment_id=answer.pk, annotator=annotator, watches=watches)
         if again is None:
             allowance.skipped += 1
-            write(saving(allowance, "skipped"))
+            allowance.save(update_fields=["skipped"])
             return None
         return _shown(experiment, again)
 

@@ -9,26 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from django.db.models import BigAutoField, F, FloatField, IntegerField
+from django.db.models import F
 
 from engine.domain.showings import Answer, Fate, Kind, Phase, Showing, events, showing_of
 from engine.models import Comparison, Judgment, PairCount, ShowingEvent, clock
 from engine.selectors import counts
-from engine.selectors.compiled import ANNOTATOR, EXPERIMENT, Given
-from engine.services.compiled_writes import Update, Write, write
 
 # The fields of a comparison that `resettled` may change.
 FIELDS = ("state", "outcome", "judged_at", "discard_reason", "showing", "least", "most")
-
-_PAIR = PairCount.objects.filter(
-    experiment=EXPERIMENT, policy_i=Given("i", BigAutoField()), policy_j=Given("j", BigAutoField())
-)
-_ADDED = {
-    "wins_i": F("wins_i") + Given("won", FloatField()),
-    "comparisons": F("comparisons") + Given("judged", IntegerField()),
-}
-_CHANGED = Update(_PAIR, **_ADDED)
-_JUDGED = Update(_PAIR, **_ADDED, last_annotator=ANNOTATOR)
 
 
 @dataclass(frozen=True)
@@ -88,24 +76,16 @@ def settle(
     comparison.save(update_fields=[*FIELDS, "skips"])
     ShowingEvent.objects.bulk_create(change.events)
     if change.won or change.judged:
-        [n_changed] = write(counted(comparison, change, annotator=annotator))
-        check_counted(comparison, n_changed)
+        count(comparison, change.won, change.judged, annotator=annotator)
 
 
-def counted(comparison: Comparison, change: Change, *, annotator: int | None) -> Write:
-    """The change of the counts of a comparison's pair; ``annotator``: who has just judged it."""
-    return (_CHANGED if annotator is None else _JUDGED).of(
-        experiment=comparison.experiment_id,
-        i=comparison.policy_i_id,
-        j=comparison.policy_j_id,
-        won=change.won,
-        judged=change.judged,
-        annotator=annotator,
+def count(comparison: Comparison, won: float, judged: int, *, annotator: int | None) -> None:
+    """Change the counts of a comparison's pair by so much; ``annotator``: who has just judged it."""
+    pair = PairCount.objects.filter(
+        experiment=comparison.experiment_id, policy_i=comparison.policy_i_id, policy_j=comparison.policy_j_id
     )
-
-
-def check_counted(comparison: Comparison, n_changed: int) -> None:
-    """Refuse counts of another number of pairs than one."""
+    last = {} if annotator is None else {"last_annotator": annotator}
+    n_changed = pair.update(wins_i=F("wins_i") + won, comparisons=F("comparisons") + judged, **last)
     if n_changed != 1:
         raise RuntimeError(f"{comparison} has {n_changed} pair counts instead of one; run rebuild_counts.")
 

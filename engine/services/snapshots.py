@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from engine.models import Experiment, Snapshot
 from engine.selectors.designs import Observed, n_standing
-from engine.services.compiled_writes import insert
 
 
 def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
@@ -15,16 +14,14 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
     design = observed.design
     decision = design.decision
     policy_ids = [policy.pk for policy in experiment.policies.all()]
-    return insert(
-        Snapshot(
-            experiment=experiment,
-            comparisons=n_standing(design),
-            evidence=design.evidence.tolist(),
-            peak_evidence=design.peak_evidence.tolist(),
-            threshold=decision.threshold,
-            best_id=None if decision.best is None else policy_ids[decision.best],
-            open_rivals=len(decision.open) if decision.n_comparisons else design.n_policies - 1,
-            expected_left=decision.expected_left,
-            reason=decision.reason or "",
-        )
+    return Snapshot.objects.create(
+        experiment=experiment,
+        comparisons=n_standing(design),
+        evidence=design.evidence.tolist(),
+        peak_evidence=design.peak_evidence.tolist(),
+        threshold=decision.threshold,
+        best_id=None if decision.best is None else policy_ids[decision.best],
+        open_rivals=len(decision.open) if decision.n_comparisons else design.n_policies - 1,
+        expected_left=decision.expected_left,
+        reason=decision.reason or "",
     )

@@ -7,13 +7,12 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import CharField, DateTimeField, QuerySet
+from django.db.models import QuerySet
 
 from engine.domain.credentials import hashed
 from engine.domain.errors import TokenError
 from engine.models import AuditEntry, Experiment, Token, User, clock
 from engine.selectors import people
-from engine.selectors.compiled import Compiled, Given
 from engine.services.audit import record
 
 _PREFIX = "llmpo_"
@@ -100,21 +99,10 @@ def end_all_tokens(*, user: User, by: User | None, because: str) -> int:
     return _revoke(Token.objects.filter(user=user), by=by, because=because)
 
 
-# Every call of the API asks for one.
-_VALID = Compiled(
-    lambda: Token.objects.select_related("user").filter(
-        hash=Given("hash", CharField()),
-        revoked_at__isnull=True,
-        expires_at__gt=Given("now", DateTimeField()),
-        user__is_active=True,
-    )
-)
-
-
 def token_of(*, secret: str) -> Token | None:
     """The token with this secret, if it is valid and its user's account is active. Writes nothing."""
-    found = _VALID(hash=hashed(secret), now=clock.now())
-    return found[0] if found else None
+    valid = Token.objects.filter(revoked_at__isnull=True, expires_at__gt=clock.now(), user__is_active=True)
+    return valid.select_related("user").filter(hash=hashed(secret)).first()
 
 
 def note_use(*, token_id: int) -> None:
