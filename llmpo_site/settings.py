@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-import dj_database_url
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env, ValidationError, validate
@@ -112,7 +111,6 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "labeling.language.AdminsPagesInEnglish",
-    "labeling.replica.ReadYourWrites",
     "django.middleware.common.CommonMiddleware",
     "labeling.middleware.legible.Legible",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -144,11 +142,8 @@ TEMPLATES = [
 # ---------------------------------------------------------------- database
 
 # Keep connections: PostgreSQL plans the queries of a click anew in each of them.
-_CONNECTION_SECONDS = 600
 DATABASES = {
-    "default": env.dj_db_url(
-        "DATABASE_URL", f"sqlite:///{VAR_DIR / 'llmpo.sqlite3'}", conn_max_age=_CONNECTION_SECONDS
-    )
+    "default": env.dj_db_url("DATABASE_URL", f"sqlite:///{VAR_DIR / 'llmpo.sqlite3'}", conn_max_age=600)
 }
 if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     # Writers wait for the lock at BEGIN; a deferred transaction that reads and then writes would
@@ -176,29 +171,10 @@ else:
         "options": "-c plan_cache_mode=force_generic_plan",
         **DATABASES["default"].get("OPTIONS", {}),
     }
-    # With PgBouncer in transaction mode, nothing may last longer than a transaction.
-    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = env.bool("PGBOUNCER", False)
-# A replica of the database, from which dashboards and downloads are read.
-_replica = env.str("DATABASE_REPLICA_URL", "")
-if _replica:
-    if not (DATABASES["default"]["ENGINE"] == "llmpo_site.postgresql" and "://" in _replica):
-        raise ImproperlyConfigured(
-            "DATABASE_REPLICA_URL has to be like postgres://user:password@host:5432/llmpo, and DATABASE_URL "
-            "the PostgreSQL that it follows."
-        )
-    DATABASES["replica"] = DATABASES["default"] | dj_database_url.parse(
-        _replica,
-        conn_max_age=_CONNECTION_SECONDS,
-        disable_server_side_cursors=DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"],
-    )
-    DATABASES["replica"]["ENGINE"] = DATABASES["default"]["ENGINE"]
-    DATABASES["replica"]["OPTIONS"] = DATABASES["default"]["OPTIONS"]
-    DATABASES["replica"]["TEST"] = {"MIRROR": "default"}
 # A web request waits this long for PostgreSQL's answer to a statement, and then answers 503.
 REQUEST_DATABASE_SECONDS = env.float(
     "REQUEST_DATABASE_SECONDS", 30.0, validate=validate.Range(min=0, min_inclusive=False)
 )
-DATABASE_ROUTERS = ["labeling.replica.Router"]
 # Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # With Django's default of 300 entries, somebody who tries many names could push out the count of their wrong

@@ -29,7 +29,6 @@ from engine.selectors.spending import (
     spent_of_limit,
 )
 from engine.services.experiments import may_stop
-from labeling import replica
 from labeling.caching import is_shared, shared
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import annotator_rows, ended_rows, judge_rows
@@ -114,7 +113,6 @@ class ResultFigures:
     charts: Rendered
 
 
-@replica.reading()
 def result_figures(experiment: Experiment) -> ResultFigures:
     """The figures of the result, a moment ago."""
     name = f"result-figures:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
@@ -220,7 +218,6 @@ def reading_matter(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-@replica.reading()
 def moving_figures(experiment: Experiment) -> dict[str, Any]:
     """The figures of the method that move while the experiment runs: the forecast, and the queue."""
     name = f"moving:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
@@ -274,7 +271,6 @@ def _hours(experiment: Experiment, remaining: Remaining | None) -> tuple[float, 
     return remaining.expected * each, low * each, None if high is None else high * each
 
 
-@replica.reading()
 def rendered_charts(experiment: Experiment, tab: str, *, at_once: bool = False) -> Rendered:
     """The charts and tables of a tab: the same for everybody, so made once and shared.
 

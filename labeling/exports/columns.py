@@ -18,7 +18,7 @@ from itertools import islice, repeat
 from operator import getitem
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Subquery, TextField
 from django.db.models.functions import Cast, Coalesce
 
@@ -32,7 +32,6 @@ from engine.selectors.designs import policy_names
 from engine.selectors.record import ENDED, digest_of_row, last_event
 from engine.selectors.remarks import flag_reasons
 from engine.selectors.spending import cost_in_sql
-from labeling import replica
 from labeling.exports.people import names_of_people
 
 Row = tuple[Any, ...]
@@ -679,8 +678,7 @@ def one_snapshot() -> AbstractContextManager[Any]:
     PostgreSQL keeps such a cursor in a transaction only; outside of one it would write the whole result aside
     before the first row. SQLite needs no transaction, and one would make all writers wait.
     """
-    using = replica.connection()
-    return transaction.atomic(using=using.alias) if using.vendor == "postgresql" else nullcontext()
+    return transaction.atomic() if connection.vendor == "postgresql" else nullcontext()
 
 
 def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from django.core.exceptions import EmptyResultSet
-from django.db import transaction
+from django.db import connection, transaction
 
 from engine.domain.judgment_uuids import mark
 from engine.importing.defusing import (
@@ -24,7 +24,6 @@ from engine.models import Experiment
 from engine.selectors import browsing, counts
 from engine.selectors.browsing import Selection
 from engine.selectors.designs import policy_names
-from labeling import replica
 from labeling.exports.columns import COLUMNS, FIELDS, Column, Kind, time_in_sql
 from labeling.exports.formats import heading
 from labeling.exports.people import names_of_people
@@ -77,8 +76,7 @@ def copied_rows(
         JOIN engine_policy pi ON pi.id = r.policy_i_id JOIN engine_policy pj ON pj.id = r.policy_j_id
         ORDER BY r.judgment_id) TO STDOUT (FORMAT csv)
     """  # noqa: S608 - made of our own expressions; what people typed is in the parameters
-    using = replica.connection()
-    with transaction.atomic(using=using.alias), using.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         if counts.comparison_count(experiment.pk) >= _MANY:
             cursor.execute(_IN_ORDER)
         # psycopg's own cursor: Django's wrapper of it for debugging takes no parameters.

@@ -13,7 +13,7 @@ from engine.models import Experiment
 from engine.selectors import blinding
 from engine.selectors.browsing import STANDING
 from engine.services.audit import record_export
-from labeling import access, replica
+from labeling import access
 from labeling.exports import files
 from labeling.exports.files import Export, Tally
 from labeling.exports.formats import parquet_is_there
@@ -72,10 +72,8 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
         usernames=chosen["usernames"],
     )
     if chosen["zip"]:
-        return _streamed(request, chosen_export.zipped(), f"{chosen_export.filename}.zip", "application/zip")
-    return _streamed(
-        request, chosen_export.pieces(Tally()), chosen_export.filename, chosen_export.content_type
-    )
+        return _streamed(chosen_export.zipped(), f"{chosen_export.filename}.zip", "application/zip")
+    return _streamed(chosen_export.pieces(Tally()), chosen_export.filename, chosen_export.content_type)
 
 
 def events_may_go_out(experiment: Experiment) -> bool:
@@ -94,15 +92,8 @@ def _refused(kind: str, experiment: Experiment) -> HttpResponse | None:
     return None
 
 
-def _streamed(
-    request: AuthenticatedRequest, pieces: Iterator[bytes], filename: str, content_type: str
-) -> StreamingHttpResponse:
-    replica.only_reads(request)
-    return StreamingHttpResponse(
-        replica.read(pieces),
-        content_type=content_type,
-        headers=saved_as(filename),
-    )
+def _streamed(pieces: Iterator[bytes], filename: str, content_type: str) -> StreamingHttpResponse:
+    return StreamingHttpResponse(pieces, content_type=content_type, headers=saved_as(filename))
 
 
 def attachment(text: str, filename: str, content_type: str) -> HttpResponse:
