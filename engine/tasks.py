@@ -210,7 +210,7 @@ def _generate(worker: str) -> None:
             worker=worker,
             backend=backend,
             offer=registry.offer(),
-            size=registry.batch_size(),
+            speed=registry.speed(),
             stopping=_is_stopping,
             on_progress=on_progress,
         )

@@ -505,8 +505,7 @@ GENERATION_BACKEND = env.str(
 )
 # True: this worker writes only for experiments that name its backend. For sites with several backends.
 GENERATION_NAMED_ONLY = env.bool("GENERATION_NAMED_ONLY", False)
-# Pairs that are written ahead of a rule judge; and the most responses that a worker has in hand.
-GENERATION_BATCH = env.int("GENERATION_BATCH", 32, validate=validate.Range(min=1))
+# The most responses that a worker has in hand; its backend takes on what it has room for.
 GENERATION_BATCH_MAX = env.int(
     "GENERATION_BATCH_MAX", 512 if GENERATION_BACKEND == "vllm" else 256, validate=validate.Range(min=1)
 )

@@ -78,7 +78,7 @@ class Workers:
             "CELERY_BROKER_URL": settings.CELERY_BROKER_URL,
             "SWEEP_SECONDS": "1",
             "CLAIM_SECONDS": "5",
-            "GENERATION_BATCH": "8",
+            "GENERATION_BATCH_MAX": "8",
             "ALLOW_PRIVATE_CONNECTIONS": "true",
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",

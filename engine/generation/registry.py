@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 
 from engine.generation.base import Backend, BackendError
-from engine.generation.batch_size import BatchSize
+from engine.generation.speed import Speed
 from engine.models import Experiment
 from engine.selectors.capabilities import Offer
 from engine.selectors.rubrics import why_no_judge
@@ -78,13 +78,9 @@ def _load(purpose: str) -> Backend:
 
 
 @cache
-def batch_size() -> BatchSize:
-    """The batch size of this worker.
-
-    All backends schedule for themselves and take on no more than they have room for, so they are offered the
-    most. Connections have limits of their own.
-    """
-    return BatchSize(settings.GENERATION_BATCH_MAX, settings.GENERATION_BATCH_MAX)
+def speed() -> Speed:
+    """The speed of this worker's backend."""
+    return Speed()
 
 
 def offer() -> Offer:
@@ -103,12 +99,10 @@ def offer() -> Offer:
 
 def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, Any]:
     """Models and speed of this worker, for its pulse; ``trouble``: the error of its backend."""
-    size = batch_size()
     gpu_memory = getattr(running, "gpu_memory", lambda: None)
     loaded = getattr(running, "loaded", True)
     return offer().details() | {
-        "batch_size": size.now,
-        "tokens_per_second": size.tokens_per_second,
+        "tokens_per_second": speed().tokens_per_second,
         "gpu_memory": gpu_memory(),
         "loading": not loaded,
         "trouble": trouble,

@@ -24,8 +24,8 @@ from engine.generation.base import (
     Outcome,
     Outcomes,
 )
-from engine.generation.batch_size import BatchSize
 from engine.generation.responses import ResponseInProgress, Step, composition_of
+from engine.generation.speed import Speed
 from engine.models import Connection, Experiment, Response
 from engine.selectors.capabilities import Offer
 from engine.selectors.pauses import asked_from_here, by_name, is_probed, pause_seconds
@@ -60,7 +60,7 @@ def write_batch(
     worker: str,
     backend: Backend,
     offer: Offer | None = None,
-    size: BatchSize | None = None,
+    speed: Speed | None = None,
     stopping: Callable[[], bool] = lambda: False,
     on_progress: Callable[[set[int]], None] = lambda touched: None,
 ) -> tuple[int, set[int]]:
@@ -71,8 +71,8 @@ def write_batch(
     ----------
     offer : Offer
         The models that the backend serves: only their responses are claimed. By default all are.
-    size : BatchSize
-        Number of responses under way; it adapts. By default the settings' first size.
+    speed : Speed
+        Told how fast the backend writes.
     stopping : callable
         Asked repeatedly; once true, unfinished responses are returned to the queue and this ends.
     on_progress : callable
@@ -89,8 +89,7 @@ def write_batch(
     BackendError
         The backend does not work. Its unfinished work waits again, without an attempt spent.
     """
-    size = size or BatchSize(settings.GENERATION_BATCH, settings.GENERATION_BATCH_MAX)
-    batch = _Batch(worker, offer, size, stopping, on_progress)
+    batch = _Batch(worker, offer, speed or Speed(), stopping, on_progress)
     try:
         with closing(batch.outcomes_of(backend)) as outcomes:
             for outcome in outcomes:
@@ -116,7 +115,7 @@ class _Batch:
         self,
         worker: str,
         offer: Offer | None,
-        size: BatchSize,
+        speed: Speed,
         stopping: Callable[[], bool],
         on_progress: Callable[[set[int]], None],
     ) -> None:
@@ -126,7 +125,7 @@ class _Batch:
         self._offer = offer
         self.is_remote = offer is not None and offer.is_remote
         self._usual_model = "" if offer is None else offer.model
-        self._size = size
+        self._speed = speed
         self._stopping = stopping
         self._on_progress = on_progress
         self._claim: UUID | None = None
@@ -152,7 +151,7 @@ class _Batch:
         if isinstance(backend, ContinuousBackend):
             yield from backend.stream(self.take)
             return
-        while requests := self.take(self._size.now):
+        while requests := self.take(settings.GENERATION_BATCH_MAX):
             yield from backend.generate(requests)
 
     def take(self, room: int) -> Sequence[GenerationRequest]:
@@ -165,9 +164,9 @@ class _Batch:
     def _claim_more(self, room: int, now: float) -> list[GenerationRequest]:
         if self.is_remote:
             return self._claim_for_connections(now)
-        room = min(room, self._size.now - len(self._in_hand))
+        room = min(room, settings.GENERATION_BATCH_MAX - len(self._in_hand))
         # The engine waits for more where nothing is in hand.
-        many = not self._ran_dry and (not self._in_hand or room >= self._size.now / 4)
+        many = not self._ran_dry and (not self._in_hand or room >= settings.GENERATION_BATCH_MAX / 4)
         worth_asking = many or now - self._asked_at >= _FLUSH_SECONDS
         if room <= 0 or self._closed or not worth_asking:
             return []
@@ -291,11 +290,11 @@ class _Batch:
             self._tick()
 
     def _measure(self) -> None:
-        if self._window.outcomes < self._size.now:
+        if self._window.outcomes < settings.GENERATION_BATCH_MAX:
             return
         now = time.monotonic()
         if self._window.saturated:
-            self._size.measured(tokens=self._window.tokens, seconds=now - self._window.began)
+            self._speed.measured(tokens=self._window.tokens, seconds=now - self._window.began)
         self._window = _Window(now)
 
     def _tick(self) -> None:

@@ -37,6 +37,8 @@ _LEAST_CLICK_SECONDS = 0.5
 _SAFETY_NEAR_DECISION = 1.7
 # A queue of so many full batches says that generation cannot keep up.
 _LONG_QUEUE_BATCHES = 2
+# A rule judges as fast as responses come.
+_AHEAD_OF_RULES = 32
 # So many failed responses in a row say that generation does not work. Then one pair is planned this often.
 _FAILING_RUN = 20
 _PROBE_INTERVAL = timedelta(seconds=30)
@@ -143,7 +145,7 @@ def buffer_target(
     if is_written_here and waiting_responses() >= _LONG_QUEUE_BATCHES * settings.GENERATION_BATCH_MAX:
         return settings.BUFFER_MIN
     if experiment.judge == Experiment.Judge.RULE:
-        return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, settings.GENERATION_BATCH))
+        return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, _AHEAD_OF_RULES))
     present = len(annotators_present(experiment) if here is None else here)
     seconds = (writing_seconds(experiment) if is_written_here else None) or 0.0
     seconds = max(seconds, round_seconds, _PLANNING_SECONDS)

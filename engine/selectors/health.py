@@ -54,8 +54,6 @@ class WorkerHealth:
         The adapters that it serves besides ``model``.
     tokens_per_second : float
         As last measured while more responses waited; an idle worker has none.
-    batch_size : int
-        Maximum number of responses that it writes at once.
     in_hand : int
         Number of responses that it is writing now, of all experiments.
     gpu_used_bytes, gpu_total_bytes : int
@@ -71,7 +69,6 @@ class WorkerHealth:
     model: str
     others: tuple[str, ...]
     tokens_per_second: float | None
-    batch_size: int | None
     in_hand: int
     gpu_used_bytes: int | None
     gpu_total_bytes: int | None
@@ -399,7 +396,6 @@ def _health(worker: Worker, in_hand: int) -> WorkerHealth:
         model=offer.model,
         others=offer.others,
         tokens_per_second=worker.details.get("tokens_per_second"),
-        batch_size=worker.details.get("batch_size"),
         in_hand=in_hand,
         gpu_used_bytes=used,
         gpu_total_bytes=total,

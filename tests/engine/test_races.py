@@ -82,7 +82,7 @@ class TestClicks:
 
     def test_with_planners_workers_and_sweeps_in_between_nothing_is_lost_or_doubled(self, settings):
         settings.BUFFER_MIN = 8
-        settings.GENERATION_BATCH = 4
+        settings.GENERATION_BATCH_MAX = 4
         users = people(6)
         experiment = make_experiment(
             ready=True, annotators=users, n_policies=6, seed=3, delta=1e-9, budget=500

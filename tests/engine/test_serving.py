@@ -174,9 +174,7 @@ class TestWorkerHealth:
         experiment = make_experiment()
         claim = claim_responses(worker="gpu0", limit=3)
         assert len(claim.responses) == 3
-        pulse(
-            "gpu0", LLAMA, tokens_per_second=812.5, batch_size=64, gpu_memory=[3, 4], trouble="out of memory"
-        )
+        pulse("gpu0", LLAMA, tokens_per_second=812.5, gpu_memory=[3, 4], trouble="out of memory")
         (worker,) = queue_health(experiment).workers
         assert (worker.name, worker.backend, worker.model, worker.others) == (
             "gpu0",
@@ -184,7 +182,7 @@ class TestWorkerHealth:
             "llama",
             ("polite",),
         )
-        assert (worker.tokens_per_second, worker.batch_size, worker.in_hand) == (812.5, 64, 3)
+        assert (worker.tokens_per_second, worker.in_hand) == (812.5, 3)
         assert (worker.gpu_used_bytes, worker.gpu_total_bytes) == (3, 4)
         assert worker.trouble == "out of memory"
         assert worker.alive

@@ -9,7 +9,7 @@ import pytest
 from engine.domain.levels import SamplingParams
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.generation.base import BackendError, GenerationFailure
-from engine.generation.batch_size import BatchSize
+from engine.generation.speed import Speed
 from engine.generation.worker import write_batch
 from engine.models import Response
 from engine.services.drafts import create_experiment
@@ -70,7 +70,7 @@ class TestRequests:
         assert {request.key: request.seed for request in backend.requests} == seeds
 
     def test_a_batch_is_no_larger_than_the_setting(self, settings):
-        settings.GENERATION_BATCH = settings.GENERATION_BATCH_MAX = 3
+        settings.GENERATION_BATCH_MAX = 3
         make_experiment()
         backend = SkilledBackend()
         assert write_batch(worker="w", backend=backend)[0] == Response.objects.count()
@@ -78,7 +78,7 @@ class TestRequests:
 
     def test_work_that_never_runs_dry_is_put_down_after_a_while(self, settings, monkeypatch):
         monkeypatch.setattr("engine.generation.worker._STREAM_SECONDS", 0)
-        settings.GENERATION_BATCH = 3
+        settings.GENERATION_BATCH_MAX = 3
         make_experiment()
         assert write_batch(worker="w", backend=SkilledBackend())[0] == 3
 
@@ -256,7 +256,8 @@ class TestStream:
         assert set(Response.objects.values_list("state", flat=True)) == {"done"}
         assert backend.most_in_hand == 2
 
-    def test_no_more_is_claimed_than_there_is_room_for(self):
+    def test_no_more_is_claimed_than_there_is_room_for(self, settings):
+        settings.GENERATION_BATCH_MAX = 3
         make_experiment()
         n = Response.objects.count()
         generating = []
@@ -265,7 +266,7 @@ class TestStream:
             generating.append(Response.objects.filter(state="generating").count())
             return "fine"
 
-        write_batch(worker="w", backend=ContinuousScriptedBackend(reply, at_once=3), size=BatchSize(3, 3))
+        write_batch(worker="w", backend=ContinuousScriptedBackend(reply, at_once=3))
         assert len(generating) == n
         assert generating[0] == 3
 
@@ -323,17 +324,14 @@ class TestStream:
         forgotten = Response.objects.get(state="waiting")
         assert (forgotten.attempts, forgotten.failure_reason) == (1, "The backend did not answer it.")
 
-    def test_the_size_learns_from_what_it_sees(self):
+    def test_the_speed_is_measured(self, settings):
+        settings.GENERATION_BATCH_MAX = 2
         make_experiment()
-        size = BatchSize(2, 4)
-        write_responses_with(size)
-        assert size.tokens_per_second is not None
-
-
-def write_responses_with(size: BatchSize) -> None:
-    backend = ContinuousScriptedBackend(lambda request: "three words here")
-    while write_batch(worker="w", backend=backend, size=size)[0]:
-        pass
+        speed = Speed()
+        backend = ContinuousScriptedBackend(lambda request: "three words here")
+        while write_batch(worker="w", backend=backend, speed=speed)[0]:
+            pass
+        assert speed.tokens_per_second is not None
 
 
 class TestHostileText:
