@@ -7,7 +7,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 
 _BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from threading import Lock, Thread, Timer
 from typing import Any
+from uuid import UUID
 
 from celery import Task, shared_task
 from celery.signals import worker_ready
@@ -35,6 +36,7 @@ from engine.services import (
     estimates,
     experiments,
     generation,
+    imports,
     notifications,
     opinions,
     planning,
@@ -343,6 +345,18 @@ def analyse(self: Task[Any, Any]) -> None:
         wake(analyse)
 
 
+def wake_import(upload_id: UUID) -> None:
+    """Wake a worker to import an uploaded file, once the transaction is committed."""
+    wake(import_upload, str(upload_id))
+
+
+@shared_task
+def import_upload(upload_id: str) -> None:
+    """Import an uploaded file."""
+    if (experiment := imports.run_import(UUID(upload_id))) is not None:
+        wake_planner(experiment.pk)
+
+
 @shared_task(bind=True)
 def try_connection(self: Task[Any, Any], connection_id: int) -> None:
     """Test a connection. The message holds no key: the worker reads it."""
@@ -373,6 +387,8 @@ def sweep(self: Task[Any, Any]) -> None:
     generation.expire_claims()
     opinions.expire_opinions()
     experiments.discard_leftovers()
+    for upload_id in imports.expire_imports():
+        wake_import(upload_id)
     for experiment_id in running():
         wake(judge, experiment_id)
     for experiment_id in designs.paused_and_behind():

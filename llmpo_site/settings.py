@@ -483,6 +483,8 @@ CELERY_TASK_ROUTES = {
     "engine.tasks.generate": {"queue": "generation"},
     "engine.tasks.give_opinions": {"queue": "judging"},
     "engine.tasks.analyse": {"queue": "analysis"},
+    # It takes seconds, for which planning must not wait.
+    "engine.tasks.import_upload": {"queue": "analysis"},
 }
 # In memory: Celery's default scheduler keeps a file, and cannot start if a kill has damaged it.
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"

@@ -201,13 +201,13 @@ DESCRIPTION_BYTES = Limit(
 RESPONSES_BYTES = Limit(
     "bytes in an uploaded file of responses",
     10_000_000,
-    "A web process reads it in one request.",
+    "A web process receives it in one request.",
     "Load it with manage.py load_experiment.",
 )
 VOTES_BYTES = Limit(
     "bytes in an uploaded file of past votes",
     10_000_000,
-    "A web process reads it in one request; the same holds for a packed one, unpacked.",
+    "A web process receives it in one request; the same holds for a packed one, unpacked.",
     "Load it with manage.py import_votes.",
 )
 REQUEST_BYTES: Limit = Limit(

@@ -1,4 +1,4 @@
-"""Reading what people bring along: tasks, gold items, ready-made responses, whole experiments.
+"""Material from files: tables, tasks, gold items, ready-made responses, past votes, whole experiments.
 
-Pure parsing without the database. An error names every fault with its place, all at once.
+A table goes one way: `reader` → `formats` → `mapping` → `items` or `votes`. Each row's fault is collected.
 """

@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 from engine.domain.conversations import Message, read_messages, text_and_messages
 from engine.domain.limits import Limit
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
-from engine.importing.contents import BinaryFile, contents, packed_kind, text_in
 from engine.importing.document import Entry, NotYAMLError, dump, parse
 from engine.importing.items import (
+    USUAL,
     Answers,
+    Wishes,
     factor_of,
     fields_of,
     nothing_in,
     read_responses,
-    read_tasks,
+    task_records,
 )
-from engine.importing.mapping import Columns, check_columns
-from engine.importing.rows import Fault, ImportingError, Remedy
-from engine.importing.sources import Source
-from engine.importing.warnings import warnings_of_tasks
+from engine.importing.mapping import check_columns
+from engine.importing.reader import BinaryFile, Source, source_of
+from engine.importing.rows import ImportingError
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file", "columns")
 # Their letters count, whatever they look like.
@@ -59,19 +59,23 @@ def description_in(file: BinaryFile, most: Limit) -> str:
     ImportingError
         It is too large, of another kind, or neither UTF-8 nor UTF-16.
     """
-    data = contents(file, most)
-    if kind := packed_kind(data):
-        raise _no_description(f"This is {kind}")
-    return text_in(data, "Save it as UTF-8 in your editor, and try again.")
+    source = source_of([("", file)], most)
+    if not source.is_plain:
+        raise _no_description("This is a packed file or a workbook")
+    return source.text
 
 
 def _no_description(what: str) -> ImportingError:
-    message = f"{what}, and no description of an experiment in YAML or JSON, with a name, factors and tasks."
-    return ImportingError([Fault("", message, Remedy.TABLE)])
+    return ImportingError.at(
+        "",
+        f"{what}, and no description of an experiment in YAML or JSON, with a name, factors and tasks. A "
+        "list of tasks goes to “Your own questions”, responses to “From existing responses”, and votes to "
+        "“From past votes”; a description names their files as tasks_file or responses_file.",
+    )
 
 
 def read_experiment(
-    text: str, *, read_file: ReadFile | None = None, columns: Columns | None = None
+    text: str, *, read_file: ReadFile | None = None, wishes: Wishes = USUAL
 ) -> ExperimentFile:
     """Read a description.
 
@@ -79,8 +83,8 @@ def read_experiment(
     ----------
     read_file
         Gives the source that the description names by its path; without it none may be named.
-    columns
-        What columns of such files are that have other names, besides those that the description says.
+    wishes
+        How such files are to be read. What the description says of their columns holds too.
 
     Raises
     ------
@@ -94,10 +98,10 @@ def read_experiment(
             raise entry.fault(f"Unknown field {name!r}. Allowed: {', '.join((*_PARTS, *SETTINGS))}.")
     if "name" not in parts:
         raise root.fault("Give the experiment a name.")
-    columns = _columns(parts) | dict(columns or {})
-    answers = _answers(parts, read_file, columns)
+    wishes = replace(wishes, columns=_columns(parts) | dict(wishes.columns))
+    answers = _answers(parts, read_file, wishes)
     warnings = list(answers.warnings) if answers else []
-    tasks = _tasks(parts, read_file, columns, warnings) or (answers.tasks if answers else [])
+    tasks = _tasks(parts, read_file, wishes, warnings) or (answers.tasks if answers else [])
     return ExperimentFile(
         ExperimentSpec(
             name=parts["name"].text(),
@@ -129,7 +133,12 @@ def _parsed(text: str) -> Entry:
 def _columns(parts: dict[str, Entry]) -> dict[str, str]:
     if "columns" not in parts:
         return {}
-    said = {column: meaning.text() for column, meaning in parts["columns"].mapping().items()}
+    said = {
+        column: ",".join(each.text() for each in roles.items())
+        if isinstance(roles.value, list)
+        else roles.text()
+        for column, roles in parts["columns"].mapping().items()
+    }
     try:
         return check_columns(said)
     except ImportingError as error:
@@ -177,15 +186,18 @@ def _factors(parts: dict[str, Entry], answers: Answers | None) -> list[FactorSpe
 
 
 def _tasks(
-    parts: dict[str, Entry], read_file: ReadFile | None, columns: Columns, warnings: list[str]
+    parts: dict[str, Entry], read_file: ReadFile | None, wishes: Wishes, warnings: list[str]
 ) -> list[TaskSpec]:
     tasks = [_task(entry) for entry in parts["tasks"].items()] if "tasks" in parts else []
 
     def read(given: str | Source) -> list[TaskSpec]:
-        if not (found := read_tasks(given, columns)):
+        records, said = task_records(given, wishes)
+        if not wishes.leave_out:
+            records.refuse_faults()
+        if not (found := records.items):
             # A draft may lack tasks, but not those of a file that it names.
             raise nothing_in(given, "There are no tasks here.")
-        warnings.extend(warnings_of_tasks(found, "" if columns else given))
+        warnings.extend(said)
         return found
 
     if "tasks_file" in parts:
@@ -248,9 +260,9 @@ def _fields(
     return fields
 
 
-def _answers(parts: dict[str, Entry], read_file: ReadFile | None, columns: Columns) -> Answers | None:
+def _answers(parts: dict[str, Entry], read_file: ReadFile | None, wishes: Wishes) -> Answers | None:
     if "responses_file" in parts:
-        return _from_file(parts["responses_file"], read_file, partial(read_responses, columns=columns))
+        return _from_file(parts["responses_file"], read_file, partial(read_responses, wishes=wishes))
     if "ready_made" not in parts:
         return None
     policies: dict[str, None] = {}
@@ -286,19 +298,25 @@ def _placed(answers: Answers, tasks: list[TaskSpec], parts: dict[str, Entry]) ->
 
 
 def _from_file(entry: Entry, read_file: ReadFile | None, read: Callable[[str | Source], T]) -> T:
-    name = entry.text()
+    names = [each.text() for each in entry.items()] if isinstance(entry.value, list) else [entry.text()]
     if read_file is None:
         raise entry.fault(
             "Only manage.py load_experiment can read a file that is named here. Write its content "
             "out instead."
         )
+    shown = ", ".join(names)
     try:
-        return read(read_file(name))
+        given = [read_file(name) for name in names]
+        first = given[0] if given else ""
+        if isinstance(first, Source) and len(given) > 1:
+            parts = [part for each in given if isinstance(each, Source) for part in each.parts]
+            first = replace(first, parts=parts)
+        return read(first)
     except OSError as error:
-        raise entry.fault(f"{name} cannot be read: {error.strerror or error}.") from error
+        raise entry.fault(f"{shown} cannot be read: {error.strerror or error}.") from error
     except ImportingError as error:
         raise ImportingError(
-            [replace(fault, place=f"{name}, {fault.place}".rstrip(", ")) for fault in error.faults]
+            [replace(fault, place=f"{shown}, {fault.place}".rstrip(", ")) for fault in error.faults]
         ) from error
 
 

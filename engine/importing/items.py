@@ -4,63 +4,275 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from typing import Any
 
-from engine.core import wording
-from engine.domain import limits
-from engine.domain.conversations import Message, read_messages, text_and_messages
-from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
+from engine.domain.conversations import Message, holds_more_than_text, read_messages, text_and_messages
+from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS
+from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.tags import distinct, read_tags
 from engine.domain.texts import is_blank
-from engine.domain.variables import NAME
-from engine.importing import slips
-from engine.importing.headings import as_table, is_table
-from engine.importing.mapping import IGNORE, VARIABLE, Columns, as_policies, renamed, wide
+from engine.importing import warnings
+from engine.importing.formats import unfold, unfolded
+from engine.importing.mapping import (
+    RESPONSE,
+    TASK_NAMES,
+    VARIABLE,
+    Columns,
+    Roles,
+    cell_text,
+    known_roles,
+    paths_in,
+    value_at,
+)
+from engine.importing.reader import Source
 from engine.importing.rows import (
     Fault,
     ImportingError,
     NoColumnError,
+    Records,
     Row,
     in_json,
-    missing_everywhere,
-    raise_any,
+    is_empty,
+    read,
     storable,
-    text_of,
+    text_in,
 )
-from engine.importing.sources import Source
-from engine.importing.text_rows import rows_of
+from engine.importing.tables import is_json, names_in, rows_of_text
 
-# A mapping writes to the first name of each, so that it wins.
-TASK_NAMES = ("task", "prompt", "input", "question")
-# `ideal` is OpenAI evals', `answers` SQuAD's.
-# An expected answer goes before an output, which may be a model's.
-REFERENCE_NAMES = (
-    "reference", "target", "expected", "expected_output", "expectedoutput", "ground_truth", "output",
-    "answer", "answers", "ideal",
-)  # fmt: skip
-TAG_NAMES = ("tags", "category")
-# In Alpaca's data it is the task, or the first half of it if there is an input; else a variable.
-_INSTRUCTION = "instruction"
-# The names that make a first line a heading.
-HEADINGS = (*TASK_NAMES, _INSTRUCTION, "messages")
-# All other columns of a task are variables.
-KNOWN = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "variables"}
-# A column of a list of tasks may be one of these.
-TASK_MEANINGS = ("task", "reference", "tags", VARIABLE, IGNORE)
-# Columns of a response that are read, or told where they are not.
-_OF_RESPONSES = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "policy", "response"}
-_SHOWN = 5
-# A row of a sheet or a line of a file.
-_NUMBERED = re.compile(r"(?:line|row) (?P<number>\d+)")
-# Rows of a sheet, such as a title, or empty ones in between.
-_MOST_EMPTY = 1000
-_Item = TypeVar("_Item")
+# Names of columns that make the first line of typed tasks a table.
+HEADINGS = TASK_NAMES
+LONGEST_POLICY = 100
+_LOOKED_AT, _SHOWN = 20, 10
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What somebody asks of an import.
+
+    Attributes
+    ----------
+    json_texts
+        Take an object or a list as its JSON text where a text is wanted.
+    leave_out
+        Import the other rows where some cannot be read.
+    judged_by
+        Votes: who gave them, "llm" for a language model; empty for people, or as the file says.
+    """
+
+    columns: Columns = field(default_factory=dict)
+    json_texts: bool = False
+    leave_out: bool = False
+    judged_by: str = ""
+
+
+USUAL = Wishes()
+
+
+def rows_in(given: str | Source, material: Material) -> Iterator[Row | Fault]:
+    """The rows of a text or of files, those of nested formats unfolded."""
+    headings = HEADINGS if material == Material.TASKS else ()
+    rows = given.rows(headings) if isinstance(given, Source) else rows_of_text(given, headings)
+    return unfolded(rows, material)
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def read_tasks(given: str | Source, columns: Columns | None = None) -> list[TaskSpec]:
+    """Tasks, one per line (after a tab its right answer), or of a table or JSON.
+
+    Columns that have no role are variables of the task, if a variable can have that name.
+
+    Raises
+    ------
+    ImportingError
+        Names every place that cannot be read.
+    """
+    records, _ = task_records(given, Wishes(columns or {}))
+    records.refuse_faults()
+    return records.items
+
+
+def task_records(given: str | Source, wishes: Wishes = USUAL) -> tuple[Records[TaskSpec], list[str]]:
+    """The tasks, with the faults of rows that are none, and warnings."""
+    roles = Roles(Material.TASKS, wishes.columns)
+    records = read(
+        rows_in(given, Material.TASKS), lambda row: [_task(row.place, roles.values(row), row, wishes)], TASKS
+    )
+    roles.check_all_found()
+    return records, [*warnings_of_tasks(records.items), *warnings.unread(roles.unread)]
+
+
+def warnings_of_tasks(tasks: Sequence[TaskSpec]) -> Iterator[str]:
+    """What may be wrong in a list of tasks."""
+    texts = [task.prompt for task in tasks]
+    beside = [text for task in tasks for text in (task.reference, *task.variables.values()) if text]
+    yield from warnings.empty([*texts, *beside], "task, answer or variable", "tasks, answers or variables")
+    yield from warnings.duplicate([(t.prompt, *sorted(t.variables.items())) for t in tasks], "task")
+    yield from warnings.nearly_equal(texts, "task")
+    yield from warnings.spoiled([*texts, *beside], "text")
+
+
+def _task(place: str, values: Values, row: Row, wishes: Wishes) -> TaskSpec:
+    prompt, messages = asked(place, values, row, wishes)
+    reference = values.get("reference")
+    if isinstance(reference, Mapping) and isinstance(reference.get("text"), list):
+        reference = reference["text"]  # SQuAD's answers: their texts, and where each begins.
+    if isinstance(reference, list) and reference:
+        reference = reference[0]
+    answer = (
+        "" if is_empty(reference) else text_in(place, "reference", reference, json_texts=wishes.json_texts)
+    )
+    return TaskSpec(
+        prompt, answer, messages, variables=_variables(place, values, wishes), tags=_tags(place, values)
+    )
+
+
+def asked(place: str, values: Values, row: Row, wishes: Wishes) -> tuple[str, tuple[Message, ...]]:
+    """The text of a task, and its messages if it is a conversation."""
+    if "task" not in values:
+        raise NoColumnError(row, "task")
+    given = values["task"]
+    found = in_json(given)
+    if isinstance(found, list) and any(isinstance(each, dict) for each in found):
+        if any(isinstance(each, dict) and holds_more_than_text(each) for each in found):
+            raise ImportingError.at(
+                place,
+                "The task holds more than text, such as a picture or a tool call. Only text can be shown.",
+            )
+        try:
+            text, messages = text_and_messages(read_messages(found))
+        except ValueError as error:
+            if not wishes.json_texts:
+                raise ImportingError.at(place, f"The task: {error}") from error
+        else:
+            return storable(text, place, "The task"), messages
+    if isinstance(given, list) and len(given) == 1:
+        given = given[0]
+    text = "" if is_empty(given) else text_in(place, "task", given, json_texts=wishes.json_texts)
+    if is_blank(text):
+        raise ImportingError.at(place, "The task is empty. Write it, or leave the row out.")
+    return text, ()
+
+
+def _variables(place: str, values: Values, wishes: Wishes) -> dict[str, str]:
+    given = in_json(values.get("variables")) or {}
+    if not isinstance(given, dict):
+        raise ImportingError.at(place, "variables must be an object of texts by name.")
+    variables = {
+        name: text_in(place, f"The variable {name}", value, json_texts=wishes.json_texts)
+        for name, value in given.items()
+    }
+    for name, value in values.get("others", {}).items():
+        if wishes.json_texts or not isinstance(value, (dict, list)):
+            variables.setdefault(name, text_in(place, name, value, json_texts=True))
+    return variables
+
+
+def _tags(place: str, values: Values) -> tuple[str, ...]:
+    found: list[str] = []
+    given = [in_json(values.get(role)) for role in ("tags", "category")]
+    for each in [each for value in given for each in (value if isinstance(value, list) else [value])]:
+        if each is None:
+            continue
+        if isinstance(each, bool) or not isinstance(each, (str, int, float)):
+            raise ImportingError.at(place, "tags must be a text, or a list of texts.")
+        found += read_tags(storable(str(each), place, "tags"))
+    return distinct(found)
+
+
+def write_tasks(tasks: Sequence[TaskSpec]) -> str:
+    """The tasks as :func:`read_tasks` reads them: plain lines where those say it all, else JSON Lines."""
+    plain = "\n".join(f"{task.prompt}\t{task.reference}" if task.reference else task.prompt for task in tasks)
+    with contextlib.suppress(ImportingError):
+        if read_tasks(plain) == list(tasks):
+            return plain
+    return json_lines(map(fields_of, tasks))
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    """These objects as JSON Lines."""
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+
+
+def fields_of(item: TaskSpec | GoldSpec) -> dict[str, Any]:
+    """A task or a gold item as an object of a file: a conversation by its messages, and nothing empty."""
+    fields = {name: value for name, value in asdict(item).items() if value}
+    messages = fields.pop("messages", None)
+    if messages:
+        fields = {"messages": messages} | fields
+        del fields["prompt"]
+    if "tags" in fields:
+        fields["tags"] = list(fields["tags"])
+    return fields
+
+
+def is_table(text: str) -> bool:
+    """True if a list of typed tasks has columns, and no plain lines."""
+    return is_json(text) or not {name.lower() for name in names_in(text)}.isdisjoint(HEADINGS)
+
+
+def as_typed(source: Source) -> str:
+    """Files as somebody could have typed them: a text as it is, the rows of a table as JSON Lines with the
+    names that their columns have.
+
+    Raises
+    ------
+    ImportingError
+        Names every place that cannot be read.
+    """
+    if source.is_plain:
+        return source.text
+    rows = list(source.rows(HEADINGS))
+    faults = [row for row in rows if isinstance(row, Fault)]
+    if faults:
+        raise ImportingError(faults[:20])
+    return json_lines(row.fields for row in rows if isinstance(row, Row))
+
+
+# ---------------------------------------------------------------- gold items
+
+
+def read_gold(given: str | Source) -> list[GoldSpec]:
+    """Gold items: a table or JSON with prompt, better, worse and, where wanted, explanation.
+
+    Raises
+    ------
+    ImportingError
+        Names every place that cannot be read.
+    """
+    rows = given.rows() if isinstance(given, Source) else rows_of_text(given)
+    records = read(rows, lambda row: [_gold(row)], GOLD_ITEMS)
+    records.refuse_faults()
+    return records.items
+
+
+def _gold(row: Row) -> GoldSpec:
+    roles = Roles(Material.TASKS)
+    prompt, messages = asked(row.place, roles.values(unfold(row, Material.TASKS)[0]), row, USUAL)
+    texts = {name: row.fields.get(name) for name in ("better", "worse", "explanation")}
+    for name in ("better", "worse"):
+        if name not in row.fields:
+            raise NoColumnError(row, f"{name} response")
+        if is_empty(texts[name]):
+            raise ImportingError.at(row.place, f"{name} is empty. Write it, or leave the row out.")
+    better, worse, explanation = (
+        "" if is_empty(text) else text_in(row.place, name, text) for name, text in texts.items()
+    )
+    return GoldSpec(prompt=prompt, better=better, worse=worse, explanation=explanation, messages=messages)
+
+
+def write_gold(gold: Sequence[GoldSpec]) -> str:
+    """The gold items as :func:`read_gold` reads them."""
+    return json_lines(map(fields_of, gold))
+
+
+# ---------------------------------------------------------------- ready-made responses
 
 
 @dataclass(frozen=True)
@@ -83,217 +295,14 @@ class Answers:
         )
 
 
-def _read(rows: Iterable[Row | Fault], make: Callable[[Row], _Item], limit: Limit) -> list[_Item]:
-    """The results of ``make`` for the rows. At most one row more than the limit is read, faulty ones
-    included.
-    """
-    items: list[_Item] = []
-    faults: list[Fault] = []
-    missing: list[NoColumnError] = []
-    number = 0
-    for number, row in enumerate(rows, 1):
-        if number > limit.most:
-            faults.append(
-                Fault("", f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}")
-            )
-            break
-        if isinstance(row, Fault):
-            faults.append(row)
-            continue
-        try:
-            items.append(make(row))
-        except ImportingError as error:
-            faults += error.faults
-        except NoColumnError as error:
-            missing.append(error)
-            faults.append(error.fault(row, several=limit is not TASKS))
-    # Nobody can say which column of gold items is which.
-    everywhere = [] if limit is GOLD_ITEMS else missing_everywhere(missing, faults, number)
-    raise_any(everywhere or faults)
-    return items
+def factor_of(policies: Iterable[str]) -> FactorSpec:
+    """The factor of policies that were written elsewhere: a level for each."""
+    return FactorSpec("Policy", "imported", {name: {} for name in policies})
 
 
-def read_tasks(given: str | Source, columns: Columns | None = None) -> list[TaskSpec]:
-    """Tasks: one per line (after a tab its right answer), CSV, JSON Lines, JSON, BIG-bench or Instruction
-    Induction; in files also Parquet and XLSX.
-
-    In JSON, a task may be a conversation: a list of messages under ``messages`` or in the place of its text.
-    Columns of other names are variables of the task, if a variable can have that name.
-    ``columns``: what columns are that have other names. The first line is a heading then.
-
-    Raises
-    ------
-    ImportingError
-        Names every place that cannot be read.
-    """
-    own = {column: meaning for column, meaning in (columns or {}).items() if meaning in TASK_MEANINGS}
-    rows = renamed(rows_in(given), own) if own else rows_in(given, plain=HEADINGS, beside=REFERENCE_NAMES)
-    return _read(rows, _task, TASKS)
-
-
-def rows_in(
-    given: str | Source, *, plain: Sequence[str] = (), beside: Sequence[str] = ()
-) -> Iterator[Row | Fault]:
-    """The rows of a text or of files; ``plain`` and ``beside`` are those of `rows_of`."""
-    if isinstance(given, Source):
-        return given.rows(plain=plain, beside=beside)
-    return rows_of(given, plain=plain, beside=beside)
-
-
-def whole(row: Row) -> Row:
-    """The row with Alpaca's instruction and its input as one task; any other row as it is."""
-    given = row.fields.get(_INSTRUCTION)
-    others = row.fields.keys() & {*TASK_NAMES, "messages"}
-    if not isinstance(given, str) or not given or others - {"input"}:
-        return row
-    fields = {name: value for name, value in row.fields.items() if name not in {_INSTRUCTION, "input"}}
-    more = row.fields.get("input")
-    task = f"{given}\n\n{text_of(row, ['input'])}" if more not in (None, "", []) else given
-    return replace(row, fields={"task": task} | fields)
-
-
-def _task(row: Row) -> TaskSpec:
-    row = whole(row)
-    prompt, messages = _asked(row)
-    if is_blank(prompt):
-        raise ImportingError.at(row.place, "The task is empty. Write it, or remove the row.")
-    reference = text_of(row, REFERENCE_NAMES, required=False, several=True)
-    return TaskSpec(prompt, reference, messages, variables=_variables(row), tags=_tags(row))
-
-
-def _asked(row: Row) -> tuple[str, tuple[Message, ...]]:
-    """The text of the row's task, and its messages if it is a conversation."""
-    fields = dict(row.fields, messages=in_json(row.fields.get("messages")))
-    given = [name for name in ("messages", *TASK_NAMES) if isinstance(fields.get(name), list)]
-    name = next((name for name in given if any(isinstance(each, dict) for each in fields[name])), None)
-    if name is None and (not fields["messages"] or any(row.fields.get(each) for each in TASK_NAMES)):
-        return text_of(row, TASK_NAMES), ()
-    name = name or "messages"
-    if other := next((each for each in TASK_NAMES if each != name and row.fields.get(each)), None):
-        raise ImportingError.at(row.place, f"The task is both in {name} and in {other}. Remove one of them.")
-    try:
-        messages = read_messages(fields[name])
-    except ValueError as error:
-        raise ImportingError.at(row.place, f"{name}: {error}") from error
-    text, messages = text_and_messages(messages)
-    return storable(text, row.place, name), messages
-
-
-def _variables(row: Row) -> dict[str, str]:
-    given = in_json(row.fields.get("variables")) or {}
-    if not isinstance(given, dict):
-        raise ImportingError.at(row.place, "variables must be an object of texts by name.")
-    variables = {}
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            raise ImportingError.at(row.place, f"The variable {name} must be a text.")
-        variables[name] = storable(str(value), row.place, f"The variable {name}")
-    for name, value in row.fields.items():
-        if name not in KNOWN and NAME.fullmatch(name) and isinstance(value, (str, int, float)):
-            text = json.dumps(value) if isinstance(value, bool) else str(value)
-            variables.setdefault(name, storable(text, row.place, name))
-    return variables
-
-
-def _tags(row: Row) -> tuple[str, ...]:
-    found: list[str] = []
-    for name in TAG_NAMES:
-        value = in_json(row.fields.get(name))
-        if isinstance(value, str) and value[:1] == "[" and value[-1] == "]":
-            raise ImportingError.at(
-                row.place,
-                f"{name} is a list that a program has written as a text. Separate tags by commas, or write "
-                "the list as JSON.",
-            )
-        for each in value if isinstance(value, list) else [] if value is None else [value]:
-            if isinstance(each, bool) or not isinstance(each, (str, int, float)):
-                raise ImportingError.at(row.place, f"{name} must be a text, or a list of texts.")
-            found += read_tags(storable(str(each), row.place, name))
-    return distinct(found)
-
-
-def write_tasks(tasks: Sequence[TaskSpec], places: Sequence[str] = ()) -> str:
-    """The tasks as :func:`read_tasks` reads them: plain lines where those say it all, else JSON Lines.
-
-    ``places``: where each of them stood. They stay on lines of the same numbers.
-    """
-    lines = [f"{task.prompt}\t{task.reference}" if task.reference else task.prompt for task in tasks]
-    plain = _on_lines(lines, places)
-    # Empty lines among plain ones look like the ends of blocks.
-    if "\n\n" not in plain.lstrip("\n"):
-        with contextlib.suppress(ImportingError):
-            if read_tasks(plain) == list(tasks):
-                return plain
-    return _on_lines([json.dumps(fields_of(task), ensure_ascii=False) for task in tasks], places)
-
-
-def with_columns(text: str, columns: Columns) -> str:
-    """A list of tasks whose columns have other names, written anew with the usual ones.
-
-    Raises
-    ------
-    ImportingError
-        Names every place that cannot be read.
-    """
-    tasks = read_tasks(text, columns)
-    return write_tasks(tasks, [row.place for row in rows_in(text) if isinstance(row, Row)])
-
-
-def _on_lines(lines: Sequence[str], places: Sequence[str]) -> str:
-    """These lines as a text, each on the line that its place in another file numbers, with empty lines in
-    between. A message about the text then has the number that the file has.
-
-    Where places have no such numbers, or a sheet has too many empty rows, they follow each other.
-    """
-    found = [_NUMBERED.fullmatch(place) for place in places]
-    numbers = [int(each["number"]) for each in found if each]
-    gaps = [number - before for before, number in pairwise([0, *numbers])]
-    if not lines or len(gaps) != len(lines) or min(gaps) < 1 or sum(gaps) - len(lines) > _MOST_EMPTY:
-        return "\n".join(lines)
-    return "".join("\n" * gap + line for gap, line in zip(gaps, lines, strict=True))[1:]
-
-
-def fields_of(item: TaskSpec | GoldSpec) -> dict[str, Any]:
-    """A task or a gold item as an object of a file: a conversation by its messages, and nothing empty."""
-    fields = {name: value for name, value in asdict(item).items() if value}
-    messages = fields.pop("messages", None)
-    if messages:
-        fields = {"messages": messages} | fields
-        del fields["prompt"]
-    if "tags" in fields:
-        fields["tags"] = list(fields["tags"])
-    return fields
-
-
-def read_gold(given: str | Source) -> list[GoldSpec]:
-    """Gold items: a table or JSON with prompt, better, worse and, where wanted, explanation.
-
-    Raises
-    ------
-    ImportingError
-        Names every place that cannot be read.
-    """
-    return _read(rows_in(given), _gold, GOLD_ITEMS)
-
-
-def _gold(row: Row) -> GoldSpec:
-    row = whole(row)
-    prompt, messages = _asked(row)
-    return GoldSpec(
-        prompt=prompt,
-        better=text_of(row, ["better"]),
-        worse=text_of(row, ["worse"]),
-        explanation=text_of(row, ["explanation"], required=False),
-        messages=messages,
-    )
-
-
-def write_gold(gold: Sequence[GoldSpec]) -> str:
-    """The gold items as :func:`read_gold` reads them."""
-    return "\n".join(json.dumps(fields_of(item), ensure_ascii=False) for item in gold)
-
-
-def read_responses(given: str | Source, columns: Columns | None = None) -> Answers:
+def read_responses(
+    given: str | Source, columns: Columns | None = None, wishes: Wishes | None = None
+) -> Answers:
     """Ready-made responses: a table or JSON with task, policy, response and, where there is one, reference.
 
     Tasks and policies are those that the file names, in the order in which it names them first.
@@ -306,155 +315,162 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
     ImportingError
         Names every place that cannot be read, and where a task's reference differs from an earlier one.
     """
-    policies: dict[str, None] = {}
-    positions: dict[str, int] = {}
-    tasks: list[TaskSpec] = []
-    rivals: Counter[slips.Rivals] = Counter()
-    left_out: dict[str, None] = {}
-
-    def make(row: Row) -> ReadyMade:
-        row = whole(row)
-        if not columns:
-            rivals.update(rivals_in(row.fields))
-            left_out.update(dict.fromkeys(name for name in row.fields if name not in _OF_RESPONSES))
-        prompt, messages = _asked(row)
-        if "policy" not in row.fields and len(row.fields) > 1:
-            raise _no_policy(row)
-        policy = text_of(row, ["policy"]).strip()
-        reference = text_of(row, REFERENCE_NAMES, required=False, several=True)
-        response = text_of(row, ["response"], required=False)
-        if len(policy) > 100:
-            raise ImportingError.at(
-                row.place, "The name of the policy has more than 100 characters. Shorten it."
-            )
-        if "response" not in row.fields and "response" not in map(str.lower, row.heading):
-            raise NoColumnError(row.place, "response")
-        if "response" not in row.fields:
-            raise ImportingError.at(row.place, "The response is empty. Write it, or remove the row.")
-        position = positions.setdefault(prompt, len(positions))
-        if position == len(tasks):
-            tasks.append(TaskSpec(prompt, messages=messages))
-        task = tasks[position]
-        if reference and task.reference and reference != task.reference:
-            raise ImportingError.at(
-                row.place,
-                (
-                    "This task has a different reference in an earlier row. Give it the same reference "
-                    "everywhere."
-                ),
-            )
-        tasks[position] = replace(task, reference=task.reference or reference, tags=task.tags or _tags(row))
-        policies.setdefault(policy)
-        return ReadyMade(task=position, policy=policy, response=response)
-
-    rows: Iterable[Row | Fault] = rows_in(given)
-    if columns:
-        rows = renamed(rows, columns)
-        if policies_of_columns := wide(columns):
-            rows = as_policies(rows, policies_of_columns)
-    responses = _read(rows, make, RESPONSES)
+    wishes = wishes or Wishes(columns or {})
+    roles = Roles(Material.RESPONSES, wishes.columns)
+    tasks: dict[str, TaskSpec] = {}
+    make = make_answers(roles, wishes, tasks)
+    records = read(rows_in(given, Material.RESPONSES), make, RESPONSES)
+    roles.check_all_found()
+    if not wishes.leave_out:
+        records.refuse_faults()
+    responses = records.items
     if not responses:
-        message = (
-            "There are no responses here. The first line names task, policy and response; the others hold "
-            "them."
+        raise nothing_in(
+            given, "There are no responses here. The first line names task, policy and response."
         )
-        raise nothing_in(given, message)
-    return Answers(
-        policies=list(policies),
-        tasks=tasks,
-        responses=responses,
-        warnings=[
-            *_warnings(policies, [task.prompt for task in tasks], responses),
-            *slips.left_out(rivals),
-            *slips.columns_left_out(left_out),
-            *(given.warnings if isinstance(given, Source) else ()),
-        ],
-    )
+    prompts = list(tasks)
+    policies = list(dict.fromkeys(each.policy for each in responses))
+    texts = [each.response for each in responses]
+    found = [
+        *_left_out(records),
+        *warnings.empty(texts, "response"),
+        *warnings.duplicate(responses, "response"),
+        *warnings.nearly_equal(policies, "policy", "policies"),
+        *warnings.nearly_equal(prompts, "task"),
+        *warnings.spoiled([*texts, *prompts], "text"),
+        *warnings.of_responses([(r.policy, prompts[r.task], r.response) for r in responses], policies),
+        *warnings.unread(roles.unread),
+    ]
+    return Answers(policies, list(tasks.values()), responses, found)
+
+
+def make_answers(
+    roles: Roles, wishes: Wishes, tasks: dict[str, TaskSpec] | None = None
+) -> Callable[[Row], list[ReadyMade]]:
+    """What makes the responses of a row. ``tasks`` takes up the tasks, by their texts."""
+    tasks = {} if tasks is None else tasks
+    places: dict[str, int] = {}
+
+    def make(row: Row) -> list[ReadyMade]:
+        values = roles.values(row)
+        task = _task(row.place, values, row, wishes)
+        known = tasks.get(task.prompt)
+        if known is not None and task.reference and known.reference not in {"", task.reference}:
+            raise ImportingError.at(row.place, "This task has another reference in an earlier row.")
+        made = list(_of_row(row, values, roles, wishes, places.get(task.prompt, len(places))))
+        places.setdefault(task.prompt, len(places))
+        first = known or TaskSpec(task.prompt, messages=task.messages)
+        tasks[task.prompt] = replace(
+            first, reference=first.reference or task.reference, tags=first.tags or task.tags
+        )
+        return made
+
+    return make
+
+
+def _of_row(row: Row, values: Values, roles: Roles, wishes: Wishes, task: int) -> Iterator[ReadyMade]:
+    if roles.wide:
+        for column, value in values.get("responses", {}).items():
+            if value is not None:
+                text = text_in(row.place, column, value, json_texts=wishes.json_texts)
+                yield ReadyMade(task=task, policy=column, response=text)
+        return
+    if "policy" not in values:
+        raise NoColumnError(row, "policy")
+    if RESPONSE not in values:
+        raise NoColumnError(row, RESPONSE)
+    policy = "" if is_empty(values["policy"]) else text_in(row.place, "policy", values["policy"]).strip()
+    if not policy:
+        raise ImportingError.at(row.place, "The policy is empty. Write it, or leave the row out.")
+    if len(policy) > LONGEST_POLICY:
+        raise ImportingError.at(row.place, f"The policy's name has more than {LONGEST_POLICY} characters.")
+    response = values[RESPONSE]
+    if response is None:
+        raise ImportingError.at(row.place, "The response is empty. Write it, or leave the row out.")
+    yield ReadyMade(task, policy, text_in(row.place, RESPONSE, response, json_texts=wishes.json_texts))
+
+
+def _left_out(records: Records[Any]) -> Iterator[str]:
+    if records.faults:
+        yield f"{records.summary} The others are left out."
 
 
 def nothing_in(given: str | Source, message: str) -> ImportingError:
-    """The refusal of material without rows; of a source it names the sheet that was read."""
-    return given.nothing_in_it(message) if isinstance(given, Source) else ImportingError.at("", message)
+    """The refusal of material without rows; of a workbook it names the sheet that was read."""
+    sheets = given.sheets if isinstance(given, Source) else []
+    if isinstance(given, Source) and len(sheets) > 1:
+        message += f" This is the sheet {given.sheet or sheets[0]} of {', '.join(sheets)}. Choose another."
+    return ImportingError.at("", message)
 
 
-def _no_policy(row: Row) -> NoColumnError:
-    others = [name for name in row.heading or row.fields if name.lower() not in {*KNOWN, "response"}]
-    if len(others) < 2:
-        return NoColumnError(row.place, "policy")
-    return NoColumnError(
-        row.place,
-        "policy",
-        "Add the column, or rename one. If each policy has a column of its own, say so of each, as "
-        f"{others[0]}=response.",
+# ---------------------------------------------------------------- a look before the import
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column or a path into one, the roles that it seems to have, and its first cells."""
+
+    name: str
+    roles: str
+    cells: Sequence[str]
+
+
+def look(
+    given: str | Source, material: Material, columns: Columns | None = None
+) -> tuple[list[Column], list[Row]]:
+    """The columns of a table, each with a guess at its roles, and the first rows. Only those are read.
+
+    Raises
+    ------
+    ImportingError
+        The file is damaged or too large.
+    """
+    found = rows_in(given, material)
+    rows = [row for row in islice(found, _LOOKED_AT) if isinstance(row, Row)]
+    with contextlib.suppress(AttributeError):
+        found.close()  # type: ignore[attr-defined]
+    names = list(dict.fromkeys(path for row in rows for path in paths_in(row.fields)))
+    whole = {name for row in rows for name in row.fields}
+    known = known_roles(material, whole, guess=True)
+    roles: dict[str, str] = {}
+    for name in names:
+        otherwise = VARIABLE if material == Material.TASKS and name in whole else "ignore"
+        if columns:
+            roles[name] = columns.get(name, otherwise)
+        else:
+            role = known.get(name, "")
+            roles[name] = role if role and role not in roles.values() else otherwise
+    return (
+        [
+            Column(name, role, [cell_text(value_at(row.fields, name)) for row in rows[:3]])
+            for name, role in roles.items()
+            if name in whole or not all(isinstance(value_at(row.fields, name), dict) for row in rows)
+        ],
+        rows[:_SHOWN],
     )
 
 
-def _warnings(
-    policies: Collection[str], tasks: Collection[str], responses: Sequence[ReadyMade]
-) -> Iterator[str]:
-    """Possible slips in a file of responses."""
-    if n := slips.twice(responses):
-        yield f"{_responses(n)} came more than once, with the same task, policy and text."
-    if empty := [each for each in responses if is_blank(each.response)]:
-        some = [f"{limits.shown(each.policy)} at task {each.task + 1}" for each in empty[:_SHOWN]]
-        more = ["…"] * (len(empty) > _SHOWN)
-        yield f"{_responses(len(empty))} had no text: {', '.join(some + more)}."
-    yield from slips.in_texts((each.response for each in responses), "response")
-    yield from slips.messages((each.response for each in responses), "response")
-    yield from slips.in_texts(tasks, "task")
-    yield from slips.of_programs(tasks, "task")
-    yield from slips.no_names(policies, "policy", "policies")
-    yield from slips.nearly_equal(policies, "policy", "policies")
-    yield from slips.nearly_equal(tasks, "task", "tasks")
+_INNER = {"variables", "responses", "others"}
 
 
-def rivals_in(fields: Mapping[str, Any]) -> list[slips.Rivals]:
-    """The pairs of columns of a row that may be the same thing, of which one is taken."""
-    found = (slips.rivals(fields, names) for names in (TASK_NAMES, REFERENCE_NAMES))
-    return [pair for pair in found if pair]
-
-
-def _responses(n: int) -> str:
-    return wording.number(n, "response")
-
-
-def factor_of(policies: Iterable[str]) -> FactorSpec:
-    """The factor of policies that were written elsewhere: a level for each."""
-    return FactorSpec("Policy", "imported", {name: {} for name in policies})
-
-
-def as_typed(source: Source) -> str:
-    """The tasks of files as somebody could have typed them.
-
-    Raises
-    ------
-    ImportingError
-        Names every place that cannot be read.
-    """
-    if not source.is_text:
-        return as_lines(source)
-    text = source.text
-    known = not text.strip() or is_table(text, HEADINGS, REFERENCE_NAMES)
-    return as_table(text) if source.is_table and not known else text
-
-
-def as_lines(source: Source) -> str:
-    """The rows of files that are no text, as JSON Lines with the names that their columns have.
-
-    The rows of a single file stay on lines of their numbers.
-
-    Raises
-    ------
-    ImportingError
-        Names every place that cannot be read.
-    """
-
-    def line(row: Row) -> str:
-        # Examples of BIG-bench have other fields than their file has.
-        fields = {name: row.fields[name.lower()] for name in row.heading or row.fields}
-        # Bytes are no text, and a list is told of as left out.
-        return json.dumps(fields, ensure_ascii=False, default=lambda value: [str(value)])
-
-    given = source.rows(plain=HEADINGS, beside=REFERENCE_NAMES)
-    rows = _read(given, lambda row: (line(row), row.place), TASKS)
-    return _on_lines([text for text, _ in rows], [place for _, place in rows])
+def as_read(
+    rows: Iterable[Row], roles: Roles, make: Callable[[Row], object]
+) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Rows as they will be read: the place of each, its texts by their roles, and its fault."""
+    for row in rows:
+        fault = ""
+        try:
+            make(row)
+        except ImportingError as error:
+            fault = error.faults[0].message
+        values = roles.values(row)
+        others = values.pop("others", {})
+        shown = {role: cell_text(value) for role, value in values.items() if role not in _INNER}
+        variables = (
+            {**(values.get("variables") or {}), **others}
+            if isinstance(values.get("variables", {}), dict)
+            else {}
+        )
+        shown |= {f"variable {name}": cell_text(value) for name, value in variables.items()}
+        shown |= {f"response of {column}": cell_text(v) for column, v in values.get("responses", {}).items()}
+        yield row.place, shown, fault

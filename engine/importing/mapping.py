@@ -1,49 +1,134 @@
-"""Columns by other names: what somebody says that each column of a file is."""
+"""What each column of a file is: known by its name, or said by somebody."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
 from engine.domain import limits
+from engine.domain.material import Material
 from engine.domain.variables import NAME
-from engine.importing.rows import Fault, ImportingError, Row
+from engine.importing.rows import ImportingError, Row, is_empty
 
-# Columns by their names in the file, each with what it is.
+# Columns, or paths into their values such as data.outputs.a, each with its roles, joined by commas.
 Columns = Mapping[str, str]
 
-RESPONSE = "response"
-VARIABLE, IGNORE = "variable", "ignore"
-# Each may be the meaning of several columns.
-_MANY = {RESPONSE, VARIABLE, IGNORE}
-MEANINGS = (
-    "task", "policy", RESPONSE, "reference", "tags", "policy_a", "policy_b", "winner", "response_a",
-    "response_b", "annotator", "judged_at", "side_a", VARIABLE, IGNORE,
+RESPONSE, VARIABLE, IGNORE = "response", "variable", "ignore"
+TASK_NAMES = ("task", "prompt", "input", "question", "instruction", "messages")
+# An expected answer goes before an output, which may be a model's.
+_REFERENCE_NAMES = (
+    "reference", "target", "expected", "expectedoutput", "groundtruth", "output", "answer",
+    "answers", "ideal",
 )  # fmt: skip
-_SHOWN = 20
+_OF_TASKS = {
+    "task": TASK_NAMES,
+    "reference": _REFERENCE_NAMES,
+    "tags": ("tags",),
+    "category": ("category",),
+    "variables": ("variables",),
+}
+_SIDES = (("a", "b"), ("1", "2"), ("left", "right"))
+
+
+def _of_two(
+    role: str, stems: Sequence[str], sides: Sequence[tuple[str, str]] = _SIDES
+) -> dict[str, tuple[str, ...]]:
+    """The names of the columns of a and b: “model_a”, “1_output”."""
+    names: dict[str, tuple[str, ...]] = {}
+    for place, side in enumerate("ab"):
+        words = [pair[place] for pair in sides]
+        names[f"{role}_{side}"] = tuple(
+            name for stem in stems for w in words for name in (stem + w, w + stem)
+        )
+    return names
+
+
+# By role the names that columns of it have, without case and marks, the one that is read first.
+_NAMES: Mapping[Material, Mapping[str, Sequence[str]]] = {
+    Material.TASKS: _OF_TASKS,
+    Material.RESPONSES: {**_OF_TASKS, "policy": ("policy",), RESPONSE: (RESPONSE,)},
+    Material.VOTES: {
+        "task": (*TASK_NAMES[:-1], "query", "messages"),
+        **_of_two("policy", ("policy", "model", "system", "generator")),
+        "winner": (
+            "winner", "preference", "preferred", "vote", "verdict", "label", "choice",
+            "comparison", "pairwise",
+            "pw",
+        ),
+        **_of_two("response", ("response", "answer", "completion", "output", "generation", "text")),
+        "annotator": (
+            "annotator", "annotatorid", "judge", "judgehash", "rater", "raterid", "workerid",
+            "userid", "user",
+            "evaluationsessionid",
+        ),
+        "judged_at": ("judgedat", "tstamp", "timestamp", "createdat", "time"),
+        "side_a": ("sidea",),
+        "judged_by": ("judgedby",),
+        **_of_two("conversation", ("conversation", "messages"), _SIDES[:2]),
+        "turn": ("turn",),
+        "judgment_uuid": ("judgmentuuid",),
+        "texts_known": ("textsknown",),
+        "side_known": ("sideknown",),
+    },
+}  # fmt: skip
+# Files of other tools whose columns have names of their own: all of these names, and what each is.
+_FORMATS: Mapping[Material, Sequence[Mapping[str, str]]] = {
+    Material.TASKS: (),
+    # AlpacaEval's outputs of one model.
+    Material.RESPONSES: ({"instruction": "task", "output": RESPONSE, "generator": "policy"},),
+    Material.VOTES: (),
+}
+# The roles that people may choose, those that some column must have, and guesses that people confirm.
+ROLES: Mapping[Material, Sequence[str]] = {
+    Material.TASKS: ("task", f"task,{VARIABLE}", "reference", "tags", VARIABLE, IGNORE),
+    Material.RESPONSES: ("task", "policy", RESPONSE, "reference", "tags", IGNORE),
+    Material.VOTES: (
+        "task", "policy_a", "policy_b", "winner", "response_a", "response_b", "conversation_a",
+        "conversation_b",
+        "annotator", "judged_at", "side_a", "judged_by", IGNORE,
+    ),
+}  # fmt: skip
+NEEDED: Mapping[Material, Sequence[str]] = {
+    Material.TASKS: ("task",),
+    Material.RESPONSES: ("task", "policy", RESPONSE),
+    Material.VOTES: ("task", "policy_a", "policy_b", "winner"),
+}
+_GUESSES = {
+    Material.RESPONSES: dict.fromkeys(("model", "modelname", "modelid", "generator", "system"), "policy")
+    | dict.fromkeys(("responsetext", "completion", "generation", "modeloutput", "output"), RESPONSE),
+}
+ALL_ROLES = tuple(
+    dict.fromkeys(role for roles in ROLES.values() for each in roles for role in each.split(","))
+)
+# Several columns may have these.
+_MANY = {RESPONSE, VARIABLE, IGNORE}
 _LONGEST_VARIABLE = 99
+ABSENT = object()
 
 
 def parse_columns(said: Iterable[str]) -> dict[str, str]:
-    """The columns of ``COLUMN=MEANING``, as the command line has them.
+    """The columns of ``COLUMN=ROLE``, as the command line has them; one column may come with several roles.
 
     Raises
     ------
     ImportingError
-        One is not written so, or means nothing that there is.
+        One is not written so, or has a role that there is not.
     """
     columns: dict[str, str] = {}
     for each in said:
-        # A name of a column may hold an equals sign; a meaning does not.
-        column, equals, meaning = each.rpartition("=")
+        # A name of a column may hold an equals sign; a role does not.
+        column, equals, role = each.rpartition("=")
         if not equals or not column.strip():
-            raise ImportingError.at("", f"{limits.shown(each)} is no mapping. Write COLUMN=MEANING.")
-        columns[column.strip()] = meaning.strip()
+            raise ImportingError.at("", f"{limits.shown(each)} is no mapping. Write COLUMN=ROLE.")
+        columns[column.strip()] = ",".join(filter(None, [columns.get(column.strip()), role.strip()]))
     return check_columns(columns)
 
 
 def check_columns(columns: Columns) -> dict[str, str]:
-    """The same columns, each with a meaning that there is. Several may be responses, variables or ignored.
+    """The same columns, each with roles that there are. Several may be responses, variables or ignored.
 
     Raises
     ------
@@ -51,81 +136,204 @@ def check_columns(columns: Columns) -> dict[str, str]:
         Names the column.
     """
     seen: dict[str, str] = {}
-    for column, meaning in columns.items():
-        if meaning not in MEANINGS:
-            raise ImportingError.at(
-                "",
-                f"Column {limits.shown(column)}: {limits.shown(meaning)} means nothing. Use one of "
-                f"{', '.join(MEANINGS)}.",
-            )
-        if meaning in seen and meaning not in _MANY:
-            raise ImportingError.at(
-                "",
-                f"Columns {limits.shown(seen[meaning])} and {limits.shown(column)} both mean {meaning}, and "
-                "only one can. Choose another meaning for one of them, or leave it out.",
-            )
-        seen[meaning] = column
+    for column, roles in columns.items():
+        for role in roles.split(","):
+            if role not in ALL_ROLES:
+                raise ImportingError.at(
+                    "",
+                    f"Column {limits.shown(column)}: there is no role {limits.shown(role)}. Use one of "
+                    f"{', '.join(ALL_ROLES)}.",
+                )
+            if role in seen and role not in _MANY:
+                raise ImportingError.at(
+                    "",
+                    f"Columns {limits.shown(seen[role])} and {limits.shown(column)} are both {role}, "
+                    f"and only one "
+                    "can be. Choose another role for one of them.",
+                )
+            seen[role] = column
     return dict(columns)
 
 
-def wide(columns: Columns) -> list[str]:
-    """The columns that hold one policy's responses each, where several do; their names are the policies'."""
-    responses = [column for column, meaning in columns.items() if meaning == RESPONSE]
-    return responses if len(responses) > 1 else []
+class Roles:
+    """The columns of a file by their roles, as its rows come.
 
-
-def renamed(rows: Iterable[Row | Fault], columns: Columns) -> Iterator[Row | Fault]:
-    """The rows with the columns under the names of their meanings, variables as one object.
-
-    Those of a wide table keep their own names.
+    Attributes
+    ----------
+    unread
+        Columns that hold something, and have no role.
     """
-    kept = set(wide(columns))
-    names = {
-        column.lower(): column if column in kept else meaning
-        for column, meaning in columns.items()
-        if meaning not in {VARIABLE, IGNORE}
-    }
-    variables = {name.lower(): variable_name(name) for name, each in columns.items() if each == VARIABLE}
-    ignored = {column.lower() for column, meaning in columns.items() if meaning == IGNORE}
-    missing = {column.lower(): column for column, meaning in columns.items() if meaning != IGNORE}
-    found: dict[str, None] = {}
-    for row in rows:
-        if isinstance(row, Fault):
-            yield row
-            continue
-        found.update(dict.fromkeys(list(row.fields)[:_SHOWN]))
-        for name in missing.keys() & row.fields.keys():
-            missing.pop(name)
-        gone = {*names, *names.values(), *variables, *ignored}
-        fields = {name: value for name, value in row.fields.items() if name not in gone}
-        fields |= {new: row.fields[name] for name, new in names.items() if name in row.fields}
-        if variables:
-            fields["variables"] = {
-                new: "" if row.fields.get(name) is None else row.fields[name]
-                for name, new in variables.items()
-            }
-        yield Row(row.place, fields)
-    if missing and found:
-        yield Fault(
-            "",
-            f"There is no column {limits.shown(next(iter(missing.values())))}. Found: {', '.join(found)}. "
-            "Correct the mapping.",
-        )
+
+    def __init__(self, material: Material, said: Columns | None = None) -> None:
+        self.material = material
+        own = {role for roles in ROLES[material] for role in roles.split(",")}
+        split = {
+            column: [role for role in roles.split(",") if role in own]
+            for column, roles in (said or {}).items()
+        }
+        self.said = {column: roles for column, roles in split.items() if roles}
+        self.unread: dict[str, None] = {}
+        self._missing = {column for column, roles in self.said.items() if roles != [IGNORE]}
+        self._found: dict[str, None] = {}
+        self._plans: dict[tuple[str, ...], dict[str, list[str]]] = {}
+
+    @property
+    def wide(self) -> list[str]:
+        """The columns that hold one policy's responses each, where several do; their names are the
+        policies'.
+        """
+        columns = [column for column, roles in self.said.items() if RESPONSE in roles]
+        return columns if len(columns) > 1 else []
+
+    def values(self, row: Row) -> dict[str, Any]:
+        """The values of a row by their roles; ``variables`` is an object of them.
+
+        Where several columns have a role by their names, the first that holds something is read.
+        """
+        names = tuple(row.fields)
+        if (plan := self._plans.get(names)) is None:
+            plan = self._plans[names] = self._plan(names)
+            self._found |= dict.fromkeys(names)
+        values: dict[str, Any] = {}
+        for role, columns in plan.items():
+            for column in columns:
+                if (value := self._found_at(row, column)) is ABSENT:
+                    continue
+                if is_empty(values.get(role)):
+                    values[role] = value
+                elif not is_empty(value) and value != values[role]:
+                    self.unread[column] = None
+        if chosen := [column for column, roles in self.said.items() if VARIABLE in roles]:
+            found = {variable_name(column): self._found_at(row, column) for column in chosen}
+            values["variables"] = {name: "" if v in (ABSENT, None) else v for name, v in found.items()}
+        if self.wide:
+            found = {column: self._found_at(row, column) for column in self.wide}
+            values["responses"] = {column: value for column, value in found.items() if value is not ABSENT}
+        values["others"] = dict(self._others(row, plan))
+        return values
+
+    def _found_at(self, row: Row, column: str) -> Any:
+        if (value := value_at(row.fields, column)) is not ABSENT:
+            self._missing.discard(column)
+        return value
+
+    def _others(self, row: Row, plan: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Any]]:
+        """The variables of a task that nobody has named. Other columns without a role are noted as unread."""
+        for name in self._rest(tuple(row.fields), plan):
+            value = row.fields[name]
+            is_task = self.material == Material.TASKS and not self.said and NAME.fullmatch(name.lower())
+            if is_task and (value == "" or not is_empty(value)):
+                yield name.lower(), value
+            elif not is_empty(value) and name not in self.said:
+                self.unread[name] = None
+
+    def check_all_found(self) -> None:
+        """Raise :class:`ImportingError` for a column that somebody named and that no row has."""
+        if self._missing and self._found:
+            found = ", ".join(list(self._found)[:20])
+            column = limits.shown(min(self._missing))
+            raise ImportingError.at("", f"There is no column {column}. Found: {found}. Correct the mapping.")
+
+    def _plan(self, names: tuple[str, ...]) -> dict[str, list[str]]:
+        """The columns of each role, the one that is read first."""
+        plan: dict[str, list[str]] = {}
+        for column, roles in self.said.items():
+            for role in roles:
+                if role not in {VARIABLE, IGNORE} and not (role == RESPONSE and self.wide):
+                    plan[role] = [column]
+        if any({VARIABLE} & set(roles) for roles in self.said.values()):
+            plan.setdefault("variables", [])
+        known = known_roles(self.material, names)
+        for name, role in known.items():
+            if name not in self.said and role not in self.said_roles:
+                plan.setdefault(role, []).append(name)
+        places = _places(self.material)
+        for columns in plan.values():
+            columns.sort(key=lambda name: places.get(unmarked(name), 0))
+        return plan
+
+    @property
+    def said_roles(self) -> set[str]:
+        """The roles that somebody has given to columns."""
+        return {role for roles in self.said.values() for role in roles}
+
+    def _rest(self, names: Iterable[str], plan: Mapping[str, Sequence[str]]) -> Iterator[str]:
+        read = {name.partition(".")[0] for columns in plan.values() for name in columns} | {*self.said}
+        read |= {name for columns in plan.values() for name in columns}
+        return (name for name in names if name not in read)
+
+
+def known_roles(material: Material, names: Iterable[str], *, guess: bool = False) -> dict[str, str]:
+    """The columns whose names say their roles. ``guess``: also those that people are to confirm."""
+    names = list(names)
+    for columns in _FORMATS[material]:
+        if columns.keys() <= {*names}:
+            return {name: columns[name] for name in names if name in columns}
+    known = _by_name(material)
+    guesses = _GUESSES.get(material, {}) if guess else {}
+    found = {name: guesses.get(key := unmarked(name)) or known.get(key, "") for name in names}
+    return {name: role for name, role in found.items() if role}
+
+
+@lru_cache
+def _by_name(material: Material) -> dict[str, str]:
+    return {name: role for role, names in _NAMES[material].items() for name in names}
+
+
+@lru_cache
+def _places(material: Material) -> dict[str, int]:
+    return {name: place for place, name in enumerate(_by_name(material))}
+
+
+@lru_cache(maxsize=4096)
+def unmarked(name: str) -> str:
+    """A name without case and marks: “Policy A”, “policy_a” and “policy-a” are one."""
+    return re.sub(r"[\W_]+", "", name.lower())
+
+
+def value_at(fields: Mapping[str, Any], path: str) -> Any:
+    """The value of a column, or the one that a path such as ``data.outputs.0`` leads to."""
+    if path in fields:
+        return fields[path]
+    for place in [found.start() for found in re.finditer(r"\.", path)]:
+        inside, rest = fields.get(path[:place], ABSENT), path[place + 1 :]
+        if isinstance(inside, list):
+            inside = {str(number): each for number, each in enumerate(inside)}
+        if isinstance(inside, Mapping) and (value := value_at(inside, rest)) is not ABSENT:
+            return value
+    return ABSENT
+
+
+def paths_in(fields: Mapping[str, Any], most: int = 60, depth: int = 3) -> list[str]:
+    """The columns of a row, and the paths to the values inside of its objects."""
+    paths: list[str] = []
+    for name, value in fields.items():
+        paths.append(name)
+        if isinstance(value, Mapping) and depth:
+            paths += [f"{name}.{inner}" for inner in paths_in(value, most, depth - 1)]
+    return paths[:most]
 
 
 def variable_name(column: str) -> str:
-    """The name of the variable that a column of any name becomes: "Customer Name" is customer_name."""
-    name = re.sub(r"[^a-z0-9_]+", "_", column.strip().lower())[:_LONGEST_VARIABLE]
+    """The name of the variable that a column or a path becomes: "Customer Name" is customer_name."""
+    last = column.rpartition(".")[2] or column
+    name = re.sub(r"[^a-z0-9_]+", "_", last.strip().lower())[:_LONGEST_VARIABLE]
     return name if NAME.fullmatch(name) else f"_{name}"
 
 
-def as_policies(rows: Iterable[Row | Fault], policies: Sequence[str]) -> Iterator[Row | Fault]:
-    """The rows of a wide table as one row for each policy that has a response in it."""
-    for row in rows:
-        if isinstance(row, Fault):
-            yield row
-            continue
-        others = {name: value for name, value in row.fields.items() if name not in policies}
-        for policy in policies:
-            if policy in row.fields:
-                yield Row(row.place, others | {"policy": policy, RESPONSE: row.fields[policy]})
+def missing_roles(roles: Iterable[str], material: Material) -> list[str]:
+    """The roles that some column must have, and none of these has."""
+    found = [role for each in roles for role in each.split(",")]
+    if found.count(RESPONSE) > 1:
+        found.append("policy")
+    if {"conversation_a", "conversation_b"} <= {*found}:
+        found.append("task")
+    return [role for role in NEEDED[material] if role not in found]
+
+
+def cell_text(value: Any, longest: int = 200) -> str:
+    """A value as a page shows it."""
+    if value is None or value is ABSENT:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= longest else f"{text[:longest]}…"

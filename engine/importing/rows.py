@@ -1,270 +1,197 @@
-"""A row of what people give: its place, the names of its fields, their texts, and what is wrong with it."""
+"""A row of a table, its faults, and the records that are made of rows."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
+import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum, auto
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from engine.domain import limits
 from engine.domain.texts import UNSTORABLE
-from engine.importing import headings
 from engine.importing.strict_json import loads
 
-# Enough to see a pattern in; a page of thousands of them would help nobody.
+# Faults that one message lists. A list of all of them can be downloaded.
 MOST_FAULTS = 20
+# Faults that are kept: a file may be nothing but faults.
+_KEPT_FAULTS = 10_000
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+T = TypeVar("T")
 
 
-class Remedy(Enum):
-    """A way to mend a fault without a change of the file; each way of bringing files has words of its own."""
-
-    # Say which column it is.
-    COLUMN = auto()
-    # Choose another sheet of the workbook.
-    SHEET = auto()
-    # Bring a table where tables are read, and not where a description of an experiment is.
-    TABLE = auto()
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault and its place: "line 3", "entry 17", or empty for the text as a whole.
-
-    ``remedy``: what else mends it. ``column``: the meaning of the column that :attr:`Remedy.COLUMN` is about.
-    """
+    """What is wrong, and where: "line 3", "entry 17", or empty for the whole file."""
 
     place: str
     message: str
-    remedy: Remedy | None = None
-    column: str = ""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.message}" if self.place else self.message
 
-    def said(self, remedies: Mapping[Remedy, str]) -> str:
-        """The fault with the words for its remedy, in which {} is the meaning of the column."""
-        more = remedies.get(self.remedy, "").format(self.column) if self.remedy else ""
-        return f"{self} {more}".rstrip()
-
 
 class ImportingError(ValueError):
-    """Something cannot be read. ``faults`` holds every place, up to a number that can be read."""
+    """Something cannot be read. ``faults`` holds every place, up to a number that people can read."""
 
     def __init__(self, faults: Collection[Fault]) -> None:
         self.faults = list(faults)
-        super().__init__("\n".join(str(fault) for fault in self.faults))
+        super().__init__("\n".join(map(str, self.faults)))
 
     @classmethod
     def at(cls, place: str, message: str) -> ImportingError:
         """An error with a single fault."""
         return cls([Fault(place, message)])
 
-    def said(self, remedies: Mapping[Remedy, str]) -> list[str]:
-        """The faults with the words for their remedies."""
-        return [fault.said(remedies) for fault in self.faults]
+
+class NoColumnError(ImportingError):
+    """A row has no column of this role."""
+
+    def __init__(self, row: Row, wanted: str) -> None:
+        found = ", ".join(limits.shown(name) for name in list(row.fields)[:MOST_FAULTS]) or "nothing"
+        super().__init__(
+            [
+                Fault(
+                    row.place,
+                    f"No column is the {wanted}. Found: {found}. Rename a column, or say which it is: on the "
+                    f"page “Columns”, or by --map COLUMN={wanted.split(maxsplit=1)[0]}.",
+                )
+            ]
+        )
 
 
-class NoColumnError(Exception):
-    """A row has no such column, or nothing in it.
-
-    ``what``: its name, and others that it may have. ``advice``: a sentence that says what to do.
-    """
-
-    def __init__(self, place: str, what: str, advice: str = "Add the column, or rename one.") -> None:
-        super().__init__(place, what, advice)
-        self.place, self.what, self.advice = place, what, advice
-
-    def fault(self, row: Row, *, several: bool) -> Fault:
-        """The fault of this row, with the columns of its table, or else with all fields that have something
-        in it.
-
-        ``several``: the file needs several columns.
-        """
-        found: list[str] = []
-        for name in row.heading or row.fields:
-            value = row.fields.get(name.lower() if row.heading else name)
-            if isinstance(value, Mapping):
-                found += [f"{name}.{inner}" for inner in value]
-            elif row.heading or value not in (None, "", []):
-                found.append(name)
-        advice = self.advice
-        # Not of a file whose other columns somebody leaves out: those rows have no heading.
-        if several and len(row.heading) == 1 and isinstance(row.fields.get(row.heading[0].lower()), str):
-            advice = "This is one column: separate columns by a comma, a semicolon, a tab or |."
-        return Fault(self.place, f"Missing: {self.what}. Found: {', '.join(found) or 'nothing'}. {advice}")
-
-
-def missing_everywhere(errors: Sequence[NoColumnError], faults: Sequence[Fault], n_rows: int) -> list[Fault]:
-    """The one fault of a file in which each row lacks the same column; empty if there is none.
-
-    ``faults``: of all rows, those of ``errors`` among them.
-    """
-    if not 0 < n_rows == len(faults) == len(errors) or len({error.what for error in errors}) > 1:
-        return []
-    fault = replace(faults[0], remedy=Remedy.COLUMN, column=errors[0].what.split()[0])
-    if n_rows == 1:
-        return [fault]
-    return [replace(fault, place="", message=f"{fault.message} None of the {n_rows:,} rows has it.")]
-
-
-def raise_any(faults: list[Fault]) -> None:
-    """Raise what was found wrong, if anything was: what concerns the whole file first, and each thing once
-    with all its places.
-    """
-    places: dict[Fault, dict[str, None]] = {}
-    for fault in sorted(faults, key=lambda fault: bool(fault.place)):
-        # A row of a wide table is read once for each policy.
-        places.setdefault(replace(fault, place=""), {})[fault.place] = None
-    faults = [replace(fault, place=_listed([*where])) for fault, where in places.items()]
-    if len(faults) > MOST_FAULTS:
-        rest = len(faults) - MOST_FAULTS
-        faults = [*faults[:MOST_FAULTS], Fault("", f"And {rest} more like these.")]
-    if faults:
-        raise ImportingError(faults)
-
-
-def _listed(places: Sequence[str]) -> str:
-    """Places in one line, and the number of those beyond what anybody reads."""
-    listed = ", ".join(filter(None, places[:MOST_FAULTS]))
-    rest = len(places) - MOST_FAULTS
-    return f"{listed} and {rest:,} more" if rest > 0 else listed
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table, and its place in what people gave.
-
-    ``fields`` have their names in lower case; ``heading`` has the same names as they are written.
-    """
+    """The named values of one row. Names are as the file writes them."""
 
     place: str
     fields: Mapping[str, Any]
-    heading: Sequence[str] = ()
 
 
-def same_name(columns: Iterable[str]) -> str:
-    """The fault that two columns differ in capitals at most; empty if none do."""
-    names = Counter(name.lower() for name in columns)
-    if twice := [name for name, n in names.items() if n > 1]:
-        return f"{names[twice[0]]:,} columns are named {limits.shown(twice[0])}. Rename all but one of them."
-    return ""
+@dataclass
+class Records(Generic[T]):
+    """What was made of the rows of a file, and the faults of the other rows.
 
-
-class Heading:
-    """The names of a table's columns, which its first row holds.
-
-    Columns without a name are left out where programs number the rows in them. A cell that is no number is
-    kept under the number of its column, so that somebody is told of it.
+    Attributes
+    ----------
+    n_rows, n_faulty
+        Rows that were read, and those of them with a fault.
     """
 
-    def __init__(self, cells: Sequence[str]) -> None:
-        written = [headings.name_in(cell) for cell in cells]
-        self._names = [name.lower() for name in written]
-        self._shown = [name for name in written if name]
-        self._nameless = [number for number, name in enumerate(self._names) if not name]
-        self._end = max((number for number, name in enumerate(self._names, 1) if name), default=0)
-
-    def __len__(self) -> int:
-        return len(self._names)
+    items: list[T] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    n_rows: int = 0
+    n_faulty: int = 0
 
     @property
-    def fault(self) -> str:
-        """The reason why these can be no names of columns; empty if they can."""
-        if len(self._shown) == 1 and headings.holds_several(self._shown[0]):
-            return (
-                f"All names of columns stand in one cell: {limits.shown(self._shown[0])}. Separate the "
-                "columns, as by “Text to Columns” in Excel, or take away the quotation marks around lines."
-            )
-        return same_name(self._shown) or limits.COLUMNS.refusal(len(self))
+    def summary(self) -> str:
+        """“113 of 120 rows can be read. 7 rows: …”, the most common faults first."""
+        kinds = Counter(fault.message for fault in self.faults).most_common(3)
+        listed = " ".join(f"{n:,} {'row' if n == 1 else 'rows'}: {message}" for message, n in kinds)
+        return f"{self.n_rows - self.n_faulty:,} of {self.n_rows:,} rows can be read. {listed}"
 
-    def row(self, place: str, cells: Sequence[str]) -> Row | Fault:
-        """The row that these cells are, or its fault."""
-        if any(map(str.strip, cells[self._end :])):
-            return Fault(
-                place,
-                "A cell stands right of the last column that the first row names. Name it, or remove the "
-                "rows above the names of the columns.",
-            )
-        if all(
-            headings.name_in(cell).lower() == name for cell, name in zip(cells, self._names, strict=False)
-        ):
-            return Fault(place, "This row has the names of the columns again. Remove it.")
-        padded = itertools.chain(cells, itertools.repeat(""))
-        fields = {name: cell for name, cell in zip(self._names, padded, strict=False) if name}
-        for number in self._nameless:
-            for cell in cells[number : number + 1]:
-                if cell.strip() and not cell.strip().isdecimal():
-                    fields.setdefault(f"column {number + 1}", cell)
-        return Row(place, fields, self._shown)
+    def refuse_faults(self) -> None:
+        """Raise :class:`FaultyRowsError` if a row has a fault."""
+        if self.faults:
+            raise FaultyRowsError(self)
+
+
+class FaultyRowsError(ImportingError):
+    """Some rows cannot be read; the others could be imported without them."""
+
+    def __init__(self, records: Records[Any]) -> None:
+        super().__init__(_gathered(records.faults))
+        self.summary = records.summary if records.n_rows > records.n_faulty else ""
+        self.all_faults = records.faults
+
+
+def read(rows: Iterable[Row | Fault], make: Callable[[Row], Sequence[T]], limit: limits.Limit) -> Records[T]:
+    """The records that ``make`` makes of each row, and the faults of the rows of which it makes none.
+
+    Raises
+    ------
+    ImportingError
+        There are more rows than the limit allows, or no row has a column that is needed.
+    """
+    records: Records[T] = Records()
+    missing: NoColumnError | None = None
+    n_missing = 0
+    for row in rows:
+        records.n_rows += 1
+        if message := limit.refusal(max(records.n_rows, len(records.items))):
+            raise ImportingError.at("", message)
+        if isinstance(row, Fault):
+            records.n_faulty += 1
+            records.faults += [row] * (len(records.faults) < _KEPT_FAULTS)
+            continue
+        try:
+            records.items += make(row)
+        except ImportingError as error:
+            records.n_faulty += 1
+            if isinstance(error, NoColumnError):
+                missing, n_missing = missing or error, n_missing + 1
+            if len(records.faults) < _KEPT_FAULTS:
+                records.faults += error.faults
+    if missing is not None and n_missing == records.n_rows:
+        raise ImportingError([replace(missing.faults[0], place="")])
+    return records
+
+
+def _gathered(faults: Sequence[Fault]) -> list[Fault]:
+    """Each message once with its places, and no more of them than people read."""
+    places: dict[str, list[str]] = {}
+    for fault in sorted(faults, key=lambda fault: bool(fault.place)):
+        places.setdefault(fault.message, []).append(fault.place)
+    gathered = [Fault(_listed(where), message) for message, where in places.items()]
+    if (rest := len(gathered) - MOST_FAULTS) > 0:
+        gathered[MOST_FAULTS:] = [Fault("", f"And {rest} more like these.")]
+    return gathered
+
+
+def _listed(places: Sequence[str]) -> str:
+    rest = len(places) - MOST_FAULTS
+    return ", ".join(filter(None, places[:MOST_FAULTS])) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def is_empty(value: Any) -> bool:
+    """True for a cell without a value."""
+    return value in _EMPTY
 
 
 def in_json(value: Any) -> Any:
-    """The list or the object that a text is as JSON, which tables of texts hold so; any other value as it
-    is.
-    """
+    """The list or the object that a cell holds as JSON; any other value as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in {"[", "{"}:
         with contextlib.suppress(ValueError):
             return loads(value)
     return value
 
 
-def in_turns(value: Any) -> Any:
-    """The messages of an object of lists, one of roles and one of contents: of a list of objects `datasets`
-    makes that. Any other value as it is.
-    """
-    if not isinstance(value, dict) or not value.keys() >= {"role", "content"}:
-        return value
-    lists = [each for each in value.values() if isinstance(each, list)]
-    if len(lists) < len(value) or len({len(each) for each in lists}) > 1:
-        return value
-    return [dict(zip(value, parts, strict=True)) for parts in zip(*lists, strict=True)]
-
-
-def text_of(row: Row, names: Collection[str], *, required: bool = True, several: bool = False) -> str:
-    """The text of the first of these fields that the row has.
-
-    ``several``: of a list, the first one is meant, as of several right answers.
+def text_in(place: str, name: str, value: Any, *, json_texts: bool = False) -> str:
+    """The text of a value. ``json_texts``: an object or a list is taken as its JSON text.
 
     Raises
     ------
-    NoColumnError
-        There is no such field.
     ImportingError
-        It is empty, or cannot be stored as text.
+        It is no text, or cannot be stored.
     """
-    found = next((name for name in names if row.fields.get(name) not in (None, "", [])), None)
-    if found is None:
-        if required:
-            written = {name.lower(): name for name in row.heading}
-            if empty := next((name for name in names if name in row.fields or name in written), None):
-                raise ImportingError.at(
-                    row.place, f"{written.get(empty, empty)} is empty. Fill it in, or remove the row."
-                )
-            raise NoColumnError(row.place, " or ".join(names))
-        return ""
-    value = row.fields[found]
-    if isinstance(value, Mapping) and isinstance(value.get("text"), list):
-        # SQuAD's answers: their texts, and where each begins.
-        value = value["text"] or ""
-    if isinstance(value, list) and (several or len(value) == 1):
-        value = value[0]
-    if isinstance(value, list):
-        raise ImportingError.at(
-            row.place, f"{found} is a list of {len(value)}. Give each of them a row of its own."
-        )
-    if isinstance(value, Mapping):
-        inside = limits.shown(", ".join(map(str, value)))
-        raise ImportingError.at(
-            row.place,
-            f"{found} is an object of {inside}. Write the one that is meant in its place, as a text.",
-        )
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ImportingError.at(row.place, f"{found} must be a text.")
-    return storable(str(value), row.place, found)
+    if isinstance(value, (dict, list)):
+        if not json_texts:
+            inside = (
+                f" Its values: {name}.{f', {name}.'.join(list(value)[:5])}."
+                if value and isinstance(value, dict)
+                else ""
+            )
+            what = "an object" if isinstance(value, dict) else "a list"
+            raise ImportingError.at(
+                place,
+                f"{name} is {what}, not a text. Choose one of its values by its path, or take objects and "
+                f"lists as their JSON text (the box on the page “Columns”, or --json-texts).{inside}",
+            )
+        value = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool):
+        value = json.dumps(value)
+    return storable(str(value), place, name)
 
 
 def storable(text: str, place: str, name: str) -> str:

@@ -6,15 +6,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from typing import Any, NoReturn
 
 from engine.domain import limits
 from engine.domain.texts import UNSTORABLE
-
-_BEFORE_ENTRY = re.compile(r"\s*\[\s*")
-_BETWEEN_ENTRIES = re.compile(r"\s*,\s*")
 
 
 class JSONLimitError(ValueError):
@@ -46,24 +42,21 @@ def loads(text: str | bytes) -> Any:
     return value
 
 
-def refused_entry(text: str) -> int:
-    """The number of the first entry of a list that `loads` refuses with a limit, from 1.
+def entry_at(text: str, at: int) -> tuple[Any, int]:
+    """The entry of a list that begins at this place, and where it ends. A `JSONLimitError` in the place of
+    one that `loads` refuses.
 
-    0 if the text is no list, or the fault lies elsewhere.
+    Raises
+    ------
+    json.JSONDecodeError
+        No JSON begins there.
     """
-    at = _BEFORE_ENTRY.match(text)
-    number = 0
-    while at:
-        number += 1
-        try:
-            entry, end = _DECODER.raw_decode(text, at.end())
-            _check_depth([entry])
-        except (JSONLimitError, RecursionError):
-            return number
-        except json.JSONDecodeError:
-            return 0
-        at = _BETWEEN_ENTRIES.match(text, end)
-    return 0
+    try:
+        entry, end = _DECODER.raw_decode(text, at)
+        _check_depth([entry])
+    except JSONLimitError as error:
+        return error, _PLAIN.raw_decode(text, at)[1]
+    return entry, end
 
 
 def integer(written: str) -> int:
@@ -117,6 +110,7 @@ def _check_depth(value: Any) -> None:
     raise JSONLimitError(_too_deep())
 
 
+_PLAIN = json.JSONDecoder(parse_int=str)
 # Made once: making one takes longer than reading a short line with it.
 _DECODER = json.JSONDecoder(
     parse_int=integer, parse_float=finite, parse_constant=_constant, object_pairs_hook=_object

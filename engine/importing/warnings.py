@@ -1,142 +1,133 @@
-"""Possible slips in lists of tasks and of gold items that were read: what somebody should look at again."""
+"""What may be wrong in material that was read: six kinds, each with its count. Nothing is changed for
+them.
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
-from engine.core import wording
-from engine.domain.specs import GoldSpec, TaskSpec
-from engine.domain.variables import NAME
-from engine.importing import plain_lines, slips
-from engine.importing.items import HEADINGS, KNOWN, REFERENCE_NAMES, TASK_NAMES, rivals_in, rows_in, whole
-from engine.importing.rows import Row
-from engine.importing.sources import Source
+from ftfy.badness import is_bad
 
-# Columns of a gold item.
-_OF_GOLD = {*TASK_NAMES, "messages", "better", "worse", "explanation"}
-# Each two columns of files that are no lists of tasks.
-_OF_OTHERS = (
-    {"policy", "response"}, {"policy_a", "policy_b"}, {"model_a", "model_b"}, {"chosen", "rejected"},
-    {"response_a", "response_b"},
-)  # fmt: skip
-# Columns that say that a model wrote the output of their row.
-_OF_MODELS = ("generator", "model", "model_name", "model_id")
+from engine.core.wording import number
+from engine.domain import limits
+from engine.domain.texts import is_blank
+
+_SHOWN = 5
+# A cell of Excel holds so many characters, and Excel cuts off the rest.
+_CELL_OF_EXCEL = 32_767
+_NOTHING = {"null", "none", "nan", "n/a", "na", "<na>", "undefined", "[object object]"}
+# Shorter answers, such as “Yes”, may well be right for several tasks.
+_FEWEST_TELLING = 20
+_WORD = re.compile(r"[a-z]{3,}")
+# The mark of a character that was lost.
+_LOST = "\ufffd"
 
 
-def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> list[str]:
-    """Possible slips in a list of tasks, each with its count.
-
-    ``given``: the text or the files that the tasks were read from, if their columns have their own names.
-    """
-    texts = [task.prompt for task in tasks]
-    warnings = []
-    same = slips.twice([(task.prompt, *sorted(task.variables.items())) for task in tasks])
-    if same:
-        warnings.append(f"{wording.number(same, 'task')} came more than once. Each counts.")
-    if n := slips.twice(texts) - same:
-        warnings.append(
-            f"{wording.number(n, 'task')} came with the text of an earlier one, and with other variables: "
-            f"{wording.number(len(set(texts)), 'different text')} in all. Each task counts."
-        )
-    beside = [text for task in tasks for text in (task.reference, *task.variables.values())]
-    found = rows_in(given, plain=HEADINGS, beside=REFERENCE_NAMES) if given else ()
-    rows = [row for row in found if isinstance(row, Row)]
-    fields = [whole(row).fields for row in rows]
-    are_lines = bool(rows) and all(row.place.startswith("line") and not row.heading for row in rows)
-    return [
-        *warnings,
-        *(_of_lines(rows, tasks) if are_lines else ()),
-        *slips.in_texts(texts, "task"),
-        *slips.spaced(texts, "task"),
-        *slips.of_programs(texts, "task"),
-        *slips.in_texts(beside, "answer or variable", "answers or variables"),
-        *slips.whole_numbers(beside, "answer or variable", "answers or variables"),
-        *slips.of_programs((task.reference for task in tasks), "answer"),
-        *slips.left_out(Counter(pair for each in fields for pair in rivals_in(each))),
-        *_no_variables(fields),
-        *_unseen(fields),
-        *_of_responses_or_votes(fields),
-        *_of_models(fields),
-        *slips.nearly_equal(texts, "task", "tasks"),
-        *(given.warnings if isinstance(given, Source) else ()),
-    ]
+def empty(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
+    """Texts without a character, or that say only that there is none, as programs write it."""
+    if n := sum(is_nothing(text) or is_blank(text) for text in texts):
+        yield f"{number(n, one, many)} empty, or only a word such as null, NaN or N/A."
 
 
-def _of_lines(rows: Sequence[Row], tasks: Sequence[TaskSpec]) -> Iterator[str]:
-    """Warnings of tasks that are plain lines."""
-    yield from slips.heading([(task.prompt, task.reference) for task in tasks])
-    numbers = (int(row.place.removeprefix("line ")) for row in rows)
-    yield from plain_lines.warnings([(n, task.prompt) for n, task in zip(numbers, tasks, strict=True)])
+def is_nothing(text: str) -> bool:
+    """True for a word that programs write for no value."""
+    return len(text) < 20 and text.strip().lower() in _NOTHING
 
 
-def _no_variables(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A warning of the columns that are left out, as no variable has such a name or such a value."""
-    found: dict[str, None] = {}
-    for fields in rows:
-        for name, value in fields.items():
-            is_variable = NAME.fullmatch(name) and isinstance(value, (str, int, float))
-            if name and name not in KNOWN and value not in (None, "", [], {}) and not is_variable:
-                found[name] = None
-    for said in slips.columns_left_out(found):
-        yield f"{said} A variable has a name such as customer_name, and is a text or a number."
+def duplicate(items: Iterable[Hashable], one: str, many: str = "") -> Iterator[str]:
+    """Items that are equal to an earlier one."""
+    counted = Counter(items)
+    if n := counted.total() - len(counted):
+        yield f"{number(n, one, many)} equal to an earlier one. Each counts."
 
 
-def _unseen(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A warning of columns that may be a part of their task, and became variables, which no message has."""
-    found = Counter(
-        name
-        for fields in rows
-        for name, value in fields.items()
-        if name.replace("_", "") in slips.OF_A_TASK and isinstance(value, str) and value
-    )
-    for name, n in found.items():
+def nearly_equal(names: Iterable[str], one: str, many: str = "") -> Iterator[str]:
+    """Names that differ only in case, space, or characters that nobody sees."""
+    groups: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        groups.setdefault(_as_seen(name), []).append(name)
+    if alike := [group for group in groups.values() if len(group) > 1]:
+        shown = " and ".join(repr(name[:40]) for name in alike[0][:2])
         yield (
-            f"{wording.number(n, 'task')} with {name} as a variable: a model reads it only where a prompt "
-            f"has {{{{ {name} }}}}, and annotators do not see it. Where it belongs to the task, write it "
-            "into the task."
+            f"{number(len(alike), one, many)} nearly equal to another, such as {shown}. They count as "
+            f"different."
         )
 
 
-def _of_responses_or_votes(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A warning where the columns are those of a file of responses or of votes."""
-    for pair in _OF_OTHERS:
-        if n := sum(fields.keys() >= pair for fields in rows):
-            yield (
-                f"{wording.number(n, 'row')} with {' and '.join(sorted(pair))}, as files of responses or "
-                "votes have them. Each row is one task now. Bring responses and votes where they are "
-                "asked for."
-            )
-            return
+def _as_seen(name: str) -> str:
+    if not name.isascii():
+        normal = unicodedata.normalize("NFKC", name)
+        name = "".join(c for c in normal if c.isspace() or unicodedata.category(c) not in {"Cf", "Cc", "Mn"})
+    return " ".join(name.casefold().split())
 
 
-def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A warning where a column beside the right answer says that a model wrote it."""
-    found = Counter(
-        model
-        for fields in rows
-        for model in _OF_MODELS
-        if fields.get(model) and next((name for name in REFERENCE_NAMES if fields.get(name)), "") == "output"
-    )
-    for model, n in found.items():
+def unread(columns: Collection[str]) -> Iterator[str]:
+    """Columns that hold something and are not read."""
+    if columns:
+        shown = ", ".join(map(limits.shown, list(columns)[:_SHOWN]))
+        yield f"{number(len(columns), 'column')} not read: {shown}{' …' * (len(columns) > _SHOWN)}."
+
+
+def spoiled(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
+    """Texts that Excel has cut, or that were saved in a wrong encoding."""
+    cut = wrong = 0
+    for text in texts:
+        cut += len(text) == _CELL_OF_EXCEL
+        wrong += not text.isascii() and (_LOST in text or is_bad(text))
+    if cut:
         yield (
-            f"{wording.number(n, 'task')} with an output as the right answer, though {model} names a model "
-            "that may have written it. Where that is so, leave the column output out."
+            f"{number(cut, one, many)} of exactly {_CELL_OF_EXCEL:,} characters, after which Excel cuts "
+            f"a cell "
+            "off. Bring the whole texts as CSV or JSON Lines."
         )
+    if wrong:
+        yield f"{number(wrong, one, many)} in a wrong encoding, such as “Ã©” for “é”. Save the file as UTF-8."
 
 
-def warnings_of_gold(gold: Sequence[GoldSpec], given: str) -> list[str]:
-    """Possible slips in a list of gold items, each with its count.
+def of_responses(responses: Sequence[tuple[str, str, str]], policies: Iterable[str]) -> Iterator[str]:
+    """By policy: equal responses to different tasks, as of a server that failed, and responses that name one.
 
-    ``given``: the text that they were read from.
+    ``responses``: policy, task and text of each.
     """
-    texts = (text for item in gold for text in (item.prompt, item.better, item.worse, item.explanation))
-    fields = [whole(row).fields for row in rows_in(given) if isinstance(row, Row)]
-    given_names = dict.fromkeys(
-        name for each in fields for name, value in each.items() if value not in (None, "", [], {})
-    )
-    return [
-        *slips.in_texts(texts, "text of a gold item", "texts of gold items"),
-        *slips.columns_left_out([name for name in given_names if name not in _OF_GOLD]),
-    ]
+    tasks: dict[tuple[str, str], set[str]] = {}
+    total: Counter[str] = Counter()
+    named: Counter[str] = Counter()
+    introduced = _introductions(policies)
+    for policy, task, text in dict.fromkeys(responses):
+        total[policy] += 1
+        if not is_blank(text):
+            tasks.setdefault((policy, text.strip()), set()).add(task)
+            named[policy] += introduced is not None and introduced.search(_plain(text)) is not None
+    same: Counter[str] = Counter()
+    example: dict[str, str] = {}
+    for (policy, text), asked in tasks.items():
+        if len(asked) > 1 and len(text) >= _FEWEST_TELLING:
+            same[policy] += len(asked)
+            example.setdefault(policy, text)
+    for policy, n in same.most_common(_SHOWN):
+        yield (
+            f"{limits.shown(policy)}: {n:,} of {number(total[policy], 'response')} equal to one to "
+            f"another task, "
+            f"such as {limits.shown(example[policy][:60])}."
+        )
+    for policy, n in named.most_common(_SHOWN):
+        if n:
+            yield (f"{limits.shown(policy)}: {number(n, 'response')} naming a model, which annotators read.")
+
+
+def _introductions(policies: Iterable[str]) -> re.Pattern[str] | None:
+    """What a text says in which a model of one of these names introduces itself: “I am Tülu” of tulu-30b."""
+    words = {found[0] for name in policies if (found := _WORD.search(_plain(name)))}
+    if not words:
+        return None
+    return re.compile(rf"\b(?:i am|i['’]m|my name is) (?:an? )?(?:{'|'.join(map(re.escape, words))})\b")
+
+
+def _plain(text: str) -> str:
+    """The text without case and accents."""
+    if not text.isascii():
+        text = "".join(c for c in unicodedata.normalize("NFKD", text) if unicodedata.category(c) != "Mn")
+    return text.casefold()

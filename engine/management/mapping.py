@@ -1,26 +1,48 @@
-"""The command-line options that describe the columns of a file."""
+"""The command-line options that say how a file is read."""
 
 from argparse import ArgumentParser
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from engine.importing.mapping import MEANINGS
-from engine.importing.rows import Remedy
+from django.core.management.base import CommandError
 
-# In the words of these options.
-REMEDIES = {
-    Remedy.COLUMN: 'You can also say which column it is: --map "NAME={}".',
-    Remedy.SHEET: "Choose another by --sheet NAME.",
-    Remedy.TABLE: "Name it in a description, as tasks_file or responses_file; votes are for import_votes.",
-}
+from engine.importing.items import Wishes
+from engine.importing.mapping import ALL_ROLES, parse_columns
+from engine.importing.rows import FaultyRowsError, ImportingError
 
 
 def add_map(parser: ArgumentParser) -> None:
-    """Add `--map`, which may come several times, and `--sheet`; `parse_columns` reads the first."""
+    """Add the options that `wishes_of` reads, and `--sheet`."""
     parser.add_argument(
         "--map",
         action="append",
         default=[],
-        metavar="COLUMN=MEANING",
-        help=f"what a column is that has another name (may be repeated): {', '.join(MEANINGS)}. Several "
-        "columns of responses hold one policy's each",
+        metavar="COLUMN=ROLE",
+        help="what a column or a path such as data.outputs.a is (may be repeated, also for one column): "
+        f"{', '.join(ALL_ROLES)}. Several columns of responses hold one policy's each",
     )
     parser.add_argument("--sheet", default="", help="XLSX: the sheet to read; the first one unless given")
+    parser.add_argument(
+        "--json-texts",
+        action="store_true",
+        help="take an object or a list as its JSON text where a text is wanted",
+    )
+    parser.add_argument("--leave-out", action="store_true", help="leave out the rows that cannot be read")
+
+
+def wishes_of(options: Mapping[str, Any]) -> Wishes:
+    """What the options of a command say."""
+    try:
+        columns = parse_columns(options["map"])
+    except ImportingError as error:
+        raise CommandError(str(error)) from error
+    return Wishes(columns, options["json_texts"], options["leave_out"], options.get("judged_by") or "")
+
+
+def said(file: Path, error: ImportingError) -> str:
+    """The message of a file that cannot be read; every row of it where others can be."""
+    if isinstance(error, FaultyRowsError) and error.summary:
+        listed = "\n".join(f"{file}, {fault}" for fault in error.all_faults)
+        return f"{listed}\n{error.summary} To leave the others out, add --leave-out. Nothing was imported."
+    return "\n".join(f"{file}, {fault}" for fault in error.faults)

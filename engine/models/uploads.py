@@ -1,4 +1,4 @@
-"""Uploaded files that are not imported yet."""
+"""Uploaded files, from their arrival until they are imported."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from engine.models import clock
 
 
 class Upload(models.Model):
-    """A file that waits for its import. Only its user sees it, and it is deleted after a day.
+    """A file that waits for its import. Only its user sees it, and it is deleted after a day."""
 
-    Its user has still to name its columns, or the process that read it was killed.
-    """
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waits for a worker"
+        READING = "reading", "Is being read"
+        ASKING = "asking", "Waits for its user"
+        DONE = "done", "Imported"
 
     MATERIALS = ((Material.RESPONSES.value, "Ready-made responses"), (Material.VOTES.value, "Past votes"))
     KEPT_FOR = timedelta(days=1)
+    # A worker that reads says so; after this without a word it was killed.
+    DEAD_AFTER = timedelta(minutes=3)
     # Beyond this the oldest is deleted. Files that wait for their columns are not pushed out by a few others.
     MOST_OF_ONE_USER = 10
 
@@ -27,15 +32,22 @@ class Upload(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="uploads")
     material = models.CharField(max_length=10, choices=MATERIALS)
     name = models.CharField(max_length=200, blank=True, help_text="The experiment's name, as it was typed.")
-    file_name = models.CharField(max_length=200)
-    counted = models.CharField(
-        max_length=10,
-        blank=True,
-        db_default="",
-        help_text="What to do with votes that count already, as it was chosen; empty to ask.",
+    experiment = models.ForeignKey(
+        "Experiment",
+        models.CASCADE,
+        null=True,
+        related_name="uploads",
+        help_text="The experiment that votes are added to, or the one that was made of the file.",
     )
+    file_name = models.CharField(max_length=200)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.ASKING)
+    wishes = models.JSONField(default=dict, help_text="How its user wants it to be read.")
+    found = models.JSONField(default=dict, help_text="What was found in it: faults, warnings, counts.")
     data = models.BinaryField(help_text="The file as it came, packed or not.")
     created_at = models.DateTimeField(default=clock.now)
+    touched_at = models.DateTimeField(
+        default=clock.now, help_text="When a worker last said that it reads it."
+    )
 
     class Meta:
         ordering = ("-created_at",)

@@ -17,6 +17,7 @@ from engine.core.order import LONG_RUN, SoloRun, solo_runs
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, User
 from engine.selectors.counts import standing_judgments
 from engine.selectors.pace import time_taken, times_taken
+from engine.selectors.past_votes import sides_vary
 
 # Characters a second. A thousand words a minute: nobody reads so fast, and few skim so fast.
 FASTEST_READING = 100
@@ -106,6 +107,8 @@ def tallies(experiment: Experiment, only: User | None = None) -> Tallies:
     newest: dict[int | None, datetime] = {}
     # Only a past vote may lack its sides. It got drawn ones, which say nothing about anybody's habit.
     side = ["comparison__plan__side_known"] if experiment.past_votes else []
+    # Where side and policy coincide, a choice of a side may be one of a policy.
+    coincide = bool(side) and not sides_vary(experiment)
     rows = (
         _of(only, standing_judgments(experiment.pk))
         .order_by("pk")
@@ -115,7 +118,7 @@ def tallies(experiment: Experiment, only: User | None = None) -> Tallies:
         span = time_taken(shown_at, judged_at, answered_before=newest.get(annotator_id))
         newest[annotator_id] = judged_at
         for tally in (by_kind[kind], by_annotator[annotator_id]):
-            tally.add(choice, span, sided=side_known != [False])
+            tally.add(choice, span, sided=side_known != [False] and not (coincide and side_known == [True]))
     names = User.objects.filter(pk__in=[key for key in by_annotator if key]).order_by("username")
     return Tallies(
         by_annotator={name: by_annotator[key].judged() for key, name in names.values_list("pk", "username")},

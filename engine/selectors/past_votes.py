@@ -24,6 +24,9 @@ class PastVotes:
         Votes with both responses that are about the same two as an earlier one.
     left, sided
         Choices of the left side, of all choices of a side that the file places; 0 of 0 where it places none.
+    vary
+        Some two policies were shown in both orders. Where none were, a choice of a side may be one of a
+        policy.
     """
 
     votes: int
@@ -31,6 +34,7 @@ class PastVotes:
     repeated: int
     left: int
     sided: int
+    vary: bool
 
 
 def past_vote_count(experiment: Experiment) -> int:
@@ -54,7 +58,17 @@ def past_votes(experiment: Experiment) -> PastVotes:
         repeated=with_texts - different,
         left=sides["left"],
         sided=sides["sided"],
+        vary=sides_vary(experiment),
     )
+
+
+def sides_vary(experiment: Experiment) -> bool:
+    """True if the past votes with a side are about some two policies in both orders."""
+    sided = _standing(experiment).filter(comparison__plan__side_known=True)
+    orders = sided.values("comparison__policy_i_id", "comparison__policy_j_id").annotate(
+        orders=Count("comparison__i_on_left", distinct=True)
+    )
+    return orders.filter(orders=2).exists()
 
 
 def _standing(experiment: Experiment) -> QuerySet[Judgment]:

@@ -1,4 +1,4 @@
-"""Files that are not imported yet."""
+"""Files that were uploaded to be imported."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from engine.models import Upload, User, clock
 
 
 def kept_uploads(user: User, *materials: Material) -> QuerySet[Upload]:
-    """The user's own files of these kinds, the newest first, without their contents."""
-    return _kept(user).filter(material__in=materials).defer("data")
+    """The user's own files of these kinds that are not imported, the newest first, without their contents."""
+    waiting = _kept(user).exclude(state=Upload.State.DONE)
+    return waiting.filter(material__in=materials).defer("data")
 
 
 def kept_upload(user: User, upload_id: UUID) -> Upload | None:

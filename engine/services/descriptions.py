@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from django.conf import settings as site
@@ -23,31 +20,17 @@ from engine.domain.profiles import Provider, Takes, refused, takes_of
 from engine.domain.rules import Rules, check_claim, completed
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.domain.texts import is_blank
-from engine.models import Connection, Experiment, Factor, Level, PairCount
+from engine.models import Connection, Experiment, Factor, Level
 from engine.selectors.rubrics import why_no_judge
-from engine.services.bulk_rows import Prepared, prepared, staged
-from engine.services.ready_made import check_ready_made, prepared_responses
+from engine.services.ready_made import check_ready_made
 
 
 @dataclass(frozen=True)
 class Description:
-    """A checked description, and the policies that it makes.
-
-    ``pairs``: the counts of all pairs of policies, which are most of the rows that the description needs.
-    """
+    """A checked description, and the policies that it makes."""
 
     spec: ExperimentSpec
     policies: Sequence[Combination]
-    pairs: Prepared
-
-    @cached_property
-    def responses(self) -> Prepared:
-        """The rows of the ready-made responses, which the first look makes: look before the transaction."""
-        return prepared_responses(self.spec)
-
-    def staged(self) -> AbstractContextManager[None]:
-        """Hand the many rows to the database before the transaction that stores them."""
-        return staged(self.pairs, self.responses)
 
 
 def check_description(spec: ExperimentSpec) -> Description:
@@ -102,15 +85,7 @@ def check_description(spec: ExperimentSpec) -> Description:
     _check_guards(experiment, spec.factors, policies)
     _check_currency(experiment, spec.factors)
     check_ready_made(spec)
-    # One row per pair from the start: a click then only ever updates, and never races to insert.
-    pairs = prepared(
-        PairCount,
-        (
-            PairCount(experiment_id=0, policy_i_id=i, policy_j_id=j)
-            for i, j in itertools.combinations(range(len(policies)), 2)
-        ),
-    )
-    return Description(spec, policies, pairs)
+    return Description(spec, policies)
 
 
 def named_twice(factors: Sequence[FactorSpec]) -> tuple[int, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import fields, replace
 
 from django.core.exceptions import ValidationError
@@ -28,13 +29,15 @@ from engine.models import (
 from engine.selectors import specs
 from engine.selectors.rubrics import why_no_judge
 from engine.services.audit import record
-from engine.services.bulk_rows import insert
 from engine.services.descriptions import Description, check_description
 from engine.services.experiments import refuse_archived
 from engine.services.locks import lock_by_number, locked_experiment
+from engine.services.ready_made import ready_made_responses
 from engine.services.tokens import end_tokens_without_rights
 from engine.services.trials import drop_tried
 from engine.services.uploads import take_upload
+
+_BATCH = 1000
 
 
 def create_experiment(
@@ -51,9 +54,7 @@ def create_experiment(
     WrongStateError
         Another request has imported the file.
     """
-    description = check_description(spec)
-    with description.staged():
-        return store_experiment(description=description, by=by, upload=upload)
+    return store_experiment(description=check_description(spec), by=by, upload=upload)
 
 
 @transaction.atomic
@@ -69,6 +70,8 @@ def store_experiment(
         Membership.objects.create(
             experiment=experiment, user=by, role=Membership.Role.OWNER, origin=Membership.Origin.FOUNDER
         )
+    if upload is not None:
+        Upload.objects.filter(pk=upload.pk).update(experiment=experiment)
     record(experiment=experiment, by=by, action=AuditEntry.Action.CREATE)
     return experiment
 
@@ -118,8 +121,7 @@ def replace_draft(
         It has been started, or is in the archive.
     """
     description = check_description(spec)
-    with description.staged():
-        return _replace_draft(experiment_id=experiment_id, description=description, by=by, version=version)
+    return _replace_draft(experiment_id=experiment_id, description=description, by=by, version=version)
 
 
 @transaction.atomic
@@ -241,8 +243,14 @@ def _write_description(*, experiment: Experiment, description: Description) -> E
         raise
 
     policies = _create_policies(experiment, description)
-    keys = [policy.pk for policy in policies]
-    insert(description.pairs, {"experiment_id": [experiment.pk], "policy_i_id": keys, "policy_j_id": keys})
+    # One row per pair from the start: a click then only ever updates, and never races to insert.
+    PairCount.objects.bulk_create(
+        (
+            PairCount(experiment=experiment, policy_i=i, policy_j=j)
+            for i, j in itertools.combinations(policies, 2)
+        ),
+        batch_size=_BATCH,
+    )
     tasks = Task.objects.bulk_create(
         Task(
             experiment=experiment,
@@ -266,7 +274,7 @@ def _write_description(*, experiment: Experiment, description: Description) -> E
         )
         for gold in spec.gold
     )
-    insert(description.responses, {"policy_id": keys, "task_id": [task.pk for task in tasks]})
+    Response.objects.bulk_create(ready_made_responses(spec, policies, tasks), batch_size=_BATCH)
     return experiment
 
 

@@ -14,17 +14,14 @@ from django.db import connection
 from engine.domain.judgment_uuids import exchanged, mark
 from engine.domain.texts import digest
 from engine.models import Experiment, Judgment, PairCount, User
-from engine.selectors.counts import next_number, tallied
-from engine.services.bulk_rows import Prepared, insert
+from engine.selectors.counts import tallied
 
 # The record of a comparison whose pair no sampler chose.
 PAST_PLAN = {"past": True}
 
 NO_TEXT = "The file of past votes has no text of this response."
 
-_BATCH = 1000
-# A column of whole numbers holds no larger ones.
-_MOST_NUMBERS = 2**31
+BATCH = 1000
 # A user name has 150 characters; a number and the experiment's number take the rest.
 _LONGEST_STEM = 110
 
@@ -73,7 +70,7 @@ def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]
         username = next(each for each in usernames if each.lower() not in taken)
         taken.add(username.lower())
         accounts[name] = User(username=username, password=make_password(None), is_active=False)
-    User.objects.bulk_create(accounts.values(), batch_size=_BATCH)
+    User.objects.bulk_create(accounts.values(), batch_size=BATCH)
     return accounts
 
 
@@ -96,41 +93,14 @@ def tokens_of(experiment: Experiment, uuids: Sequence[uuid.UUID | None]) -> list
     wanted = [each and exchanged(each, own) for each in uuids]
     given = [token for token in wanted if token]
     taken: set[uuid.UUID] = set()
-    for start in range(0, len(given), _BATCH):
-        there = Judgment.objects.filter(token__in=given[start : start + _BATCH])
+    for start in range(0, len(given), BATCH):
+        there = Judgment.objects.filter(token__in=given[start : start + BATCH])
         taken.update(there.values_list("token", flat=True))
     tokens = []
     for token in wanted:
         tokens.append(uuid.uuid4() if token is None or token in taken else token)
         taken.add(tokens[-1])
     return tokens
-
-
-def insert_comparisons(
-    experiment: Experiment,
-    rows: Prepared,
-    policies: Sequence[int],
-    tasks: Sequence[int],
-    responses: Sequence[int],
-) -> Sequence[int]:
-    """Store comparisons; returns their keys. Their policies, tasks and responses are places in these keys.
-    Their numbers count from 0, after the experiment's last one, and the names of their texts lack the task.
-    """
-    first = next_number(experiment)
-    return insert(
-        rows,
-        {
-            "experiment_id": [experiment.pk],
-            "number": range(first, _MOST_NUMBERS),
-            "policy_i_id": policies,
-            "policy_j_id": policies,
-            "task_id": tasks,
-            "response_i_id": responses,
-            "response_j_id": responses,
-        },
-        # In the same statement: a second pass over the rows would keep SQLite locked for a quarter longer.
-        prefixes={"texts": "task_id"},
-    )
 
 
 def add_to_counts(experiment: Experiment, outcomes: Iterable[tuple[int, int, float]]) -> None:

@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import itertools
 import random
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
-from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db import connection, transaction
+from django.db.models import Exists, Max, OuterRef
 
-from engine.core import wording
+from engine.core.wording import number
 from engine.domain import limits
+from engine.domain.conversations import as_json
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.outcomes import outcome_of
 from engine.domain.policy_space import code_of
 from engine.domain.showings import Phase
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
-from engine.domain.texts import digest, two_texts
+from engine.domain.texts import digest, pair_of_texts
 from engine.importing.items import factor_of
-from engine.importing.pacing import paced
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import (
     AuditEntry,
     Comparison,
@@ -37,22 +35,23 @@ from engine.models import (
     Judgment,
     Response,
     ShowingEvent,
+    Task,
     Upload,
     User,
     clock,
 )
 from engine.selectors import designs
+from engine.selectors.counts import next_number
 from engine.services.audit import record
-from engine.services.bulk_rows import Prepared, analyze, insert, prepared, staged
 from engine.services.descriptions import check_description
 from engine.services.drafts import store_experiment
 from engine.services.evidence import mark_stale
 from engine.services.experiments import refuse_archived
 from engine.services.imported_votes import (
+    BATCH,
     NO_TEXT,
     PAST_PLAN,
     add_to_counts,
-    insert_comparisons,
     made_people,
     name_in_file,
     person_of,
@@ -95,34 +94,33 @@ def start_from_votes(
     # Check the numbers first: the time of the following checks grows with the square of the policies.
     limits.POLICIES.check(len(policies))
     limits.TASKS.check(len(tasks))
-    numbers = _numbered(votes, policies, tasks)
-    imported = _can_be_drawn(list(numbers), len(policies))
-    ready = _prepared(votes, policies, tasks, numbers, come_again=imported)
+    texts = _texts_of(votes, policies, tasks)
+    limits.RESPONSES.check(len(texts))
+    imported = _can_be_drawn(texts, len(policies))
     names = list(policies)
-    description = check_description(
-        ExperimentSpec(
-            name=name,
-            factors=[
-                factor_of(names)
-                if imported
-                else FactorSpec("Model", "model", {each: {"name": each} for each in names})
-            ],
-            tasks=[TaskSpec(prompt, messages=messages[prompt]) for prompt in tasks],
-            settings={
-                "responses": Experiment.Responses.IMPORTED if imported else Experiment.Responses.FRESH,
-                "allow_tie": any(vote.winner == Winner.TIE for vote in votes),
-                "allow_both_bad": any(vote.winner == Winner.BOTH_BAD for vote in votes),
-            },
-            ready_made=[ReadyMade(task, names[policy], text or "") for policy, task, text in numbers]
+    spec = ExperimentSpec(
+        name=name,
+        factors=[
+            factor_of(names)
             if imported
-            else (),
-        )
+            else FactorSpec("Model", "model", {each: {"name": each} for each in names})
+        ],
+        tasks=[TaskSpec(prompt, messages=messages[prompt]) for prompt in tasks],
+        settings={
+            "responses": Experiment.Responses.IMPORTED if imported else Experiment.Responses.FRESH,
+            "allow_tie": any(vote.winner == Winner.TIE for vote in votes),
+            "allow_both_bad": any(vote.winner == Winner.BOTH_BAD for vote in votes),
+        },
+        ready_made=[ReadyMade(task, names[policy], text or "") for policy, task, text in texts]
+        if imported
+        else (),
     )
+    description = check_description(spec)
     # `_store` stores the responses, as the votes refer to them.
     bare = replace(description, spec=replace(description.spec, ready_made=()))
-    with bare.staged(), staged(*ready.tables), transaction.atomic():
+    with transaction.atomic():
         experiment = store_experiment(description=bare, by=by, upload=upload)
-        return _store(experiment, ready, by)
+        return _store(experiment, votes, policies=policies, tasks=tasks, known={}, by=by)
 
 
 @dataclass(frozen=True)
@@ -137,9 +135,7 @@ class Added:
     def warnings(self) -> list[str]:
         """Warnings besides those of the file."""
         return (
-            [f"{wording.number(self.n_left_out, 'vote')} left out that counted already."]
-            if self.n_left_out
-            else []
+            [f"{number(self.n_left_out, 'vote')} left out that counted already."] if self.n_left_out else []
         )
 
 
@@ -181,8 +177,12 @@ def add_votes(
     _check_settings(experiment)
     policies, tasks = _places(experiment)
     known = _known_responses(experiment)
+    position = max(tasks.values(), default=-1)
     for vote in votes:
-        _check_vote(experiment, vote, policies, tasks, known)
+        _check_vote(experiment, vote, policies, tasks)
+        if vote.task not in tasks:
+            position += 1
+            tasks[vote.task] = position
     if not again:
         found = Counted.of(experiment, tasks).sort(votes, policies, tasks)
         if not (only_new and found.new):
@@ -191,19 +191,22 @@ def add_votes(
         votes = found.new
     offered = {vote.winner for vote in votes}
     rows = _rows_of(experiment)
-    numbers = _numbered(votes, policies, tasks, known or ())
-    come_again = experiment.responses != Experiment.Responses.FRESH
-    ready = _prepared(votes, policies, tasks, numbers, come_again=come_again, known=known or {})
-    with staged(*ready.tables), transaction.atomic():
+    limits.RESPONSES.check(len(known) + len(_texts_of(votes, policies, tasks)))
+    with transaction.atomic():
         n_before = experiment.past_votes
         experiment = locked_experiment(experiment_id)
-        take_upload(upload)
+        take_upload(upload, experiment)
         _check_state(experiment)
         if _rows_of(experiment) != rows or experiment.past_votes != n_before:
             raise WrongStateError("The experiment changed meanwhile. Import the votes again.")
         experiment.allow_tie |= Winner.TIE in offered
         experiment.allow_both_bad |= Winner.BOTH_BAD in offered
-        return Added(_store(experiment, ready, by), len(votes), n_in_file - len(votes))
+        _add_tasks(experiment, votes, tasks)
+        return Added(
+            _store(experiment, votes, policies=policies, tasks=tasks, known=known, by=by),
+            len(votes),
+            n_in_file - len(votes),
+        )
 
 
 def _places(experiment: Experiment) -> tuple[dict[str, int], dict[str, int]]:
@@ -252,12 +255,10 @@ def _check_settings(experiment: Experiment) -> None:
         )
 
 
-def _known_responses(experiment: Experiment) -> dict[_Text, int] | None:
-    """Keys of the ready-made responses, which past votes must be about; ``None`` where nothing is
-    ready-made.
-    """
+def _known_responses(experiment: Experiment) -> dict[_Text, int]:
+    """Keys of the ready-made responses; none where nothing is ready-made."""
     if experiment.responses != Experiment.Responses.IMPORTED:
-        return None
+        return {}
     rows = Response.objects.filter(policy__experiment=experiment).order_by("-pk")
     return {
         (policy, task, text): pk
@@ -266,11 +267,7 @@ def _known_responses(experiment: Experiment) -> dict[_Text, int] | None:
 
 
 def _check_vote(
-    experiment: Experiment,
-    vote: Vote,
-    policies: Mapping[str, int],
-    tasks: Mapping[str, int],
-    known: Mapping[_Text, int] | None,
+    experiment: Experiment, vote: Vote, policies: Mapping[str, int], tasks: Mapping[str, int]
 ) -> None:
     for name in (vote.policy_a, vote.policy_b):
         if name not in policies:
@@ -281,7 +278,7 @@ def _check_vote(
             )
     if policies[vote.policy_a] == policies[vote.policy_b]:
         raise SpecError(f"{vote.place}: Both policies are the same one. Remove the row.")
-    if vote.task not in tasks:
+    if vote.task not in tasks and experiment.responses != Experiment.Responses.IMPORTED:
         raise SpecError(
             f"{vote.place}: The task {limits.shown(vote.task)} is not in this experiment. "
             "Remove the row, or add the task while the experiment is a draft."
@@ -294,11 +291,18 @@ def _check_vote(
                 f"{vote.place}: There is no text of the response of {limits.shown(name)}, "
                 "and this experiment shows responses again. Add response_a and response_b."
             )
-        if known is not None and (policies[name], tasks[vote.task], text) not in known:
-            raise SpecError(
-                f"{vote.place}: The response of {limits.shown(name)} is not among the "
-                "experiment's ready-made ones. Remove the row, or make a new experiment."
-            )
+
+
+def _add_tasks(experiment: Experiment, votes: Sequence[Vote], tasks: Mapping[str, int]) -> None:
+    """Add the tasks of these votes that the experiment does not have."""
+    last = experiment.tasks.aggregate(last=Max("position"))["last"]
+    first = -1 if last is None else last
+    new = {vote.task: vote for vote in reversed(votes) if tasks[vote.task] > first}
+    limits.TASKS.check(first + 1 + len(new))
+    Task.objects.bulk_create(
+        Task(experiment=experiment, position=tasks[prompt], prompt=prompt, messages=as_json(vote.messages))
+        for prompt, vote in sorted(new.items(), key=lambda each: tasks[each[0]])
+    )
 
 
 def _rows_of(experiment: Experiment) -> tuple[list[int], list[int]]:
@@ -311,96 +315,25 @@ def _rows_of(experiment: Experiment) -> tuple[list[int], list[int]]:
 # ---------------------------------------------------------------- rows
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """The rows to store. People, policies, tasks and earlier rows are numbers in it until they have keys.
-
-    ``known``: keys of the responses that are there already; their numbers come first.
-    """
-
-    names: Sequence[str]
-    known: Sequence[int]
-    responses: Prepared
-    comparisons: Prepared
-    judgments: Prepared
-    uuids: Sequence[uuid.UUID | None]
-    events: Prepared
-    # Policies by index, and D.
-    outcomes: Sequence[tuple[int, int, float]]
-
-    @property
-    def tables(self) -> tuple[Prepared, ...]:
-        return (self.responses, self.comparisons, self.judgments, self.events)
-
-
-def _numbered(
-    votes: Sequence[Vote], policies: Mapping[str, int], tasks: Mapping[str, int], known: Iterable[_Text] = ()
-) -> dict[_Text, int]:
-    """A number for each response, those that are there already first."""
-    numbers = {text: number for number, text in enumerate(known)}
-    for vote in paced(votes):
+def _texts_of(votes: Iterable[Vote], policies: Mapping[str, int], tasks: Mapping[str, int]) -> list[_Text]:
+    """The responses that votes are about, each once."""
+    found: dict[_Text, None] = {}
+    for vote in votes:
         for policy, text in ((vote.policy_a, vote.response_a), (vote.policy_b, vote.response_b)):
-            numbers.setdefault((policies[policy], tasks[vote.task], text), len(numbers))
-    return numbers
-
-
-def _prepared(
-    votes: Sequence[Vote],
-    policies: Mapping[str, int],
-    tasks: Mapping[str, int],
-    numbers: Mapping[_Text, int],
-    *,
-    come_again: bool,
-    known: Mapping[_Text, int] = MappingProxyType({}),
-) -> _Ready:
-    texts = list(numbers)
-    limits.RESPONSES.check(len(texts))
-    digests = [digest(text or "") for _, _, text in texts]
-    by = [person_of(vote.annotator) for vote in votes]
-    names = sorted(set(by) - {""})
-    people = {name: number for number, name in enumerate(names)}
-    now = clock.now()
-    placed = [_placed(vote, policies, tasks, numbers, now) for vote in paced(votes)]
-    return _Ready(
-        names=names,
-        known=list(known.values()),
-        responses=prepared(
-            Response, (_response(text, number) for number, text in enumerate(texts) if number >= len(known))
-        ),
-        comparisons=prepared(
-            Comparison,
-            (
-                _comparison(
-                    each,
-                    number,
-                    texts=two_texts(digests[each.response_i], digests[each.response_j]) if come_again else "",
-                )
-                for number, each in enumerate(paced(placed))
-            ),
-        ),
-        judgments=prepared(
-            Judgment,
-            (_judgment(each, number, people.get(by[number])) for number, each in enumerate(paced(placed))),
-        ),
-        uuids=[vote.uuid for vote in votes],
-        events=prepared(ShowingEvent, told(each.outcome for each in paced(placed))),
-        outcomes=[(each.policy_i, each.policy_j, each.outcome) for each in placed],
-    )
+            found[policies[policy], tasks[vote.task], text] = None
+    return list(found)
 
 
 @dataclass(frozen=True)
 class _Placed:
-    """A vote whose policies, responses and task are numbers, with i as the policy of the lower one.
+    """A vote whose policies and task are numbers, with i as the policy of the lower one.
 
     ``at``: the time of the vote, or of the import where nobody knows it.
     """
 
     vote: Vote
-    task: int
-    policy_i: int
-    response_i: int
-    policy_j: int
-    response_j: int
+    i: _Text
+    j: _Text
     i_on_left: bool
     choice: Judgment.Choice
     at: datetime
@@ -410,18 +343,10 @@ class _Placed:
         return outcome_of(self.choice, i_on_left=self.i_on_left)
 
 
-def _placed(
-    vote: Vote,
-    policies: Mapping[str, int],
-    tasks: Mapping[str, int],
-    numbers: Mapping[_Text, int],
-    now: datetime,
-) -> _Placed:
+def _placed(vote: Vote, policies: Mapping[str, int], tasks: Mapping[str, int], now: datetime) -> _Placed:
     task = tasks[vote.task]
     a, b = policies[vote.policy_a], policies[vote.policy_b]
-    (policy_i, response_i), (policy_j, response_j) = sorted(
-        ((a, numbers[a, task, vote.response_a]), (b, numbers[b, task, vote.response_b]))
-    )
+    of_a, of_b = (a, task, vote.response_a), (b, task, vote.response_b)
     # A side that nobody knows is drawn, so that it says nothing about anybody's habit.
     a_on_left = random.random() < 0.5 if vote.a_on_left is None else vote.a_on_left  # noqa: S311
     choice = _CHOICES.get(vote.winner)
@@ -430,29 +355,31 @@ def _placed(
         choice = Judgment.Choice.LEFT if a_won == a_on_left else Judgment.Choice.RIGHT
     return _Placed(
         vote=vote,
-        task=task,
-        policy_i=policy_i,
-        response_i=response_i,
-        policy_j=policy_j,
-        response_j=response_j,
-        i_on_left=a_on_left == (policy_i == a),
+        i=min(of_a, of_b, key=lambda text: text[0]),
+        j=max(of_a, of_b, key=lambda text: text[0]),
+        i_on_left=a_on_left == (a < b),
         choice=choice,
         at=vote.judged_at or now,
     )
 
 
-def _comparison(placed: _Placed, number: int, *, texts: str) -> Comparison:
+def _response(text: str | None, number: int, **keys: int) -> Response:
+    """A response that was written elsewhere. Without its text it is a failed one, so that nobody is shown
+    it.
+    """
+    now = clock.now()
+    response = Response(seed=number, created_at=now, **keys)
+    if text is None:
+        response.state, response.failure_reason = Response.State.FAILED, NO_TEXT
+    else:
+        response.state, response.text, response.done_at = Response.State.DONE, text, now
+    return response
+
+
+def _comparison(placed: _Placed, **keys: Any) -> Comparison:
     vote = placed.vote
     return Comparison(
-        experiment_id=0,
-        number=number,
-        policy_i_id=placed.policy_i,
-        policy_j_id=placed.policy_j,
-        task_id=placed.task,
-        response_i_id=placed.response_i,
-        response_j_id=placed.response_j,
         i_on_left=placed.i_on_left,
-        texts=texts,
         plan=PAST_PLAN
         | {
             "side_known": vote.a_on_left is not None,
@@ -466,56 +393,81 @@ def _comparison(placed: _Placed, number: int, *, texts: str) -> Comparison:
         most=placed.outcome,
         created_at=placed.at,
         judged_at=placed.at,
+        **keys,
     )
 
 
-def _judgment(placed: _Placed, number: int, annotator: int | None) -> Judgment:
-    return Judgment(
-        comparison_id=number,
-        judge=Judgment.Judge(placed.vote.judge),
-        via=Judgment.Via.IMPORT,
-        annotator_id=annotator,
-        token=uuid.uuid4(),
-        choice=placed.choice,
-        outcome=placed.outcome,
-        created_at=placed.at,
-    )
+def _store(
+    experiment: Experiment,
+    votes: Sequence[Vote],
+    *,
+    policies: Mapping[str, int],
+    tasks: Mapping[str, int],
+    known: Mapping[_Text, int],
+    by: User | None,
+) -> Experiment:
+    """Store the rows of an experiment that nobody else changes, in the caller's transaction.
 
-
-def _response(of: _Text, number: int) -> Response:
-    """A response that was written elsewhere. Without its text it is a failed one, so that nobody is shown
-    it.
+    ``known``: keys of the responses that are there already.
     """
-    policy, task, text = of
-    now = clock.now()
-    response = Response(policy_id=policy, task_id=task, seed=number, created_at=now)
-    if text is None:
-        response.state, response.failure_reason = Response.State.FAILED, NO_TEXT
-    else:
-        response.state, response.text, response.done_at = Response.State.DONE, text, now
-    return response
-
-
-def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment:
-    """Store the rows of an experiment that nobody else changes, in the caller's transaction."""
-    policies, tasks = _rows_of(experiment)
-    people = _people(experiment, ready.names)
-    responses = insert(ready.responses, {"policy_id": policies, "task_id": tasks})
-    if ready.known:
-        responses = [*ready.known, *responses]
-    comparisons = insert_comparisons(experiment, ready.comparisons, policies, tasks, responses)
-    insert(
-        ready.judgments,
-        {"comparison_id": comparisons, "annotator_id": [people[name].pk for name in ready.names]},
-        values={"token": tokens_of(experiment, ready.uuids)} if any(ready.uuids) else None,
+    policy_keys, task_keys = _rows_of(experiment)
+    names = [person_of(vote.annotator) for vote in votes]
+    people = _people(experiment, sorted({*names} - {""}))
+    new = [text for text in _texts_of(votes, policies, tasks) if text not in known]
+    stored = Response.objects.bulk_create(
+        (
+            _response(text, len(known) + n, policy_id=policy_keys[policy], task_id=task_keys[task])
+            for n, (policy, task, text) in enumerate(new)
+        ),
+        batch_size=BATCH,
     )
-    insert(ready.events, {"experiment_id": [experiment.pk], "comparison_id": comparisons})
-    n_votes = len(ready.outcomes)
-    add_to_counts(experiment, ready.outcomes)
-    experiment.past_votes += n_votes
-    experiment.budget += n_votes
+    responses = {**known, **{text: row.pk for text, row in zip(new, stored, strict=True)}}
+    come_again = experiment.responses != Experiment.Responses.FRESH
+    digests = {text: digest(text[2] or "") for text in responses} if come_again else {}
+    first, now = next_number(experiment), clock.now()
+    placed = [_placed(vote, policies, tasks, now) for vote in votes]
+    comparisons = Comparison.objects.bulk_create(
+        (
+            _comparison(
+                each,
+                experiment=experiment,
+                number=first + n,
+                policy_i_id=policy_keys[each.i[0]],
+                policy_j_id=policy_keys[each.j[0]],
+                task_id=task_keys[each.i[1]],
+                response_i_id=responses[each.i],
+                response_j_id=responses[each.j],
+                texts=pair_of_texts(task_keys[each.i[1]], digests[each.i], digests[each.j])
+                if come_again
+                else "",
+            )
+            for n, each in enumerate(placed)
+        ),
+        batch_size=BATCH,
+    )
+    tokens = tokens_of(experiment, [vote.uuid for vote in votes])
+    Judgment.objects.bulk_create(
+        (
+            Judgment(
+                comparison=comparison,
+                judge=Judgment.Judge(each.vote.judge),
+                via=Judgment.Via.IMPORT,
+                annotator=people.get(name),
+                token=token,
+                choice=each.choice,
+                outcome=each.outcome,
+                created_at=each.at,
+            )
+            for each, comparison, name, token in zip(placed, comparisons, names, tokens, strict=True)
+        ),
+        batch_size=BATCH,
+    )
+    ShowingEvent.objects.bulk_create(told(experiment, comparisons), batch_size=BATCH)
+    add_to_counts(experiment, ((each.i[0], each.j[0], each.outcome) for each in placed))
+    experiment.past_votes += len(votes)
+    experiment.budget += len(votes)
     experiment.state = Experiment.State.PAUSED
-    experiment.started_at = experiment.started_at or clock.now()
+    experiment.started_at = experiment.started_at or now
     experiment.save(
         update_fields=["past_votes", "budget", "state", "started_at", "allow_tie", "allow_both_bad"]
     )
@@ -524,10 +476,20 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
         experiment=experiment,
         by=by,
         action=AuditEntry.Action.IMPORT_VOTES,
-        details={"votes": n_votes, "budget": experiment.budget},
+        details={"votes": len(votes), "budget": experiment.budget},
     )
-    analyze(*ready.tables)
+    _analyze()
     return experiment
+
+
+def _analyze() -> None:
+    """Have PostgreSQL look at tables into which many rows came. It does so by itself within minutes; until
+    then it plans for the few rows that were there before. A table that is being looked at is passed over.
+    """
+    if connection.vendor == "postgresql":
+        tables = [model._meta.db_table for model in (Response, Comparison, Judgment, ShowingEvent)]
+        with connection.cursor() as cursor:
+            cursor.execute(f"ANALYZE (SKIP_LOCKED) {', '.join(map(connection.ops.quote_name, tables))}")
 
 
 def _people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:

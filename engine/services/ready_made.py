@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec
-from engine.models import Experiment, Factor, Response, clock
-from engine.services.bulk_rows import Prepared, prepared
+from engine.models import Experiment, Factor, Policy, Response, Task, clock
 
 
 def check_ready_made(spec: ExperimentSpec) -> None:
@@ -58,25 +58,19 @@ def check_ready_made(spec: ExperimentSpec) -> None:
             )
 
 
-def prepared_responses(spec: ExperimentSpec) -> Prepared:
-    """The rows of the responses, as if they had been generated.
-
-    Policies and tasks are their places in the description until they have keys.
-    """
-    places = {name: place for place, name in enumerate(spec.factors[0].levels)} if spec.ready_made else {}
+def ready_made_responses(
+    spec: ExperimentSpec, policies: Sequence[Policy], tasks: Sequence[Task]
+) -> Iterator[Response]:
+    """The rows of the responses, as if they had been generated."""
+    places = dict(zip(spec.factors[0].levels, policies, strict=False)) if spec.ready_made else {}
     now = clock.now()
-    return prepared(
-        Response,
-        (
-            Response(
-                policy_id=places[each.policy],
-                task_id=each.task,
-                seed=number,
-                state=Response.State.DONE,
-                text=each.response,
-                created_at=now,
-                done_at=now,
-            )
-            for number, each in enumerate(spec.ready_made)
-        ),
-    )
+    for number, each in enumerate(spec.ready_made):
+        yield Response(
+            policy=places[each.policy],
+            task=tasks[each.task],
+            seed=number,
+            state=Response.State.DONE,
+            text=each.response,
+            created_at=now,
+            done_at=now,
+        )

@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from engine.domain.errors import ImportedBeforeError
 from engine.domain.judgment_uuids import exchanged, mark
 from engine.domain.outcomes import outcome_of
 from engine.domain.texts import digest
-from engine.importing.pacing import paced
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import Experiment, Judgment, Response
 from engine.services.imported_votes import name_in_file, person_of
 
 _OUTCOMES = {Winner.A: 1.0, Winner.B: 0.0, Winner.TIE: 0.5, Winner.BOTH_BAD: 0.5}
 
 
-class _Key(NamedTuple):
-    """The marks that tell a vote apart that has no UUID."""
+class _Content(NamedTuple):
+    """What a vote says, without who said it and when."""
 
     task: int | None
     policies: tuple[int, int]
     texts: tuple[str | None, ...]
     outcome: float
     both_bad: bool
+
+
+class _Key(NamedTuple):
+    """The marks that tell a vote apart that has no UUID."""
+
+    content: _Content
     annotator: str
     at: datetime | None
-
-    @property
-    def is_sure(self) -> bool:
-        """False for a vote that lacks its time, and its person or a text too: two different votes may look
-        alike then.
-        """
-        return self.at is not None or bool(self.annotator and None not in self.texts)
 
 
 @dataclass(frozen=True)
@@ -51,14 +49,69 @@ class Sorted:
     n_unsure: int
 
 
+class _Left:
+    """Votes that count and that no vote of the file was found to be yet."""
+
+    def __init__(self, keys: Sequence[_Key]) -> None:
+        self._times: defaultdict[tuple[_Content, str], Counter[datetime | None]] = defaultdict(Counter)
+        self._people: defaultdict[tuple[_Content, datetime], Counter[str]] = defaultdict(Counter)
+        for content, annotator, at in keys:
+            self._times[content, annotator][at] += 1
+            if at is not None and at.microsecond:
+                self._people[content, at][annotator] += 1
+
+    def take(self, key: _Key) -> bool:
+        """Take a vote of the same content, person and time. A time to the microsecond needs no person: our
+        own export has pseudonyms in the place of names.
+        """
+        content, annotator, at = key
+        if at is not None and at.microsecond:
+            annotator = next(iter(+self._people[content, at]), annotator)
+        return self._take(content, annotator, at)
+
+    def take_close(self, key: _Key, precision: timedelta) -> bool:
+        """Take a vote whose time is the same to the precision of the coarser one: spreadsheets drop seconds,
+        or the whole time.
+
+        ``precision``: that of the file's times. A time of a known person here may be coarser.
+        """
+        content, annotator, _ = key
+        return any(
+            _agree(at, key.at, max(precision, _precision(at)) if annotator else precision)
+            and self._take(content, annotator, at)
+            for at in [*self._times[content, annotator]]
+        )
+
+    def _take(self, content: _Content, annotator: str, at: datetime | None) -> bool:
+        times = self._times[content, annotator]
+        if times[at] < 1:
+            return False
+        times[at] -= 1
+        if at is not None and at.microsecond:
+            self._people[content, at][annotator] -= 1
+        return True
+
+
+def _precision(at: datetime | None) -> timedelta:
+    if at is None or at.microsecond:
+        return timedelta(microseconds=1)
+    if at.second:
+        return timedelta(seconds=1)
+    return timedelta(minutes=1) if at.hour or at.minute else timedelta(days=1)
+
+
+def _agree(one: datetime | None, other: datetime | None, precision: timedelta) -> bool:
+    return one is None or other is None or abs(one - other) < precision
+
+
 @dataclass(frozen=True)
 class Counted:
-    """The votes that an experiment counts or has voided, by what tells them apart, each with its number.
+    """The votes that an experiment counts or has voided, by what tells them apart.
 
     Attributes
     ----------
     named
-        Every judgment by its UUID in our exports, with its key.
+        Every judgment by its UUID in our exports.
     keyed
         Those of people, and the ties of identical texts.
     nameless
@@ -93,12 +146,9 @@ class Counted:
                 None if state == Response.State.FAILED else text
                 for text, state in ((text_i, state_i), (text_j, state_j))
             )
-            key = _key(
-                tasks.get(task),
-                (i, j),
-                tuple(texts),
-                outcome_of(choice, i_on_left=i_on_left),
-                both_bad=choice == Judgment.Choice.BOTH_BAD,
+            outcome = outcome_of(choice, i_on_left=i_on_left)
+            key = _Key(
+                _Content(tasks.get(task), (i, j), tuple(texts), outcome, choice == Judgment.Choice.BOTH_BAD),
                 annotator="" if forgotten_at else name_in_file(by or "", experiment.pk),
                 at=at if time_known else None,
             )
@@ -119,29 +169,31 @@ class Counted:
         """
         told = Counter(self.named[vote.uuid] for vote in votes if vote.uuid and vote.uuid in self.named)
         others = [vote for vote in votes if vote.uuid not in self.named]
-        keys = [_key_of(vote, policies, tasks) for vote in paced(others)]
-        left, nameless = self.keyed - told, self.nameless - told
-        # Votes of known people take their matches first. Afterwards, a vote of an unknown person may match
-        # one of a person who was forgotten.
-        by_name = _taken(left, keys)
-        by_look = _taken(
-            nameless,
-            [None if taken else key._replace(annotator="") for key, taken in zip(keys, by_name, strict=True)],
-        )
-        counts = [a or b for a, b in zip(by_name, by_look, strict=True)]
+        keys = [_key_of(vote, policies, tasks) for vote in others]
+        left = _Left([*(self.keyed - told).elements()])
+        nameless = _Left([*(self.nameless - told).elements()])
+        # Exact matches go first, then those of known people. Afterwards, a vote of an unknown person may
+        # match one
+        # of a person who was forgotten.
+        exact = [left.take(key) for key in keys]
+        precision = min((_precision(key.at) for key in keys if key.at), default=timedelta(microseconds=1))
+        close = [not e and left.take_close(key, precision) for key, e in zip(keys, exact, strict=True)]
+        found = [
+            e or c or nameless.take_close(key._replace(annotator=""), precision)
+            for key, e, c in zip(keys, exact, close, strict=True)
+        ]
         return Sorted(
-            new=[vote for vote, each in zip(others, counts, strict=True) if not each],
-            n_unsure=sum(each and not key.is_sure for key, each in zip(keys, counts, strict=True)),
+            new=[vote for vote, each in zip(others, found, strict=True) if not each],
+            n_unsure=sum(each and not _is_sure(key) for key, each in zip(keys, found, strict=True)),
         )
 
 
-def _taken(left: Counter[Any], keys: Sequence[_Key | None]) -> list[bool]:
-    """For each key in turn, True if ``left`` still had it; it then has one less of that key."""
-    taken = []
-    for key in keys:
-        taken.append(left[key] > 0)
-        left[key] -= taken[-1]
-    return taken
+def _is_sure(key: _Key) -> bool:
+    """False for a vote that lacks its time, and its person or a text too: two different votes may look
+    alike.
+    """
+    has_time = key.at is not None and _precision(key.at) < timedelta(days=1)
+    return has_time or bool(key.annotator and None not in key.content.texts)
 
 
 def refuse_repeated(n_votes: int, found: Sorted) -> None:
@@ -179,28 +231,5 @@ def _key_of(vote: Vote, policies: Mapping[str, int], tasks: Mapping[str, int]) -
     outcome = _OUTCOMES[vote.winner]
     if a > b:
         a, b, text_a, text_b, outcome = b, a, text_b, text_a, 1 - outcome
-    return _key(
-        tasks[vote.task],
-        (a, b),
-        (text_a, text_b),
-        outcome,
-        both_bad=vote.winner == Winner.BOTH_BAD,
-        annotator=person_of(vote.annotator),
-        at=vote.judged_at,
-    )
-
-
-def _key(
-    task: int | None,
-    policies: tuple[int, int],
-    texts: tuple[str | None, ...],
-    outcome: float,
-    *,
-    both_bad: bool,
-    annotator: str,
-    at: datetime | None,
-) -> _Key:
-    # A time to the microsecond identifies a vote without a name. Our own export has such times, and
-    # pseudonyms in the place of names.
-    by = "" if at is not None and at.microsecond else annotator
-    return _Key(task, policies, texts, outcome, both_bad, by, at)
+    content = _Content(tasks[vote.task], (a, b), (text_a, text_b), outcome, vote.winner == Winner.BOTH_BAD)
+    return _Key(content, person_of(vote.annotator), vote.judged_at)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from django.db.models import F
 
 from engine.domain.showings import Answer, Fate, Kind, Phase, Showing, events, showing_of
-from engine.models import Comparison, Judgment, PairCount, ShowingEvent, clock
+from engine.models import Comparison, Experiment, Judgment, PairCount, ShowingEvent, clock
 from engine.selectors import counts
 
 # The fields of a comparison that `resettled` may change.
@@ -131,9 +131,11 @@ def answers_to(comparison_ids: Collection[int]) -> dict[int, list[Answer]]:
     return found
 
 
-def told(outcomes: Iterable[float]) -> Iterator[ShowingEvent]:
-    """The log of comparisons that come with their outcome; the place of each stands for its key."""
-    for place, outcome in enumerate(outcomes):
-        common = {"experiment_id": 0, "comparison_id": place}
+def told(experiment: Experiment, comparisons: Iterable[Comparison]) -> Iterator[ShowingEvent]:
+    """The log of comparisons that come with their outcome."""
+    for each in comparisons:
+        common = {"experiment": experiment, "comparison": each}
         yield ShowingEvent(**common, kind=Kind.BEGUN)
-        yield ShowingEvent(**common, kind=Kind.TOLD, outcome=outcome, least=outcome, most=outcome)
+        yield ShowingEvent(
+            **common, kind=Kind.TOLD, outcome=each.outcome, least=each.outcome, most=each.outcome
+        )

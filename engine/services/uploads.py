@@ -1,22 +1,28 @@
-"""Keeps an uploaded file until it is imported or refused."""
+"""Keeps an uploaded file until it is imported or dropped."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from django.db import transaction
 
 from engine.domain import limits
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.material import Material
-from engine.models import Upload, User, clock
+from engine.models import Experiment, Upload, User, clock
 
 
 @transaction.atomic
 def keep_upload(
-    *, user: User, material: Material, name: str, file_name: str, data: bytes, counted: str = ""
+    *,
+    user: User,
+    material: Material,
+    name: str,
+    file_name: str,
+    data: bytes,
+    wishes: dict[str, Any] | None = None,
 ) -> Upload:
     """Store the file. Only the newest files of a user are kept, and none for more than a day.
-
-    ``counted``: what to do with votes that count already; empty to ask.
 
     Raises
     ------
@@ -31,7 +37,7 @@ def keep_upload(
         material=material,
         name=name[:200],
         file_name=file_name[:200],
-        counted=counted,
+        wishes=wishes or {},
         data=data,
     )
     newest = Upload.objects.filter(user=user).values_list("pk", flat=True)[: Upload.MOST_OF_ONE_USER]
@@ -40,26 +46,36 @@ def keep_upload(
     return upload
 
 
+def want_import(*, upload: Upload, name: str, experiment: Experiment | None, wishes: dict[str, Any]) -> None:
+    """Let a worker import the file; a second request while it does changes nothing.
+
+    ``experiment``: the one that votes are added to; ``None`` to make one of this name.
+    """
+    Upload.objects.filter(pk=upload.pk, state=Upload.State.ASKING).update(
+        name=name[:200], experiment=experiment, wishes=wishes, found={}, state=Upload.State.WAITING
+    )
+
+
 def drop_upload(upload: Upload) -> None:
-    """Delete a refused file: the page shows its user why, and they have a copy."""
-    Upload.objects.filter(pk=upload.pk).delete()
+    """Delete the file. A worker that reads it stores nothing then."""
+    Upload.objects.filter(pk=upload.pk).exclude(state=Upload.State.DONE).delete()
 
 
-def take_upload(upload: Upload | None) -> None:
-    """Delete the file in the transaction that stores its rows, so that it is imported once.
+def take_upload(upload: Upload | None, experiment: Experiment | None = None) -> None:
+    """Mark the file as imported in the transaction that stores its rows, so that it is imported once.
 
     If the process is killed meanwhile, the file stays. ``None``: the rows come from no kept file.
 
     Raises
     ------
     WrongStateError
-        Another request has imported it, or newer files of its user have taken its place.
+        Another process has imported it, its user has cancelled, or newer files have taken its place.
     """
     if upload is None:
         return
-    n_deleted, _ = Upload.objects.filter(pk=upload.pk).delete()
-    if not n_deleted:
-        raise _taken()
+    kept = Upload.objects.filter(pk=upload.pk).exclude(state=Upload.State.DONE)
+    if not kept.update(state=Upload.State.DONE, data=b"", experiment=experiment):
+        raise WrongStateError("The file was imported by another request, or its import was cancelled.")
 
 
 def refuse_taken(upload: Upload | None) -> None:
@@ -68,14 +84,7 @@ def refuse_taken(upload: Upload | None) -> None:
     Raises
     ------
     WrongStateError
-        It has, or newer files of its user have taken its place.
+        It has, or it was cancelled.
     """
-    if upload is not None and not Upload.objects.filter(pk=upload.pk).exists():
-        raise _taken()
-
-
-def _taken() -> WrongStateError:
-    return WrongStateError(
-        f"Another request has imported this file, or {Upload.MOST_OF_ONE_USER} newer ones have taken its "
-        "place. Look for it among your experiments, or upload it again."
-    )
+    if upload and not Upload.objects.filter(pk=upload.pk).exclude(state=Upload.State.DONE).exists():
+        raise WrongStateError("The file was imported by another request, or its import was cancelled.")

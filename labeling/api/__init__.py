@@ -18,7 +18,7 @@ from ninja.parser import Parser
 
 from engine.domain import limits
 from engine.domain.errors import EngineError, SpecError, UnknownTokenError
-from engine.importing.rows import MOST_FAULTS, ImportingError, Remedy
+from engine.importing.rows import MOST_FAULTS, FaultyRowsError, ImportingError
 from engine.importing.strict_json import JSONLimitError, loads
 from engine.models import Experiment
 from labeling.api import annotating, connections, experiments, material, people, results
@@ -28,13 +28,9 @@ from labeling.middleware.failures import TOO_LARGE, UNAVAILABLE
 
 # The names that lead to a value are cut to this length; a caller may have made them up.
 _LONGEST_PLACE = 200
+
+
 # In the words of the fields of an upload.
-_REMEDIES = {
-    Remedy.COLUMN: 'You can also say which column it is: columns="NAME={}".',
-    Remedy.SHEET: "Move the sheet with the rows to the front, and save the file.",
-}
-
-
 class StrictParser(Parser):
     """JSON by the standard, without texts and numbers that no database stores."""
 
@@ -111,7 +107,9 @@ def _refused(request: HttpRequest, refused: EngineError) -> HttpResponse:
 
 @api.exception_handler(ImportingError)
 def _unreadable(request: HttpRequest, unreadable: ImportingError) -> HttpResponse:
-    return api.create_response(request, {"detail": "\n".join(unreadable.said(_REMEDIES))}, status=422)
+    summary = unreadable.summary if isinstance(unreadable, FaultyRowsError) else ""
+    advice = f"{summary} To leave the others out, send leave_out=true." if summary else ""
+    return api.create_response(request, {"detail": f"{unreadable}\n{advice}".rstrip()}, status=422)
 
 
 @api.exception_handler(PermissionDenied)

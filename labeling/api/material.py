@@ -8,11 +8,10 @@ from ninja import File, Form, Query, Router, Status, UploadedFile
 
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
 from engine.domain.policy_space import code_of
-from engine.importing.items import read_responses
+from engine.importing.items import Wishes, read_responses
 from engine.importing.mapping import parse_columns
-from engine.importing.pacing import unhurried
-from engine.importing.sources import Source, source_of
-from engine.importing.votes.reading import read_votes
+from engine.importing.reader import Source, source_of
+from engine.importing.votes import Judge, read_votes
 from engine.models import Experiment
 from engine.selectors.blinding import withholds_unfinished
 from engine.selectors.browsing import written_responses
@@ -37,34 +36,52 @@ Columns = Annotated[
     list[str],
     Form(
         default_factory=list,
-        description="COLUMN=MEANING for a column that has another name, as --map of the commands.",
+        description="COLUMN=ROLE for a column that has another name, as --map of the commands.",
     ),
 ]
+JSONTexts = Annotated[
+    bool, Form(description="Take an object or a list as its JSON text where a text is wanted.")
+]
+LeaveOut = Annotated[bool, Form(description="Leave out the rows that cannot be read.")]
+JudgedBy = Annotated[Judge | None, Form(description="Who gave the votes, where the file does not say it.")]
 Again = Annotated[bool, Form(description="Count every vote of the file, also those that count already.")]
 OnlyNew = Annotated[bool, Form(description="Leave out votes that count already.")]
 
 
 @router.post("/from-responses", auth=MANAGE, response={201: ImportedOut} | WRITE_PROBLEMS)
 def create_from_responses(
-    request: AuthenticatedRequest, name: Name, file: Upload, columns: Columns
+    request: AuthenticatedRequest,
+    name: Name,
+    file: Upload,
+    columns: Columns,
+    *,
+    json_texts: JSONTexts = False,
+    leave_out: LeaveOut = False,
 ) -> Status[dict[str, Any]]:
     """Create a draft on ready-made responses, which you own. `rows` counts the responses."""
     access.check_may_create(request)
-    with unhurried():
-        answers = read_responses(_source(file, RESPONSES_BYTES), parse_columns(columns))
-        made = create_experiment(spec=answers.spec(name.strip()), by=request.user)
+    wishes = Wishes(parse_columns(columns), json_texts, leave_out)
+    answers = read_responses(_source(file, RESPONSES_BYTES), wishes=wishes)
+    made = create_experiment(spec=answers.spec(name.strip()), by=request.user)
     return Status(201, _imported(made, len(answers.responses), answers.warnings))
 
 
 @router.post("/from-votes", auth=MANAGE, response={201: ImportedOut} | WRITE_PROBLEMS)
 def create_from_votes(
-    request: AuthenticatedRequest, name: Name, file: Upload, columns: Columns
+    request: AuthenticatedRequest,
+    name: Name,
+    file: Upload,
+    columns: Columns,
+    *,
+    json_texts: JSONTexts = False,
+    leave_out: LeaveOut = False,
+    judged_by: JudgedBy = None,
 ) -> Status[dict[str, Any]]:
     """Create a paused experiment of past votes, which you own. `rows` counts the votes."""
     access.check_may_create(request)
-    with unhurried():
-        votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
-        made = start_from_votes(name=name.strip(), votes=votes.votes, by=request.user)
+    wishes = Wishes(parse_columns(columns), json_texts, leave_out, judged_by or "")
+    votes = read_votes(_source(file, VOTES_BYTES), wishes=wishes)
+    made = start_from_votes(name=name.strip(), votes=votes.votes, by=request.user)
     wake_planner(made.pk)
     return Status(201, _imported(made, len(votes.votes), votes.warnings))
 
@@ -78,6 +95,9 @@ def add_past_votes(
     *,
     again: Again = False,
     only_new: OnlyNew = False,
+    json_texts: JSONTexts = False,
+    leave_out: LeaveOut = False,
+    judged_by: JudgedBy = None,
 ) -> dict[str, Any]:
     """Add past votes to a draft or a paused experiment that knows their policies and tasks.
 
@@ -86,15 +106,11 @@ def add_past_votes(
     added; a warning counts those that were left out.
     """
     experiment = access.to_run(request, experiment_id)
-    with unhurried():
-        found = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
-        added = add_votes(
-            experiment_id=experiment.pk,
-            votes=found.votes,
-            by=request.user,
-            again=again,
-            only_new=only_new,
-        )
+    wishes = Wishes(parse_columns(columns), json_texts, leave_out, judged_by or "")
+    found = read_votes(_source(file, VOTES_BYTES), wishes=wishes)
+    added = add_votes(
+        experiment_id=experiment.pk, votes=found.votes, by=request.user, again=again, only_new=only_new
+    )
     wake_planner(added.experiment.pk)
     return _imported(added.experiment, added.n_votes, [*found.warnings, *added.warnings])
 

@@ -22,6 +22,11 @@ def facts(experiment: Experiment) -> list[str]:
 def _sides(found: PastVotes) -> str:
     if not found.sided:
         return "Position bias: unknown. The file does not say on which side each response was shown."
+    if not found.vary:
+        return (
+            "Position bias: cannot be told. Each two policies were always shown in the same order, so a "
+            "habit of choosing a side looks like a better policy."
+        )
     sides = Sides(found.left, found.sided)
     verdict = "which chance may explain" if sides.p >= _SELDOM_P else "which chance seldom brings"
     if sides.biased:

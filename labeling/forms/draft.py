@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from io import BytesIO
 from typing import Any, Generic, TypeVar
 
 from django.core.files.uploadedfile import UploadedFile
@@ -21,25 +20,25 @@ from engine.domain.material import Material
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from engine.domain.variables import Space
 from engine.importing.items import (
-    as_lines,
+    Column,
+    Wishes,
     as_typed,
+    is_table,
+    look,
     read_gold,
-    read_tasks,
-    with_columns,
+    task_records,
     write_gold,
     write_tasks,
 )
-from engine.importing.looking import MEANINGS_BY_MATERIAL, Column, has_columns, look
-from engine.importing.mapping import VARIABLE, check_columns
+from engine.importing.mapping import ROLES, VARIABLE, check_columns
+from engine.importing.reader import source_of
 from engine.importing.rows import ImportingError
-from engine.importing.sources import as_one, source_of
-from engine.importing.warnings import warnings_of_gold, warnings_of_tasks
 from engine.models import Experiment, Factor, User
 from engine.selectors import connections, specs
 from engine.selectors.capabilities import Need, live_offers
 from engine.services.drafts import check_name
 from engine.services.estimates import Question
-from labeling.forms.columns import MEANING_LABELS, REMEDIES_OF_TASKS, Columns, fold, said_columns
+from labeling.forms.columns import ROLE_LABELS, Columns, fold, said_columns
 from labeling.forms.factors import (
     ExclusionRow,
     FactorRow,
@@ -69,21 +68,11 @@ class Items(Generic[Item]):
     items: Sequence[Item]
     faults: Sequence[str]
     kept: bool = False
-    columns: Sequence[tuple[Column, str]] = ()
+    columns: Sequence[Column] = ()
     asked_tag: str = ""
-    # The warnings of the file that the text was made of.
-    of_file: Sequence[str] = ()
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Possible slips, each with its count."""
-        tasks: list[TaskSpec] = [item for item in self.items if isinstance(item, TaskSpec)]
-        gold: list[GoldSpec] = [item for item in self.items if isinstance(item, GoldSpec)]
-        return [
-            *warnings_of_tasks(tasks, self.text if tasks else ""),
-            *warnings_of_gold(gold, self.text if gold else ""),
-            *self.of_file,
-        ]
+    warnings: Sequence[str] = ()
+    # “113 of 120 rows can be read. …”, where the others could be left out.
+    summary: str = ""
 
     @property
     def asked_columns(self) -> Columns:
@@ -91,9 +80,9 @@ class Items(Generic[Item]):
         return fold(self.columns, VARIABLE)
 
     @property
-    def meanings(self) -> list[tuple[str, str]]:
-        """The meanings that a column may have, with their labels."""
-        return [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS_BY_MATERIAL[Material.TASKS]]
+    def roles(self) -> list[tuple[str, str]]:
+        """The roles that a column may have, with their labels."""
+        return [(role, ROLE_LABELS[role]) for role in ROLES[Material.TASKS]]
 
     @property
     def tag(self) -> str:
@@ -140,7 +129,6 @@ class DraftEditor:
         self.maker = maker
         self._step = step or data.get("step", "")
         self._refused: set[str] = set()
-        self._of_files: dict[str, Sequence[str]] = {}
         self.experiment = experiment
         self.imported = experiment is not None and experiment.responses == Experiment.Responses.IMPORTED
         self.attempted = False
@@ -188,54 +176,62 @@ class DraftEditor:
 
     @cached_property
     def tasks(self) -> Items[TaskSpec]:
-        return self._items("tasks", read_tasks, lambda stored: stored.tasks)
+        text, tag = self.data.get("tasks", ""), self.data.get("tasks_tag", "")
+        if not text.strip() and self.data.get("tasks_kept") and self.stored:
+            return Items("tasks", "", self.stored.tasks, [], kept=True, asked_tag=tag)
+        return self._read_tasks(text, Wishes(), asked_tag=tag)
 
     @cached_property
     def gold(self) -> Items[GoldSpec]:
-        return self._items("gold", read_gold, lambda stored: stored.gold)
-
-    def _items(
-        self,
-        kind: str,
-        read: Callable[[str], Sequence[Item]],
-        kept: Callable[[ExperimentSpec], Sequence[Item]],
-    ) -> Items[Item]:
-        text = self.data.get(kind, "")
-        tag = self.data.get(f"{kind}_tag", "")
-        if not text.strip() and self.data.get(f"{kind}_kept") and self.stored:
-            return Items(kind, "", kept(self.stored), [], kept=True, asked_tag=tag)
-        columns = self._columns(text) if kind == "tasks" else []
+        text = self.data.get("gold", "")
+        if not text.strip() and self.data.get("gold_kept") and self.stored:
+            return Items("gold", "", self.stored.gold, [], kept=True)
         try:
-            return Items(
-                kind,
-                text,
-                read(text),
-                [],
-                columns=columns,
-                asked_tag=tag,
-                of_file=self._of_files.get(kind, ()),
-            )
+            return Items("gold", text, read_gold(text), [])
         except ImportingError as error:
-            faults = error.said(REMEDIES_OF_TASKS if columns else {})
-            return Items(kind, text, [], faults, columns=columns)
+            return Items("gold", text, [], str(error).splitlines())
 
-    def _columns(self, text: str) -> list[tuple[Column, str]]:
-        """The columns of the tasks, where they have some, each with the meaning that is chosen for it."""
-        found = look(text, Material.TASKS).columns if has_columns(text) else ()
-        if any(column.name == "variables" for column in found):
-            # The tasks are written as we write them.
+    def _read_tasks(self, text: str, wishes: Wishes, asked_tag: str = "") -> Items[TaskSpec]:
+        columns = self._columns(text)
+        try:
+            records, warnings = task_records(text, wishes)
+            if not wishes.leave_out:
+                records.refuse_faults()
+        except ImportingError as error:
+            summary = getattr(error, "summary", "")
+            return Items("tasks", text, [], str(error).splitlines(), columns=columns, summary=summary)
+        return Items(
+            "tasks", text, records.items, [], columns=columns, asked_tag=asked_tag, warnings=warnings
+        )
+
+    def _columns(self, text: str) -> list[Column]:
+        """The columns of the tasks, where they have some, each with the roles that are chosen for it."""
+        if not is_table(text):
             return []
-        chosen = said_columns(self.data, "tasks_")
-        return [(column, chosen.get(column.name, column.meaning)) for column in found]
+        try:
+            found, _ = look(text, Material.TASKS, said_columns(self.data, "tasks_"))
+        except ImportingError:
+            return []
+        # Tasks are written as we write them, once their columns are chosen.
+        return [] if any(column.name == "variables" for column in found) else found
 
     def map_columns(self) -> None:
-        """Write the tasks anew, with the columns that were chosen for them."""
-        text = self.data.get("tasks", "")
+        """Write the tasks anew, as the columns were chosen for them, and without the rows that somebody
+        leaves out.
+        """
         try:
-            self.data["tasks"] = with_columns(text, check_columns(said_columns(self.data, "tasks_")))
+            columns = check_columns(said_columns(self.data, "tasks_"))
+            wishes = Wishes(
+                columns, bool(self.data.get("json_texts")), leave_out=bool(self.data.get("leave_out"))
+            )
+            found = self._read_tasks(self.data.get("tasks", ""), wishes)
         except ImportingError as error:
-            faults = error.said(REMEDIES_OF_TASKS)
-            self.tasks = Items("tasks", text, [], faults, columns=self._columns(text))
+            text = self.data.get("tasks", "")
+            found = Items("tasks", text, [], str(error).splitlines(), columns=self._columns(text))
+        if found.faults:
+            self.tasks = found
+        else:
+            self.data["tasks"] = write_tasks(found.items)
 
     @property
     def groups(self) -> dict[str, list[BoundField]]:
@@ -415,16 +411,10 @@ class DraftEditor:
             if not (given := files.getlist(f"{kind}_file")):
                 continue
             try:
-                name, content = as_one([(file.name or "", file) for file in given], DESCRIPTION_BYTES)
-                source = source_of([(name, BytesIO(content))], DESCRIPTION_BYTES)
-                if kind == "tasks":
-                    text = as_typed(source)
-                else:
-                    text = source.text if source.is_text else as_lines(source)
+                text = as_typed(source_of([(file.name or "", file) for file in given], DESCRIPTION_BYTES))
                 if not text.strip():
                     raise ImportingError.at("", "There is nothing in it. What was here is kept.")
                 self.data[kind] = text.replace("\r\n", "\n")
-                self._of_files[kind] = source.warnings
             except ImportingError as error:
                 setattr(self, kind, Items(kind, self.data.get(kind, ""), [], [f"{given[0].name}: {error}"]))
 

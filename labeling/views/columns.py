@@ -1,13 +1,13 @@
-"""Uploads of responses and votes: kept first, then imported at once, or after their user has said what the
-columns are.
+"""An uploaded file on its way: a worker imports it, and where its user has to say something first, this page
+asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import csv
+import io
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any
 from uuid import UUID
 
@@ -16,27 +16,23 @@ from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 
-from engine.core.wording import number
-from engine.domain.errors import EngineError, SpecError
+from engine.domain.errors import SpecError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
 from engine.domain.material import Material
-from engine.importing.items import Answers, read_responses
-from engine.importing.looking import MEANINGS_BY_MATERIAL, Look, look, missing_of
-from engine.importing.mapping import IGNORE, check_columns
-from engine.importing.pacing import unhurried
-from engine.importing.rows import ImportingError
-from engine.importing.sources import Source, as_one, source_of
-from engine.importing.votes.reading import read_votes
-from engine.importing.votes.vote import Votes
-from engine.models import Upload
+from engine.importing.items import Column, Wishes, as_read, look, make_answers
+from engine.importing.mapping import IGNORE, ROLES, Roles, check_columns, missing_roles
+from engine.importing.reader import as_one, source_of
+from engine.importing.rows import ImportingError, Row
+from engine.importing.votes import Judge, vote_of
+from engine.models import Experiment, Upload
 from engine.selectors.uploads import kept_upload
-from engine.services.drafts import create_experiment
-from engine.services.past_votes import add_votes, start_from_votes
-from engine.services.uploads import drop_upload, keep_upload
-from engine.tasks import wake_planner
+from engine.services.imports import source_of_upload, wishes_of
+from engine.services.uploads import drop_upload, keep_upload, want_import
+from engine.tasks import wake_import
 from labeling import access
-from labeling.forms.columns import MEANING_LABELS, REMEDIES, fold, said_columns
+from labeling.forms.columns import ROLE_LABELS, fold, said_columns
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 # The ways to treat votes that count already: values and labels.
@@ -45,124 +41,198 @@ _COUNTED = (
     ("only_new", "Only new votes: leave them out"),
     ("again", "All votes: count every row of the file"),
 )
+_MOST = {Material.RESPONSES: RESPONSES_BYTES, Material.VOTES: VOTES_BYTES}
+_BACK = {Material.RESPONSES: "new_experiment", Material.VOTES: "import_votes"}
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """The ways to read, store and sum up one material."""
-
-    most: Limit
-    read: Callable[[Source, Mapping[str, str] | None], Any]
-    store: Callable[[AuthenticatedRequest, str, Any, Upload], HttpResponse]
-    said: Callable[[Any], str]
-    back: str
-
-
-@unhurried()
 def receive(
     request: AuthenticatedRequest, material: Material, files: Sequence[UploadedFile[Any]]
 ) -> HttpResponse:
-    """Import uploaded files of one table, or ask for the columns where they are not known.
-
-    They are kept before they are read: a process that is killed meanwhile loses nothing, and its user goes on
-    from the page Columns.
+    """Keep uploaded files of one table, and let a worker import them unless their user wants to look first.
 
     Raises
     ------
-    ImportingError, EngineError
-        The files are refused for another reason. They are kept no longer.
+    ImportingError, SpecError
+        The files are too large, or their name cannot be used.
     """
-    kind, name = _KINDS[material], request.POST.get("name", "").strip()
-    file_name, data = as_one([(file.name or "", file) for file in files], kind.most)
+    name = request.POST.get("name", "").strip()
+    file_name, data = as_one(source_of([(file.name or "", file) for file in files], _most(material)))
+    wishes = _wishes_sent(request, {})
+    target = _target(request, material, name)
     upload = keep_upload(
-        user=request.user,
-        material=material,
-        name=name,
-        file_name=file_name,
-        data=data,
-        counted=counted_votes(request)["counted"],
+        user=request.user, material=material, name=name, file_name=file_name, data=data, wishes=wishes
     )
-    try:
-        found = _read_at_once(source_of([(file_name, BytesIO(data))], kind.most), material)
-        if found is None or request.POST.get("look"):
-            return redirect("map_columns", upload_id=upload.pk)
-        return kind.store(request, name, found, upload)
-    except (ImportingError, EngineError):
-        drop_upload(upload)
-        raise
+    if not request.POST.get("look"):
+        _import(upload, name, target, wishes)
+    return redirect("map_columns", upload_id=upload.pk)
 
 
-def _read_at_once(source: Source, material: Material) -> Any:
-    """The content of a file; ``None`` where its user has to say what its columns are.
+def _most(material: Material) -> Limit:
+    return _MOST[material]
 
-    Raises
-    ------
-    ImportingError
-        It is refused for another reason.
-    """
-    try:
-        return _KINDS[material].read(source, None)
-    except ImportingError:
-        first = look(source, material)
-        elsewhere = len(source.sheets) > 1
-        if not (elsewhere or (first.columns and (first.missing or first.is_wide or first.is_guessed))):
-            raise
-    return None
+
+def _import(upload: Upload, name: str, target: Experiment | None, wishes: dict[str, Any]) -> None:
+    want_import(upload=upload, name=name, experiment=target, wishes=wishes)
+    wake_import(upload.pk)
 
 
 @login_required
 @read_or_write
-@unhurried()
 def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
-    """Show the columns of a kept file, and what each becomes; import it when its user says so."""
+    """Show how the import of a file goes; ask what its user has to say, and import it then."""
     access.to_create(request)
     if (upload := kept_upload(request.user, upload_id)) is None:
         raise Http404
-    material = Material(upload.material)
-    kind = _KINDS[material]
-    sheet = request.POST.get("sheet", "")
-    wanted = request.method == "POST" and not request.htmx and request.POST.get("action") != "check"
-    faults: list[str] = []
-    found, first, sheets = None, Look((), ()), list[str]()
-    columns = said_columns(request.POST)
-    as_it_is = False
-    try:
-        source = source_of([(upload.file_name, BytesIO(upload.data))], kind.most, sheet)
-        sheets = source.sheets
-        first = look(source, material)
+    back = reverse(_BACK[Material(upload.material)])
+    if request.method == "POST" and request.POST.get("action") == "cancel":
+        drop_upload(upload)
+        messages.success(request, f"{upload.file_name} was not imported, and is no longer kept.")
+        return redirect(back)
+    if upload.state == Upload.State.DONE:
+        return _moved(request, _told(request, upload))
+    if upload.state != Upload.State.ASKING:
+        template = "setup/_importing.html" if request.htmx else "setup/importing.html"
+        return render(request, template, {"upload": upload})
+    if request.GET.get("faults"):
+        return _list_of_faults(upload)
+    if request.htmx and request.method != "POST":
+        return _moved(request, request.path)
+    return _asked(request, upload, back)
+
+
+def _moved(request: HttpRequest, url: str) -> HttpResponse:
+    """Lead to another page, also from a request of htmx."""
+    if getattr(request, "htmx", False):
+        response = HttpResponse()
+        response["HX-Redirect"] = url
+        return response
+    return redirect(url)
+
+
+def _told(request: AuthenticatedRequest, upload: Upload) -> str:
+    """Say what came of the import; returns the page of its experiment."""
+    messages.success(request, upload.found.get("said", "Imported."))
+    for warning in upload.found.get("warnings", ()):
+        messages.warning(request, warning)
+    page = "setup" if upload.material == Material.RESPONSES else "dashboard"
+    url = reverse(page, args=[upload.experiment_id])
+    upload.delete()
+    return url
+
+
+def _list_of_faults(upload: Upload) -> HttpResponse:
+    file = io.StringIO()
+    csv.writer(file).writerows([("place", "fault"), *upload.found.get("all_faults", ())])
+    response = HttpResponse(file.getvalue(), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="faults.csv"'
+    return response
+
+
+@dataclass(frozen=True)
+class _Preview:
+    """The first rows of a file as they will be read."""
+
+    columns: Sequence[Column] = ()
+    rows: Sequence[tuple[str, Sequence[str], str]] = ()
+    roles: Sequence[str] = ()
+    sheets: Sequence[str] = ()
+    is_nested: bool = False
+    faults: Sequence[str] = ()
+
+
+def _asked(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResponse:
+    wishes, name = upload.wishes, upload.name
+    action = request.POST.get("action", "check")
+    if request.method == "POST":
+        wishes, name = _wishes_sent(request, wishes), request.POST.get("name", "").strip()
         # Another sheet has other columns.
-        if not columns or request.POST.get("seen_sheet", sheet) != sheet:
-            columns = {column.name: column.meaning for column in first.columns}
-            as_it_is = _is_read_as_it_is(source, material, columns)
-        # A sheet without rows gets its own error, and not the advice to choose columns.
-        unasked = as_it_is or not first.columns
-        found = kind.read(source, None) if unasked else _read_by(columns, source, material)
-        if wanted:
-            return kind.store(request, request.POST.get("name", "").strip(), found, upload)
-    except ImportingError as error:
-        faults = error.said(REMEDIES)
-    except EngineError as error:
-        faults = str(error).splitlines()
-    labels = [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS_BY_MATERIAL[material]]
+        if request.POST.get("seen_sheet", "") != wishes["sheet"] and "seen_sheet" in request.POST:
+            wishes["columns"] = {}
+    upload.wishes = wishes
+    preview = _preview(upload)
+    faults = [*preview.faults]
+    if action in {"import", "leave_out"} and not request.htmx and not faults:
+        try:
+            target = _target(request, Material(upload.material), name)
+        except SpecError as error:
+            faults.append(str(error))
+        else:
+            _import(upload, name, target, wishes)
+            return redirect(request.path)
     context = {
         "upload": upload,
-        "name": request.POST.get("name", upload.name),
-        "columns": fold(
-            [(column, columns.get(column.name, column.meaning)) for column in first.columns], IGNORE
-        ),
-        "meanings": labels,
-        "as_it_is": as_it_is,
-        "sheets": sheets,
-        "sheet": sheet,
+        "name": name,
+        "preview": preview,
+        "columns": fold(preview.columns, IGNORE),
+        "roles": [(role, ROLE_LABELS[role]) for role in ROLES[Material(upload.material)]],
+        "labels": [_label(role) for role in preview.roles],
+        "sheet": wishes.get("sheet", ""),
         "faults": faults,
-        **counted_votes(request, upload.counted),
-        "said": kind.said(found) if found is not None else "",
-        "warnings": found.warnings if found is not None else (),
-        "back": kind.back,
+        "found": upload.found if request.method != "POST" else {},
+        "wishes": wishes,
+        "judges": [("", "People, or as the file says"), (Judge.LLM.value, "A language model")],
+        **counted_votes(request, wishes.get("counted", "")),
+        "back": back,
     }
     if request.htmx:
         return render(request, "setup/_columns_result.html", context)
-    return render(request, "setup/columns.html", context, status=400 if wanted else 200)
+    return render(
+        request, "setup/columns.html", context, status=400 if faults and action == "import" else 200
+    )
+
+
+def _preview(upload: Upload) -> _Preview:
+    material, wishes = Material(upload.material), wishes_of(upload)
+    source = source_of_upload(upload)
+    try:
+        columns, rows = look(source, material, wishes.columns)
+        said = wishes.columns or {column.name: column.roles for column in columns}
+        nested = not wishes.columns and _knows_itself(rows, material)
+        roles = Roles(material, {} if nested else said)
+        shown = list(as_read(rows, roles, _maker(material, roles, wishes)))
+        names = list(dict.fromkeys(name for _, texts, _ in shown for name in texts))
+        faults: list[str] = []
+        if not nested and (missing := missing_roles(said.values(), material)):
+            faults.append(f"Choose a column for: {', '.join(ROLE_LABELS[each] for each in missing)}.")
+        check_columns(said)
+    except ImportingError as error:
+        return _Preview(sheets=source.sheets, faults=str(error).splitlines())
+    return _Preview(
+        columns,
+        [(place, [texts.get(name, "") for name in names], fault) for place, texts, fault in shown],
+        names,
+        source.sheets,
+        nested,
+        faults,
+    )
+
+
+def _knows_itself(rows: Sequence[Row], material: Material) -> bool:
+    """True if the names of the columns say all that is needed."""
+    roles = Roles(material)
+    return bool(rows) and not missing_roles([*roles.values(rows[0])], material)
+
+
+def _maker(material: Material, roles: Roles, wishes: Wishes) -> Callable[[Row], object]:
+    if material == Material.VOTES:
+        return lambda row: vote_of(row, roles, wishes)
+    return make_answers(roles, wishes)
+
+
+def _label(role: str) -> str:
+    return ROLE_LABELS.get(role, role.capitalize())
+
+
+def _wishes_sent(request: HttpRequest, earlier: dict[str, Any]) -> dict[str, Any]:
+    """How the user wants the file to be read, as a form says it."""
+    return {
+        "columns": said_columns(request.POST) or earlier.get("columns", {}),
+        "json_texts": bool(request.POST.get("json_texts")),
+        "leave_out": request.POST.get("action") == "leave_out",
+        "judged_by": request.POST.get("judged_by", ""),
+        "sheet": request.POST.get("sheet", ""),
+        "counted": counted_votes(request)["counted"],
+    }
 
 
 def counted_votes(request: HttpRequest, earlier: str = "") -> dict[str, Any]:
@@ -171,47 +241,12 @@ def counted_votes(request: HttpRequest, earlier: str = "") -> dict[str, Any]:
     return {"counted_choices": _COUNTED, "counted": chosen if chosen in dict(_COUNTED) else ""}
 
 
-def _read_by(columns: Mapping[str, str], source: Source, material: Material) -> Any:
-    """The content of a file whose columns have these meanings.
-
-    Raises
-    ------
-    ImportingError
-        It cannot be read so.
-    """
-    checked = check_columns(columns)
-    if missing := missing_of(checked.values(), material):
-        wanted = ", ".join(MEANING_LABELS[each] for each in missing)
-        raise ImportingError.at("", f"Choose a column for: {wanted}.")
-    return _KINDS[material].read(source, checked)
-
-
-def _is_read_as_it_is(source: Source, material: Material, guess: Mapping[str, str]) -> bool:
-    """True for a format that no meanings of columns could describe, as LMArena's: only without them it is
-    read.
-    """
-    try:
-        _read_by(guess, source, material)
-    except ImportingError:
-        with suppress(ImportingError):
-            _KINDS[material].read(source, None)
-            return True
-    return False
-
-
-# ---------------------------------------------------------------- the two kinds
-
-
-def _store_answers(
-    request: AuthenticatedRequest, name: str, answers: Answers, upload: Upload
-) -> HttpResponse:
-    experiment = create_experiment(spec=answers.spec(name), by=request.user, upload=upload)
-    _warn(request, answers.warnings)
-    messages.success(request, "Saved as a draft. Check it, then start it.")
-    return redirect("setup", experiment_id=experiment.pk)
-
-
-def _store_votes(request: AuthenticatedRequest, name: str, votes: Votes, upload: Upload) -> HttpResponse:
+def _target(request: AuthenticatedRequest, material: Material, name: str) -> Experiment | None:
+    """The experiment of this name that votes are added to; ``None`` where one is to be made."""
+    if not name:
+        raise SpecError("name: Give the experiment a name.")
+    if material != Material.VOTES:
+        return None
     # Their own comes first: others may have shared one of the same name with them.
     of_that_name = list(access.runnable(request).filter(name=name))
     own = [each for each in of_that_name if each.maker_id == request.user.pk]
@@ -221,50 +256,4 @@ def _store_votes(request: AuthenticatedRequest, name: str, votes: Votes, upload:
             f"name: You may change {len(there)} experiments of this name. Choose another one, or import the "
             "votes with manage.py import_votes."
         )
-    n_counted, warnings = len(votes.votes), [*votes.warnings]
-    if there:
-        added = add_votes(
-            experiment_id=there[0].pk,
-            votes=votes.votes,
-            by=request.user,
-            again=request.POST.get("counted") == "again",
-            only_new=request.POST.get("counted") == "only_new",
-            upload=upload,
-        )
-        experiment, n_counted = added.experiment, added.n_votes
-        warnings += added.warnings
-    else:
-        experiment = start_from_votes(name=name, votes=votes.votes, by=request.user, upload=upload)
-    wake_planner(experiment.pk)
-    messages.success(request, f"{number(n_counted, 'vote')} imported.")
-    _warn(request, warnings)
-    return redirect("dashboard", experiment_id=experiment.pk)
-
-
-def _warn(request: AuthenticatedRequest, warnings: Sequence[str]) -> None:
-    for warning in warnings:
-        messages.warning(request, warning)
-
-
-def _answers_said(answers: Answers) -> str:
-    return (
-        f"{number(len(answers.responses), 'response')} of "
-        f"{number(len(answers.policies), 'policy', 'policies')} to {number(len(answers.tasks), 'task')}."
-    )
-
-
-def _votes_said(votes: Votes) -> str:
-    policies = {name for vote in votes.votes for name in (vote.policy_a, vote.policy_b)}
-    tasks = {vote.task for vote in votes.votes}
-    return (
-        f"{number(len(votes.votes), 'vote')} on {number(len(policies), 'policy', 'policies')} and "
-        f"{number(len(tasks), 'task')}."
-    )
-
-
-_KINDS = {
-    Material.RESPONSES: _Kind(
-        RESPONSES_BYTES, read_responses, _store_answers, _answers_said, "new_experiment"
-    ),
-    Material.VOTES: _Kind(VOTES_BYTES, read_votes, _store_votes, _votes_said, "import_votes"),
-}
+    return there[0] if there else None

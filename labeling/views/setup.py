@@ -32,7 +32,6 @@ from labeling.dashboard import figures
 from labeling.dashboard.policies import level_said
 from labeling.exports.downloads import attachment
 from labeling.exports.files import stem
-from labeling.forms.columns import REMEDIES
 from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
 from labeling.forms.settings import STEPS
@@ -55,9 +54,7 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
     if request.method == "POST":
         try:
             return _received(request)
-        except ImportingError as error:
-            faults = error.said(REMEDIES)
-        except SpecError as error:
+        except (ImportingError, SpecError) as error:
             faults = str(error).splitlines()
     context = {
         "starts": STARTS,

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import Judgment
 from engine.selectors.agreement import agreement_of_people
 from engine.services.past_votes import start_from_votes

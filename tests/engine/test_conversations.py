@@ -109,10 +109,9 @@ def test_conversations_in_other_files():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (json.dumps({"messages": JSON_TURNS[:3]}), "line 1: messages: The last message is by the assistant"),
-        (json.dumps({"messages": JSON_TURNS, "task": "Hi"}), "both in messages and in task"),
+        (json.dumps({"messages": JSON_TURNS[:3]}), "line 1: The task: The last message is by the assistant"),
         (json.dumps({"prompt": "Hi", "variables": [1]}), "variables must be an object"),
-        (json.dumps({"prompt": "Hi", "variables": {"a": [1]}}), "The variable a must be a text"),
+        (json.dumps({"prompt": "Hi", "variables": {"a": [1]}}), "The variable a is a list"),
         (json.dumps({"prompt": "Hi", "tags": [{"a": 1}]}), "tags must be a text, or a list"),
     ],
 )

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.domain.errors import WrongStateError
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import Comparison, Evidence, Experiment, Judgment, JudgmentVoid, Lease, ShowingEvent, User
 from engine.selectors import answers, counts, designs
 from engine.selectors.verifying import faults_of

@@ -123,17 +123,13 @@ def test_a_file_of_tasks_without_any_is_refused(file):
     book.save(file.parent / "tasks.csv")
     assert refused("load_experiment", str(file)) == (
         f"{file}, tasks.csv: There are no tasks here. This is the sheet Sheet of Sheet, Other. Choose "
-        "another by --sheet NAME."
+        "another."
     )
 
 
 def test_a_table_is_told_how_to_name_it_in_a_description(file):
     file.write_text("task,policy,response\nOne?,A,1\n")
-    assert refused("load_experiment", str(file)) == (
-        f"{file}, This is a table or a text, and no description of an experiment in YAML or JSON, with a "
-        "name, factors and tasks. Name it in a description, as tasks_file or responses_file; votes are for "
-        "import_votes."
-    )
+    assert "responses_file" in refused("load_experiment", str(file))
 
 
 def test_a_refused_part_is_named_once(file):

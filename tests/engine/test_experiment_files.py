@@ -202,7 +202,7 @@ def test_tasks_and_responses_may_stand_in_files_beside():
 def test_a_file_beside_is_named_in_its_errors_and_needs_a_reader():
     text = "name: N\ntasks_file: t.csv"
     [fault] = faults_of(text, read_file=lambda name: "prompt,reference\nx")
-    assert fault.startswith("t.csv, line 2: This row has 1 column, but the first line has 2.")
+    assert fault.startswith("t.csv, line 2: The number of cells is 1, but the first line names 2 columns.")
     assert faults_of(text)[0].startswith("line 2, tasks_file: Only manage.py load_experiment can read")
 
     def missing(name: str) -> str:

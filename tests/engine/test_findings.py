@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from engine.core import Claim
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.rules import Rules, completed
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import Evidence, Experiment, Notification, User
 from engine.selectors import consequences, designs, specs
 from engine.selectors.findings import ladder

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.core.agreement import p_as_alike, p_of_fall
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import Judgment, User
 from engine.models.append_only import lifted
 from engine.selectors.agreement import shared_answers

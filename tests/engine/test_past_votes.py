@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from engine.domain.conversations import Message
 from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
 from engine.domain.rules import Rules
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membership, Response, Upload, User
 from engine.models.append_only import lifted
 from engine.selectors import consequences, counts, designs
@@ -387,12 +387,10 @@ def test_a_file_that_shares_votes_with_an_earlier_one_is_refused_with_their_numb
 
 def test_who_comes_late_with_a_file_that_was_imported_meanwhile_is_told_so(admin: User):
     """It was told that these votes count already, and asked whether to count them again."""
-    kept = keep_upload(
-        user=admin, material="votes", name="Mine", file_name="mine.csv", data=b"votes", counted=""
-    )
+    kept = keep_upload(user=admin, material="votes", name="Mine", file_name="mine.csv", data=b"votes")
     late = Upload.objects.get(pk=kept.pk)
     experiment = start_from_votes(name="Mine", votes=THREE, by=admin, upload=kept)
-    with pytest.raises(WrongStateError, match="Another request has imported this file"):
+    with pytest.raises(WrongStateError, match="imported by another request"):
         add_votes(experiment_id=experiment.pk, votes=THREE, by=admin, upload=late)
     with pytest.raises(ImportedBeforeError):
         add_votes(experiment_id=experiment.pk, votes=THREE, by=admin)
@@ -561,7 +559,7 @@ def test_what_does_not_fit_is_named_and_nothing_is_stored(chosen, given, words):
     assert (experiment.state, Judgment.objects.count(), User.objects.count()) == ("draft", 0, 0)
 
 
-def test_votes_on_ready_made_responses_are_about_those():
+def test_new_responses_and_tasks_of_a_growing_table_join_the_pool():
     spec = ExperimentSpec(
         "Pool", [FactorSpec("Policy", "imported", {"P": {}, "Q": {}})], [TaskSpec("T1")],
         {"responses": "imported"}, ready_made=[ReadyMade(0, "P", "P on T1"), ReadyMade(0, "Q", "Q on T1")],
@@ -570,10 +568,41 @@ def test_votes_on_ready_made_responses_are_about_those():
     [known] = with_texts(vote("a"))
     add_votes(experiment_id=experiment.pk, votes=[known])
     assert Response.objects.count() == 2
-    with pytest.raises(
-        SpecError, match="line 2: The response of 'Q' is not among the experiment's ready-made ones"
-    ):
-        add_votes(experiment_id=experiment.pk, votes=[replace(known, response_b="Another")])
+    grown = [replace(known, response_b="Another"), replace(known, task="T2")]
+    experiment = add_votes(experiment_id=experiment.pk, votes=[known, *grown], only_new=True).experiment
+    assert experiment.past_votes == 3
+    assert [task.prompt for task in experiment.tasks.order_by("position")] == ["T1", "T2"]
+    assert sorted(Response.objects.values_list("task__prompt", "text")) == [
+        ("T1", "Another"), ("T1", "P on T1"), ("T1", "Q on T1"), ("T2", "P on T1"), ("T2", "Q on T1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        lambda at: at.replace(second=0, microsecond=0),
+        lambda at: at.replace(hour=0, minute=0, second=0, microsecond=0),
+        lambda at: None,
+    ],
+    ids=["no seconds", "a date", "emptied"],
+)
+@pytest.mark.parametrize("texts", [True, False], ids=["with texts", "without"])
+def test_the_same_votes_with_the_times_of_a_spreadsheet_do_not_double(spoiled, texts):
+    votes = [
+        replace(each, annotator=f"judge {n % 5}", judged_at=at)
+        for n, each in enumerate(arena(40, policies=4, tasks=3, texts=texts))
+        for at in [datetime(2026, 3, 1, 10, 17, 23, 417_000, tzinfo=UTC) + timedelta(seconds=41 * n)]
+    ]
+    experiment = made(votes)
+    again = [replace(vote, judged_at=spoiled(vote.judged_at)) for vote in votes]
+    with pytest.raises(ImportedBeforeError, match="All 40 votes"):
+        add_votes(experiment_id=experiment.pk, votes=again)
+    with pytest.raises(ImportedBeforeError, match="All 40 votes"):
+        add_votes(experiment_id=experiment.pk, votes=again, only_new=True)
+    # And the other way about.
+    other = start_from_votes(name="Other", votes=again)
+    with pytest.raises(ImportedBeforeError, match="All 40 votes"):
+        add_votes(experiment_id=other.pk, votes=votes, only_new=True)
 
 
 def test_a_concluded_or_archived_experiment_takes_no_votes():

@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 
 from engine.domain.showings import Answer, Event, Fate, Kind, Phase, Showing, events, showing_of
 from engine.generation.base import GenerationFailure
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Check, Comparison, Experiment, Judgment, ShowingEvent, User
 from engine.selectors import counts

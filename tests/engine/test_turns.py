@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import Comparison, Experiment, Judgment, PairCount
 from engine.models.append_only import lifted
 from engine.selectors.judges import long_solo_runs

@@ -8,7 +8,7 @@ from django.core.management import call_command
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing.items import read_responses
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import Experiment, Judgment, User
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start

@@ -35,6 +35,7 @@ from tests.accounts import log_in_recently
 from tests.downloads import ask
 from tests.factories import add_member, click, click_for, make_experiment, make_user, write_responses
 from tests.labeling.test_setup import filled, sent
+from tests.tables import run_imports
 
 ROOT = Path(__file__).parents[2]
 # Actions of LLM-PO itself and of the command line.
@@ -139,6 +140,7 @@ def walked(shared_rows: None) -> int:
     post("clone", experiment.pk, name="Another")
     votes = SimpleUploadedFile("votes.csv", b"task,policy_a,policy_b,winner\nWhy?,Short,Long,a\n")
     post("import_votes", name="Past", votes=votes)
+    run_imports()
     settled = make_experiment(
         n_policies=2, ready=True, annotators=(annotator,), claim="best", epsilon=0.3, delta=0.4
     )

@@ -17,9 +17,8 @@ import pytest
 
 from engine.domain.limits import VOTES_BYTES
 from engine.importing.items import read_responses, read_tasks
-from engine.importing.sources import source_at
-from engine.importing.votes.reading import read_votes
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.reader import source_at
+from engine.importing.votes import Vote, Winner, read_votes
 from engine.services.past_votes import start_from_votes
 from tests.downloads import ask
 from tests.factories import make_user

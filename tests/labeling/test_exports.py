@@ -18,7 +18,7 @@ from django.test.utils import override_settings
 from django.urls import reverse
 
 from engine.importing.defusing import STARTS, as_it_was, defused
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import Experiment, Flag, Judgment, Response, User
 from engine.models.append_only import lifted
 from engine.selectors import counts, designs

@@ -16,19 +16,18 @@ from django.core.management import call_command
 
 from engine.domain.errors import ImportedBeforeError
 from engine.domain.judgment_uuids import exchanged, mark
+from engine.importing.reader import source_at
 from engine.importing.rows import ImportingError
-from engine.importing.sources import source_at
-from engine.importing.votes.reading import read_votes
-from engine.importing.votes.vote import Judge, Vote, Winner
+from engine.importing.votes import Judge, Vote, Winner, read_votes
 from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import counts, designs
 from engine.services.judging import void_judgment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
-from tests.engine.test_sources import MOST, source
 from tests.factories import add_member, click_on, make_experiment, make_user
 from tests.labeling.exported import from_a_pool, reused, voted
+from tests.tables import MOST, source
 
 pytestmark = pytest.mark.django_db
 
@@ -195,7 +194,7 @@ def test_two_exports_in_one_file_are_one(annotator, tmp_path):
     both.write_text(first + second)
     found = read_votes(source_at(both, MOST))
     assert len(found.votes) == 3
-    assert found.warnings[0] == "3 votes left out that came before in the file, by their judgment_uuid."
+    assert found.warnings[0] == "3 votes left out that came before in the file, by judgment_uuid."
     changed = json.loads(first.splitlines()[0]) | {"choice": "both_bad"}
     both.write_text(first + json.dumps(changed))
     with pytest.raises(ImportingError, match="line 4: judgment_uuid is that of line 1, which says something"):
@@ -233,7 +232,7 @@ def test_votes_of_a_model_and_of_a_rule_stay_theirs(form, tmp_path, capsys):
     kind, *options = form
     first = start_from_votes(name="First", votes=votes)
     again = import_votes(export(first, tmp_path / f"votes.{kind}", kind, *options), "Again")
-    assert "1 vote of a language model, as the file says" in capsys.readouterr().err
+    assert "1 vote of a language model" in capsys.readouterr().err
     judged = Judgment.objects.filter(comparison__experiment=again).order_by("pk")
     # Argilla's record has a list for each time that somebody judged it.
     assert sorted((each.judge, each.annotator is None) for each in judged) == [
@@ -246,5 +245,5 @@ def test_an_unknown_judge_is_refused_in_an_export_and_is_any_name_elsewhere():
     row = {"task": "T", "model_a": "P", "model_b": "Q", "winner": "a", "judged_by": "ann"}
     [vote] = read_votes(source(json.dumps(row).encode())).votes
     assert vote.judge == Judge.HUMAN
-    with pytest.raises(ImportingError, match=r"The judge is 'ann'\. Write human, rule, llm"):
+    with pytest.raises(ImportingError, match=r"judged_by is 'ann'\. Write human, rule, llm"):
         read_votes(source(json.dumps(row | {"judgment_uuid": str(UUID(int=1))}).encode()))

@@ -16,6 +16,7 @@ from engine.services.planning import advance
 from engine.services.tokens import make_token
 from tests.factories import add_member, make_user
 from tests.markup import Markup, words
+from tests.tables import imported, run_imports
 
 pytestmark = pytest.mark.django_db
 
@@ -35,10 +36,12 @@ def pool(client: Client, owner: User) -> Experiment:
     file = SimpleUploadedFile("pool.csv", POOL.encode())
     reply = client.post("/experiments/new/", {"name": "Pool", "responses": file})
     assert reply.status_code == 302, words(reply)
+    run_imports()
     mapping = Markup(client.get(reply.url).content.decode())
-    columns = {"column": ["task", "A", "B", "C"], "meaning": ["task", "response", "response", "response"]}
+    columns = {"column": ["task", "A", "B", "C"], "role": ["task", "response", "response", "response"]}
     assert "A" in mapping.text
     reply = client.post(reply.url, columns | {"name": "Pool", "action": "import"})
+    run_imports()
     experiment = Experiment.objects.get(name="Pool")
     for queue in ("control", "analysis", "generation"):
         WorkerPulse.objects.create(queue=queue, worker="test")
@@ -103,13 +106,12 @@ def test_the_claim_names_the_pool(client, owner):
         for n in range(200)
     ]
     file = SimpleUploadedFile("votes.json", json.dumps(votes).encode())
-    reply = client.post(reverse("import_votes"), {"name": "Voted", "votes": file})
+    imported(client, reverse("import_votes"), {"name": "Voted", "votes": file})
     experiment = Experiment.objects.get(name="Voted")
-    assert reply.url == reverse("dashboard", args=[experiment.pk])
     advance(experiment_id=experiment.pk)
     client.post(reverse("change_state", args=[experiment.pk]), {"action": "start"})
     advance(experiment_id=experiment.pk)
-    said = words(client.get(reply.url))
+    said = words(client.get(reverse("dashboard", args=[experiment.pk])))
     assert "Certified winner" in said
     assert "It holds on these 6 responses to 3 tasks." in said
     # Nobody knows their tokens, and nothing is set of them.

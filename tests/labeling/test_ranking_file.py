@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 
 from benchmarks.arena import arena
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import Task
 from engine.selectors import counts
 from engine.services.past_votes import start_from_votes

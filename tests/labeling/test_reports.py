@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.domain.specs import FactorSpec
-from engine.importing.votes.vote import Vote, Winner
+from engine.importing.votes import Vote, Winner
 from engine.models import AuditEntry, Experiment, Judgment, ReportLink, Response, User
 from engine.models.append_only import lifted
 from engine.services.controls import change_settings

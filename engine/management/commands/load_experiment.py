@@ -10,10 +10,10 @@ from django.db import transaction
 from engine.domain.errors import SpecError
 from engine.domain.limits import FILE_BYTES
 from engine.importing.files import ExperimentFile, description_in, read_experiment
-from engine.importing.mapping import parse_columns
+from engine.importing.items import Wishes
+from engine.importing.reader import source_at
 from engine.importing.rows import ImportingError
-from engine.importing.sources import source_at
-from engine.management.mapping import REMEDIES, add_map
+from engine.management.mapping import add_map, said, wishes_of
 from engine.management.owners import add_owner, owner_of
 from engine.models import Experiment, User
 from engine.services.descriptions import Description, check_description
@@ -32,7 +32,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, file: Path, owner: str | None, **options: Any) -> None:
         user = owner_of(owner)
-        described = self._read(file, options["map"], options["sheet"])
+        described = self._read(file, wishes_of(options), options["sheet"])
         if options["start"] and not described.spec.tasks:
             raise CommandError(
                 f"{file}: There are no tasks, so it cannot be started. Add some, or leave out --start: then "
@@ -40,9 +40,7 @@ class Command(BaseCommand):
             )
         try:
             # Reading and checking take the time; the database is locked only while it stores.
-            description = check_description(described.spec)
-            with description.staged():
-                experiment = self._store(description, user, begin=options["start"])
+            experiment = self._store(check_description(described.spec), user, begin=options["start"])
         except SpecError as error:
             if not (place := described.place(error.path)):
                 raise CommandError(f"{file}: {error}") from error
@@ -62,17 +60,16 @@ class Command(BaseCommand):
             start(experiment_id=experiment.pk)
         return experiment
 
-    def _read(self, file: Path, mapping: list[str], sheet: str) -> ExperimentFile:
+    def _read(self, file: Path, wishes: Wishes, sheet: str) -> ExperimentFile:
         try:
-            columns = parse_columns(mapping)
             with file.open("rb") as opened:
                 text = description_in(opened, FILE_BYTES)
             return read_experiment(
                 text,
                 read_file=lambda name: source_at(file.parent / name, FILE_BYTES, sheet),
-                columns=columns,
+                wishes=wishes,
             )
         except OSError as error:
             raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
         except ImportingError as error:
-            raise CommandError("\n".join(f"{file}, {said}" for said in error.said(REMEDIES))) from error
+            raise CommandError(said(file, error)) from error

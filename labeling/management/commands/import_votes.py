@@ -11,13 +11,12 @@ from django.core.management.base import BaseCommand, CommandError
 from engine.core.wording import number
 from engine.domain.errors import EngineError
 from engine.domain.limits import FILE_BYTES
-from engine.importing.mapping import parse_columns
+from engine.importing.items import Wishes
+from engine.importing.reader import source_at
 from engine.importing.rows import ImportingError
-from engine.importing.sources import source_at
-from engine.importing.votes.reading import read_votes
-from engine.importing.votes.vote import Votes
+from engine.importing.votes import Judge, Votes, read_votes
 from engine.management.finding import named
-from engine.management.mapping import REMEDIES, add_map
+from engine.management.mapping import add_map, said, wishes_of
 from engine.management.owners import add_owner, owner_of
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.experiments import made_by
@@ -40,9 +39,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "file", type=Path, help="a file, a folder of a data set, or a pattern such as 'data/train-*'"
-        )
+        parser.add_argument("file", type=Path, help="a file, or a folder of the files of one table")
         parser.add_argument(
             "--experiment",
             required=True,
@@ -61,11 +58,16 @@ class Command(BaseCommand):
             action="store_true",
             help="leave out votes that count in the experiment already",
         )
+        parser.add_argument(
+            "--judged-by",
+            choices=[*Judge],
+            help="who gave the votes, where the file does not say it: llm for a language model",
+        )
         add_map(parser)
 
     def handle(self, *args: Any, file: Path, experiment: str, owner: str | None, **options: Any) -> None:
         user = owner_of(owner)
-        found = _read(file, options["map"], options["sheet"])
+        found = _read(file, wishes_of(options), options["sheet"])
         # With an owner, only theirs is meant: another user may have an experiment of the same name.
         there = named(experiment) if user is None else made_by(user, experiment)
         n_counted, warnings = len(found.votes), [*found.warnings]
@@ -97,14 +99,14 @@ class Command(BaseCommand):
         for rung in ladder(made).rungs:
             held = rung.holds or rung.follows_from
             self.stdout.write(f"{'holds' if held else 'open '}  {rung.text}")
-        said = [agreement(agreement_of_people(made)), *facts(made)]
-        self.stdout.write("\n" + "\n".join(said))
+        sentences = [agreement(agreement_of_people(made)), *facts(made)]
+        self.stdout.write("\n" + "\n".join(sentences))
 
 
-def _read(file: Path, mapping: list[str], sheet: str) -> Votes:
+def _read(file: Path, wishes: Wishes, sheet: str) -> Votes:
     try:
-        return read_votes(source_at(file, FILE_BYTES, sheet), parse_columns(mapping))
+        return read_votes(source_at(file, FILE_BYTES, sheet), wishes=wishes)
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
     except ImportingError as error:
-        raise CommandError("\n".join(f"{file}, {said}" for said in error.said(REMEDIES))) from error
+        raise CommandError(said(file, error)) from error

@@ -1,0 +1,524 @@
+"""The rows of a table: CSV, JSON, XLSX, Parquet, Arrow, and a ZIP of them.
+
+`reader` runs `main` in a process of its own, with limits on memory and time, since a file of a few
+kilobytes may ask for gigabytes. Texts that somebody has typed are read in the web process by `rows_of_text`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import math
+import os
+import re
+import resource
+import signal
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time, timedelta
+from pathlib import PurePosixPath
+from typing import Any
+
+from engine.domain import limits
+from engine.importing.rows import Fault, ImportingError, Row
+from engine.importing.strict_json import JSONLimitError, entry_at, loads
+
+_GZIP, _ZIP, _PARQUET = b"\x1f\x8b", b"PK\x03\x04", b"PAR1"
+_ARROW = (b"\xff\xff\xff\xff", b"ARROW1\x00\x00")
+_WORKBOOK = "xl/workbook.xml"
+_TABLES = {".parquet", ".arrow", ".jsonl", ".json", ".csv", ".tsv", ".txt", ".xlsx"}
+# Files beside the rows of a data set, which say what it is. Our own exports end with the last one.
+_ABOUT = re.compile(r"(?:dataset_infos?|dataset_dict|state|.*\.manifest)\.json|cache-.*\.arrow")
+# Names under which a JSON document holds its rows, and names that say that it is one row itself.
+_ROWS = ("data", "rows", "records", "votes", "items", "results", "examples")
+_OF_A_ROW = {"task", "prompt", "input", "question", "instruction", "model_a", "policy_a"}
+DELIMITERS = (",", ";", "\t", "|")
+_SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t|])"?(?=[\r\n])', re.IGNORECASE)
+# A character that XML cannot hold, as workbooks write it.
+_ESCAPED = re.compile("_x(00(?:0[1-9A-Fa-f]|1[0-9A-Fa-f]))_")
+Found = Iterator[Row | Fault]
+
+# ---------------------------------------------------------------- texts
+
+
+def text_of(data: bytes) -> str:
+    """The text that these bytes are: UTF-8, or UTF-16 with its mark, as Excel saves “Unicode text”."""
+    is_utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff")) and not data.startswith(b"\xff\xfe\0\0")
+    at = -1 if is_utf16 else data.find(b"\x00")
+    try:
+        if at < 0:
+            return data.decode("utf-16" if is_utf16 else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        at = error.start
+    line = data.count(b"\n", 0, at) + 1
+    raise ImportingError.at(
+        f"line {line}",
+        "This is not UTF-8 text. In Excel, choose “CSV UTF-8” as the file type, or bring the workbook "
+        "(XLSX). "
+        "In LibreOffice, choose “Unicode (UTF-8)” when you save.",
+    )
+
+
+def is_json(text: str) -> bool:
+    """True if the text is read as JSON."""
+    return text.lstrip("\ufeff \t\r\n")[:1] in {"{", "["}
+
+
+def names_in(text: str) -> list[str]:
+    """The cells of the first line, of a table its names of columns."""
+    _, text = _separator(text)
+    first = next(iter(text.lstrip("\ufeff \t\r\n").splitlines()), "")[:100_000]
+    with contextlib.suppress(csv.Error):
+        return [cell.strip() for cell in next(csv.reader([first], delimiter=_delimiter(first)), [])]
+    return []
+
+
+def rows_of_text(text: str, headings: Sequence[str] = (), *, table: bool = False) -> Found:
+    """The rows of a text: JSON, a table, or plain lines.
+
+    ``headings``: names of columns for which plain lines are allowed. A first line that has none of them
+    begins plain lines, each a task, with its right answer after a tab. ``table``: the text is a table in
+    any case.
+    """
+    if is_json(text):
+        return _json_rows(text.lstrip("\ufeff"))
+    named = {name.lower() for name in names_in(text)}
+    if headings and not table and not _separator(text)[0] and named.isdisjoint(headings):
+        return _lines(text)
+    return _csv_rows(text)
+
+
+def _lines(text: str) -> Found:
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text.lstrip("\ufeff")), 1):
+        if line.strip():
+            task, _, reference = line.partition("\t")
+            yield Row(f"line {number}", {"task": task.strip(), "reference": reference.strip()})
+
+
+def _separator(text: str) -> tuple[str, str]:
+    """The delimiter that a first line such as ``sep=;`` names, and the text without it. The line stays,
+    empty.
+    """
+    found = _SEPARATOR.match(text)
+    return (found[1], text[found.end() :]) if found else ("", text)
+
+
+def _delimiter(first: str) -> str:
+    """The delimiter that the first line has most often. The sniffer of `csv` guesses one for plain text
+    too.
+    """
+    return max(DELIMITERS, key=first.count)
+
+
+def _csv_rows(text: str) -> Found:
+    delimiter, text = _separator(text.lstrip("\ufeff"))
+    first = re.search(r"[^\r\n]*\S[^\r\n]*", text)
+    csv.field_size_limit(limits.CELL_CHARACTERS.most)
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=delimiter or _delimiter(first[0] if first else ""),
+        strict=True,
+    )
+    names: list[str] = []
+    number = 0
+    try:
+        for cells in reader:
+            place, number = f"line {number + 1}", reader.line_num
+            if not any(map(str.strip, cells)):
+                continue
+            if not names:
+                names = _names(cells)
+            elif len(cells) != len(names):
+                yield Fault(
+                    place,
+                    f"The number of cells is {len(cells)}, but the first line names {len(names)} "
+                    f"columns. Put a "
+                    "cell that holds a separator into quotation marks.",
+                )
+            else:
+                yield Row(place, dict(zip(names, cells, strict=True)))
+    except csv.Error as error:
+        yield Fault(
+            f"line {number + 1}",
+            f"The row is no CSV: {error}. Close each quotation mark, and write one inside of a cell twice.",
+        )
+
+
+def _names(cells: Sequence[Any]) -> list[str]:
+    """The names of columns. A column without one is called by its number.
+
+    Raises
+    ------
+    ImportingError
+        Two have the same name, or there are too many.
+    """
+    written = [str(cell or "").strip().strip("\ufeff\u200b\u2060") for cell in cells]
+    names = [name or f"column {number}" for number, name in enumerate(written, 1)]
+    if message := limits.COLUMNS.refusal(len(names)):
+        raise ImportingError.at("", message)
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ImportingError.at("", f"Two columns are named {limits.shown(name)}. Rename one of them.")
+        seen.add(name)
+    return names
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def _json_rows(text: str) -> Found:
+    """The rows of a list, of JSON Lines, or of a document that holds a list of rows."""
+    start = len(text) - len(text.lstrip())
+    if text[start] == "[":
+        yield from _entries(text, start + 1)
+        return
+    first = text[start:].split("\n", 1)
+    try:
+        if len(first) > 1 and first[1].strip():
+            loads(first[0])
+            yield from _json_lines(text)
+            return
+    except JSONLimitError:
+        yield from _json_lines(text)
+        return
+    except ValueError:
+        pass  # A document of several lines.
+    try:
+        document = loads(text)
+    except (json.JSONDecodeError, JSONLimitError) as error:
+        line = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        yield Fault(line, _json_fault(error))
+        return
+    # Instruction Induction has its examples by number.
+    by_number = document.get("examples") if isinstance(document.get("examples"), dict) else None
+    rows = next((document[name] for name in _ROWS if isinstance(document.get(name), list)), by_number)
+    if rows is None or not _OF_A_ROW.isdisjoint(name for name in document if isinstance(document[name], str)):
+        yield _json_row("line 1", document)
+        return
+    # BIG-bench has words that go before each of its examples.
+    beside = {name: document[name] for name in ("task_prefix",) if name in document}
+    for number, entry in rows.items() if isinstance(rows, dict) else enumerate(rows, 1):
+        yield _json_row(f"entry {number}", entry | beside if isinstance(entry, dict) else entry)
+
+
+def _entries(text: str, at: int) -> Found:
+    """The entries of a list, one by one: all of them together may take a hundred times the file's size."""
+    between = re.compile(r"[\s]*(,?)[\s]*")
+    number = 0
+    while True:
+        found = between.match(text, at)
+        at = found.end() if found else at
+        if text[at : at + 1] == "]":
+            return
+        if number and not (found and found[1]):
+            yield Fault(
+                f"line {text.count(chr(10), 0, at) + 1}", "The list of JSON is damaged here, or has no end."
+            )
+            return
+        number += 1
+        try:
+            entry, at = entry_at(text, at)
+        except (ValueError, RecursionError) as error:
+            yield Fault(f"line {text.count(chr(10), 0, at) + 1}", _json_fault(error))
+            return
+        place = f"entry {number}"
+        yield Fault(place, str(entry)) if isinstance(entry, JSONLimitError) else _json_row(place, entry)
+
+
+def _json_lines(text: str) -> Found:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield _json_row(f"line {number}", loads(line.strip("\ufeff\r \t")))
+            except (json.JSONDecodeError, JSONLimitError) as error:
+                yield Fault(f"line {number}", _json_fault(error))
+
+
+def _json_fault(error: Exception) -> str:
+    said = f"{error.msg} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else str(error)
+    return said if isinstance(error, JSONLimitError) else f"This is not JSON: {said}."
+
+
+def _json_row(place: str, entry: Any) -> Row | Fault:
+    if isinstance(entry, str):
+        return Row(place, {"task": entry})
+    if not isinstance(entry, dict):
+        return Fault(place, "A row must be an object of named values.")
+    message = limits.COLUMNS.refusal(len(entry))
+    return Fault(place, message) if message else Row(place, entry)
+
+
+# ---------------------------------------------------------------- workbooks, Parquet and Arrow
+
+
+def _workbook_rows(data: bytes, sheet: str) -> Found:
+    """The rows of a sheet below the first one that is not empty, which names the columns.
+
+    openpyxl and not calamine, which reads each number as a float: 107505301260286111 would lose its last
+    digits.
+    """
+    import openpyxl
+
+    try:
+        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
+        pages = {page.title: page for page in book.worksheets if page.sheet_state == "visible" or sheet}
+        _tell({"sheets": [*pages]})
+        page = pages.get(sheet or next(iter(pages), ""))
+        if page is not None:
+            yield from _rows_of_sheet(page)
+            return
+    except (ImportingError, MemoryError):
+        raise
+    except Exception as error:  # openpyxl checks little
+        raise ImportingError.at("", "The XLSX workbook cannot be read. Save it again, or as CSV.") from error
+    raise ImportingError.at("", f"There is no sheet {limits.shown(sheet)}. Found: {', '.join(pages)}.")
+
+
+def _rows_of_sheet(page: Any) -> Found:
+    # The size that a sheet states of itself is often wrong.
+    page.reset_dimensions()
+    names: list[str] = []
+    for number, values in enumerate(page.iter_rows(values_only=True), 1):
+        place, cells = f"row {number}", [_cell_text(value) for value in values]
+        while cells and not cells[-1].strip():
+            cells.pop()
+        if not names:
+            names = _names(cells) if cells else []
+        elif len(cells) > len(names):
+            yield Fault(place, "A cell stands right of the last column that the first row names.")
+        elif cells:
+            yield Row(place, dict(zip(names, cells + [""] * (len(names) - len(cells)), strict=True)))
+
+
+def _cell_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime) and value.time() == time():
+        value = value.date()
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, float):
+        # Spreadsheets compute with two digits more than they show: 0.1 + 0.2 is 0.30000000000000004.
+        return f"{value:.15g}"
+    return str(value) if isinstance(value, (int, timedelta)) else _ESCAPED.sub(_character, str(value))
+
+
+def _character(found: re.Match[str]) -> str:
+    return chr(int(found[1], 16))
+
+
+def _arrow_rows(data: bytes) -> Found:
+    """The rows of Parquet and of Arrow."""
+    # Its own allocator reserves more address space than the limit leaves.
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from pyarrow import ipc
+    except ImportError as error:
+        raise ImportingError.at(
+            "", "Parquet and Arrow need pyarrow on the server: pip install pyarrow. Or bring JSON Lines."
+        ) from error
+    pa.set_cpu_count(1)
+    try:
+        source = pa.BufferReader(data)
+        if data.startswith(_PARQUET):
+            file = pq.ParquetFile(source)
+            schema, batches = file.schema_arrow, file.iter_batches(batch_size=200, use_threads=False)
+        elif data.startswith(_ARROW[1]):
+            opened = ipc.open_file(source)
+            schema, batches = opened.schema, (opened.get_batch(n) for n in range(opened.num_record_batches))
+        else:
+            opened = ipc.open_stream(source)
+            schema, batches = opened.schema, opened
+        _names(schema.names)
+        labels = _labels(schema)
+        number = 0
+        for batch in batches:
+            batch.validate(full=True)
+            for start in range(0, batch.num_rows, 200):
+                for fields in _in_microseconds(batch.slice(start, 200)).to_pylist():
+                    number += 1
+                    for name, texts in labels.items():
+                        value = fields[name]
+                        known = isinstance(value, int) and -1 <= value < len(texts)
+                        fields[name] = (None if value == -1 else texts[value]) if known else value
+                    yield Row(f"row {number}", fields)
+    except (ImportingError, MemoryError):
+        raise
+    except Exception as error:
+        raise ImportingError.at(
+            "", f"The file cannot be read: {error}. Write it again, or as JSON Lines."
+        ) from error
+
+
+def _labels(schema: Any) -> dict[str, list[str]]:
+    """The labels of columns in which `datasets` has a number in the place of each: its ClassLabel."""
+    try:
+        features = loads((schema.metadata or {})[b"huggingface"].decode())["info"]["features"]
+        return {name: each["names"] for name, each in features.items() if each.get("_type") == "ClassLabel"}
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return {}
+
+
+def _in_microseconds(batch: Any) -> Any:
+    """The same rows with times that Python has; of nanoseconds, pyarrow would ask for pandas."""
+    import pyarrow as pa
+
+    fields = [
+        field.with_type(pa.timestamp("us", field.type.tz))
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns"
+        else field
+        for field in batch.schema
+    ]
+    return batch.cast(pa.schema(fields), safe=False) if fields != list(batch.schema) else batch
+
+
+# ---------------------------------------------------------------- files
+
+
+def _files(name: str, data: bytes, most: int) -> Iterator[tuple[str, bytes]]:
+    """The table that a file is, or the tables of an archive, unpacked within the limit."""
+    if data.startswith(_GZIP):
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            data = packed.read(most + 1)
+        name = name.removesuffix(".gz")
+    if len(data) > most:
+        raise _too_large(f"{name} is", most)
+    archive = zipfile.ZipFile(io.BytesIO(data)) if data.startswith(_ZIP) else None
+    if archive is None:
+        yield name, data
+        return
+    if message := limits.ARCHIVE_FILES.refusal(len(archive.infolist())):
+        raise ImportingError.at("", message)
+    if sum(each.file_size for each in archive.infolist()) > most:
+        raise _too_large(f"{name} is", most)
+    if _WORKBOOK in archive.namelist():
+        yield name, data
+        return
+    names = tables_in(each.filename for each in archive.infolist() if not each.is_dir())
+    for each in names:
+        with archive.open(each) as packed:
+            for _, table in _files(each, packed.read(most + 1), most):
+                yield each, table
+
+
+def tables_in(names: Iterator[str]) -> list[str]:
+    """The tables among the files of a folder or an archive, in the order of the numbers in their names."""
+    found = []
+    for name in names:
+        path = PurePosixPath(name)
+        hidden = any(part.startswith((".", "__")) for part in path.parts)
+        if _suffix(name) in _TABLES and not hidden and not _ABOUT.fullmatch(path.name):
+            found.append(name)
+    if not found:
+        raise ImportingError.at(
+            "", f"There is no table here. Give files that end with {', '.join(sorted(_TABLES))}."
+        )
+    return sorted(
+        found, key=lambda name: [int(p) if p.isdecimal() else p for p in re.split("([0-9]+)", name)]
+    )
+
+
+def _suffix(name: str) -> str:
+    return PurePosixPath(name.lower().removesuffix(".gz")).suffix
+
+
+def is_plain(name: str, data: bytes) -> bool:
+    """True if a file is a text that could have been typed, and no table by its name."""
+    packed = data.startswith((_GZIP, _ZIP, _PARQUET, *_ARROW))
+    return not packed and _suffix(name) not in {".csv", ".tsv"}
+
+
+def _rows_of_file(name: str, data: bytes, sheet: str, headings: Sequence[str]) -> Found:
+    if data.startswith((_PARQUET, *_ARROW)):
+        return _arrow_rows(data)
+    if data.startswith(_ZIP):
+        return _workbook_rows(data, sheet)
+    return rows_of_text(text_of(data), headings, table=_suffix(name) in {".csv", ".tsv"})
+
+
+# ---------------------------------------------------------------- the process
+
+
+def main() -> None:
+    """Read the files on the standard input and write their rows to the standard output, a line of JSON
+    each.
+    """
+    asked = json.loads(sys.argv[1])
+    for what, most in (("DATA", asked["memory"]), ("CPU", asked["seconds"]), ("FSIZE", 0), ("CORE", 0)):
+        resource.setrlimit(getattr(resource, f"RLIMIT_{what}"), (most, most))
+    signal.alarm(asked["seconds"])
+    try:
+        for row in _all_rows(asked):
+            if isinstance(row, Fault):
+                _tell({"fault": [row.place, row.message]})
+            else:
+                _tell({"row": [row.place, row.fields]})
+        _tell({"end": True})
+        sys.stdout.flush()
+    except ImportingError as error:
+        _tell({"stop": [[fault.place, fault.message] for fault in error.faults]})
+    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError, ValueError):
+        _tell({"stop": [["", "The file is damaged or locked. Save it again, or unpack it first."]]})
+    sys.stdout.flush()
+
+
+def _all_rows(asked: dict[str, Any]) -> Found:
+    """The rows of all tables. A few bytes of a workbook may name one long text in each of its cells."""
+    most, at, n_characters = asked["most"], 0, 0
+    tables: list[tuple[str, bytes]] = []
+    for name, size in asked["files"]:
+        tables += _files(name, os.pread(0, size, at), most)
+        at += size
+    if sum(len(data) for _, data in tables) > most:
+        raise _too_large("The files are", most)
+    columns: frozenset[str] = frozenset()
+    for name, data in tables:
+        prefix = f"{name}, " if len(tables) > 1 else ""
+        try:
+            for row in _rows_of_file(name, data, asked["sheet"], asked["headings"]):
+                if isinstance(row, Row):
+                    n_characters += sum(len(value) for value in row.fields.values() if isinstance(value, str))
+                    if n_characters > 2 * most:
+                        raise _too_large(f"{name} is", most)
+                    columns = columns or frozenset(row.fields)
+                    if prefix and columns.isdisjoint(row.fields):
+                        raise ImportingError.at("", "The columns are not those of the first file.")
+                yield type(row)(f"{prefix}{row.place}", *_rest(row)) if prefix else row
+        except ImportingError as error:
+            raise ImportingError(
+                [Fault(f"{prefix}{f.place}".rstrip(", "), f.message) for f in error.faults]
+            ) from error
+
+
+def _too_large(what: str, most: int) -> ImportingError:
+    return ImportingError.at("", f"{what} larger than {most / 1e6:g} MB, unpacked, which is the limit.")
+
+
+def _rest(row: Row | Fault) -> tuple[Any]:
+    return (row.fields,) if isinstance(row, Row) else (row.message,)
+
+
+def _tell(said: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(_plain(said)) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it: a time and an exact number are texts, and NaN is nothing."""
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    return value.isoformat() if isinstance(value, (date, time)) else str(value)

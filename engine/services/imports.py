@@ -1,0 +1,118 @@
+"""Imports of uploaded files, as a worker does them: read, then stored in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from io import BytesIO
+from typing import Any
+from uuid import UUID
+
+from engine.core.wording import number
+from engine.domain.errors import EngineError
+from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES
+from engine.domain.material import Material
+from engine.importing.items import Wishes, read_responses
+from engine.importing.reader import Source, source_of
+from engine.importing.rows import FaultyRowsError, ImportingError
+from engine.importing.votes import read_votes
+from engine.models import Experiment, Upload, clock
+from engine.services.drafts import create_experiment
+from engine.services.past_votes import add_votes, start_from_votes
+
+_MOST = {Material.RESPONSES: RESPONSES_BYTES, Material.VOTES: VOTES_BYTES}
+_ROWS_BETWEEN_WORDS = 500
+
+
+class CancelledError(Exception):
+    """The file's user has dropped it."""
+
+
+def source_of_upload(upload: Upload) -> Source:
+    """The file as a source, with the sheet that its user wants."""
+    most = _MOST[Material(upload.material)]
+    return source_of([(upload.file_name, BytesIO(upload.data))], most, upload.wishes.get("sheet", ""))
+
+
+def wishes_of(upload: Upload) -> Wishes:
+    """How the file's user wants it to be read."""
+    return Wishes(**{name: upload.wishes[name] for name in asdict(Wishes()) if name in upload.wishes})
+
+
+def run_import(upload_id: UUID) -> Experiment | None:
+    """Import a file that waits, unless another worker does. Returns what it was imported into.
+
+    Where its user has to say something first, the file says what.
+    """
+    mine = Upload.objects.filter(pk=upload_id, state=Upload.State.WAITING)
+    if not mine.update(state=Upload.State.READING, touched_at=clock.now()):
+        return None
+    upload = Upload.objects.select_related("user", "experiment").get(pk=upload_id)
+    try:
+        return _imported(upload)
+    except CancelledError:
+        return None
+    except FaultyRowsError as error:
+        _ask(
+            upload,
+            error,
+            summary=error.summary,
+            all_faults=[[fault.place, fault.message] for fault in error.all_faults],
+        )
+    except (ImportingError, EngineError) as error:
+        _ask(upload, error)
+    except Exception:
+        _ask(upload, RuntimeError("The import failed. The log of the worker has the reason."))
+        raise
+    return None
+
+
+def expire_imports() -> list[UUID]:
+    """Give files of dead workers back to their users. Returns those that wait for a worker."""
+    dead = Upload.objects.filter(state=Upload.State.READING, touched_at__lt=clock.now() - Upload.DEAD_AFTER)
+    said = "The worker that read the file was stopped. Import it again."
+    dead.update(state=Upload.State.ASKING, found={"faults": [said]})
+    return list(Upload.objects.filter(state=Upload.State.WAITING).values_list("pk", flat=True))
+
+
+def _ask(upload: Upload, error: Exception, **found: Any) -> None:
+    Upload.objects.filter(pk=upload.pk, state=Upload.State.READING).update(
+        state=Upload.State.ASKING, found={"faults": str(error).splitlines()} | found
+    )
+
+
+def _imported(upload: Upload) -> Experiment:
+    source, wishes = source_of_upload(upload), wishes_of(upload)
+
+    def tell(n_rows: int) -> None:
+        if n_rows % _ROWS_BETWEEN_WORDS:
+            return
+        reading = Upload.objects.filter(pk=upload.pk, state=Upload.State.READING)
+        if not reading.update(found={"rows": n_rows}, touched_at=clock.now()):
+            raise CancelledError
+
+    source.on_row = tell
+    if upload.material == Material.RESPONSES:
+        answers = read_responses(source, wishes=wishes)
+        made = create_experiment(spec=answers.spec(upload.name), by=upload.user, upload=upload)
+        said, warnings = "Saved as a draft. Check it, then start it.", [*answers.warnings]
+    else:
+        votes = read_votes(source, wishes=wishes)
+        warnings = [*votes.warnings]
+        if upload.experiment is None:
+            made = start_from_votes(name=upload.name, votes=votes.votes, by=upload.user, upload=upload)
+            n_votes = len(votes.votes)
+        else:
+            counted = upload.wishes.get("counted")
+            added = add_votes(
+                experiment_id=upload.experiment.pk,
+                votes=votes.votes,
+                by=upload.user,
+                again=counted == "again",
+                only_new=counted == "only_new",
+                upload=upload,
+            )
+            made, n_votes = added.experiment, added.n_votes
+            warnings += added.warnings
+        said = f"{number(n_votes, 'vote')} imported."
+    Upload.objects.filter(pk=upload.pk).update(found={"said": said, "warnings": warnings})
+    return made
