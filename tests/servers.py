@@ -382,6 +382,12 @@ replies(
     given_up=body(b"", 499),
     conflict=error(409, "Another request is under way"),
     timed_out=error(408, "Request timeout"),
+    request_took_too_long=error(504, "The request took too long to complete."),
+    request_took_too_long_in_200=body({"error": {"message": "Request took too long"}}),
+    moderation_away=error(503, "Service unavailable: the moderation service is down"),
+    filter_broken=error(500, "The content filter failed"),
+    finish_server_error=message("server_error", content="Half a"),
+    finish_unloaded=message("modelUnloaded", content="Half a"),
     half_sent=lambda: Reply(json.dumps(completion("x" * 900).body).encode(), missing=500),
 )
 
@@ -420,6 +426,10 @@ replies(
         ],
         400,
     ),
+    schema_that_names_moderation=error(
+        400, "Invalid schema for response_format 'response': property 'moderation' has no type"
+    ),
+    redirect_to_moderation=error(302, "Moved to the moderation service"),
     redirect=Reply(b"", 307, {"Location": "http://127.0.0.1:1/v1/chat/completions"}),
     huge=lambda: said("x" * 3_000_000),
     long_text=lambda: said("x" * 200_001),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from json import JSONDecodeError, JSONDecoder
+from json import JSONDecoder
 from typing import Any
 
 _SYSTEM = """\
@@ -120,7 +120,8 @@ def _objects(text: str) -> list[dict[str, Any]]:
     while position >= 0:
         try:
             found, end = decoder.raw_decode(text, position)
-        except (JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
+            # No JSON, nested too deep, or a number of thousands of digits.
             end = position + 1
         else:
             objects.append(found)

@@ -35,10 +35,12 @@ def remote_to_choose(user: User, experiment: Experiment | None) -> QuerySet[Conn
 
 
 def of_the_environment() -> Connection | None:
-    """The connection that ``OPENAI_MODEL`` made; it also serves whatever names no model."""
+    """The connection that ``OPENAI_MODEL`` made, if it is for everybody; it serves what names no model."""
     if not settings.OPENAI_MODEL:
         return None
-    made = Connection.objects.filter(owner=None, retired_at=None).exclude(provider=Provider.WORKER)
+    made = Connection.objects.filter(owner=None, everybody=True, retired_at=None).exclude(
+        provider=Provider.WORKER
+    )
     return made.filter(name=settings.OPENAI_MODEL).first()
 
 

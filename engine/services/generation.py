@@ -19,6 +19,7 @@ from engine.domain.texts import digest
 from engine.models import Comparison, Experiment, Response, clock
 from engine.selectors import capabilities, counts, halts, workers
 from engine.selectors.capabilities import Offer
+from engine.selectors.connections import of_the_environment
 from engine.selectors.spending import overspent_experiments
 from engine.services import charges, claims
 from engine.services.identical_texts import name_and_hold_back
@@ -152,9 +153,10 @@ def _lock_in_rooms(waiting: QuerySet[Response], offer: Offer, rooms: Mapping[str
     writers: dict[str, list[Queued]] = defaultdict(list)
     tally = _tally(waiting)
     needs = capabilities.needs([queued.policy_id for queued in tally])
+    usual = "" if all(need.writer for need in needs.values()) else of_the_environment()
     for queued in tally:
         need = needs[queued.policy_id]
-        writer = need.writer or offer.model
+        writer = need.writer or str(usual or "")
         if offer.serves(need) and all(rooms.get(name, 0) > 0 for name in {writer, *need.models}):
             writers[writer].append(queued)
     ids: list[int] = []

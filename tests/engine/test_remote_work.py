@@ -23,7 +23,17 @@ from engine.generation.base import GenerationFailure, GenerationRequest, Generat
 from engine.generation.remote.backend import RemoteBackend
 from engine.generation.worker import write_batch
 from engine.judges import llm_worker
-from engine.models import Charge, Connection, Experiment, Judgment, Loan, Opinion, Response, WorkerPulse
+from engine.models import (
+    Charge,
+    Connection,
+    Experiment,
+    Judgment,
+    Level,
+    Loan,
+    Opinion,
+    Response,
+    WorkerPulse,
+)
 from engine.selectors import halts
 from engine.selectors.capabilities import Offer
 from engine.selectors.health import queue_health
@@ -126,10 +136,10 @@ def compare(*names: str, guard: dict[str, Any] | None = None, **settings: Any) -
     return experiment
 
 
-def write(stopping: Callable[[], bool] = lambda: False) -> int:
+def write(stopping: Callable[[], bool] = lambda: False, offer: Offer = REMOTE) -> int:
     backend = RemoteBackend()
     try:
-        return write_batch(worker="remote@host", backend=backend, offer=REMOTE, stopping=stopping)[0]
+        return write_batch(worker="remote@host", backend=backend, offer=offer, stopping=stopping)[0]
     finally:
         backend.close()
 
@@ -177,6 +187,21 @@ class TestWriting:
         owner = make_user()
         Loan.objects.create(connection=Connection.objects.get(name="mine"), experiment=experiment, by=owner)
         write()
+        assert set(states()) == {"done"}
+
+    @pytest.mark.parametrize("everybody", [False, True])
+    def test_naming_no_model_is_no_way_to_a_connection_that_is_not_lent(self, servers, settings, everybody):
+        settings.OPENAI_MODEL = "usual"
+        [usual] = connect("usual")
+        compare("usual")
+        Level.objects.filter(factor__kind="model").update(value={"name": ""})
+        usual.everybody = everybody
+        usual.owner = make_user("owner") if everybody else None
+        usual.save()
+        assert write(offer=Offer("remote", "usual")) == 0
+        usual.everybody, usual.owner = True, None
+        usual.save()
+        write(offer=Offer("remote", "usual"))
         assert set(states()) == {"done"}
 
     def test_a_connection_gets_no_more_at_once_than_it_may(self, servers):

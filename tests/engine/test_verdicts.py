@@ -72,6 +72,7 @@ def test_verdicts_are_read_with_any_text_around_them(text, choice):
         "<think>A</think>",
         "{" * 5000,
         '{"a":' * 5000,
+        f'{{"verdict": {"9" * 5000}}}',
     ],
     ids=lambda text: text[:20],
 )

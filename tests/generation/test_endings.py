@@ -169,6 +169,12 @@ def test_a_reply_has_parts_and_an_honest_finish(server, ask, model, parts):
         ("conflict", "is busy (409)", None),
         ("timed_out", "took too long (408)", None),
         ("half_sent", "The connection to 127.0.0.1 broke.", None),
+        ("request_took_too_long", "failed (504)", None),
+        ("request_took_too_long_in_200", "an error in place of a reply", None),
+        ("moderation_away", "is not ready (503)", None),
+        ("filter_broken", "failed (500)", None),
+        ("finish_server_error", "broke off", None),
+        ("finish_unloaded", "broke off", None),
     ],
 )
 def test_a_servers_fault_is_to_be_asked_again(server, ask, model, reason, wait):
@@ -194,6 +200,7 @@ def test_a_servers_fault_is_to_be_asked_again(server, ask, model, reason, wait):
         ("no_quota", "has no quota left for this account (429)"),
         ("google_key", "refuses the key, the account or the model (400)"),
         ("redirect", "another address, which is not followed (307)"),
+        ("redirect_to_moderation", "another address, which is not followed (302)"),
     ],
 )
 def test_access_that_is_refused_stops_the_connection(server, ask, model, reason):
@@ -211,6 +218,7 @@ def test_access_that_is_refused_stops_the_connection(server, ask, model, reason)
         ("mistral", "refuses seed (422)", "body.seed: Extra inputs"),
         ("gemini", "refuses seed (400)", 'Unknown name "seed"'),
         ("too_many_tokens_asked", "refuses max_tokens (400)", "max_tokens is too large"),
+        ("schema_that_names_moderation", "refuses what this policy sends (400)", "property 'moderation'"),
     ],
 )
 def test_a_refused_setting_is_named_and_the_servers_words_are_kept(server, ask, model, reason, said):

@@ -140,8 +140,8 @@ class RemoteBackend:
             self._read_at = time.monotonic()
 
     def _may_use(self, request: GenerationRequest, connection: Connection) -> bool:
-        """True if the request names no connection, or one that its experiment may use now."""
-        if connection.everybody or not request.model or request.experiment_id is None:
+        """True if the request's experiment may use the connection now."""
+        if connection.everybody or request.experiment_id is None:
             return True
         return (connection.pk, request.experiment_id) in self._lent
 

@@ -38,6 +38,8 @@ _ACCESS = {
 }
 # Statuses that mean what they say, whatever the words are.
 _PLAIN_ACCESS = {401, 402}
+# The server, or a gateway before it, never came to the request: words cannot be about it.
+_AWAY = {408, 409, 421, 423, 425, 460, 499, *range(502, 600)}
 _FAILED = Fault.SERVER, "failed"
 _SERVERS = {
     408: (Fault.SERVER, "took too long"),
@@ -57,19 +59,20 @@ _READ = 20_000
 # A server may ask for no longer wait than this.
 _LONGEST_WAIT_SECONDS = 24 * 3600.0
 
+# In words and codes that are in lower case.
+_FILTERED = re.compile(
+    r"content[_ ]?filter|content[_ ](management )?policy|responsibleaipolicyviolation|content_policy|"
+    r"data_?inspection_?failed|prohibited_content|flagged|moderation|safety (system|filter|policy)|"
+    r"guardrail_intervened|usage (polic(y|ies)|guidelines)|sensitive content|敏感内容|"
+    r"unsafe content|invalid_prompt"
+)
 # Kinds of errors by the servers' words and codes, in lower case; an earlier one wins. The status alone does
 # not tell them apart: each of them comes as 400, and some as 403, 404, 429 or 500.
 _KINDS = (
     ("access", re.compile(r"account\b.{0,60}\b(flagged|suspended|disabled|deactivated)")),
-    (
-        "filtered",
-        re.compile(
-            r"content[_ ]?filter|content[_ ](management )?policy|responsibleaipolicyviolation|content_policy|"
-            r"data_?inspection_?failed|prohibited_content|flagged|moderation|safety (system|filter|policy)|"
-            r"guardrail_intervened|usage (polic(y|ies)|guidelines)|sensitive content|敏感内容|"
-            r"unsafe content|invalid_prompt"
-        ),
-    ),
+    # It quotes names of the level's schema, which mean nothing.
+    ("settings", re.compile(r"invalid schema\b")),
+    ("filtered", _FILTERED),
     # A maximum that is too large for the model is a setting, though it names the context as well.
     (
         "settings",
@@ -80,7 +83,8 @@ _KINDS = (
         re.compile(
             r"context_length_exceeded|exceed_context_size|string_above_max_length|max(imum)? context|"
             r"context (length|window|size)|max_model_len|prompt is too long|too many (input )?tokens|"
-            r"(input|prompt|request)( \w+)? (is )?too (long|large)|request_too_large|payload too large|"
+            r"(input|prompt|request)( (?!took|takes|taking)\w+)? (is )?too (long|large)|request_too_large|"
+            r"payload too large|"
             r"reduce the length|input token count|maximum (allowed )?(input|prompt|number of tokens)|"
             r"(input|prompt)\b.{0,60}\b(exceeds?|longer than)\b|`?inputs`? tokens"
         ),
@@ -248,6 +252,11 @@ def _fault(status: int, kind: str, names: Sequence[str]) -> tuple[Fault, str]:
 def _kind(status: int, said: Said, *, inside: bool, waits: bool) -> str:
     text = f"{said.words[:_READ]} {said.codes[:_READ]}".lower()
     found = next((kind for kind, pattern in _KINDS if pattern.search(text)), "")
+    if found in {"filtered", "too long"} and not (inside and said.status is None):
+        # A filter that is out of order also names itself.
+        only_named = found == "filtered" and status >= _BROKEN and not _FILTERED.search(said.codes.lower())
+        if status < _BAD_REQUEST or status in _AWAY or only_named:
+            found = ""
     if status == _TOO_MANY:
         if "request too large" in text:
             return "too long"

@@ -41,16 +41,10 @@ _FINISHES = {
     "refusal": Finish.REFUSED,
 }
 # Ends at which half of an answer is left.
-_BROKEN = {
-    "abort",
-    "aborted",
-    "cancelled",
-    "error",
-    "insufficient_system_resource",
-    "malformed_model_output",
-    "network_error",
-    "timeout",
-}
+_BROKEN = re.compile(
+    "abort|cancel|error|fail|time_?out|deadline|disconnect|interrupt|incomplete|preempt|overload|unload|^load$|"
+    "insufficient_system_resource|malformed_model_output|user_?stopped"
+)
 _FILTERS = re.compile(
     "content_?filter|safety|recitation|prohibited|blocklist|spii|sensitive|guardrail|policy_violation"
 )
@@ -64,7 +58,7 @@ _CLOSING = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|END_THINKING
 _ANY_THINKING = re.compile(rf"</?(?:{_NAMES})>|\[/?THINK\]|◁/?think▷|<\|?channel\|?>", re.IGNORECASE)
 # The raw form of gpt-oss: channels; the final one is the answer.
 _CHANNEL = re.compile(
-    r"<\|channel\|>\s*(\w{1,40}).{0,200}?<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)",
+    r"<\|channel\|>\s*+(\w{1,40}+).{0,200}?<\|message\|>(.*?)(?=<\|(?:end|start|channel|return|call)\|>|\Z)",
     re.DOTALL,
 )
 # Marks of chat templates: between bars, and those that models spell otherwise.
@@ -270,11 +264,13 @@ def _read_bedrock(data: Mapping[str, Any]) -> _Reply:
 
 def _finish(given: Any) -> Finish:
     name = given.lower() if isinstance(given, str) else ""
-    if name in _BROKEN:
-        raise _UnreadableError("broke off in the middle of its answer.")
     if name in _FINISHES:
         return _FINISHES[name]
-    return Finish.FILTERED if _FILTERS.search(name) else Finish.STOP
+    if _FILTERS.search(name):
+        return Finish.FILTERED
+    if _BROKEN.search(name):
+        raise _UnreadableError("broke off in the middle of its answer.")
+    return Finish.STOP
 
 
 def _parts(content: Any) -> tuple[str, str, str]:
