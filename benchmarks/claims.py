@@ -8,9 +8,8 @@ standard deviation of 0.6, 0.5 from nine on, or that of `--spread`). `arbitrary9
 with a best policy. `ring9` has a ring of losers who beat each other by .8 while the best beats each by .55.
 There are cycles of the three best of six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie6`). All
 claims face the same instances. A name is false where the claim about that policy is. That of `best_if_any`
-cannot be false where no policy is best; such names are counted as `crowned`. `_plain` behind a claim leaves
-the streams out. `_halves` counts ties as halves of a win and a loss (`--ties`: their share). `_divided`
-divides the risk among all policies alike. `--bound` leaves out instances that need more comparisons than it
+cannot be false where no policy is best; such names are counted as `crowned`. `--ties`: the share
+of ties. `--bound` leaves out instances that need more comparisons than it
 says. There any rule that errs with at most δ takes more on average to name the best policy, `best_if_any`
 [LLM-PO, theorem "lower bound"]. The last line is JSON.
 """
@@ -31,7 +30,6 @@ from engine.core.allocation import lower_bound, pairwise_characteristic_time
 from engine.core.simulate import SimulatedRuns, simulate
 from engine.core.types import BoolArray, Claim, FloatArray
 
-VARIANTS = ("plain", "halves", "divided")
 MARKS = (250, 500, 1000, 2000)
 INSTANCES = (
     "paper16",
@@ -143,8 +141,7 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--instances", nargs="+", default=list(INSTANCES))
-    variants = [f"{claim}_{left_out}" for claim in Claim for left_out in VARIANTS]
-    parser.add_argument("--claims", nargs="+", choices=[*Claim, *variants], default=[*Claim])
+    parser.add_argument("--claims", nargs="+", choices=[*Claim], default=[*Claim])
     parser.add_argument("--epsilon", type=float, default=0.05)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--delta", type=float, default=0.05)
@@ -163,15 +160,12 @@ def main(arguments: list[str] | None = None) -> None:
             mu = mu[np.array(bounds) <= options.bound]
         for label in options.claims:
             start = time.process_time()
-            claim = Claim(re.sub(f"_({'|'.join(VARIANTS)})$", "", label))
+            claim = Claim(label)
             epsilon = options.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
             runs = simulate(
                 mu,
                 claim=claim,
                 epsilon=epsilon,
-                streams=not label.endswith("_plain"),
-                exact_ties=not label.endswith("_halves"),
-                exclusive_proofs=not label.endswith("_divided"),
                 delta=options.delta,
                 budget=options.cap,
                 pending=options.pending,

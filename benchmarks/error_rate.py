@@ -137,7 +137,6 @@ def measure(cell: Cell, options: argparse.Namespace) -> dict[str, object]:
         sampler=options.sampler,
         delta=cell.delta,
         claim=cell.claim,
-        streams=not options.plain,
         epsilon=epsilon,
         budget=kind.horizon,
         pending=cell.in_flight,
@@ -175,7 +174,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--in-flight", type=int, nargs="+", default=[0, 20])
     parser.add_argument("--ties", type=float, nargs="+", default=[0.0, 0.4])
     parser.add_argument("--sampler", default="balanced")
-    parser.add_argument("--plain", action="store_true", help="leave the streams out")
     parser.add_argument("--seed", type=int, default=2026)
     options = parser.parse_args(arguments)
     settings = product(

@@ -107,7 +107,6 @@ class Crowd:
             stopping="certified",
             claim=claim,
             watch_all=False,
-            streams=True,
             missing=rule,
         )
         self.picker = build_sampler("balanced")

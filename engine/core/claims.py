@@ -61,7 +61,7 @@ def log_weights(prior: FloatArray | None, n_policies: int) -> FloatArray:
     return weights
 
 
-def names_at_risk(n_policies: int, margin: float, *, exclusive_proofs: bool) -> int:
+def names_at_risk(n_policies: int, margin: float) -> int:
     """The number of names that a proof divides its risk among: all that could be false at the same time.
 
     Two policies cannot both beat each other by a margin above 0, so that one of their two names at most is
@@ -73,25 +73,21 @@ def names_at_risk(n_policies: int, margin: float, *, exclusive_proofs: bool) -> 
         K.
     margin
         ε of the claim.
-    exclusive_proofs
-        False divides it among all policies all the same.
     """
-    return 1 if exclusive_proofs and n_policies == 2 and margin > 0.0 else n_policies
+    return 1 if n_policies == 2 and margin > 0.0 else n_policies
 
 
-def starting_capital(
-    n_policies: int, margin: float, prior: FloatArray | None, *, exclusive_proofs: bool
-) -> FloatArray:
+def starting_capital(n_policies: int, margin: float, prior: FloatArray | None) -> FloatArray:
     """Shape (K,): logarithms of the capital that the proof of each policy begins with.
 
     Parameters
     ----------
-    n_policies, margin, exclusive_proofs
+    n_policies, margin
         As for `names_at_risk`.
     prior
         Shape (K,): prior strengths, in log-odds, which weigh the capital.
     """
-    at_risk = names_at_risk(n_policies, margin, exclusive_proofs=exclusive_proofs)
+    at_risk = names_at_risk(n_policies, margin)
     # One name alone has all there is, whatever was expected.
     weights = log_weights(None if at_risk == 1 else prior, n_policies)
     return np.asarray(weights - math.log(at_risk), dtype=np.float64)

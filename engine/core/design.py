@@ -74,30 +74,19 @@ class Design:
     stopping
         Stopping rule: "certified"; "heuristic", the threshold of the paper's experiments, or "theory", its
         proven one.
-    streams
-        Average the evidence against being the best with streams that pool opponents, and steer by beliefs. In
-        a Bradley-Terry space also restart the averaged likelihood once much is known. This saves comparisons.
-        They depend on the order of the outcomes, so that `progress` must be stored beside the counts. Without
-        them the evidence is a function of the counts.
     capital_moves
-        With the streams, three policies or more and nothing assumed, let the capital of the proofs of "best"
+        With three policies or more and nothing assumed, let the capital of the proofs of "best"
         and "good_enough" move to those who stand best. This saves comparisons. Leave it out where outcomes
         are drawn without replacement, as from a pool of responses.
     missing
         "against": a showing that has no outcome, or none yet, counts against each claim, so that the claims
         hold whoever leaves, delays or takes back what. "answers": it counts for nothing, and the claims hold
         if no outcome stays away because of what it says. What a Bradley-Terry model says always assumes that.
-    exact_ties
-        With the streams, bet on a tie as on a half. Leave it out, and a tie counts as half of a win and half
-        of a loss, which takes more comparisons where there are ties.
-    exclusive_proofs
-        With nothing assumed and a margin, use that two policies cannot both beat each other by it. Of two
-        policies, one name at most is false, and a proof takes about a fifth fewer comparisons.
     prior_strengths
-        Shape (K,): prior strengths, in log-odds, from an earlier experiment or a model's
-        opinions. With the streams they steer sampling, bets and leaders. A policy that is expected to be
-        strong needs less evidence to be named, and the others a little more. This is not so where
-        `exclusive_proofs` leaves nothing to weigh. No claim rests on their being right.
+        Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
+        opinions. They steer sampling, bets and leaders of a certified stop. A policy that is expected to be
+        strong needs less evidence to be named, and the others a little more. Of two policies, with a margin,
+        there is nothing to weigh. No claim rests on their being right.
     labels
         Names of the K policies, for messages and tables; by default "policy 0" and so on, and the levels in a
         `Factorial` space.
@@ -130,11 +119,8 @@ class Design:
         epsilon: float = 0.0,
         sampler: str = "balanced",
         stopping: str = "certified",
-        streams: bool = True,
         capital_moves: bool = True,
         missing: Missing | str = Missing.AGAINST,
-        exact_ties: bool = True,
-        exclusive_proofs: bool = True,
         prior_strengths: ArrayLike | None = None,
         labels: Sequence[str] | None = None,
         seed: Seed = 0,
@@ -146,11 +132,8 @@ class Design:
         self.delta, self.epsilon, self.budget = checked_settings(delta, epsilon, budget)
         self.sampler = sampler
         self.stopping = stopping
-        self.streams = streams
         self.capital_moves = capital_moves
         self.missing = checked_missing(missing)
-        self.exact_ties = exact_ties
-        self.exclusive_proofs = exclusive_proofs
         self.labels = checked_labels(labels, space)
         # As given: to centre twice would round twice, and a state would come back with other bits.
         self._prior_strengths = checked_prior(prior_strengths, space.n_policies)
@@ -173,8 +156,7 @@ class Design:
     ) -> Self:
         """Rebuild a design from stored counts.
 
-        Without streams its evidence equals, bit by bit, that of a design told the same outcomes in any order.
-        Outcomes must be 0, ½ and 1 for that. With streams it does so given `progress`.
+        Given `progress`, its evidence equals, bit by bit, that of the design that it was stored by.
 
         Parameters
         ----------
@@ -221,11 +203,8 @@ class Design:
             claim=self.claim,
             peak_evidence=peak,
             named=checked_names(progress.get("named") or {}, self.n_policies),
-            streams=self.streams,
             capital_moves=self.capital_moves,
             missing=self.missing,
-            exact_ties=self.exact_ties,
-            exclusive_proofs=self.exclusive_proofs,
             prior=self._prior,
             memory=None if progress.get("streams") is None else [progress["streams"]],
         )
@@ -270,11 +249,8 @@ class Design:
             "epsilon": self.epsilon,
             "sampler": self.sampler,
             "stopping": self.stopping,
-            "streams": self.streams,
             "capital_moves": self.capital_moves,
             "missing": self.missing.value,
-            "exact_ties": self.exact_ties,
-            "exclusive_proofs": self.exclusive_proofs,
             "prior_strengths": None if self._prior_strengths is None else self._prior_strengths.tolist(),
             "labels": list(self.labels),
             "budget": self.budget,

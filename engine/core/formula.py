@@ -164,12 +164,10 @@ def _capital(plan: Plan) -> float:
     K = plan.space.n_policies
     if (claim := Claim(plan.claim)) is not Claim.BEST_IF_ANY:
         margin = plan.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
-        at_risk = float(names_at_risk(K, margin, exclusive_proofs=plan.exclusive_proofs))
+        at_risk = float(names_at_risk(K, margin))
         # In a Bradley-Terry space nothing moves.
-        movable = plan.streams and plan.capital_moves and not isinstance(plan.space, BradleyTerry)
+        movable = plan.capital_moves and not isinstance(plan.space, BradleyTerry)
         return at_risk / _GAIN if movable and capital_moves(claim, K) else at_risk
-    if not plan.streams:
-        return K - 1.0
     # The opponent that does the work is the favourite: its comparisons count in both parts.
     head_to_head, favourite, _ = SHARES
     return 1.0 / (favourite + head_to_head / (K - 1))

@@ -60,23 +60,16 @@ class Ledger:
         Shape (R, K): running maximum of the evidence to go on from.
     named
         The policies that claims named earlier, shape (R,) each, `claims.NOBODY` where none was.
-    streams
-        Average the evidence against being the best with the streams, under the stopping rule "certified".
     capital_moves
-        With the streams, have the capital of proofs head to head move to those who stand best.
+        Under the stopping rule "certified", have the capital of proofs head to head move to those who stand
+        best.
     missing
         Whether proofs count showings without an outcome against themselves, or the answers alone.
-    exact_ties
-        With the streams, bet on a tie as on a half, and not on half of a win and half of a loss.
-    exclusive_proofs
-        Have the proofs of two policies, with a margin, share no risk: one of the two names at most is false.
     prior
-        Shape (K,): prior strengths, in log-odds. With the streams they steer, and weigh what
+        Shape (K,): strengths expected beforehand, in log-odds. They steer a certified stop, and weigh what
         proofs head to head begin with.
     memory
         State to go on from beside the wins, one for each run.
-    exact_from
-        Evidence (nats) below which certified evidence in a Bradley-Terry space may be approximate.
 
     Attributes
     ----------
@@ -84,7 +77,7 @@ class Ledger:
         E-processes of the pairs, at the margin of the claim "best if any". They steer the sampler and the
         choice of the leader under every claim.
     streams
-        The same averaged with the streams; None without them.
+        The same averaged with streams that pool opponents, under the stopping rule "certified"; else None.
     none_peak
         Shape (R, K): under the claim "best", the largest evidence so far against each policy's beating every
         other; None under another.
@@ -115,14 +108,10 @@ class Ledger:
         watch_all: bool = True,
         peak_evidence: ArrayLike | None = None,
         named: Mapping[Claim, IntArray] | None = None,
-        streams: bool = False,
         capital_moves: bool = True,
         missing: Missing = Missing.AGAINST,
-        exact_ties: bool = True,
-        exclusive_proofs: bool = True,
         prior: FloatArray | None = None,
         memory: Sequence[Mapping[str, Any]] | None = None,
-        exact_from: float = 0.0,
     ) -> None:
         if stopping not in STOPPING_RULES:
             raise ValueError(f"stopping must be one of {', '.join(STOPPING_RULES)}; got {stopping!r}")
@@ -140,7 +129,7 @@ class Ledger:
         # The margin belongs to the claim that stops the experiment. Unless that is "best if any", the finding
         # that a policy is ruled out as the best is about any lead, however small.
         self.margin = epsilon if self.claim in (None, Claim.BEST_IF_ANY) else 0.0
-        if streams and exact_ties and self.claim is not None:
+        if self.claim is not None:
             tally.tell_ties_apart()
         if memory is not None:
             tally.recall([each.get("proofs", ()) for each in memory])
@@ -150,7 +139,7 @@ class Ledger:
         # A wrong name under the claim "best" and a wrong "none" have one e-process and one δ together.
         self._for_none = self._pairs[0.0] if self.claim is Claim.BEST else self.evidence
         self.streams: StreamedEvidence | None = None
-        if streams and self.claim is not None:
+        if self.claim is not None:
             self.streams = StreamedEvidence(tally, self.evidence, prior, memory)
         self.model = self._posterior = None
         self._mixture: Mixture | None = None
@@ -161,19 +150,18 @@ class Ledger:
             mode = None
             if stopping == "certified":
                 starts = None if memory is None else [each.get("starts", ()) for each in memory]
-                self._mixture = Mixture(space, self.model, tally, restarts=streams, starts=starts)
+                self._mixture = Mixture(space, self.model, tally, starts=starts)
                 mode = self._mixture.mode
             self._posterior = BradleyTerryModel(
                 space, tally, prior_precision(space, TYPICAL_LOG_ODDS), estimate=mode
             )
-        self._watched = self._watch(space, epsilon, stopping, exact_from)
+        self._watched = self._watch(space, epsilon, stopping)
         self.rule = self._build_rule(space, delta, stopping, peak_evidence)
         self._in_model: dict[float, BradleyTerryEvidence] = {}
-        self._exclusive_proofs = exclusive_proofs
         self._stakes: dict[Claim, Stakes] = {}
         if capital_moves and self.streams is not None and self.model is None:
             self._stakes = self._build_stakes(memory)
-        self.proofs = self._build_proofs(space, delta, exact_from, named or {})
+        self.proofs = self._build_proofs(space, delta, named or {})
         self.none_peak: FloatArray | None = None
         if self.claim is Claim.BEST:
             known = memory is not None and all("none_peak" in each for each in memory)
@@ -428,7 +416,7 @@ class Ledger:
             memory["proofs"] = proofs
         if self.streams is not None:
             memory |= self.streams.memory(run)
-        if self._mixture is not None and self.streams is not None:
+        if self._mixture is not None:
             memory["starts"] = self._mixture.memory(run)
         if self._stakes:
             memory["stakes"] = {claim.value: stakes.memory(run) for claim, stakes in self._stakes.items()}
@@ -608,7 +596,7 @@ class Ledger:
             margins[Claim.GOOD_ENOUGH] = epsilon
         return {claim: margin for claim, margin in margins.items() if watch_all or claim is self.claim}
 
-    def _watch(self, space: Space, epsilon: float, stopping: str, exact_from: float) -> EvidenceModel:
+    def _watch(self, space: Space, epsilon: float, stopping: str) -> EvidenceModel:
         if self.model is not None and isinstance(space, BradleyTerry):
             if self._mixture is not None:
                 return BradleyTerryEvidence(
@@ -616,7 +604,6 @@ class Ledger:
                     self.model,
                     self._mixture,
                     self._for_none,
-                    exact_from=exact_from,
                     streams=self.streams,
                 )
             return SeparationStatistic(self.model, self.tally)
@@ -627,7 +614,7 @@ class Ledger:
     def log_start(self, margin: float) -> FloatArray:
         """Shape (K,): logarithms of the capital of proofs head to head with this margin."""
         prior = None if self.streams is None else self._prior
-        return starting_capital(self.tally.n_policies, margin, prior, exclusive_proofs=self._exclusive_proofs)
+        return starting_capital(self.tally.n_policies, margin, prior)
 
     def _build_stakes(self, memory: Sequence[Mapping[str, Any]] | None) -> dict[Claim, Stakes]:
         stakes = {}
@@ -640,7 +627,7 @@ class Ledger:
         return stakes
 
     def _build_proofs(
-        self, space: Space, delta: float, exact_from: float, named: Mapping[Claim, IntArray]
+        self, space: Space, delta: float, named: Mapping[Claim, IntArray]
     ) -> dict[Claim, Proof]:
         proofs: dict[Claim, Proof] = {}
         for claim, margin in self._proof_margins.items():
@@ -657,9 +644,7 @@ class Ledger:
                 if margin == self.margin and isinstance(self._watched, BradleyTerryEvidence):
                     self._in_model[margin] = self._watched
                 else:
-                    self._in_model[margin] = BradleyTerryEvidence(
-                        space, self.model, self._mixture, pairs, exact_from=exact_from
-                    )
+                    self._in_model[margin] = BradleyTerryEvidence(space, self.model, self._mixture, pairs)
                 proofs[claim] = InModel(self._in_model[margin], pairs, delta, named.get(claim))
             proofs[claim].observe()
         return proofs

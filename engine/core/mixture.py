@@ -89,8 +89,6 @@ class Mixture:
         The estimate.
     tally
         The data.
-    restarts
-        Whether to restart. Without restarts everything is a function of the counts.
     starts
         The values of `memory`, one for each run; None where there was no restart.
 
@@ -106,7 +104,6 @@ class Mixture:
         model: BradleyTerryModel,
         tally: Tally,
         *,
-        restarts: bool = False,
         starts: Sequence[Sequence[ArrayLike]] | None = None,
     ) -> None:
         self._model = model
@@ -114,8 +111,8 @@ class Mixture:
         priors = np.stack([prior_precision(space, scale) for scale in _PRIOR_SCALES])
         self._null_precision = null_precision(space)
         self._restart_precision = priors[_TYPICAL]
-        self._due = np.multiply(_RESTARTS_AT if restarts else (), space.n_features)
-        shares = np.array(_SHARES if restarts else (1.0,))
+        self._due = np.multiply(_RESTARTS_AT, space.n_features)
+        shares = np.array(_SHARES)
         self._log_shares = np.log(shares)
         self._shares = shares
         n_runs, d = tally.n_runs, space.n_features
@@ -299,10 +296,6 @@ class BradleyTerryEvidence:
         The averaged likelihoods; refreshed by its owner.
     pairwise
         The e-processes from head-to-head counts, with the indifference margin; updated by its owner.
-    exact_from
-        Evidence (nats) below which a second-order approximation of the null's likelihood will do. Below 0 it
-        takes no part in any claim. A simulation that only asks when a threshold is crossed can save most of
-        its time by a larger value.
     streams
         Evidence to average with in place of `pairwise`, which it contains; updated by its owner.
 
@@ -329,14 +322,12 @@ class BradleyTerryEvidence:
         mixture: Mixture,
         pairwise: PairwiseEvidence,
         *,
-        exact_from: float = 0.0,
         streams: StreamedEvidence | None = None,
     ) -> None:
         self._streams = streams
         self._model = model
         self._mixture = mixture
         self._pairwise = pairwise
-        self._exact_from = exact_from
         self._margin = float(special.logit(pairwise.null_mean))
         self._null_precision = null_precision(space)
         self._null_allowance = ridge_allowance(space)
@@ -418,7 +409,8 @@ class BradleyTerryEvidence:
         value = self._penalised(data, free)[:, None] - cost
         self.separation = cost[:n_runs].copy()
         self.separation[np.arange(n_runs), self.leader] = np.inf
-        sets, policies = np.nonzero((missing > 0.0) & (outcomes.mixture[:, None] - value >= self._exact_from))
+        # Evidence below 0 has no part in any claim, so there the second order will do.
+        sets, policies = np.nonzero((missing > 0.0) & (outcomes.mixture[:, None] - value >= 0.0))
         edge = free[sets] + (missing / variance)[sets, policies][:, None] * direction[sets, policies]
         chunk = max(1, _CHUNK // data.contrasts.shape[0])
         for first in range(0, sets.size, chunk):

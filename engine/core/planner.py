@@ -13,9 +13,7 @@ from scipy import special
 
 from .estimation import PairData, fit
 from .problem import BradleyTerry, Space
-from .sampling import MANY
 from .simulate import SimulatedRuns, simulate
-from .stakes import capital_moves
 from .structured import prior_precision
 from .types import Claim, FloatArray, Tally
 
@@ -92,9 +90,7 @@ class Plan:
     delta: float = 0.05
     claim: Claim | str = Claim.BEST
     epsilon: float = 0.0
-    streams: bool = True
     capital_moves: bool = True
-    exclusive_proofs: bool = True
     sampler: str = "balanced"
     stopping: str = "certified"
     budget: int = 20_000
@@ -299,9 +295,7 @@ def _simulate_part(
         delta=plan.delta,
         claim=plan.claim,
         epsilon=plan.epsilon,
-        streams=plan.streams and (ties > 0.0 or _streams_count(plan)),
         capital_moves=plan.capital_moves,
-        exclusive_proofs=plan.exclusive_proofs,
         budget=plan.budget,
         pending=plan.pending,
         ties=ties,
@@ -311,15 +305,3 @@ def _simulate_part(
         seed=seed,
         go_on=go_on,
     )
-
-
-def _streams_count(plan: Plan) -> bool:
-    """True if the streams have a part in when a run stops.
-
-    Where one policy is proved head to head from the beginning, and nothing moves, all pairs
-    are the same without them. A simulation then takes half the time.
-    """
-    claim, n_policies = Claim(plan.claim), plan.space.n_policies
-    if claim is not Claim.GOOD_ENOUGH or n_policies > MANY or isinstance(plan.space, BradleyTerry):
-        return True
-    return plan.capital_moves and capital_moves(claim, n_policies)

@@ -190,7 +190,7 @@ class Replays:
         Shape (R,): the policy that the claim to stop on has named so far, `claims.NOBODY` where none. None
         where that claim is "best if any", which goes by the evidence alone.
     streams
-        The state of the streams of each replay, as in `Design.progress`; None without streams.
+        The state of the streams of each replay, as in `Design.progress`; None without any.
     """
 
     step: int
@@ -208,11 +208,8 @@ def replay(
     epsilon: float = 0.0,
     stopping: str = "certified",
     claim: Claim | str = Claim.BEST_IF_ANY,
-    streams: bool = True,
     capital_moves: bool = True,
     missing: Missing | str = Missing.AGAINST,
-    exact_ties: bool = True,
-    exclusive_proofs: bool = True,
     start: Replays | None = None,
     go_on: Callable[[int], bool] = lambda step: True,
 ) -> Replays:
@@ -227,7 +224,7 @@ def replay(
     ----------
     sequences
         R lists of (i, j, outcome) in their order; None where a showing has no outcome.
-    delta, epsilon, stopping, claim, streams, capital_moves, missing, exact_ties, exclusive_proofs
+    delta, epsilon, stopping, claim, capital_moves, missing
         As for `Design`.
     start
         Where an earlier call with the same lists ended.
@@ -256,11 +253,8 @@ def replay(
         watch_all=False,
         peak_evidence=None if start is None else start.peak_evidence,
         named=None if start is None or start.named is None else {Claim(claim): start.named},
-        streams=streams,
         capital_moves=capital_moves,
         missing=Missing(missing),
-        exact_ties=exact_ties,
-        exclusive_proofs=exclusive_proofs,
         memory=None if start is None else start.streams,
     )
     peak = ledger.rule.peak_evidence.copy()

@@ -55,10 +55,7 @@ def simulate(
     delta: float = 0.05,
     claim: Claim | str = Claim.BEST,
     epsilon: float = 0.0,
-    streams: bool = True,
     capital_moves: bool = True,
-    exact_ties: bool = True,
-    exclusive_proofs: bool = True,
     prior_strengths: FloatArray | None = None,
     budget: int = 30_000,
     pending: int = 0,
@@ -81,11 +78,8 @@ def simulate(
         The assumption of the design; none by default.
     claim
         The claim to stop on.
-    streams
-        Whether the evidence pools opponents, and beliefs steer.
-    capital_moves, exact_ties, exclusive_proofs
-        As for `Design`: whether the capital of proofs moves, and whether ties are bet on as such. Also
-        whether proofs use that two policies cannot both beat each other by a margin.
+    capital_moves
+        As for `Design`.
     prior_strengths
         Shape (K,): prior strengths, in log-odds.
     budget
@@ -119,15 +113,10 @@ def simulate(
         stopping=stopping,
         claim=Claim(claim),
         watch_all=False,
-        streams=streams,
         capital_moves=capital_moves,
-        exact_ties=exact_ties,
-        exclusive_proofs=exclusive_proofs,
         prior=prior_strengths,
         peak_evidence=None if peak is None else np.tile(np.asarray(peak, dtype=np.float64), (n_runs, 1)),
         memory=None if memory is None else [memory] * n_runs,
-        # With streams the evidence is a mean of several parts, and a small part counts too.
-        exact_from=0.0 if streams else float(np.log(1.0 / delta)) - 2.0,
     )
     picker = build_sampler(sampler)
     n_comparisons = np.full(n_runs, budget)

@@ -41,11 +41,6 @@ class HasRules(Protocol):
         ...
 
     @property
-    def streams(self) -> bool:
-        """True if the evidence pools the comparisons with different opponents."""
-        ...
-
-    @property
     def capital_moves(self) -> bool:
         """True if proofs may move capital to those who stand best."""
         ...
@@ -53,16 +48,6 @@ class HasRules(Protocol):
     @property
     def missing(self) -> str:
         """The way showings without an outcome count: "against" every claim, or by "answers" alone."""
-        ...
-
-    @property
-    def exact_ties(self) -> bool:
-        """True if the evidence counts a tie as a tie, and not as half a win of each."""
-        ...
-
-    @property
-    def exclusive_proofs(self) -> bool:
-        """True if proofs use that two policies cannot both be worse than the other by a margin."""
         ...
 
     @property
@@ -83,11 +68,8 @@ class Rules:
     claim: Claim
     delta: float
     epsilon: float
-    streams: bool
     capital_moves: bool
     missing: str
-    exact_ties: bool
-    exclusive_proofs: bool
     sampler: str
     stopping: str
 
@@ -98,11 +80,8 @@ class Rules:
             claim=Claim(experiment.claim),
             delta=experiment.delta,
             epsilon=experiment.epsilon,
-            streams=experiment.streams,
             capital_moves=experiment.capital_moves,
             missing=experiment.missing,
-            exact_ties=experiment.exact_ties,
-            exclusive_proofs=experiment.exclusive_proofs,
             sampler=experiment.sampler,
             stopping=experiment.stopping,
         )
@@ -127,8 +106,7 @@ class Rules:
     def plan(self) -> dict[str, Any]:
         """The rules as `Plan` takes them. The claim "best" has no margin: ε only adds a claim to watch."""
         plan = self.design() | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})
-        # A forecast counts ties as the data do, and has no missing outcomes.
-        del plan["exact_ties"], plan["missing"]
+        del plan["missing"]  # in a forecast nothing is
         return plan
 
 

@@ -12,7 +12,7 @@ from engine.domain.conversations import Message
 SETTINGS = (
     "question", "guidelines", "judge", "rule_preference", "claim", "delta", "epsilon", "missing", "budget",
     "space", "excluded",
-    "streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "seed", "allow_tie",
+    "sampler", "stopping", "seed", "allow_tie",
     "allow_both_bad", "tell_outcome", "overlap", "overlap_rule",
     "repeat_rate", "gold_rate",
     "practice", "responses", "backend", "model", "llm_judge", "judge_model", "rubric", "llm_budget", "tags",

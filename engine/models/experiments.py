@@ -192,31 +192,6 @@ class Experiment(models.Model):
             "imported responses, it costs less and holds for these responses only."
         ),
     )
-    streams = models.BooleanField(
-        default=True,
-        help_text=(
-            "Rule policies out by their comparisons with all opponents together. It takes fewer "
-            "comparisons, and the evidence then depends on the order of the judgments."
-        ),
-    )
-    # False in the database: experiments that are older than the setting keep their evidence.
-    exact_ties = models.BooleanField(
-        default=True,
-        db_default=False,
-        help_text=(
-            "Count a tie as evidence that both are level, and not as half a win of each. With ties it takes "
-            "fewer comparisons."
-        ),
-    )
-    # False in the database, for the same reason.
-    exclusive_proofs = models.BooleanField(
-        default=True,
-        db_default=False,
-        help_text=(
-            "Use that two policies cannot both be worse than the other by a margin. Of two policies, good "
-            "enough then takes about a fifth fewer comparisons; of three to six, about a twentieth."
-        ),
-    )
     sampler = models.CharField(max_length=30, default="balanced")
     stopping = models.CharField(max_length=30, default=CERTIFIED)
     seed = models.PositiveBigIntegerField(

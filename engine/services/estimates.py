@@ -38,19 +38,11 @@ class Question:
     claim: str
     delta: float
     epsilon: float
-    streams: bool
     capital_moves: bool
     sampler: str
     stopping: str
     budget: int
     log_odds: float
-    # No page waits for an older question: it must not stop the worker.
-    exclusive_proofs: bool = True
-
-    @property
-    def exact_ties(self) -> bool:
-        """No part of the question: nobody knows beforehand how many ties there will be."""
-        return True
 
     @property
     def missing(self) -> str:

@@ -490,7 +490,7 @@ class DraftEditor:
                 for row in self.exclusions
                 if not row.is_empty
             ]
-        wanted = ("claim", "delta", "epsilon", "streams", "exclusive_proofs", "sampler", "stopping", "budget")
+        wanted = ("claim", "delta", "epsilon", "sampler", "stopping", "budget")
         self.settings.is_valid()
         known = self.settings.cleaned_data
         if not levels or not all(levels) or not all(known.get(name) is not None for name in wanted):

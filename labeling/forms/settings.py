@@ -42,7 +42,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "claim": ("claim", "allow_tie", "missing", "budget", "money_limit"),
     "risk": ("epsilon", "delta"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
-    "advanced": ("streams", "exact_ties", "exclusive_proofs", "sampler", "stopping", "seed"),
+    "advanced": ("sampler", "stopping", "seed"),
 }
 
 # The steps of the page, by the name that its address has: title, and groups of settings.
@@ -79,9 +79,6 @@ LABELS = {
     "shown_thinking": "Show annotators the models’ thinking",
     "judge_model": "Language model that judges",
     "epsilon": "Margin (0.05 is 5 points)",
-    "streams": "Pool the comparisons with different opponents",
-    "exact_ties": "Count a tie as a tie",
-    "exclusive_proofs": "Need fewer comparisons for “good enough”",
     "sampler": "Choice of pairs",
     "stopping": "Stopping rule",
     "seed": "Random seed",
@@ -159,20 +156,6 @@ _HELP = {
     "tags": "For filters on the first page, separated by commas. You can change them at any time.",
     "overlap_rule": "Used only when a comparison is judged more than once.",
     "llm_budget": "The model is asked twice about each, once in each order.",
-    "streams": (
-        "Recommended: policies are ruled out with fewer comparisons. Without it, the evidence does not "
-        "depend on the order of the judgments."
-    ),
-    "exact_ties": (
-        "Recommended: where there are ties, it takes fewer comparisons. Without it, a tie counts as half a "
-        "win of each."
-    ),
-    "exclusive_proofs": (
-        "Recommended. With two policies it saves about a fifth of the comparisons, if there is a margin. "
-        "With three to six it saves about a twentieth, if comparisons with different opponents are pooled "
-        "and no text is used twice. It saves nothing with more policies, or with levels that add their own "
-        "effects."
-    ),
     "sampler": (
         "Balanced compares where evidence is missing most. The others serve as baselines and need more "
         "comparisons."

@@ -317,7 +317,7 @@ def _spends_budget(experiment: Experiment) -> bool:
     numbers = {factor.name: n for n, factor in enumerate(factors)}
     levels = {factor.name: [level.name for level in factor.levels.all()] for factor in factors}
     rules = asdict(Rules.of(experiment))
-    del rules["exact_ties"], rules["missing"]  # no parts of a question
+    del rules["missing"]  # no part of a question
     question = Question(
         levels=[len(names) for names in levels.values()],
         excluded=[

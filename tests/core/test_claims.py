@@ -141,15 +141,10 @@ def false_names(mu: np.ndarray, margin: float) -> np.ndarray:
 
 
 def proof_of(
-    tally: Tally,
-    margin: float,
-    prior: np.ndarray | None = None,
-    *,
-    delta: float = DELTA,
-    exclusive_proofs: bool = True,
+    tally: Tally, margin: float, prior: np.ndarray | None = None, *, delta: float = DELTA
 ) -> HeadToHead:
     """Proofs whose capital stays where it is."""
-    start = claims.starting_capital(tally.n_policies, margin, prior, exclusive_proofs=exclusive_proofs)
+    start = claims.starting_capital(tally.n_policies, margin, prior)
     return HeadToHead(PairwiseEvidence(tally, margin, FLAT), delta, log_start=start)
 
 
@@ -220,39 +215,24 @@ class TestTwoPolicies:
             tally.proof_ties[:, 0, 1] = tally.proof_ties[:, 1, 0] = tied
         return states, tally
 
-    def worst_chance(self, margin: float, *, told_apart: bool, exclusive_proofs: bool = True) -> float:
+    def worst_chance(self, margin: float, *, told_apart: bool) -> float:
         """The largest chance, over all stopping times and laws, of ever naming a policy that loses by the
         margin; without one both are level, and both names are false.
         """
         states, tally = self.tally(told_apart=told_apart)
-        proved = proof_of(tally, margin, exclusive_proofs=exclusive_proofs).proved()
+        proved = proof_of(tally, margin).proved()
         is_bad = proved[:, 0] if margin > 0.0 else proved.any(axis=1)
         return float(largest_chances([laws_of_mean(0.5 - margin)], states, is_bad)[0])
 
     @pytest.mark.parametrize("told_apart", [False, True])
     def test_a_false_name_is_as_rare_as_promised_and_the_risk_is_not_halved(self, told_apart: bool) -> None:
         chance = self.worst_chance(self.MARGIN, told_apart=told_apart)
-        divided = self.worst_chance(self.MARGIN, told_apart=told_apart, exclusive_proofs=False)
-        assert divided <= DELTA / 2 < chance <= DELTA
+        assert DELTA / 2 < chance <= DELTA
 
     @pytest.mark.parametrize("told_apart", [False, True])
     def test_without_a_margin_both_names_may_be_false(self, told_apart: bool) -> None:
         chance = self.worst_chance(0.0, told_apart=told_apart)
-        assert chance == self.worst_chance(0.0, told_apart=told_apart, exclusive_proofs=False)
         assert DELTA / 2 < chance <= DELTA
-
-    def test_the_same_outcomes_end_it_sooner(self) -> None:
-        rules = {"claim": "good_enough", "epsilon": self.MARGIN}
-        n_needed = {True: 0, False: 0}
-        for outcomes in np.random.default_rng(5).random((12, 600)) < 0.57:
-            for exclusive in n_needed:
-                design = Design(Unstructured(2), exclusive_proofs=exclusive, **rules)
-                for outcome in outcomes:
-                    if not design.decision.stopped:
-                        design.tell(0, 1, float(outcome))
-                assert design.decision.stopped
-                n_needed[exclusive] += design.n_comparisons
-        assert n_needed[True] < 0.9 * n_needed[False]
 
     def test_strengths_expected_beforehand_weigh_nothing(self) -> None:
         rules = {"claim": "good_enough", "epsilon": self.MARGIN}
@@ -260,15 +240,6 @@ class TestTwoPolicies:
         risks = [
             Design.replay(Unstructured(2), judgments, prior_strengths=prior, **rules).decision.claims[0].risk
             for prior in (None, [-1.0, 1.0])
-        ]
-        assert risks[0] == risks[1] < 1.0
-
-    def test_seven_policies_divide_their_risk_as_before(self) -> None:
-        judgments = [(i, j, 1.0) for i, j in combinations(range(7), 2)] * 8
-        rules = {"claim": "good_enough", "epsilon": self.MARGIN}
-        risks = [
-            Design.replay(Unstructured(7), judgments, exclusive_proofs=each, **rules).decision.claims[0].risk
-            for each in (True, False)
         ]
         assert risks[0] == risks[1] < 1.0
 
@@ -463,7 +434,7 @@ class TestWithoutTheModel:
     def test_so_is_the_finding_that_none_is_best(self, power: float, said: str) -> None:
         wins = 20.0 * np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]])
         design = Design.from_counts(
-            self.SPACE, wins, claim="best_if_any", progress={"peak_evidence": [9.0] * 3}, streams=False
+            self.SPACE, wins, claim="best_if_any", progress={"peak_evidence": [9.0] * 3}
         )
         tested = Misfit(deviance=1.0, freedom=1, p_value=0.4, power=power, level=0.01)
         decision = design.decision_given(tested)

@@ -69,7 +69,7 @@ def test_with_a_margin_an_exact_tie_is_often_found_out() -> None:
 def test_the_last_policy_standing_must_lead_to_be_named() -> None:
     wins = np.array([[0, 40, 0], [0, 0, 40], [0, 0, 0.0]])
     wins[2, 0], wins[0, 2] = 12, 4
-    settings = {"claim": "best_if_any", "streams": False, "peak_evidence": [0.0, 9.0, 9.0]}
+    settings = {"claim": "best_if_any", "peak_evidence": [0.0, 9.0, 9.0]}
     unsettled = Design.from_counts(Unstructured(3), wins, **settings)
     assert not unsettled.decision.stopped
     assert unsettled.decision.best == 0
@@ -169,9 +169,7 @@ def test_pending_comparisons_turn_the_sampler_to_other_policies() -> None:
         in_flight = np.zeros((3, 3))
         in_flight[0, 1] = in_flight[1, 0] = pending
         designs = (
-            Design.from_counts(
-                Unstructured(3), wins, claim="best_if_any", streams=False, in_flight=in_flight, seed=s
-            )
+            Design.from_counts(Unstructured(3), wins, claim="best_if_any", in_flight=in_flight, seed=s)
             for s in range(20)
         )
         picks.append({design.ask()[0] for design in designs})
@@ -210,7 +208,7 @@ def test_each_pick_can_be_replayed_from_the_counts(sampler: str) -> None:
 
 def test_a_refuted_policy_stays_refuted_when_the_peak_is_handed_back(run_to_the_end: Run) -> None:
     mu = bradley_terry(np.array([1.0, 0.0, -1.0]))
-    design = run_to_the_end(Design(Unstructured(3), claim="best_if_any", streams=False), mu, seed=8)
+    design = run_to_the_end(Design(Unstructured(3), claim="best_if_any"), mu, seed=8)
     for _ in range(200):
         design.tell(2, 0, 1.0)
         design.tell(2, 1, 1.0)
@@ -219,8 +217,7 @@ def test_a_refuted_policy_stays_refuted_when_the_peak_is_handed_back(run_to_the_
         Unstructured(3),
         design.wins,
         claim="best_if_any",
-        streams=False,
-        peak_evidence=design.peak_evidence,
+        progress=design.progress,
     )
     # The claims beside it have memories of their own, and the text says which of them contradicts it.
     now, handed_back = (replace(each.decision, claims=(), claim_text="") for each in (design, stored))

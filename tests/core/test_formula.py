@@ -18,13 +18,13 @@ TWO_BY_THREE = Factorial({"a": ["1", "2"], "b": ["1", "2", "3"]})
         (Unstructured(4), 1.2, {"stopping": "heuristic"}),
         (Unstructured(4), 1.2, {"sampler": "random"}),
         (TWO_BY_THREE, 0.8, {}),
-        (Unstructured(6), 1.2, {"streams": True}),
+        (Unstructured(6), 1.2, {}),
     ],
-    ids=["three", "margin", "heuristic", "spread", "factorial", "streams"],
+    ids=["three", "margin", "heuristic", "spread", "factorial", "six"],
 )
 @pytest.mark.slow
 def test_it_is_within_a_factor_of_two_of_the_simulated_mean(space, log_odds, rules) -> None:
-    plan = Plan(space, claim="best_if_any", budget=800, **{"streams": False} | rules)
+    plan = Plan(space, claim="best_if_any", budget=800, **rules)
     simulated = forecast(plan, log_odds=log_odds, n_runs=28)
     figure = closed_form(plan, log_odds=log_odds)
     assert simulated.expected / 2 < figure.expected < simulated.expected * 2
@@ -58,7 +58,7 @@ def test_good_enough_takes_about_as_many_as_simulated(n_policies, epsilon, delta
 
 
 def figure(space=TWO_BY_THREE, log_odds: float = 0.8, **settings) -> float:
-    return closed_form(Plan(space, streams=False, budget=5000, **settings), log_odds=log_odds).expected
+    return closed_form(Plan(space, budget=5000, **settings), log_odds=log_odds).expected
 
 
 def test_what_makes_it_harder_makes_it_longer() -> None:
@@ -67,10 +67,6 @@ def test_what_makes_it_harder_makes_it_longer() -> None:
         assert figure(space) < figure(space, delta=0.001)
         assert figure(space) <= figure(space, sampler="random")
     assert figure(Unstructured(6)) < figure(Unstructured(12))
-    good_enough = {"claim": "good_enough", "epsilon": 0.05}
-    assert figure(Unstructured(2), **good_enough) < figure(
-        Unstructured(2), exclusive_proofs=False, **good_enough
-    )
     assert figure(Unstructured(6), stopping="heuristic") < figure(Unstructured(6), stopping="theory")
 
 
@@ -83,7 +79,6 @@ def test_capital_that_moves_makes_it_shorter_where_a_simulation_has_it_move() ->
     for n_policies in (3, 12):
         stays = expected(n_policies, capital_moves=False)
         assert 0.9 * stays < expected(n_policies) < stays
-        assert expected(n_policies, streams=False) == stays
 
 
 def test_nothing_moves_where_strengths_are_assumed() -> None:

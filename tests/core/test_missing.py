@@ -393,11 +393,11 @@ class TestTextsThatWereLeft:
         return max(best, sum(p * given(begun, showing, rate, n_people) for rate, p in self.RATES))
 
     def test_they_go_to_nobody_else(self) -> None:
-        assert self.largest_mean(design_of(2, streams=False), 3, "nobody") == pytest.approx(1.0, abs=1e-9)
+        assert self.largest_mean(design_of(2), 3, "nobody") == pytest.approx(1.0, abs=1e-9)
 
     @pytest.mark.parametrize("way", ["alone", "beside"])
     def test_or_another_answer_pays_alone_and_beside_it(self, way: str) -> None:
-        assert self.largest_mean(design_of(2, streams=False), 3, way) > 1.01
+        assert self.largest_mean(design_of(2), 3, way) > 1.01
 
 
 class TestUpToAFactor:
@@ -411,7 +411,7 @@ class TestUpToAFactor:
 
         @cache
         def best(won: int, lost: int, missing: int) -> float:
-            design = Design(Unstructured(2), claim="good_enough", epsilon=MARGIN, streams=False)
+            design = Design(Unstructured(2), claim="good_enough", epsilon=MARGIN)
             design.tell_many([(0, 1, 1.0)] * won + [(0, 1, 0.0)] * lost + [(0, 1, None)] * missing)
             pairs = design._ledger.pairs_of(Claim.GOOD_ENOUGH)
             now = float(np.exp(_Table(pairs, np.array([0]), np.array([1]), 0.0).log_e(share)))

@@ -54,7 +54,6 @@ def histories(case: Case, claim: Claim, epsilon: float) -> tuple[Ledger, list[Fl
         epsilon=epsilon,
         stopping="certified",
         claim=claim,
-        streams=True,
     )
     runs = np.arange(n_runs)
     best, beating = [], []
@@ -153,11 +152,6 @@ class TestState:
         assert stored.evidence.tolist() == live.evidence.tolist()
         assert stored.progress["streams"]["starts"] == live.progress["streams"]["starts"]
 
-    def test_without_streams_there_are_none(self) -> None:
-        design = Design(BradleyTerry(FEATURES), streams=False)
-        self.tell(design, 60)
-        assert design._ledger._mixture.memory() == []
-
     @pytest.mark.parametrize("starts", [[[[0.0]]], [[[0.0, 99, 0], [0, 0, 0], [0, 0, 0]]]])
     def test_starts_that_do_not_fit_are_refused(self, starts: list[object]) -> None:
         design = Design(BradleyTerry(FEATURES), seed=1)
@@ -177,13 +171,11 @@ def test_a_restart_pays_once_its_prior_is_worth_more_than_what_it_leaves_out() -
     def evidence(*starts: FloatArray) -> float:
         tally = Tally(rounded_wins(mu, 150)[None])
         model = BradleyTerryModel(space, tally)
-        mixture = module.Mixture(space, model, tally, restarts=bool(starts), starts=[starts])
+        mixture = module.Mixture(space, model, tally, starts=[starts])
         found = module.BradleyTerryEvidence(space, model, mixture, PairwiseEvidence(tally))
         return float(np.delete(found.structured[0], found.leader).min())
 
     assert evidence(rounded_wins(mu, 25)) > evidence() + 1.0
-    # Outcomes that were left out do not come back.
-    assert evidence(rounded_wins(mu, 140)) < evidence() - 1.0
 
 
 def rounded_wins(mu: FloatArray, n: int) -> FloatArray:

@@ -258,11 +258,10 @@ class TestLabels:
 
 
 class TestRanking:
-    @pytest.mark.parametrize("streams", [True, False])
-    def test_places_rates_and_intervals(self, streams: bool) -> None:
+    def test_places_rates_and_intervals(self) -> None:
         mu = bradley_terry(np.array([0.9, 0.1, -0.2, -0.8]))
         rng = np.random.default_rng(1)
-        design = Design(Unstructured(4), claim="best_if_any", streams=streams, seed=1)
+        design = Design(Unstructured(4), claim="best_if_any", seed=1)
         design.optimize(lambda i, j: float(rng.random() < mu[i, j]))
         ranking = design.ranking()
         assert ranking[0].policy == 0

@@ -14,7 +14,6 @@ from engine.core import (
     planner,
 )
 from engine.core.allocation import lower_bound, pairwise_characteristic_time
-from engine.core.simulate import simulate
 
 from .conftest import bradley_terry
 
@@ -66,28 +65,6 @@ def test_the_rest_of_a_run_shrinks_as_it_goes_on() -> None:
         assert rest.low <= rest.expected <= max(rest.high, rest.expected)
         left.append(rest.expected)
     assert 0 <= left[1] < left[0]
-
-
-def test_ties_that_are_told_apart_shorten_the_rest() -> None:
-    """They go on at their rate so far, in simulations and in the figure at once."""
-    rules = {"claim": "good_enough", "epsilon": 0.1, "budget": 1500}
-    told = [(0, 1, outcome) for outcome in (0.5, 0.5, 1.0, 0.5, 0.0)] * 8
-    left = []
-    for exact in (True, False):
-        design = Design.replay(Unstructured(2), told, exact_ties=exact, **rules)
-        rest = forecast_remaining(Plan(design.space, **rules), design.wins, design.progress, n_runs=28)
-        left.append((rest.expected, design.decision.expected_left))
-    assert np.all(np.array(left[0]) < 0.7 * np.array(left[1]))
-
-
-def test_the_streams_have_no_part_in_a_proof_that_one_is_good_enough_where_capital_stays() -> None:
-    """So a forecast leaves them out."""
-    mu = bradley_terry(np.array([1.2, 0.0, -0.6]))[None].repeat(6, axis=0)
-    rules = {"claim": "good_enough", "epsilon": 0.05, "delta": 0.2, "budget": 250, "seed": 3}
-    rules["capital_moves"] = False
-    runs = [simulate(mu, streams=streams, **rules) for streams in (True, False)]
-    assert runs[0].n_comparisons.tolist() == runs[1].n_comparisons.tolist()
-    assert runs[0].n_comparisons.min() < 250
 
 
 def test_a_forecast_goes_on_from_where_it_was_interrupted() -> None:

@@ -176,7 +176,7 @@ def test_where_answers_alone_count_the_rest_was_never_shown(
 def test_it_is_settled_without_open_ones_as_if_they_had_never_begun(
     n_policies: int, rules: dict[str, Any], steps: Any
 ) -> None:
-    rules = rules | {"streams": False, "delta": 0.4}
+    rules = rules | {"delta": 0.4}
     live = Design(Unstructured(n_policies), **rules)
     events = happened(live, [*steps, *(("tell", 0, 1.0),) * 4])
     is_open = live.open_showings

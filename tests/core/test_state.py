@@ -84,11 +84,10 @@ def test_where_no_capital_moves_a_proof_is_a_function_of_the_counts() -> None:
     assert stored.decision.claims[0].risk == live.decision.claims[0].risk < 1.0
 
 
-def test_ties_are_told_apart_only_where_the_design_does_so() -> None:
-    exact, halves = (told(300, ties=0.4, exact_ties=each) for each in (True, False))
-    number = sum(n for _, _, _, _, n, *_ in exact.progress["streams"]["proofs"])
-    assert 0.3 < number / exact.n_comparisons < 0.5
-    assert "proofs" not in halves.progress["streams"]
+def test_ties_are_told_apart() -> None:
+    live = told(300, ties=0.4)
+    number = sum(n for _, _, _, _, n, *_ in live.progress["streams"]["proofs"])
+    assert 0.3 < number / live.n_comparisons < 0.5
 
 
 @pytest.mark.parametrize("entry", [[0, 1, -1, 0, 0, 0, 0, 0, 0, 0], [0, 9, *[1] * 8], [0, 1], ["a"] * 10])

@@ -22,8 +22,6 @@ QUESTION = Question(
     delta=0.1,
     claim="best_if_any",
     epsilon=0.0,
-    # A simulation takes twice as long with them.
-    streams=False,
     capital_moves=False,
     sampler="balanced",
     stopping="certified",
@@ -32,7 +30,7 @@ QUESTION = Question(
 )
 
 
-PLAN = Plan(Unstructured(3), claim="best_if_any", streams=False, delta=0.1, budget=300)
+PLAN = Plan(Unstructured(3), claim="best_if_any", capital_moves=False, delta=0.1, budget=300)
 
 
 def nobody_waits() -> None:

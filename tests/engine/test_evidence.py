@@ -150,7 +150,7 @@ RULES = [
     {**GOOD_ENOUGH, "n_policies": 2},
     {**GOOD_ENOUGH, "n_policies": 4, "overlap": 2},
     {**GOOD_ENOUGH, "missing": "answers"},
-    {"claim": "best", "overlap": 2, "overlap_rule": "mean", "streams": False},
+    {"claim": "best", "overlap": 2, "overlap_rule": "mean"},
 ]
 
 

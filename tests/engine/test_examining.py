@@ -55,7 +55,7 @@ def judged(n: int, overlap: int = 1, people: int = 2, **settings) -> Experiment:
 
 QUESTION = estimates.Question(
     space="unstructured", levels=[3], excluded=[], claim="best_if_any", delta=0.1, epsilon=0.0,
-    streams=False, capital_moves=False, sampler="balanced",
+    capital_moves=False, sampler="balanced",
     stopping="certified", budget=50, log_odds=0.8,
 )  # fmt: skip
 
