@@ -141,10 +141,16 @@ def imported(port: int, cookie: str, file: Path, enter: Callable[[str], None]) -
         data={"name": _NAME, "csrfmiddlewaretoken": browser.cookies["csrftoken"]},
         files={"votes": (file.name, data)},
     )
-    stored = time.monotonic()
-    enter("ranking")
     if reply.status_code != httpx2.codes.FOUND:
         sys.exit(f"The import answered {reply.status_code}:\n{reply.text[:2000]}")
+    # The page of the upload leads to the experiment once a worker has imported the file.
+    upload = reply.headers["location"]
+    while (reply := browser.get(upload)).status_code != httpx2.codes.FOUND:
+        if time.monotonic() - started > _ENOUGH_SECONDS:
+            sys.exit("The file was not imported in time: does the analysis worker run?")
+        time.sleep(0.1)
+    stored = time.monotonic()
+    enter("ranking")
     page = browser.get(reply.headers["location"])
     ranked = time.monotonic()
     enter("evidence")
