@@ -20,7 +20,12 @@ _OWN_HEADERS = {
     "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect",
     "te", "trailer", "transfer-encoding", "upgrade", "user-agent",
 }  # fmt: skip
-_OWN_FIELDS = {"model", "messages", "system", "stream", "n", "modelId", "user_config"}
+_OWN_FIELDS = {"messages", "system", "stream", "n", "user_config", "litellm_params"}
+# Gateways take another model, with its price, or headers from them.
+_OTHER_MODEL = re2.compile(
+    r"(?i)models?|model_?(id|name|list)|(\w+_)?fallbacks|deployment(_id)?|engine|preset|custom_llm_provider|"
+    r"extra_(headers|query)"
+)
 _MOST_DEEP = 20
 _TOO_DEEP = "(nested too deep)"
 
@@ -45,8 +50,10 @@ def fault_of_fields(fields: Any) -> str:
     """The reason why these fields cannot be added to a request's body; empty if they can."""
     if not isinstance(fields, dict):
         return "Further fields are an object."
-    if own := sorted(_OWN_FIELDS & fields.keys()):
-        return f"The field {own[0]} belongs to the request itself. Remove it."
+    inner = fields.get("extra_body")
+    for name in (*fields, *(inner if isinstance(inner, dict) else ())):
+        if name in _OWN_FIELDS or _OTHER_MODEL.fullmatch(name):
+            return f"The field {name:.60} belongs to the request itself. Remove it."
     for name, value in _leaves(fields, 0):
         if name == _TOO_DEEP:
             return f"Further fields are nested more than {_MOST_DEEP} levels deep. Flatten them."

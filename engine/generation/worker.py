@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from uuid import UUID
 
 from django.conf import settings
@@ -267,7 +268,8 @@ class _Batch:
 
     def answered(self, outcome: Outcome, model: str) -> None:
         """Take the backend's answer: either the response is finished, or there is another request."""
-        self._spent.append(self._in_hand[outcome.key].spent(outcome, model))
+        spent = self._in_hand[outcome.key].spent(outcome, model)
+        self._spent.append(replace(spent, of_worker=not self.is_remote))
         if isinstance(outcome, GenerationFailure) and outcome.is_asked_again:
             return
         making = self._in_hand.pop(outcome.key)

@@ -122,7 +122,9 @@ class _Batch:
         with closing(self._outcomes()) as outcomes:
             for outcome in outcomes:
                 self._answered(outcome)
-                self._tick()
+                # A remote backend asks for more now and then, and has other replies that are paid already.
+                if not self.is_remote:
+                    self._tick()
 
     def release(self, reason: str, *, blameless: bool) -> None:
         if self._claim is not None:
@@ -183,7 +185,9 @@ class _Batch:
         opinion_id, swapped = divmod(outcome.key, 2)
         experiment = self._opinions[opinion_id].comparison.experiment
         model = experiment.judge_model or self._backend.model
-        spent = Spent(model, outcome.usage, Charge.Purpose.OPINION, experiment.pk)
+        spent = Spent(
+            model, outcome.usage, Charge.Purpose.OPINION, experiment.pk, of_worker=not self.is_remote
+        )
         both = self._halves.setdefault(opinion_id, {})
         if not (isinstance(outcome, GenerationFailure) and outcome.is_asked_again):
             both[bool(swapped)] = outcome

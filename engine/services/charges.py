@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.domain.prices import Money
+from engine.domain.profiles import Provider
 from engine.domain.replies import Usage
 from engine.models import Charge, Connection
 from engine.selectors.spending import cost_of
@@ -13,7 +14,11 @@ from engine.selectors.spending import cost_of
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A model's reply, used or not. ``model``: the connection's name or the worker's model."""
+    """A model's reply, used or not.
+
+    ``model``: the connection's name, or with ``of_worker`` the worker's model, whose name somebody may have
+    given to a connection of theirs.
+    """
 
     model: str
     usage: Usage
@@ -21,6 +26,7 @@ class Spent:
     experiment_id: int | None = None
     policy_id: int | None = None
     response_id: int | None = None
+    of_worker: bool = False
 
 
 def book(replies: Iterable[Spent]) -> Money:
@@ -32,8 +38,9 @@ def book(replies: Iterable[Spent]) -> Money:
     if not counted:
         return Money()
     names = {reply.model for reply in counted}
-    connections = {each.name: each for each in Connection.objects.filter(name__in=names)}
-    charges = [_charge(reply, connections.get(reply.model)) for reply in counted]
+    found = Connection.objects.filter(name__in=names)
+    connections = {(each.name, each.provider == Provider.WORKER): each for each in found}
+    charges = [_charge(reply, connections.get((reply.model, reply.of_worker))) for reply in counted]
     Charge.objects.bulk_create(charges)
     return Money.of((each.currency, each.cost) for each in charges if each.cost is not None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import resource
 import time
 import uuid
 from collections import Counter
@@ -224,6 +225,17 @@ class TestWriting:
         write(stopping=lambda: time.monotonic() > stop_at)
         assert len(servers.asked) == 3
         assert set(Response.objects.values_list("state", "attempts")) == {("done", 1), ("waiting", 0)}
+
+    def test_requests_under_way_do_not_use_up_the_files_of_the_process(self, servers):
+        now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, most), most))
+            connect("a", "b")
+            compare("a", "b")
+            write()
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(most, 65_536), most)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (now, most))
 
     def test_a_request_that_hangs_keeps_no_other_waiting(self, servers):
         async def hang(request):

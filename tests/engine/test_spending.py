@@ -17,6 +17,7 @@ from engine.services.charges import Spent, book
 from engine.services.drafts import delete_draft
 from engine.services.generation import claim_responses
 from engine.services.trials import drop_tried, forget_trials, start_trial
+from tests.backends import SkilledBackend
 from tests.concurrency import at_once
 from tests.factories import make_experiment, make_user, pay, write_responses
 from tests.generation.chat_server import completion, error
@@ -102,6 +103,17 @@ class TestLedger:
         Connection.objects.all().delete()
         gone = Charge.objects.get(purpose="test")
         assert (gone.model, gone.connection_id, gone.cost) == ("GPT", connection.pk, 2.0)
+
+    def test_a_workers_reply_has_no_price_of_a_connection_of_that_name(self, connection, experiment):
+        Connection.objects.update(name=SkilledBackend().model)
+        make_experiment()
+        write_responses()
+        assert set(Charge.objects.values_list("model", "connection", "cost")) == {
+            (SkilledBackend().model, None, None)
+        }
+        Connection.objects.update(provider="worker")
+        book([Spent(SkilledBackend().model, Usage(1_000_000, 0, 0), Charge.Purpose.TEST, of_worker=True)])
+        assert Charge.objects.get(cost__isnull=False).cost == 2.0
 
     def test_a_trial_leaves_its_cost_behind(self, connection):
         user = make_user()

@@ -106,6 +106,30 @@ class TestWhereItGoes:
         url = server.url.replace("127.0.0.1", "two.example")
         assert isinstance(ask(target_at(url, "fine")), GenerationResult)
 
+    def test_names_that_hang_keep_no_other_waiting(self, server, private, monkeypatch):
+        found, go_on = network.resolve, threading.Event()
+
+        def look_up(host: str, *rest: Any) -> list[str]:
+            if host.startswith("slow"):
+                go_on.wait(20)
+                raise OSError
+            return found(host, *rest)
+
+        async def both(client: Client) -> Any:
+            asked = GenerationRequest(7, chat("Hi"))
+            slow = [target_at(f"http://slow{n}.example/v1", "fine") for n in range(50)]
+            waiting = [asyncio.create_task(client.ask(each, asked)) for each in slow]
+            await asyncio.sleep(0.1)
+            try:
+                return await client.ask(target_at(server.url, "fine"), asked)
+            finally:
+                go_on.set()
+                await asyncio.gather(*waiting)
+
+        monkeypatch.setattr(network, "resolve", look_up)
+        with asking() as asked:
+            assert isinstance(asked.runner.run(both(asked.client)), GenerationResult)
+
     def test_no_redirect_is_followed(self, server, ask, private):
         before = len(server.asked)
         outcome = ask(target_at(server.url, "redirect"))

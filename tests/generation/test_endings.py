@@ -122,6 +122,7 @@ THOUGHT = {"thinking": "Count.", "text": "Four."}
             "text": "",
             "finish_reason": Finish.ERROR,
             "reason": "The answer of 127.0.0.1 is longer than 200,000 characters in one text.",
+            "completion_tokens": 2,
         },
         "long_text": {"finish_reason": Finish.ERROR},
     }.items(),
@@ -207,6 +208,11 @@ def test_access_that_is_refused_stops_the_connection(server, ask, model, reason)
     outcome = failure(ask(target_at(server.url, model)))
     assert (outcome.fault, outcome.wait_seconds) == (Fault.ACCESS, None)
     assert reason in outcome.reason
+
+
+def test_a_policy_whose_fields_find_no_server_stops_no_connection(server, ask):
+    outcome = failure(ask(target_at(server.url, "unknown_model"), extra_body={"provider": {"only": ["x"]}}))
+    assert outcome.fault == Fault.SETTINGS
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import heapq
 import itertools
+import resource
 import time
 from collections import deque
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -42,6 +43,7 @@ _TRIES = 5
 # Requests that wait for a connection go back to the caller if it pauses for longer.
 _SHORT_PAUSE_SECONDS = 10.0
 _MOST_IN_HAND = 10_000
+_MOST_FILES = 65_536
 # Enough for requests to leave.
 _SEND_SECONDS = 0.002
 
@@ -69,6 +71,9 @@ class RemoteBackend:
 
     @cached_property
     def _client(self) -> Client:
+        # Else the requests under way of a few connections use up the usual 1,024 files of a process.
+        now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, _MOST_FILES)), most))
         return self._loop.run_until_complete(Client().__aenter__())
 
     def close(self) -> None:

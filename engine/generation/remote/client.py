@@ -22,7 +22,7 @@ from engine.domain.targets import Target
 from engine.generation.base import Fault, GenerationFailure, GenerationRequest, GenerationResult, Outcome
 from engine.generation.remote.errors import Answer, host_of
 from engine.generation.remote.network import PinnedBackend, checked_addresses
-from engine.generation.remote.replies import read, too_large
+from engine.generation.remote.replies import read, too_large, usage_at_end, with_usage
 from engine.generation.remote.requests import Prepared, key_header, prepare
 
 logger = logging.getLogger(__name__)
@@ -32,12 +32,14 @@ _CONNECT_SECONDS = 10.0
 _IDLE_SECONDS = 30.0
 # A character takes at most six bytes of JSON, and an answer has thinking beside its text.
 _BYTES_PER_CHARACTER = 12
+# Of an answer that is larger, so much of the end is kept, and no more than so many times the size is read.
+_END_BYTES, _MOST_TIMES = 4096, 20
 _HEADERS = {"content-type": "application/json", "accept-encoding": "identity", "user-agent": "LLM-PO"}
 _PORTS = {"http": 80, "https": 443}
 
 
 class _TooLargeError(Exception):
-    """The answer is larger than a text may be."""
+    """The answer is larger than a text may be. Its argument is the end of it."""
 
 
 class Client:
@@ -82,8 +84,8 @@ class Client:
             async with asyncio.timeout(target.answer_seconds):
                 answer = await self._post(target, prepare(target, request))
             outcome = read(target, request, answer, time.monotonic() - started)
-        except _TooLargeError:
-            outcome = too_large(target, request)
+        except _TooLargeError as error:
+            outcome = with_usage(too_large(target, request), usage_at_end(error.args[0], target))
         except Exception as error:
             fault, reason = _fault_of(error, target)
             outcome = GenerationFailure(request.key, reason, fault)
@@ -110,10 +112,17 @@ class Client:
             extensions={"timeout": {"connect": _CONNECT_SECONDS}},
         ) as response:
             received = bytearray()
+            n_received = 0
             async for chunk in response.aiter_stream():
                 received += chunk
-                if len(received) > most:
-                    raise _TooLargeError
+                n_received += len(chunk)
+                if n_received > most:
+                    # The tokens, which are paid, come at the end.
+                    del received[:-_END_BYTES]
+                if n_received > _MOST_TIMES * most:
+                    break
+            if n_received > most:
+                raise _TooLargeError(bytes(received))
         found = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         return Answer(response.status, found, bytes(received))
 

@@ -24,7 +24,7 @@ from engine.generation.base import (
 )
 from engine.generation.remote.scrubbing import scrub
 
-_REDIRECT, _BAD_REQUEST, _FORBIDDEN, _TOO_LARGE, _TOO_MANY = 300, 400, 403, 413, 429
+_REDIRECT, _BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _TOO_LARGE, _TOO_MANY = 300, 400, 403, 404, 413, 429
 _BROKEN, _LOST = 500, 502
 _ACCESS = {
     401: "refuses the key",
@@ -222,6 +222,9 @@ def ending_of(target: Target, request: GenerationRequest, answer: Answer, said: 
         reason = f"{host} answers with an error in place of a reply."
         return GenerationFailure(request.key, reason, Fault.SERVER, said=words)
     fault, reason = _fault(status, kind, named_settings(target.takes, request.sampling, said.words[:_READ]))
+    if status == _NOT_FOUND and request.sampling.extra_body and target.takes.extra_body:
+        # Gateways find no server for some fields: a policy must not stop the connection of others.
+        fault = Fault.SETTINGS
     remedy = " Enter another key." if fault == Fault.ACCESS and reason.startswith("refuses") else ""
     its_fault = fault in {Fault.BUSY, Fault.SERVER}
     return GenerationFailure(

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from httpcore2 import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream, ConnectError, ConnectTimeout
 
 from engine.domain.addresses import CONNECTIONS, resolve
+from engine.domain.limits import CONNECTIONS as CONNECTION_COUNT
+
+# A name whose servers do not answer takes a thread for half a minute. With fewer threads than one person may
+# make connections, theirs could keep everybody else's waiting.
+_LOOKUPS = ThreadPoolExecutor(CONNECTION_COUNT.most + 56, "lookup")
 
 
 async def checked_addresses(host: str, port: int) -> list[str]:
@@ -21,7 +27,7 @@ async def checked_addresses(host: str, port: int) -> list[str]:
     OSError
         The name leads nowhere.
     """
-    return await asyncio.to_thread(resolve, host, port, CONNECTIONS)
+    return await asyncio.get_running_loop().run_in_executor(_LOOKUPS, resolve, host, port, CONNECTIONS)
 
 
 class PinnedBackend(AsyncNetworkBackend):
@@ -32,7 +38,7 @@ class PinnedBackend(AsyncNetworkBackend):
 
     def __init__(self) -> None:
         self._inner = AnyIOBackend()
-        # One lookup of a name at a time: threads are few, and a slow name must not take all of them.
+        # One lookup of a name at a time: a slow name must not take all threads.
         self._lookups: dict[tuple[str, int], asyncio.Task[list[str]]] = {}
 
     async def connect_tcp(

@@ -99,7 +99,11 @@ def read(target: Target, request: GenerationRequest, answer: Answer, seconds: fl
     """Read an answer: a reply, no answer, or a failure and whose fault it is. Each has its tokens."""
     data = _json(answer.body)
     outcome = _outcome_of(target, request, answer, data, seconds)
-    usage = _usage_in(data, target)
+    return with_usage(outcome, _usage_in(data, target))
+
+
+def with_usage(outcome: Outcome, usage: Usage) -> Outcome:
+    """The outcome with the tokens that it took."""
     if isinstance(outcome, GenerationFailure):
         return replace(outcome, usage=usage)
     return replace(
@@ -339,6 +343,16 @@ def _usage_in(data: Any, target: Target) -> Usage:
             written = _count(usage.get("cacheWriteInputTokens"))
             prompt = _sum(_count(usage.get("inputTokens")), cached, written)
             return Usage(prompt, cached, _count(usage.get("outputTokens")))
+
+
+def usage_at_end(end: bytes, target: Target) -> Usage:
+    """The tokens in the end of an answer that is too large to be read."""
+    _, _, after = end.decode(errors="replace").rpartition('"usage"')
+    try:
+        usage, _ = json.JSONDecoder().raw_decode(after.lstrip(": \r\n\t"))
+    except (ValueError, RecursionError):
+        return Usage()
+    return _usage_in({"usage": usage}, target)
 
 
 def _openai_usage(usage: Mapping[str, Any]) -> Usage:
