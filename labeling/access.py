@@ -12,6 +12,7 @@ from typing import Any
 from allauth.account.authentication import get_authentication_records
 from allauth.core.exceptions import ReauthenticationRequired
 from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
@@ -33,6 +34,7 @@ _Find = Callable[[User, int], Experiment | None]
 def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """A POST of the annotator's page. After a new login the browser returns to the pair, not to the POST."""
 
+    @login_not_required
     @require_POST
     @wraps(view)
     def wrapped(request: HttpRequest, experiment_id: int, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -281,9 +283,7 @@ def logged_in_recently(request: HttpRequest) -> bool:
 
 
 def recent_login_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Decorate a view whose changes need a recent login; reading needs none. Put it below
-    ``login_required``.
-    """
+    """Decorate a view whose changes need a recent login; reading needs none."""
 
     @wraps(view)
     def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

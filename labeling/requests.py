@@ -23,7 +23,7 @@ class HtmxRequest(HttpRequest):
 
 
 class AuthenticatedRequest(HtmxRequest):
-    """A request with a login or a token, as a view behind ``login_required`` gets it."""
+    """A request with a login or a token, as views get it that do not say `login_not_required`."""
 
     user: User
 

@@ -9,7 +9,7 @@ from allauth.mfa.base import views as two_step
 from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
 from allauth.socialaccount import views as linked
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LogoutView
 from django.urls import path, re_path
 
@@ -21,7 +21,7 @@ urlpatterns = [
     path("", own.account, name="mfa_index"),
     path("login/", account.login, name="login"),
     path("login/", account.login, name="account_login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("logout/", login_not_required(LogoutView.as_view()), name="logout"),
     path("signup/", own.closed, name="account_signup"),
     path("inactive/", account.account_inactive, name="account_inactive"),
     path("everywhere/", own.log_out_everywhere, name="log_out_everywhere"),
@@ -30,11 +30,7 @@ urlpatterns = [
     path("email/", account.email, name="account_email"),
     path("email/confirm/<str:key>/", account.confirm_email, name="account_confirm_email"),
     path("password/change/", account.password_change, name="account_change_password"),
-    path(
-        "password/set/",
-        login_required(recent_login_required(account.password_set)),
-        name="account_set_password",
-    ),
+    path("password/set/", recent_login_required(account.password_set), name="account_set_password"),
     path("password/reset/", own.reset_password, name="account_reset_password"),
     path("password/reset/sent/", account.password_reset_done, name="account_reset_password_done"),
     re_path(

@@ -17,7 +17,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.sessions.backends import signed_cookies
 from django.db import IntegrityError
 from django.http import Http404, HttpRequest, HttpResponse
@@ -48,7 +48,6 @@ class GuidelinesForm(forms.Form):
     open = forms.BooleanField(required=False)
 
 
-@login_required
 @require_safe
 def account(request: AuthenticatedRequest) -> HttpResponse:
     """Show the user's account and the ways to change it."""
@@ -66,7 +65,6 @@ def account(request: AuthenticatedRequest) -> HttpResponse:
     return render(request, "account/account.html", context)
 
 
-@login_required
 @read_or_write
 def keys(request: AuthenticatedRequest) -> HttpResponse:
     """The keys and the layout with which one judges; ``reset`` goes back to the usual ones.
@@ -91,7 +89,6 @@ def keys(request: AuthenticatedRequest) -> HttpResponse:
     return render(request, "account/keys.html", context, status=400 if form.errors else 200)
 
 
-@login_required
 @require_POST
 def fold_guidelines(request: AuthenticatedRequest) -> HttpResponse:
     """Remember whether the guidelines stand beside the pair."""
@@ -101,7 +98,6 @@ def fold_guidelines(request: AuthenticatedRequest) -> HttpResponse:
     return HttpResponse(status=204)
 
 
-@login_required
 @require_POST
 def log_out_everywhere(request: AuthenticatedRequest) -> HttpResponse:
     """End all of one's sessions, this one too, and the API tokens where the box is ticked."""
@@ -113,6 +109,7 @@ def log_out_everywhere(request: AuthenticatedRequest) -> HttpResponse:
     return redirect("login")
 
 
+@login_not_required
 @read_or_write
 def reset_password(request: HttpRequest) -> HttpResponse:
     """A link by e-mail, or, where no mail is sent, whom to ask for one."""
@@ -124,7 +121,6 @@ def reset_password(request: HttpRequest) -> HttpResponse:
     return render(request, "account/password_reset_by_hand.html", {"contact": settings.SITE_CONTACT})
 
 
-@login_required
 @require_safe
 def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
     """Ask for a new login by the organisation's provider: the account has no other."""
@@ -141,6 +137,7 @@ def _is_ours(request: HttpRequest, page: str) -> bool:
     return url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure())
 
 
+@login_not_required
 @read_or_write
 def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Ask, then send the browser to the provider, by a page in between: see the template."""
@@ -168,6 +165,7 @@ def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
     return response
 
 
+@login_not_required
 @require_safe
 def oidc_callback(request: HttpRequest, provider_id: str) -> HttpResponse:
     """The browser is back from the provider. Attempts that fail are limited."""
@@ -205,6 +203,7 @@ def _answer(request: HttpRequest, view: type[OAuth2View], provider_id: str) -> H
     return response
 
 
+@login_not_required
 @require_safe
 def oidc_cancelled(request: HttpRequest) -> HttpResponse:
     """The person cancelled at the provider's page."""
@@ -212,6 +211,7 @@ def oidc_cancelled(request: HttpRequest) -> HttpResponse:
     return redirect("account" if request.user.is_authenticated else "login")
 
 
+@login_not_required
 def closed(request: HttpRequest) -> HttpResponse:
     """Registration is closed: accounts come from invitations. allauth still needs an address for it."""
     raise Http404

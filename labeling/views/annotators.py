@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
@@ -22,7 +21,6 @@ from labeling.forms.reasons import VoidForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 
-@login_required
 @require_safe
 def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -> HttpResponse:
     """The figures of one annotator: number, pace, agreement, checks, habits, last answer."""
@@ -46,7 +44,6 @@ def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -
     return render(request, "dashboard/annotator.html", context)
 
 
-@login_required
 @read_or_write
 def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -> HttpResponse:
     """The way an annotator judged, without an outcome; a POST with a reason voids all of their judgments."""

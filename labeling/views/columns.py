@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -76,7 +75,6 @@ def _import(upload: Upload, name: str, target: Experiment | None, wishes: dict[s
     wake_import(upload.pk)
 
 
-@login_required
 @read_or_write
 def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     """Show how the import of a file goes; ask what its user has to say, and import it then."""

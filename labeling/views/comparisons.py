@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.http import urlencode
@@ -30,7 +29,6 @@ from labeling.forms.reasons import VoidForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 
-@login_required
 @require_safe
 def comparisons(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The comparisons that a filter leaves, newest first, a page at a time."""
@@ -59,7 +57,6 @@ def comparisons(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
     return render(request, "comparisons/comparisons.html", context)
 
 
-@login_required
 @require_safe
 def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id: int) -> HttpResponse:
     """The page of one comparison with all its data."""
@@ -107,7 +104,6 @@ def _messages(experiment: Experiment, index: int, row: Comparison) -> list[tuple
     return [] if policy is None else messages_for(policy, row.task)
 
 
-@login_required
 @read_or_write
 def void(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
     """One judgment without its outcome; a POST with a reason voids it.
@@ -144,7 +140,6 @@ def void(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) ->
     return render(request, "comparisons/void.html", context, status=400 if form.is_bound else 200)
 
 
-@login_required
 @require_POST
 def restore(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
     """Bring a voided judgment back."""

@@ -6,7 +6,6 @@ from copy import copy
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
@@ -31,7 +30,6 @@ _TITLES = {str(provider): vendor.title for provider, vendor in VENDORS.items()} 
 }
 
 
-@login_required
 @require_safe
 def connections(request: AuthenticatedRequest) -> HttpResponse:
     """The connections that the user may see: their own, the site's and those lent to their experiments."""
@@ -51,7 +49,6 @@ def connections(request: AuthenticatedRequest) -> HttpResponse:
     return render(request, "connections/connections.html", context)
 
 
-@login_required
 @require_safe
 def connection(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
     """One connection: its state, its last test, and the experiments that it is lent to."""
@@ -74,7 +71,6 @@ def _page(
 
 
 @sensitive_post_parameters("key")
-@login_required
 @read_or_write
 def make(request: AuthenticatedRequest) -> HttpResponse:
     """Make a connection, and test it at once."""
@@ -94,7 +90,6 @@ def make(request: AuthenticatedRequest) -> HttpResponse:
 
 
 @sensitive_post_parameters("key")
-@login_required
 @read_or_write
 def change(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
     """Change a connection, or give it another key."""
@@ -119,14 +114,12 @@ def change(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
     return _form_page(request, form, found)
 
 
-@login_required
 @require_POST
 def test(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
     """Have a worker send one small task to the model."""
     return _test(access.connection_to_change(request, connection_id))
 
 
-@login_required
 @require_safe
 def tested(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
     """The part of the page with the last test, which asks for itself until there is a result."""
@@ -135,7 +128,6 @@ def tested(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
     return render(request, "connections/_test.html", context)
 
 
-@login_required
 @require_POST
 def accept_rules(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
     """Send this model from now on only what the test found that it takes."""
@@ -149,7 +141,6 @@ def accept_rules(request: AuthenticatedRequest, connection_id: int) -> HttpRespo
     return redirect("connection", connection_id=found.pk)
 
 
-@login_required
 @require_POST
 def remove_key(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
     """Delete the stored key."""
@@ -159,7 +150,6 @@ def remove_key(request: AuthenticatedRequest, connection_id: int) -> HttpRespons
     return redirect("connection", connection_id=found.pk)
 
 
-@login_required
 @require_POST
 def retire(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
     """Retire a connection and delete its key, or take it back."""
@@ -175,7 +165,6 @@ def retire(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
     return redirect("connection", connection_id=found.pk)
 
 
-@login_required
 @require_POST
 @access.recent_login_required
 def lend(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
@@ -194,7 +183,6 @@ def lend(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
     return redirect("connection", connection_id=found.pk)
 
 
-@login_required
 @require_POST
 def end_loan(request: AuthenticatedRequest, connection_id: int, loan_id: int) -> HttpResponse:
     """Let the experiment use the connection no longer."""

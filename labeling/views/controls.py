@@ -5,7 +5,6 @@ from __future__ import annotations
 from copy import copy
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -24,7 +23,6 @@ from labeling.views.settings import ChangeSettingsForm, CloneForm, DisplayForm, 
 _ENTRIES_PER_PAGE = 100
 
 
-@login_required
 @require_POST
 def change_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Say what a change means; with ``confirmed``, make it, which reopens a concluded experiment."""
@@ -46,7 +44,6 @@ def change_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpRe
     return redirect("dashboard", experiment_id=experiment.pk)
 
 
-@login_required
 @require_POST
 def change_display(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Change the tags, and whether annotators see a leaderboard."""
@@ -84,7 +81,6 @@ def _ask(
     return render(request, "dashboard/settings_confirm.html", context)
 
 
-@login_required
 @require_POST
 def clone(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Make a new draft of the same description."""
@@ -103,7 +99,6 @@ def clone(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     return redirect("setup", experiment_id=copy.pk)
 
 
-@login_required
 @require_safe
 def log(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The log of the experiment, newest first."""

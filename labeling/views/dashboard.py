@@ -6,7 +6,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -42,7 +41,6 @@ class ClaimForm(forms.Form):
     confirmed = forms.BooleanField(required=False)
 
 
-@login_required
 @require_safe
 def dashboard(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The result: the verdict, the ranking, and what to read before using it. Of a draft its next step."""
@@ -74,7 +72,6 @@ def _newest_remarks(experiment: Experiment) -> list[Remarked]:
     return with_remarks(list(rows.order_by("-number")[:_NEWEST_REMARKS]))
 
 
-@login_required
 @require_safe
 def quality(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Reasons to trust the result or not: the people, their agreement, and what would change it."""
@@ -95,7 +92,6 @@ def quality(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     return render(request, "dashboard/quality.html", context)
 
 
-@login_required
 @require_safe
 def method(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The statistics, the queue, the workers and the log."""
@@ -114,7 +110,6 @@ def _reload() -> HttpResponse:
     return HttpResponse(headers={"HX-Refresh": "true"})
 
 
-@login_required
 @require_safe
 def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The verdict, and what htmx puts into places of its own: the badge, and the charts unless the page has
@@ -128,7 +123,6 @@ def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     return render(request, "dashboard/_live.html", context | {"elsewhere": True, "unseen": unseen})
 
 
-@login_required
 @require_safe
 def live_method(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The forecast, the queue and the badge."""
@@ -142,7 +136,6 @@ def live_method(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
     return render(request, "dashboard/_moving.html", context)
 
 
-@login_required
 @require_safe
 def live_charts(request: AuthenticatedRequest, experiment_id: int, tab: str) -> HttpResponse:
     """The charts and tables of a tab, or 204 if the page has them already.
@@ -159,7 +152,6 @@ def live_charts(request: AuthenticatedRequest, experiment_id: int, tab: str) -> 
     return render(request, "dashboard/_figures.html", context)
 
 
-@login_required
 @read_or_write
 def without(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The decision without each annotator; a POST starts its computation."""
@@ -172,7 +164,6 @@ def without(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     return render(request, "dashboard/_without.html", context)
 
 
-@login_required
 @require_POST
 def change_state(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Start, pause, stop, archive, or take out of the archive. Says first what stopping means; ``confirmed``
@@ -203,7 +194,6 @@ def _ask_to_stop(request: AuthenticatedRequest, experiment: Experiment) -> HttpR
     return render(request, "dashboard/stop_confirm.html", context)
 
 
-@login_required
 @require_POST
 def stop_here(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Stop on a claim that holds. Says first what that means; ``confirmed`` does it."""

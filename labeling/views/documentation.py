@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -9,6 +10,7 @@ from django.views.decorators.http import require_safe
 from labeling.documentation import INDEX, document
 
 
+@login_not_required
 @require_safe
 def page(request: HttpRequest, name: str = INDEX) -> HttpResponse:
     """One document; the index without a name."""

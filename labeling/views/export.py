@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -20,7 +19,6 @@ from labeling.exports.selecting import SelectionForm
 from labeling.requests import AuthenticatedRequest
 
 
-@login_required
 @require_safe
 def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Choose what to download; says how much it will be."""
@@ -56,7 +54,6 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     return render(request, "export/export.html", context, status=200 if valid else 400)
 
 
-@login_required
 @require_POST
 def file(request: AuthenticatedRequest, experiment_id: int, kind: str) -> HttpResponseBase:
     """The download in the format ``kind``: judgments that the estimates rest on unless asked. A POST, as the

@@ -1,6 +1,5 @@
 """The first page after login."""
 
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -21,7 +20,6 @@ _PER_PAGE = 24
 _WORTH_SEARCHING = 7
 
 
-@login_required
 @require_safe
 def home(request: AuthenticatedRequest) -> HttpResponse:
     """Experiments to label, and experiments to watch with their badges, found by name, state or maker."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from allauth.account.utils import perform_login, setup_user_email
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.decorators import login_not_required
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -29,6 +29,7 @@ from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.views.people import people_page
 
 
+@login_not_required
 @require_safe
 def join(request: HttpRequest, token: str) -> HttpResponse:
     """Open a link: remember its invitation, and go on to a page whose address is no secret.
@@ -45,6 +46,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     return response
 
 
+@login_not_required
 @read_or_write
 def accept_invitation(request: HttpRequest) -> HttpResponse:
     """Say who invites to what. A POST joins: with a new account, or with the one that is logged in."""
@@ -93,14 +95,12 @@ def _new_account(data: Mapping[str, str]) -> User:
     return make_account(username=data["username"], password=data["password1"], email=data.get("email", ""))
 
 
-@login_required
 @require_safe
 def welcome(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The guidelines, before the first pair."""
     return render(request, "labeling/welcome.html", {"experiment": access.to_label(request, experiment_id)})
 
 
-@login_required
 @read_or_write
 def invite(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The form; a POST makes a link or sends one to each address.
@@ -138,7 +138,6 @@ def _send(
     return redirect("people", experiment_id=experiment.pk)
 
 
-@login_required
 @require_POST
 def resend_invitation(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
     """Send an invitation's link to its address again."""
@@ -152,7 +151,6 @@ def resend_invitation(request: AuthenticatedRequest, experiment_id: int, invitat
     return redirect("people", experiment_id=experiment_id)
 
 
-@login_required
 @require_POST
 def end_invitation(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
     """End an invitation. Only users who may give its role may end it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
@@ -31,7 +30,6 @@ class LLMJudgeForm(forms.Form):
     judge_model = forms.CharField(max_length=100, required=False)
 
 
-@login_required
 @require_POST
 def change_llm_judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Let the language model say nothing, give opinions, or vote."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
@@ -25,7 +24,6 @@ class RoleForm(forms.Form):
     role = forms.ChoiceField(choices=Membership.Role.choices)
 
 
-@login_required
 @require_safe
 def people(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Members, and open invitations to roles that the reader may give. Only owners change members."""
@@ -65,7 +63,6 @@ def people_page(
     return render(request, "dashboard/people.html", context, status=status)
 
 
-@login_required
 @require_POST
 @access.recent_login_required
 def change_role(request: AuthenticatedRequest, experiment_id: int, membership_id: int) -> HttpResponse:
@@ -85,7 +82,6 @@ def change_role(request: AuthenticatedRequest, experiment_id: int, membership_id
     return _back(request, experiment)
 
 
-@login_required
 @require_POST
 @access.recent_login_required
 def remove_member(request: AuthenticatedRequest, experiment_id: int, membership_id: int) -> HttpResponse:

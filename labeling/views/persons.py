@@ -6,7 +6,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -46,7 +45,6 @@ class ForgetForm(forms.Form):
         return str(self.cleaned_data["name"])
 
 
-@login_required
 @require_safe
 def persons(request: AuthenticatedRequest) -> HttpResponse:
     """All accounts by name."""
@@ -57,7 +55,6 @@ def persons(request: AuthenticatedRequest) -> HttpResponse:
     return render(request, "persons/persons.html", {"page": page, "asked": asked})
 
 
-@login_required
 @read_or_write
 @access.recent_login_required
 def person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
@@ -86,7 +83,6 @@ def person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
     return render(request, "persons/person.html", context, status=400 if form.errors else 200)
 
 
-@login_required
 @require_POST
 def data_of_person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
     """The stored data about a person, as a file."""
@@ -95,7 +91,6 @@ def data_of_person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
     return _file(request, get_object_or_404(User, pk=user_id), complete=True)
 
 
-@login_required
 @require_POST
 def own_data(request: AuthenticatedRequest) -> HttpResponse:
     """The stored data about the user, without the answers in experiments that have not concluded."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import render
 from django.urls import reverse
@@ -30,7 +29,6 @@ from labeling.requests import AuthenticatedRequest, unknown_parameters
 _DUELS_PER_PAGE = 20
 
 
-@login_required
 @require_safe
 def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> HttpResponse:
     """The messages of a policy, its result against each rival, and its responses with their outcomes.
@@ -65,7 +63,6 @@ def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
     return render(request, "dashboard/policy.html", context)
 
 
-@login_required
 @require_safe
 def request_file(request: AuthenticatedRequest, experiment_id: int, number: int) -> HttpResponse:
     """The request of a policy as JSON, for any server that speaks OpenAI's chat protocol."""
@@ -76,7 +73,6 @@ def request_file(request: AuthenticatedRequest, experiment_id: int, number: int)
     return attachment(found.request, f"{stem(experiment)}-P{number}.json", "application/json")
 
 
-@login_required
 @require_safe
 def ranking_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The ranking as CSV."""
@@ -93,7 +89,6 @@ def ranking_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
     return attachment(ranking_csv(ranking(experiment)), f"{stem(experiment)}-ranking.csv", "text/csv")
 
 
-@login_required
 @require_safe
 def results_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The results by task, or with ``by=tag`` by tag, as CSV; with ``tag=`` of the tasks that have it."""

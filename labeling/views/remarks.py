@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
@@ -27,7 +26,6 @@ class DoneForm(forms.Form):
     until = forms.DateTimeField()
 
 
-@login_required
 @require_safe
 def remarks(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Comparisons with flags and comments, the newest first: open ones, or with ``show=done`` the others."""
@@ -51,7 +49,6 @@ def remarks(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     return render(request, "comparisons/remarks.html", context)
 
 
-@login_required
 @require_POST
 def settle(request: AuthenticatedRequest, experiment_id: int, comparison_id: int) -> HttpResponse:
     """Mark the flags and comments on a comparison as done."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from allauth.core.internal import ratelimit
 from django import forms
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -47,14 +47,12 @@ class ShareForm(forms.Form):
             del self.fields["shows_prompt"]
 
 
-@login_required
 @require_safe
 def report(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The report, and for those who run the experiment its links."""
     return _page(request, _reportable(access.to_watch(request, experiment_id)))
 
 
-@login_required
 @require_POST
 def share(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Make a link to the report. The link is in the answer to this request and nowhere else."""
@@ -73,7 +71,6 @@ def share(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     return _page(request, experiment, link=link)
 
 
-@login_required
 @require_POST
 def end(request: AuthenticatedRequest, experiment_id: int, link_id: int) -> HttpResponse:
     """End a link to the report."""
@@ -83,6 +80,7 @@ def end(request: AuthenticatedRequest, experiment_id: int, link_id: int) -> Http
     return redirect("report", experiment_id=experiment.pk)
 
 
+@login_not_required
 @require_safe
 def shared_report(request: HttpRequest, token: str) -> HttpResponse:
     """The report by its link, without an account.

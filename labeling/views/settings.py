@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -88,7 +87,6 @@ class SubscriptionForm(forms.Form):
     )
 
 
-@login_required
 @require_safe
 def experiment_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The page of settings, notifications and copying."""

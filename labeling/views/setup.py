@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -45,7 +44,6 @@ from labeling.views.trial import try_usual_tasks
 _TASKS_PER_PAGE = 20
 
 
-@login_required
 @read_or_write
 def new(request: AuthenticatedRequest) -> HttpResponse:
     """Choose a starting point, or upload a file."""
@@ -76,7 +74,6 @@ def _received(request: AuthenticatedRequest) -> HttpResponse:
     return redirect("setup", experiment_id=experiment.pk)
 
 
-@login_required
 @read_or_write
 def new_from(request: AuthenticatedRequest, start: str) -> HttpResponse:
     """Set up an experiment that is not stored yet."""
@@ -93,7 +90,6 @@ def new_from(request: AuthenticatedRequest, start: str) -> HttpResponse:
     return _page(request, None, lambda: chosen.spec, url)
 
 
-@login_required
 @read_or_write
 def setup(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Change a draft, or read the setup if it cannot be changed, or not by this user."""
@@ -253,7 +249,6 @@ def _rendered(
     return render(request, template, context, status=status)
 
 
-@login_required
 @read_or_write
 @access.recent_login_required
 def delete_draft(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
@@ -270,7 +265,6 @@ def delete_draft(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
     return redirect("home")
 
 
-@login_required
 @require_safe
 def setup_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The description as a file, which the page of new experiments and load_experiment read; without the

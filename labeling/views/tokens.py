@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -46,7 +45,6 @@ class TokenForm(forms.Form):
         say_bounds(self.fields["valid_days"], self.fields["valid_days"].validators)
 
 
-@login_required
 @read_or_write
 @access.recent_login_required
 def tokens(request: AuthenticatedRequest) -> HttpResponse:
@@ -64,7 +62,6 @@ def tokens(request: AuthenticatedRequest) -> HttpResponse:
     return render(request, "tokens.html", context, status=status)
 
 
-@login_required
 @require_POST
 @access.recent_login_required
 def revoke(request: AuthenticatedRequest, token_id: int) -> HttpResponse:

@@ -6,7 +6,6 @@ import uuid
 from dataclasses import replace
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -31,7 +30,6 @@ from labeling.views.pair import ACTIONS
 _BEAT_SECONDS = 3600
 
 
-@login_required
 @read_or_write
 def try_it(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The trial of a draft as far as it has come; a POST starts one, or stops it."""
@@ -55,7 +53,6 @@ def try_it(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     return _page(request, experiment, shown, form)
 
 
-@login_required
 @read_or_write
 def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The annotators' page with tried or ready-made responses. An answer is followed by another pair, and

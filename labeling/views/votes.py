@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import render
 
@@ -15,7 +14,6 @@ from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.views.columns import counted_votes, receive
 
 
-@login_required
 @read_or_write
 def import_votes(request: AuthenticatedRequest) -> HttpResponse:
     """Ask for a file of past votes; make an experiment of it, or add them to the one of that name."""
