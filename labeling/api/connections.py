@@ -109,7 +109,7 @@ def _told(request: AuthenticatedRequest, found: Connection) -> dict[str, Any]:
     }
     told |= {
         "yours": found.owner_id == request.user.pk,
-        "state": standing_of(found).badge,
+        "state": standing_of(found)[1],
         "testing": is_being_tested(found),
         "key_set_at": None,
         "test": {},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 from scipy import special
 
@@ -42,16 +42,6 @@ class Sides:
     @property
     def biased(self) -> bool:
         return self.p < _SIDE_BIAS_P
-
-
-@dataclass(frozen=True)
-class JudgeRow:
-    """The statistics of one kind of judge or, with ``name`` "All", of all judges."""
-
-    name: str
-    judged: int
-    median_seconds: float | None
-    sides: Sides
 
 
 @dataclass(frozen=True)
@@ -106,15 +96,8 @@ class AnnotatorRow:
         return f"{read.longer} of {read.uneven} for the longer one"
 
 
-class EndedRow(NamedTuple):
-    """Somebody who gets no more pairs, and why."""
-
-    name: str
-    reason: str
-
-
-def ended_rows(experiment: Experiment) -> list[EndedRow]:
-    """Everybody who gets no more pairs: because of gold items, or of how many they left."""
+def ended_rows(experiment: Experiment) -> list[dict[str, str]]:
+    """Everybody who gets no more pairs, and why: because of gold items, or of how many they left."""
     reasons = {
         name: f"skipped or left {left} of {shown} pairs."
         for name, (left, shown) in capped(experiment).items()
@@ -124,7 +107,7 @@ def ended_rows(experiment: Experiment) -> list[EndedRow]:
             "Their answers are not used." if gold.judged == gold.admission else "What they answered counts."
         )
         reasons[name] = f"answered {gold.right} of {gold.judged} gold items correctly. {used}"
-    return [EndedRow(name, reason) for name, reason in sorted(reasons.items())]
+    return [{"name": name, "reason": reason} for name, reason in sorted(reasons.items())]
 
 
 def annotator_rows(
@@ -168,18 +151,19 @@ def _gold(checks: dict[tuple[str, str], tuple[int, int]], name: str) -> tuple[in
     return answered, passed
 
 
-def judge_rows(tallies: judges.Tallies) -> list[JudgeRow]:
+def judge_rows(tallies: judges.Tallies) -> list[dict[str, Any]]:
     """Each kind of judge, and all together where there are several."""
-    rows = [
-        JudgeRow(
-            name=str(Judgment.Judge(kind).label),
-            judged=judged.judged,
-            median_seconds=judged.median_seconds,
-            sides=Sides(judged.left, judged.left + judged.right),
-        )
+    rows: list[dict[str, Any]] = [
+        {
+            "name": str(Judgment.Judge(kind).label),
+            "judged": judged.judged,
+            "median_seconds": judged.median_seconds,
+            "sides": Sides(judged.left, judged.left + judged.right),
+        }
         for kind, judged in tallies.by_kind.items()
     ]
     if len(rows) > 1:
-        left, sided = sum(row.sides.left for row in rows), sum(row.sides.sided for row in rows)
-        rows.append(JudgeRow("All", sum(row.judged for row in rows), None, Sides(left, sided)))
+        sides = Sides(sum(row["sides"].left for row in rows), sum(row["sides"].sided for row in rows))
+        judged = sum(row["judged"] for row in rows)
+        rows.append({"name": "All", "judged": judged, "median_seconds": None, "sides": sides})
     return rows

@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from engine.core.wording import number
 from engine.models import Comparison, Experiment
 from engine.selectors import counts, designs
 from engine.selectors.designs import RacePoint
 from engine.selectors.health import Pulse, pulses
-from labeling.dashboard.status import Status, statuses_of
+from labeling.dashboard.status import statuses_of
 
 _POINTS = 40
 WIDTH, HEIGHT = 120, 28
 
 
-@dataclass(frozen=True)
-class Sparkline:
-    """The rivals to exclude over the comparisons, as points of an SVG polyline in a box of WIDTH × HEIGHT."""
-
-    points: str
-    description: str
-    width: int = WIDTH
-    height: int = HEIGHT
-
-
-@dataclass(frozen=True)
-class Card:
-    """One experiment on the home page. ``pulse``: the pairs that are ready and the workers, in words."""
-
-    experiment: Experiment
-    status: Status
-    sparkline: Sparkline | None
-    pulse: str
-
-
-def cards(experiments: Sequence[Experiment]) -> list[Card]:
+def cards(experiments: Sequence[Experiment]) -> list[dict[str, Any]]:
     """The cards of these experiments, in their order. Many take as many queries as one."""
     running = [each for each in experiments if each.state == Experiment.State.RUNNING]
     healths = pulses(running)
@@ -44,18 +24,20 @@ def cards(experiments: Sequence[Experiment]) -> list[Card]:
     races = designs.races(experiments, most=_POINTS)
     statuses = statuses_of(experiments, healths=healths, in_brief=True)
     return [
-        Card(
-            experiment=experiment,
-            status=status,
-            sparkline=sparkline(races[experiment.pk]),
-            pulse=_pulse(healths[experiment.pk], ahead[experiment.pk]) if experiment.pk in healths else "",
-        )
+        {
+            "experiment": experiment,
+            "status": status,
+            "sparkline": sparkline(races[experiment.pk]),
+            "pulse": _pulse(healths[experiment.pk], ahead[experiment.pk]) if experiment.pk in healths else "",
+        }
         for experiment, status in zip(experiments, statuses, strict=True)
     ]
 
 
-def sparkline(points: Sequence[RacePoint]) -> Sparkline | None:
-    """None before there are two points to draw a line through."""
+def sparkline(points: Sequence[RacePoint]) -> dict[str, Any] | None:
+    """The rivals to exclude over the comparisons, as points of an SVG polyline; ``None`` before there are two
+    points to draw it through.
+    """
     last = points[-1].comparisons if points else 0
     if last == 0 or len(points) < 2:
         return None
@@ -66,7 +48,8 @@ def sparkline(points: Sequence[RacePoint]) -> Sparkline | None:
         for point in points
     )
     first, latest = points[0].open_rivals, points[-1].open_rivals
-    return Sparkline(line, f"Rivals to exclude went from {first:,} to {latest:,} over {last:,} comparisons.")
+    said = f"Rivals to exclude went from {first:,} to {latest:,} over {last:,} comparisons."
+    return {"points": line, "description": said, "width": WIDTH, "height": HEIGHT}
 
 
 def _pulse(health: Pulse, ahead: Mapping[str, int]) -> str:

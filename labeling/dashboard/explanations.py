@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import log
 
 from engine.domain.policy_space import PolicyName
@@ -24,21 +23,16 @@ _SAMPLERS = {
 }
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """Sentences, and the record that they rest on as terms and values."""
+def explain(comparison: Comparison, names: Sequence[PolicyName]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Sentences on why a pair was chosen, and the record that they rest on as terms and values.
 
-    sentences: list[str]
-    record: list[tuple[str, str]]
-
-
-def explain(comparison: Comparison, names: Sequence[PolicyName]) -> Explanation:
-    """The recorded plan of a comparison, in words. ``names``: those of the policies, by index."""
+    ``names``: those of the policies, by index.
+    """
     plan = comparison.plan
     if not plan:
-        return Explanation(["The reason for this pair was not recorded."], [])
+        return ["The reason for this pair was not recorded."], []
     if plan.get("past"):
-        return Explanation(["This is a past vote from a file. No sampler chose its pair here."], [])
+        return ["This is a past vote from a file. No sampler chose its pair here."], []
     sampler = plan.get("sampler")
     sentences = [_SAMPLERS.get(sampler, f"The sampler {sampler} chose this pair.")] if sampler else []
     if "comparisons" in plan:
@@ -74,7 +68,7 @@ def explain(comparison: Comparison, names: Sequence[PolicyName]) -> Explanation:
         "rules": "Version of the rules",
     }
     record = [(term, _said(plan[key])) for key, term in terms.items() if plan.get(key) is not None]
-    return Explanation([sentence for sentence in sentences if sentence], record)
+    return [sentence for sentence in sentences if sentence], record
 
 
 def _said(value: object) -> str:

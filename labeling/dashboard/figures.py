@@ -13,9 +13,9 @@ from engine.core.problem import Factorial
 from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs, people, pools
 from engine.selectors.agreement import agreement_in, shared_answers
-from engine.selectors.doubts import Doubt, Doubts, doubts
+from engine.selectors.doubts import Doubts, doubts
 from engine.selectors.duels import examples, weakest_tasks
-from engine.selectors.findings import Ladder, by_machines, ladder_from
+from engine.selectors.findings import by_machines, ladder_from
 from engine.selectors.health import Pulse, QueueHealth, pulses, queue_health
 from engine.selectors.judges import Totals, longer_preferred, tallies, totals
 from engine.selectors.policies import policy_at
@@ -36,9 +36,9 @@ from labeling.dashboard.past_votes import facts
 from labeling.dashboard.policies import asked
 from labeling.dashboard.status import badge, late_clicks
 from labeling.dashboard.tags import tag_rows
-from labeling.dashboard.verdict import Verdict, verdict_of
+from labeling.dashboard.verdict import verdict_of
 from labeling.dashboard.voids import sentence_about
-from labeling.dashboard.warnings import Concerns, concerns
+from labeling.dashboard.warnings import concerns
 from labeling.formatting import agreement
 
 # Largest ages, in units of DASHBOARD_SECONDS: after a change, and without one.
@@ -64,62 +64,13 @@ class Rendered:
     version: str
 
 
-@dataclass(frozen=True)
-class ResultFigures:
-    """The verdict and the charts below it, made together: neither is ever older than the other.
-
-    Attributes
-    ----------
-    badge
-        Its look and its words.
-    lacks_annotators
-        True if people are to judge, something is left to judge, and nobody may.
-    ladder
-        ``None`` before the first comparison.
-    comparisons
-        Judged comparisons.
-    judged_by
-        ``None`` before the conclusion.
-    late
-        Judged comparisons that came after the end.
-    by_machines
-        A sentence on the outcomes that no person gave; empty where there are none.
-    doubts, n_doubtful
-        Reasons to doubt the result, and the annotators whose answers the tab Quality doubts; none where
-        telling it would take longer than somebody waits for a page.
-    voids
-        What was voided by hand and what that changes; empty where nothing was.
-    spent
-        The money spent on models, and of which limit; empty where no cost is known.
-    policies
-        In the order of the ranking.
-    """
-
-    experiment: Experiment
-    badge: tuple[str, str]
-    verdict: Verdict
-    lacks_annotators: bool
-    ladder: Ladder | None
-    comparisons: int
-    judged_by: Totals | None
-    late: int
-    by_machines: str
-    doubts: list[Doubt]
-    n_doubtful: int
-    voids: str
-    spent: str
-    may_stop: bool
-    policies: list[charts.PolicyRow]
-    charts: Rendered
-
-
-def result_figures(experiment: Experiment) -> ResultFigures:
-    """The figures of the result, a moment ago."""
+def result_figures(experiment: Experiment) -> dict[str, Any]:
+    """The verdict and the charts below it, a moment ago: neither is ever older than the other."""
     name = f"result-figures:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
     return shared(name, None, lambda: _result_figures(experiment), ages=_RESULT)
 
 
-def _result_figures(experiment: Experiment) -> ResultFigures:
+def _result_figures(experiment: Experiment) -> dict[str, Any]:
     snapshot = designs.latest_snapshot(experiment)
     # The leader, the claims and the ranking all come from this one evidence.
     observed = designs.continued(experiment)
@@ -137,16 +88,18 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
     running = experiment.state == Experiment.State.RUNNING
     spending = spending_of(experiment, (experiment.state, comparisons))
     policies = charts.policy_rows(ranked, spending, judged=comparisons > 0)
+    shown = _result(experiment, ranked, policies, spending, comparisons)
     concluded = experiment.state == Experiment.State.CONCLUDED
     doubtful, doubted = [], []
+    # Of more, telling the doubts would take longer than somebody waits for a page.
     if comparisons <= LARGE:
         doubted = doubts_of(experiment).found
         if by_people and comparisons:
             doubtful = _people_of(experiment, _version_of(experiment, snapshot, comparisons))["doubtful"]
-    return ResultFigures(
-        experiment=experiment,
-        badge=badge(experiment, pulse),
-        verdict=verdict_of(
+    return {
+        "experiment": experiment,
+        "badge": badge(experiment, pulse),
+        "verdict": verdict_of(
             experiment,
             snapshot,
             pulse,
@@ -158,20 +111,20 @@ def _result_figures(experiment: Experiment) -> ResultFigures:
             n_annotators=n_annotators,
             pool=pools.supply(experiment) if running else None,
         ),
-        lacks_annotators=by_people and not n_annotators and not concluded and not reached,
-        ladder=ladder,
-        comparisons=comparisons,
-        judged_by=totals_of(experiment, comparisons) if concluded else None,
-        late=late_clicks(experiment, snapshot, comparisons),
-        by_machines=by_machines_of(experiment, comparisons),
-        doubts=doubted,
-        n_doubtful=len(doubtful),
-        voids=sentence_about(experiment),
-        spent=spent_of_limit(experiment),
-        may_stop=may_stop(experiment),
-        policies=policies,
-        charts=_rendered("result", experiment, _result(experiment, ranked, policies, spending, comparisons)),
-    )
+        "lacks_annotators": by_people and not n_annotators and not concluded and not reached,
+        "ladder": ladder,
+        "comparisons": comparisons,
+        "judged_by": totals_of(experiment, comparisons) if concluded else None,
+        "late": late_clicks(experiment, snapshot, comparisons),
+        "by_machines": by_machines_of(experiment, comparisons),
+        "doubts": doubted,
+        "n_doubtful": len(doubtful),
+        "voids": sentence_about(experiment),
+        "spent": spent_of_limit(experiment),
+        "may_stop": may_stop(experiment),
+        "policies": policies,
+        "charts": _rendered("result", experiment, shown),
+    }
 
 
 def totals_of(experiment: Experiment, comparisons: int) -> Totals:
@@ -312,7 +265,7 @@ def _version_of(experiment: Experiment, snapshot: Snapshot | None, comparisons: 
 def _result(
     experiment: Experiment,
     ranked: Sequence[Ranked],
-    policies: Sequence[charts.PolicyRow],
+    policies: Sequence[dict[str, Any]],
     spending: Sequence[PolicySpending],
     comparisons: int,
 ) -> dict[str, Any]:
@@ -416,8 +369,8 @@ def _effects(experiment: Experiment) -> Factorial | None:
     return factorial
 
 
-def _concerns(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> Concerns:
-    def look() -> Concerns:
+def _concerns(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
+    def look() -> dict[str, Any]:
         judged, ties = counts.wins_and_ties(experiment)
         names = designs.policy_names(experiment)
         return concerns(experiment, _effects(experiment), judged, ties, names=names, snapshot=snapshot)

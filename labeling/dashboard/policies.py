@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
+from typing import Any
 
 from engine.domain.conversations import ASSISTANT, SYSTEM, USER, chat
 from engine.domain.levels import Composition
@@ -12,7 +12,7 @@ from engine.domain.profiles import Provider, takes_of
 from engine.domain.targets import Target
 from engine.generation.remote.requests import prepare
 from engine.generation.responses import composition_of, request_for
-from engine.models import Connection, Experiment, Factor, Level, Policy, Task
+from engine.models import Experiment, Factor, Level, Policy, Task
 from engine.selectors.policies import connections_named, model_that_wrote, policy_at
 from engine.services.keys import target_without_key
 
@@ -21,34 +21,10 @@ TASK = "{{task}}"
 _TITLES = {SYSTEM: "System prompt", USER: "Message of the user", ASSISTANT: "Message of the model"}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The messages and settings that a policy sends to its model.
-
-    Attributes
-    ----------
-    user
-        The message of the user, with ``TASK`` for the task.
-    settings
-        Terms and values of the sampling.
-    model
-        The model that writes; empty if nobody named one and nothing has been written.
-    request
-        The body of the request to its connection, as JSON; without one, of OpenAI's chat protocol.
-    left_out
-        A sentence for each setting or message that is not sent as it stands, and why.
+def asked(policy: Policy) -> dict[str, Any] | None:
+    """The messages and settings of a policy, its model as far as anybody named one, and the body of the
+    request to its connection as JSON; ``None`` where its responses were written elsewhere.
     """
-
-    composition: Composition
-    user: str
-    settings: list[tuple[str, str]]
-    model: str
-    request: str
-    left_out: Sequence[str] = ()
-
-
-def asked(policy: Policy) -> Asked | None:
-    """The messages and settings of a policy; ``None`` where its responses were written elsewhere."""
     wrote = model_that_wrote(policy)
     if policy.experiment.responses == Experiment.Responses.IMPORTED or (
         not wrote and _is_known_by_name(policy)
@@ -57,34 +33,29 @@ def asked(policy: Policy) -> Asked | None:
     composition = composition_of(policy)
     model = composition.model or wrote or policy.experiment.model
     request = request_for(composition, key=0, task=Task(prompt=TASK), seed=0)
-    prepared = prepare(target_shown(model), request)
-    return Asked(
-        composition=composition,
-        user=composition.messages(chat(TASK))[-1].content,
-        settings=sampling_said(composition),
-        model=model,
-        request=json.dumps(prepared.body, indent=2, ensure_ascii=False),
-        left_out=prepared.left_out,
-    )
-
-
-def target_shown(model: str) -> Target:
-    """The connection of this name without its key, to show a request; without one, a server that takes the
-    usual settings.
-    """
-    return targets_shown([model])[model]
+    prepared = prepare(targets_shown([model])[model], request)
+    return {
+        "composition": composition,
+        "user": composition.messages(chat(TASK))[-1].content,
+        "settings": sampling_said(composition),
+        "model": model,
+        "request": json.dumps(prepared.body, indent=2, ensure_ascii=False),
+        "left_out": prepared.left_out,
+    }
 
 
 def targets_shown(models: Collection[str]) -> dict[str, Target]:
-    """The same of several models, by their names."""
+    """The connections of these names without their keys, to show requests; for a name without one, a server
+    that takes the usual settings.
+    """
     known = connections_named(models)
-    return {model: _target_shown(model, known.get(model)) for model in models}
-
-
-def _target_shown(model: str, found: Connection | None) -> Target:
-    if found is None:
-        return Target(0, model, Provider.COMPATIBLE, model, "", takes_of(Provider.COMPATIBLE, model))
-    return target_without_key(found)
+    usual = Provider.COMPATIBLE
+    return {
+        model: target_without_key(known[model])
+        if model in known
+        else Target(0, model, usual, model, "", takes_of(usual, model))
+        for model in models
+    }
 
 
 def _is_known_by_name(policy: Policy) -> bool:
@@ -98,7 +69,7 @@ def _is_known_by_name(policy: Policy) -> bool:
     )
 
 
-def winner_asked(experiment: Experiment) -> Asked | None:
+def winner_asked(experiment: Experiment) -> dict[str, Any] | None:
     """The messages and settings of the winner; ``None`` without one, or where it wrote elsewhere."""
     winner = experiment.winner and policy_at(experiment, experiment.winner.index, composable=True)
     return asked(winner) if winner else None

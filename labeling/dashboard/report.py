@@ -2,92 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from engine.core import StopReason
 from engine.models import Experiment
 from engine.selectors import counts, designs, findings
-from engine.selectors.judges import Totals
 from engine.selectors.past_votes import past_vote_count
-from engine.selectors.record import Record, concluded_record
+from engine.selectors.record import concluded_record
 from labeling.caching import shared
-from labeling.dashboard import charts, status
+from labeling.dashboard import status
 from labeling.dashboard.figures import doubts_of, result_figures, totals_of
-from labeling.dashboard.verdict import Verdict
 from labeling.dashboard.voids import sentence_about
 
 # In units of DASHBOARD_SECONDS: a link that many people open costs as much as one dashboard.
 _AGES = (6.0, 60.0)
 
 
-@dataclass(frozen=True)
-class Report:
-    """The contents of a report. It names no person.
-
-    Attributes
-    ----------
-    policies
-        In the order of the ranking, with the interval of their win rate against the first.
-    judged, comparisons, late
-        Who judged how often, the comparisons that these judgments decided, and those that came after the
-        decision.
-    tasks, tasks_compared
-        The experiment's tasks, and how many have a judged comparison.
-    winner
-        The factors that vary with the winner's level of each; empty without a winner.
-    past
-        Past votes among the judgments.
-    by_machines
-        A sentence on the outcomes that no person gave; empty where there are none.
-    doubts
-        What the judgments themselves give reason to doubt, as sentences.
-    n_missing
-        What was shown or asked for and has no outcome.
-    finding
-        The claim in full; empty where it was chosen after looking, as it names two risks then.
-    caveats
-        Reasons to read the verdict with care, as sentences.
-    record
-        The record of the judgments at the conclusion; ``None`` before it.
-    risk
-        The risk, in [0, 1], that the claim is wrong; ``None`` where a caveat has another one.
-    """
-
-    verdict: Verdict
-    policies: list[charts.PolicyRow]
-    judged: Totals
-    comparisons: int
-    late: int
-    tasks: int
-    tasks_compared: int
-    winner: list[tuple[str, str]]
-    past: int
-    by_machines: str
-    doubts: list[str]
-    n_missing: int
-    finding: str
-    caveats: list[str]
-    record: Record | None
-    risk: float | None
-
-    @property
-    def only_past(self) -> bool:
-        """True if every judgment is a past vote."""
-        return 0 < self.past == self.judged.judgments
-
-    @property
-    def counts_tokens(self) -> bool:
-        """False where nobody said how long the responses are, as of ready-made ones."""
-        return any(row.tokens for row in self.policies)
-
-    @property
-    def priced(self) -> bool:
-        """True if some cost is known."""
-        return any(row.cost for row in self.policies)
-
-
-def report_of(experiment: Experiment) -> Report:
-    """The report as it stands, a moment ago."""
+def report_of(experiment: Experiment) -> dict[str, Any]:
+    """The report as it stands, a moment ago. It names no person."""
     comparisons = counts.comparison_count(experiment.pk)
     version = (experiment.state, experiment.conclusion, comparisons)
     # Never show a changed claim, risk or winner beside a verdict about the old one.
@@ -96,31 +28,37 @@ def report_of(experiment: Experiment) -> Report:
     return shared(name, version, lambda: _report(experiment, comparisons), ages=_AGES)
 
 
-def _report(experiment: Experiment, comparisons: int) -> Report:
+def _report(experiment: Experiment, comparisons: int) -> dict[str, Any]:
     judged = totals_of(experiment, comparisons)
     result = result_figures(experiment)
-    verdict = result.verdict
+    verdict, policies = result["verdict"], result["policies"]
     doubted = doubts_of(experiment)
-    finding = verdict.finding if experiment.certified_claim == experiment.claim else ""
+    past = past_vote_count(experiment) if experiment.past_votes else 0
+    # A claim that was chosen after looking names two risks.
+    finding = verdict["finding"] if experiment.certified_claim == experiment.claim else ""
     promised = None if findings.doubts_about_risk(experiment) else experiment.delta
-    return Report(
-        verdict=verdict,
-        policies=result.policies,
-        judged=judged,
-        comparisons=comparisons,
-        late=result.late,
-        tasks=experiment.tasks.count(),
-        tasks_compared=counts.tasks_compared(experiment),
-        winner=designs.levels_told(experiment, experiment.winner.index) if experiment.winner else [],
-        past=past_vote_count(experiment) if experiment.past_votes else 0,
-        by_machines=result.by_machines,
-        doubts=[*(each.unnamed for each in doubted.found), *_doubtful(judged.people, result.n_doubtful)],
-        n_missing=doubted.n_missing,
-        finding=finding,
-        caveats=_caveats(experiment, verdict, comparisons, finding),
-        record=concluded_record(experiment),
-        risk=verdict.risk if experiment.winner_id else promised,
-    )
+    return {
+        "verdict": verdict,
+        "policies": policies,
+        "counts_tokens": any(row["tokens"] for row in policies),
+        "priced": any(row["cost"] for row in policies),
+        "judged": judged,
+        "comparisons": comparisons,
+        "late": result["late"],
+        "tasks": experiment.tasks.count(),
+        "tasks_compared": counts.tasks_compared(experiment),
+        "winner": designs.levels_told(experiment, experiment.winner.index) if experiment.winner else [],
+        "past": past,
+        "only_past": 0 < past == judged.judgments,
+        "by_machines": result["by_machines"],
+        "doubts": [each.unnamed for each in doubted.found] + _doubtful(judged.people, result["n_doubtful"]),
+        "n_missing": doubted.n_missing,
+        "finding": finding,
+        "caveats": _caveats(experiment, verdict, comparisons, finding),
+        "record": concluded_record(experiment),
+        # Where a caveat has another risk, there is none here.
+        "risk": verdict["risk"] if experiment.winner_id else promised,
+    }
 
 
 def _doubtful(n_people: int, n_doubtful: int) -> list[str]:
@@ -132,11 +70,11 @@ def _doubtful(n_people: int, n_doubtful: int) -> list[str]:
     ]
 
 
-def _caveats(experiment: Experiment, verdict: Verdict, comparisons: int, finding: str) -> list[str]:
+def _caveats(experiment: Experiment, verdict: dict[str, Any], comparisons: int, finding: str) -> list[str]:
     said = []
     if experiment.state != Experiment.State.CONCLUDED:
         said.append("The experiment has not concluded. The order of the policies may still change.")
-        if verdict.over_budget:
+        if verdict["over_budget"]:
             said.append(status.over_budget(experiment))
     elif experiment.conclusion != StopReason.CERTIFIED:
         snapshot, names = designs.latest_snapshot(experiment), designs.policy_names(experiment)

@@ -57,43 +57,26 @@ def statuses_of(
     ``in_brief``: of a conclusion only what a list needs.
     """
     running = [each for each in experiments if each.state == Experiment.State.RUNNING]
-    concluded = [each.pk for each in experiments if each.state == Experiment.State.CONCLUDED]
+    ended = [each.pk for each in experiments if each.state == Experiment.State.CONCLUDED]
     snapshots = designs.latest_snapshots(experiments) if snapshots is None else snapshots
     healths = pulses(running) if healths is None else healths
     forecast = forecasts(running)
     led = [each for each in experiments if each.winner or (each.pk in snapshots and snapshots[each.pk].best)]
     names = designs.names_in(led)
-    comparisons = counts.comparison_counts(concluded)
+    comparisons = counts.comparison_counts(ended)
     statuses = []
     for experiment in experiments:
-        known = _Known(
-            snapshot=snapshots.get(experiment.pk),
-            names=names.get(experiment.pk, []),
-            health=healths.get(experiment.pk),
-            forecast=forecast.get(experiment.pk),
-            comparisons=comparisons.get(experiment.pk, 0),
-        )
-        kind, words = badge(experiment, known.health)
+        snapshot, led_by = snapshots.get(experiment.pk), names.get(experiment.pk, [])
+        health = healths.get(experiment.pk)
+        kind, words = badge(experiment, health)
         if in_brief and experiment.state == Experiment.State.CONCLUDED:
-            sentence = _conclusion_in_brief(experiment, known)
+            sentence = _conclusion_in_brief(experiment, snapshot, led_by)
+        elif experiment.state == Experiment.State.CONCLUDED:
+            sentence = concluded(experiment, snapshot, led_by, comparisons.get(experiment.pk, 0))
         else:
-            sentence = _said(experiment, known)
+            sentence = _said(experiment, snapshot, led_by, health, forecast.get(experiment.pk))
         statuses.append(Status(kind, words, " ".join([sentence, *notes(experiment)])))
     return statuses
-
-
-@dataclass(frozen=True)
-class _Known:
-    """The basis of the words about an experiment.
-
-    ``health`` and ``forecast`` are those of a running one, and ``comparisons`` of a concluded one.
-    """
-
-    snapshot: Snapshot | None
-    names: Sequence[PolicyName]
-    health: Pulse | None
-    forecast: Mapping[str, Any] | None
-    comparisons: int
 
 
 def notes(experiment: Experiment) -> list[str]:
@@ -105,22 +88,25 @@ def notes(experiment: Experiment) -> list[str]:
     return said
 
 
-def _said(experiment: Experiment, known: _Known) -> str:
-    snapshot = known.snapshot
-    match experiment.state:
-        case Experiment.State.DRAFT:
-            return "Not started yet."
-        case Experiment.State.CONCLUDED:
-            return concluded(experiment, snapshot, known.names, known.comparisons)
+def _said(
+    experiment: Experiment,
+    snapshot: Snapshot | None,
+    names: Sequence[PolicyName],
+    health: Pulse | None,
+    forecast: Mapping[str, Any] | None,
+) -> str:
+    """The words about an experiment that has not concluded."""
+    if experiment.state == Experiment.State.DRAFT:
+        return "Not started yet."
     waits = closing(experiment)
-    standing = " ".join([_standing(experiment, snapshot, known.names), *waits])
+    standing = " ".join([_standing(experiment, snapshot, names), *waits])
     if experiment.state == Experiment.State.PAUSED:
         return standing
-    if known.health is not None and not known.health.healthy:
-        return f"{known.health.ailment} {standing}"
-    remaining = None if waits else remaining_by(experiment, snapshot, known.forecast)
+    if health is not None and not health.healthy:
+        return f"{health.ailment} {standing}"
+    remaining = None if waits else remaining_by(experiment, snapshot, forecast)
     said = _running(experiment, standing, remaining)
-    return f"{said} {known.health.catching_up}".rstrip() if known.health is not None else said
+    return f"{said} {health.catching_up}".rstrip() if health is not None else said
 
 
 def closing(experiment: Experiment) -> list[str]:
@@ -216,8 +202,10 @@ def _conclusion(experiment: Experiment, snapshot: Snapshot | None, names: Sequen
             return f"Stopped after {comparisons}, before it was decided. {standing}"
 
 
-def _conclusion_in_brief(experiment: Experiment, known: _Known) -> str:
-    n_comparisons = known.snapshot.comparisons if known.snapshot else 0
+def _conclusion_in_brief(
+    experiment: Experiment, snapshot: Snapshot | None, names: Sequence[PolicyName]
+) -> str:
+    n_comparisons = snapshot.comparisons if snapshot else 0
     comparisons = number(n_comparisons, "comparison")
     if experiment.conclusion == StopReason.NO_SINGLE_BEST:
         by = ""
@@ -226,7 +214,7 @@ def _conclusion_in_brief(experiment: Experiment, known: _Known) -> str:
         return f"No policy beats every other one{by}, after {comparisons}."
     if experiment.winner is None:
         # The badge says how it ended.
-        standing = _standing(experiment, known.snapshot, known.names)
+        standing = _standing(experiment, snapshot, names)
         return f"{standing.removesuffix('.')}, after {comparisons}." if n_comparisons else standing
     claims = {
         Claim.GOOD_ENOUGH: f": good enough within {points(experiment.epsilon)}",
@@ -234,7 +222,7 @@ def _conclusion_in_brief(experiment: Experiment, known: _Known) -> str:
         Claim.BEST_IF_ANY: ": the best, if there is a best",
     }
     claim = claims[Claim(experiment.certified_claim)] if experiment.certified_claim else ""
-    return f"Use {known.names[experiment.winner.index].name}{claim}, after {comparisons}."
+    return f"Use {names[experiment.winner.index].name}{claim}, after {comparisons}."
 
 
 def _finds_none_by_a_margin(experiment: Experiment) -> bool:

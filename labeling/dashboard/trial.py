@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.domain.policy_space import PolicyName
 from engine.domain.prices import Money
@@ -20,8 +20,7 @@ from engine.generation.remote.requests import Prepared, prepare
 from engine.generation.responses import composition_of, request_for
 from engine.models import Experiment, Response, Task
 from engine.selectors import designs
-from engine.selectors.health import Pulse, pulses
-from engine.selectors.pauses import waiting_for
+from engine.selectors.health import pulses
 from engine.selectors.policies import without_prompt
 from engine.selectors.spending import costs_of
 from engine.selectors.trials import tried_responses
@@ -89,11 +88,6 @@ class Tried:
         return self.response.state == Response.State.FAILED
 
     @property
-    def is_in_hand(self) -> bool:
-        """True if a worker has taken it."""
-        return self.response.state == Response.State.GENERATING
-
-    @property
     def pending(self) -> bool:
         return not (self.is_done or self.has_failed)
 
@@ -111,11 +105,6 @@ class Tried:
     def prepared(self) -> Prepared:
         """The request as its connection is sent it, but for the seed, which each response has of its own."""
         return prepare(self.target, replace(self.request, seed=0))
-
-    @property
-    def left_out(self) -> Sequence[str]:
-        """A sentence for each setting or message that is not sent as it stands, and why."""
-        return self.prepared.left_out
 
     @cached_property
     def remarks(self) -> list[str]:
@@ -140,87 +129,9 @@ class Tried:
         return Place(self.anchor, f"{self.name.name}, task {self.response.task.position + 1}")
 
 
-@dataclass(frozen=True)
-class TrialPage:
-    """All that the page shows of a trial.
-
-    Attributes
-    ----------
-    tasks
-        The tasks with the responses to each.
-    pulse
-        State of the workers.
-    """
-
-    tasks: Sequence[tuple[Task, Sequence[Tried]]]
-    concerns: Sequence[Concern]
-    pulse: Pulse
-
-    @property
-    def tried(self) -> list[Tried]:
-        return [each for _, row in self.tasks for each in row]
-
-    @property
-    def by_policy(self) -> list[tuple[PolicyName, list[Tried]]]:
-        """The same responses by policy."""
-        found: dict[PolicyName, list[Tried]] = defaultdict(list)
-        for each in self.tried:
-            found[each.name].append(each)
-        return list(found.items())
-
-    @property
-    def n_pending(self) -> int:
-        return sum(each.pending for each in self.tried)
-
-    @property
-    def n_done(self) -> int:
-        return sum(each.is_done for each in self.tried)
-
-    @property
-    def tokens(self) -> int:
-        return sum(each.tokens for each in self.tried)
-
-    @property
-    def cost(self) -> Money:
-        return Money.of(amount for each in self.tried for amount in each.cost.items())
-
-    @property
-    def trouble(self) -> str:
-        """The reason why nothing is written, and the remedy; empty while all is well."""
-        if not self.n_pending:
-            return ""
-        if not self.pulse.generation_alive:
-            return (
-                "No generation worker is running, so nothing is written. Start one: "
-                "celery -A llmpo_site worker -Q generation -P solo -c 1"
-            )
-        if self.pulse.unserved:
-            needs = ", ".join(self.pulse.unserved)
-            return f"No worker serves {needs}. Start one that does, or change the model."
-        if self.pulse.trouble:
-            return f"The backend does not work: {self.pulse.trouble} The worker tries again by itself."
-        if self.pulse.loading:
-            return "The workers are loading their models. This may take minutes."
-        return " ".join(map(waiting_for, self.pulse.waits))
-
-    @property
-    def awaited(self) -> str:
-        """The thing that a response waits for while no worker has taken it."""
-        if not self.pulse.generation_alive:
-            return "a generation worker"
-        if self.pulse.unserved:
-            return f"a worker that serves {', '.join(self.pulse.unserved)}"
-        if self.pulse.trouble:
-            return "the backend to work again"
-        if self.pulse.waits:
-            return " and ".join(each.name for each in self.pulse.waits)
-        if self.pulse.loading:
-            return "the model to load"
-        return "its turn: the workers are busy" if self.pulse.writing else "the next look of a worker"
-
-
-def page_of(experiment: Experiment, *, budget_concern: str) -> TrialPage | None:
-    """The trial of a draft; ``None`` where there is none.
+def page_of(experiment: Experiment, *, budget_concern: str) -> dict[str, Any] | None:
+    """The trial of a draft: its responses by task and by policy, figures, and the state of the workers;
+    ``None`` where there is none.
 
     ``budget_concern``: the warning of a budget that will not do; empty where it will.
     """
@@ -251,7 +162,21 @@ def page_of(experiment: Experiment, *, budget_concern: str) -> TrialPage | None:
     concerns = [*_without_prompt(experiment, names), *_concerns(rows)]
     if budget_concern:
         concerns.append(Concern(budget_concern))
-    return TrialPage(rows, concerns, pulses([experiment])[experiment.pk])
+    tried = [each for _, row in rows for each in row]
+    by_policy: dict[PolicyName, list[Tried]] = defaultdict(list)
+    for each in tried:
+        by_policy[each.name].append(each)
+    return {
+        "tasks": rows,
+        "by_policy": list(by_policy.items()),
+        "concerns": concerns,
+        "pulse": pulses([experiment])[experiment.pk],
+        "n_tried": len(tried),
+        "n_pending": sum(each.pending for each in tried),
+        "n_done": sum(each.is_done for each in tried),
+        "tokens": sum(each.tokens for each in tried),
+        "cost": Money.of(amount for each in tried for amount in each.cost.items()),
+    }
 
 
 def _request(response: Response) -> GenerationRequest:

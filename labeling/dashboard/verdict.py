@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import Any
 
 from engine.core import Claim, StopReason
 from engine.core.ranking import Place
-from engine.domain.policy_space import PolicyName
 from engine.domain.rules import CERTIFIED
-from engine.models import Connection, Experiment, Snapshot
+from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, designs
 from engine.selectors.findings import Ladder, doubts_about_risk, tasks_left_out
 from engine.selectors.health import Pulse
@@ -24,69 +23,14 @@ from labeling.formatting import judging_time, over_half, percents, points, rough
 _GOALS = dict(Experiment.CLAIMS) | {Claim.BEST_IF_ANY.value: "the best, if there is one"}
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The result of an experiment so far, in words.
-
-    Attributes
-    ----------
-    headline
-        The result in a few words.
-    leader
-        The winner, or the leader so far; ``None`` before the first comparison, and without a decision.
-    n_rivals, n_ruled_out
-        The number of other policies, and how many the ranking shows as ruled out.
-    to_exclude
-        The claim to stop on and how many rivals it has still to exclude, in words. Empty where these are just
-        those that the ranking shows as open, and where it holds.
-    effort
-        The claim to stop on, and the comparisons and the working time that remain; empty where none of these
-        can be told.
-    finding
-        The claim in full as it was concluded; empty without a certified winner.
-    sentences
-        What belongs to it: reasons to doubt, and what has to be done first.
-    percent_done
-        The share of the comparisons that are probably needed; ``None`` where nobody can tell.
-    preferred
-        The smallest and the largest of the estimated win rates against each rival, in percent, as in the
-        ranking beside it. ``None`` without a winner.
-    risk
-        The risk, in [0, 1], that the winner is wrong; ``None`` where nothing bounds it.
-    condition
-        What that risk needs of those who judge, in words that follow it.
-    trouble
-        The card's headline while the workers do not do what the experiment needs, as nothing else helps
-        before; empty while they do.
-    over_budget
-        The budget may end before the decision, and that is what to mend next.
-    refused
-        A server refused a policy's request, which waits for somebody to try again.
-    waits
-        The connections that pause, while the work has stopped.
-    """
-
-    headline: str
-    leader: PolicyName | None = None
-    n_rivals: int = 0
-    n_ruled_out: int = 0
-    to_exclude: str = ""
-    effort: str = ""
-    finding: str = ""
-    sentences: list[str] = field(default_factory=list)
-    percent_done: int | None = None
-    preferred: tuple[int, int] | None = None
-    risk: float | None = None
-    condition: str = ""
-    trouble: str = ""
-    over_budget: bool = False
-    refused: bool = False
-    waits: Sequence[Connection] = ()
-
-    @property
-    def n_open(self) -> int:
-        """The other policies that the ranking does not show as ruled out."""
-        return self.n_rivals - self.n_ruled_out
+# What not every verdict has.
+_EMPTY: dict[str, Any] = {
+    "finding": "",
+    "over_budget": False,
+    "percent_done": None,
+    "preferred": None,
+    "risk": None,
+}
 
 
 def verdict_of(
@@ -101,8 +45,8 @@ def verdict_of(
     hours: float | None,
     n_annotators: int,
     pool: Supply | None,
-) -> Verdict:
-    """The verdict as it stands.
+) -> dict[str, Any]:
+    """The result of an experiment so far, in words and figures for the card.
 
     ``ranked``, ``ladder``: the ranking and the claims shown beside it; no claims before the first comparison.
     ``comparisons``: those that are judged. ``hours`` of work that remain for all annotators together;
@@ -124,16 +68,17 @@ def verdict_of(
     expected = remaining.expected * experiment.overlap if remaining else 0.0
     too_few = pool if n_annotators and pool and pool.n_answers < expected else None
     n_rivals, n_ruled_out = len(ranked) - 1, _ruled_out(ranked) if comparisons else 0
-    return Verdict(
-        headline=waits[0].removesuffix(".") if waits else _headline(ranked, ladder, comparisons),
-        leader=ranked[0].name if comparisons else None,
-        n_rivals=n_rivals,
-        n_ruled_out=n_ruled_out,
-        to_exclude=_to_exclude(ladder, n_rivals - n_ruled_out),
-        effort=""
+    return _EMPTY | {
+        "headline": waits[0].removesuffix(".") if waits else _headline(ranked, ladder, comparisons),
+        "leader": ranked[0].name if comparisons else None,
+        "n_rivals": n_rivals,
+        "n_ruled_out": n_ruled_out,
+        "n_open": n_rivals - n_ruled_out,
+        "to_exclude": _to_exclude(ladder, n_rivals - n_ruled_out),
+        "effort": ""
         if used_up or waits
         else _effort(experiment, remaining, ladder, hours, n_annotators - n_through),
-        sentences=[
+        "sentences": [
             *(waits if stalled else []),
             *_by_answers(ladder),
             *([pulse.ailment] if stalled else []),
@@ -145,13 +90,15 @@ def verdict_of(
             *([status.too_few_texts(too_few.n_answers)] if too_few else []),
             *notes,
         ],
-        refused=running and bool(pulse.refused),
-        waits=pulse.waits if stalled else (),
-        condition=_condition(experiment),
-        percent_done=round(100 * comparisons / (comparisons + remaining.expected)) if remaining else None,
-        trouble=_trouble(pulse) if stalled else "",
-        over_budget=over_budget and not stalled,
-    )
+        # A server refused a policy's request, which waits for somebody to try again.
+        "refused": running and bool(pulse.refused),
+        "waits": pulse.waits if stalled else (),
+        "condition": _condition(experiment),
+        "percent_done": round(100 * comparisons / (comparisons + remaining.expected)) if remaining else None,
+        # The headline while the workers stand still, as nothing else helps before.
+        "trouble": _trouble(pulse) if stalled else "",
+        "over_budget": over_budget and not stalled,
+    }
 
 
 def _by_answers(ladder: Ladder | None) -> list[str]:
@@ -221,29 +168,30 @@ def _concluded(
     ranked: Sequence[Ranked],
     comparisons: int,
     by_answers: Sequence[str],
-) -> Verdict:
+) -> dict[str, Any]:
     names = designs.policy_names(experiment)
     finding = status.concluded(experiment, snapshot, names, comparisons)
     notes = [*status.notes(experiment), *tasks_left_out(experiment)]
     if experiment.winner is None:
         none_best = experiment.conclusion == StopReason.NO_SINGLE_BEST
-        return Verdict(
-            experiment.get_conclusion_display() if none_best else "Not decided",
-            sentences=[finding, *by_answers, *notes],
-            condition=_condition(experiment),
-        )
+        return _EMPTY | {
+            "headline": experiment.get_conclusion_display() if none_best else "Not decided",
+            "sentences": [finding, *by_answers, *notes],
+            "condition": _condition(experiment),
+        }
     leader = names[experiment.winner.index]
-    return Verdict(
-        f"Use {leader.name}",
-        leader,
-        n_rivals=len(names) - 1,
-        n_ruled_out=_ruled_out(ranked),
-        finding=finding,
-        sentences=notes,
-        preferred=win_rates(ranked, experiment.winner.index),
-        risk=_risk(experiment),
-        condition=_condition(experiment),
-    )
+    n_rivals, n_ruled_out = len(names) - 1, _ruled_out(ranked)
+    return _EMPTY | {
+        "headline": f"Use {leader.name}",
+        "leader": leader,
+        "n_rivals": n_rivals,
+        "n_open": n_rivals - n_ruled_out,
+        "finding": finding,
+        "sentences": notes,
+        "preferred": win_rates(ranked, experiment.winner.index),
+        "risk": _risk(experiment),
+        "condition": _condition(experiment),
+    }
 
 
 def _ruled_out(ranked: Sequence[Ranked]) -> int:

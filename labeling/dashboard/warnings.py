@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +21,6 @@ _MISFIT_P = 0.01
 _MOST_FLIPS = 512
 
 
-@dataclass(frozen=True)
-class Concerns:
-    """Warnings, and the figures behind them."""
-
-    warnings: list[str]
-    flips: str
-    misfit: Misfit | None
-
-
 def concerns(
     experiment: Experiment,
     factorial: Factorial | None,
@@ -38,8 +29,8 @@ def concerns(
     *,
     names: Sequence[PolicyName],
     snapshot: Snapshot | None,
-) -> Concerns:
-    """The warnings that these counts give cause for."""
+) -> dict[str, Any]:
+    """The warnings that these counts give cause for, and the figures behind them."""
     test = None if factorial is None or not wins.any() else misfit(factorial, wins, ties, level=_MISFIT_P)
     warnings = []
     cycle = strongest_cycle(wins, ties, _in_the_race(snapshot, len(names)))
@@ -56,7 +47,7 @@ def concerns(
         )
     if test is not None and test.contradicted:
         warnings.append(_misfit_warning(experiment, test))
-    return Concerns(warnings=warnings, flips=_flips(experiment, wins, names, snapshot), misfit=test)
+    return {"warnings": warnings, "flips": _flips(experiment, wins, names, snapshot), "misfit": test}
 
 
 def _in_the_race(snapshot: Snapshot | None, n_policies: int) -> npt.NDArray[np.int64]:

@@ -14,6 +14,7 @@ from django.utils.translation import gettext
 from engine.core.wording import duration
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Policy
+from engine.selectors.pauses import waiting_for
 from engine.services import invitation_mails
 from labeling import access, formatting, rendering
 from labeling.dashboard.terms import HEADINGS, TERMS
@@ -35,6 +36,7 @@ for _filter in (
     formatting.working_time,
     duration,
     invitation_mails.validity,
+    waiting_for,
 ):
     register.filter(_filter.__name__, _filter)
 

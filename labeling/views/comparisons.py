@@ -84,6 +84,7 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
             ("B", row.policy_j if row.i_on_left else row.policy_i, row.right),
         )
     ]
+    reasons, record = explain(row, names)
     return render(
         request,
         "comparisons/comparison.html",
@@ -93,7 +94,8 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
             "names": names,
             "withheld": withheld,
             "sides": sides,
-            "explanation": explain(row, names),
+            "reasons": reasons,
+            "record": record,
             "may_void": access.may_void(request, experiment),
         },
     )

@@ -237,7 +237,7 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
 
 def _result(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
     result = figures.result_figures(experiment)
-    return vars(result) | {
+    return result | {
         "may_run": access.may_run(request, experiment),
-        "may_begin_to_judge": result.lacks_annotators and access.may_begin_to_judge(request, experiment),
+        "may_begin_to_judge": result["lacks_annotators"] and access.may_begin_to_judge(request, experiment),
     }

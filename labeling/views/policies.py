@@ -70,7 +70,7 @@ def request_file(request: AuthenticatedRequest, experiment_id: int, number: int)
     found = asked(_policy(experiment, number))
     if found is None:
         raise Http404
-    return attachment(found.request, f"{stem(experiment)}-P{number}.json", "application/json")
+    return attachment(found["request"], f"{stem(experiment)}-P{number}.json", "application/json")
 
 
 @require_safe

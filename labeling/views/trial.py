@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -20,7 +21,7 @@ from engine.services.serving import ShownPair
 from engine.tasks import wake_writers
 from labeling import access
 from labeling.annotation.keys import habits
-from labeling.dashboard.trial import TrialPage, page_of
+from labeling.dashboard.trial import page_of
 from labeling.forms.trial import TrialForm, usual_tasks, written
 from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.setup.sizes import budget_concern
@@ -47,8 +48,8 @@ def try_it(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return _start(request, experiment)
     shown = page_of(experiment, budget_concern=budget_concern(experiment))
     if request.htmx:
-        return render(request, "setup/_trial.html", _of_trial(experiment, shown))
-    tasks = sorted({task.position for task, _ in shown.tasks}) if shown else None
+        return render(request, "setup/_trial.html", {"experiment": experiment, "trial": shown})
+    tasks = sorted({task.position for task, _ in shown["tasks"]}) if shown else None
     form = TrialForm(initial={"tasks": written(tasks or usual_tasks(experiment.tasks.count()))})
     return _page(request, experiment, shown, form)
 
@@ -134,11 +135,11 @@ def _start(request: AuthenticatedRequest, experiment: Experiment) -> HttpRespons
 def _page(
     request: AuthenticatedRequest,
     experiment: Experiment,
-    shown: TrialPage | None,
+    shown: dict[str, Any] | None,
     form: TrialForm,
     status: int = 200,
 ) -> HttpResponse:
-    context = _of_trial(experiment, shown) | {
+    context = {"experiment": experiment, "trial": shown} | {
         "form": form,
         "imported": experiment.responses == Experiment.Responses.IMPORTED,
         "n_policies": min(experiment.policies.count(), trials.MOST_POLICIES),
@@ -146,7 +147,3 @@ def _page(
         "n_tasks": experiment.tasks.count(),
     }
     return render(request, "setup/try.html", context, status=status)
-
-
-def _of_trial(experiment: Experiment, shown: TrialPage | None) -> dict[str, object]:
-    return {"experiment": experiment, "trial": shown}

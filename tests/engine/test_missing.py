@@ -46,4 +46,4 @@ def test_who_gets_no_more_is_listed_for_the_owner(annotator, settings):
         token = lease(experiment, annotator).token
         serving.skip(experiment=experiment, token=token, annotator=annotator, reason="task")
     assert capped(experiment) == {annotator.username: (5, 5)}
-    assert [row.name for row in ended_rows(experiment)] == [annotator.username]
+    assert [row["name"] for row in ended_rows(experiment)] == [annotator.username]

@@ -90,8 +90,8 @@ class TestNobodyTwice:
         for queue in ("control", "analysis", "generation"):
             WorkerPulse.objects.create(queue=queue, worker="test")
         assert "Every annotator has judged each two texts" in status_of(experiment).sentence
-        verdict = result_figures(experiment).verdict
-        assert (verdict.sentences, verdict.effort) == ([USED_UP], "")
+        verdict = result_figures(experiment)["verdict"]
+        assert (verdict["sentences"], verdict["effort"]) == ([USED_UP], "")
         client.force_login(ann)
         page = client.get(reverse("pair", args=[experiment.pk])).content.decode()
         assert "You have judged everything there is." in page
@@ -156,9 +156,9 @@ class TestNobodyTwice:
         for queue in ("control", "analysis", "generation"):
             WorkerPulse.objects.create(queue=queue, worker="test")
         experiment.refresh_from_db()
-        verdict = result_figures(experiment).verdict
-        assert through(2, 3) in verdict.sentences
-        assert verdict.effort.endswith("of judging by one person")
+        verdict = result_figures(experiment)["verdict"]
+        assert through(2, 3) in verdict["sentences"]
+        assert verdict["effort"].endswith("of judging by one person")
 
     def test_texts_that_will_not_do_are_told_before_they_are_used_up(self):
         """“About 190 more clicks” stood there, and the texts had 90 left."""
@@ -170,13 +170,13 @@ class TestNobodyTwice:
         experiment.refresh_from_db()
         n_left = 3 * N_TASKS - 2
         assert pools.supply(experiment).n_answers == n_left
-        assert too_few_texts(n_left) in result_figures(experiment).verdict.sentences
+        assert too_few_texts(n_left) in result_figures(experiment)["verdict"]["sentences"]
         for _ in range(200):
             add_member(experiment, make_user())
         assert pools.supply(experiment).n_answers == n_left + 200 * 3 * N_TASKS
-        verdict = result_figures(experiment).verdict
-        assert verdict.effort
-        assert not any("to these texts" in each for each in verdict.sentences)
+        verdict = result_figures(experiment)["verdict"]
+        assert verdict["effort"]
+        assert not any("to these texts" in each for each in verdict["sentences"])
 
     def test_nobody_is_through_for_whom_something_can_still_be_planned(self, settings, monkeypatch):
         """Nothing waits for members who are away while somebody is here, however much is left for them."""

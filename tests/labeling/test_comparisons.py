@@ -295,18 +295,18 @@ class TestOne:
 
     def test_every_sampler_is_explained(self):
         for sampler in SAMPLERS:
-            [sentence] = explain(Comparison(plan={"sampler": sampler}), []).sentences
+            [sentence], _ = explain(Comparison(plan={"sampler": sampler}), [])
             assert sentence != f"The sampler {sampler} chose this pair."
 
     def test_an_explanation_needs_no_greek_letter(self):
         plan = {"stopping": "certified", "delta": 0.05, "epsilon": 0.05, "propensity": 1 / 3}
         shown = [explain(Comparison(plan=plan | {"sampler": sampler}), []) for sampler in SAMPLERS]
-        assert "The probability of drawing this pair was 0.3333." in shown[0].sentences
+        assert "The probability of drawing this pair was 0.3333." in shown[0][0]
         assert not re.search("[α-ω]|propensity", repr(shown), re.IGNORECASE)
 
     def test_a_sampler_of_another_package_is_named(self):
         of_others = Comparison(plan={"sampler": "mine"})
-        assert explain(of_others, []).sentences == ["The sampler mine chose this pair."]
+        assert explain(of_others, [])[0] == ["The sampler mine chose this pair."]
 
     def test_another_experiments_comparison_is_not_there(self, experiment, viewer, client_for):
         other = make_experiment(ready=True).comparisons.first()

@@ -63,9 +63,11 @@ class TestRace:
         evidence = [float(k) for k in range(50)]
         few = charts.race([snapshot(evidence[:12])], names(12), 0.05, range(12))
         many = charts.race([snapshot(evidence)], names(50), 0.05, range(50))
-        assert few.n_quiet == 0
-        assert [line.name for line in many.lines if not line.quiet] == [f"Level {k}" for k in range(12)]
-        assert len(many.rows[0][1]) == 50
+        assert few["n_quiet"] == 0
+        assert [line["name"] for line in many["lines"] if not line["quiet"]] == [
+            f"Level {k}" for k in range(12)
+        ]
+        assert len(many["rows"][0][1]) == 50
 
     def test_the_more_policies_the_fewer_points(self):
         assert [charts.race_points(n) for n in (2, 20, 50, 500)] == [200, 200, 80, 40]
@@ -100,30 +102,30 @@ class TestHeatMap:
     def test_policies_come_in_the_order_that_is_asked_for(self):
         wins = np.array([[0.0, 3, 0], [1, 0, 2], [0, 2, 0]])
         heat = charts.heat_map(wins, names(3), [2, 0, 1])
-        assert [row.name.short for row in heat.rows] == ["P3", "P1", "P2"]
-        assert heat.rows[0].cells[0] is None
-        assert (heat.rows[0].cells[1].comparisons, heat.rows[0].cells[1].win_percent) == (0, None)
-        assert (heat.rows[1].cells[2].comparisons, heat.rows[1].cells[2].win_percent) == (4, 75)
-        assert not heat.compact
+        assert [row["name"].short for row in heat["rows"]] == ["P3", "P1", "P2"]
+        assert heat["rows"][0]["cells"][0] is None
+        assert heat["rows"][0]["cells"][1] == {"comparisons": 0, "win_percent": None, "shade": None}
+        assert heat["rows"][1]["cells"][2] == {"comparisons": 4, "win_percent": 75, "shade": 15}
+        assert not heat["compact"]
 
     def test_fifty_policies_make_a_compact_one(self):
-        assert charts.heat_map(np.zeros((50, 50)), names(50)).compact
+        assert charts.heat_map(np.zeros((50, 50)), names(50))["compact"]
 
 
 class TestAllocation:
     def test_by_policy_and_by_the_pairs_that_matter(self):
         wins = np.array([[0.0, 60, 15], [20, 0, 3], [5, 2, 0]])
         allocation = charts.allocation(Unstructured(3), wins, names(3))
-        assert [share.comparisons for share in allocation.policies] == [100, 85, 25]
-        assert sum(share.realised for share in allocation.policies) == pytest.approx(200, abs=0.2)
-        assert sum(share.optimal for share in allocation.policies) == pytest.approx(200, abs=0.2)
-        assert allocation.pairs[0].name == "Level 0 – Level 1"
-        assert (allocation.pairs[0].comparisons, allocation.pairs[0].realised) == (80, 76.2)
+        assert [share["comparisons"] for share in allocation["policies"]] == [100, 85, 25]
+        assert sum(share["realised"] for share in allocation["policies"]) == pytest.approx(200, abs=0.2)
+        assert sum(share["optimal"] for share in allocation["policies"]) == pytest.approx(200, abs=0.2)
+        assert allocation["pairs"][0]["name"] == "Level 0 – Level 1"
+        assert (allocation["pairs"][0]["comparisons"], allocation["pairs"][0]["realised"]) == (80, 76.2)
 
     def test_before_any_comparison_nothing_is_optimal(self):
         allocation = charts.allocation(Unstructured(3), np.zeros((3, 3)), names(3))
-        assert {share.optimal for share in allocation.policies} == {None}
-        assert allocation.pairs == []
+        assert {share["optimal"] for share in allocation["policies"]} == {None}
+        assert allocation["pairs"] == []
 
 
 class TestEffects:
@@ -132,15 +134,16 @@ class TestEffects:
     def test_the_level_that_is_ahead_is_named_first(self):
         ahead = charts.effect_rows(self.SPACE, np.array([[0.0, 38], [62, 0]]), 0.05)[0]
         behind = charts.effect_rows(self.SPACE, np.array([[0.0, 62], [38, 0]]), 0.05)[0]
-        assert (ahead.better, ahead.worse) == ("Step by step", "Direct")
-        assert (behind.better, behind.worse) == ("Direct", "Step by step")
-        assert (ahead.percent, ahead.low, ahead.high) == (behind.percent, behind.low, behind.high)
-        assert ahead.low < ahead.percent < ahead.high
+        assert (ahead["better"], ahead["worse"]) == ("Step by step", "Direct")
+        assert (behind["better"], behind["worse"]) == ("Direct", "Step by step")
+        assert ahead["bar"] == behind["bar"]
+        percent, low, high = ahead["bar"]["percents"]
+        assert low < percent < high
 
     def test_it_is_settled_where_the_interval_leaves_out_one_half(self):
         few = charts.effect_rows(self.SPACE, np.array([[0.0, 4], [6, 0]]), 0.05)[0]
         many = charts.effect_rows(self.SPACE, np.array([[0.0, 400], [600, 0]]), 0.05)[0]
-        assert (few.settled, many.settled) == (False, True)
+        assert (few["bar"]["settled"], many["bar"]["settled"]) == (False, True)
 
     def test_levels_that_cannot_be_told_apart_have_none(self):
         assert charts.effect_rows(None, np.ones((2, 2)), 0.05) == []
@@ -161,7 +164,7 @@ class TestConcerns:
 
     def test_data_that_fit_give_no_warning(self):
         wins = np.full((4, 4), 10.0) - 10 * np.eye(4)
-        assert self.look(wins).warnings == []
+        assert self.look(wins)["warnings"] == []
 
     @pytest.mark.parametrize("space", ["unstructured", "factorial"])
     def test_levels_that_do_not_add_up_are_told_by_what_rests_on_it(self, space):
@@ -170,9 +173,9 @@ class TestConcerns:
         for i, j, w in ((0, 1, 45), (0, 2, 45), (0, 3, 25), (3, 1, 45), (3, 2, 45), (1, 2, 25)):
             wins[i, j], wins[j, i] = w, 50 - w
         found = self.look(wins, space=space)
-        assert len(found.warnings) == 1
-        assert "The effects of the levels do not add up" in found.warnings[0]
-        assert ("its risk depends on it" in found.warnings[0]) == (space == "factorial")
+        assert len(found["warnings"]) == 1
+        assert "The effects of the levels do not add up" in found["warnings"][0]
+        assert ("its risk depends on it" in found["warnings"][0]) == (space == "factorial")
 
     @pytest.mark.parametrize(
         ("scale", "sentence"),
@@ -190,16 +193,16 @@ class TestConcerns:
         wins = np.zeros((4, 4))
         for i, j in ((0, 1), (1, 2), (2, 0)):
             wins[i, j], wins[j, i] = 40, 15
-        warning = self.look(wins).warnings[0]
+        warning = self.look(wins)["warnings"][0]
         assert "Level 0 beats Level 1, Level 1 beats Level 2, and Level 2 beats Level 0" in warning
 
     def test_flips_with_and_without_ties(self):
         wins = np.array([[0.0, 40, 40, 40], [20, 0, 1, 1], [20, 1, 0, 1], [20, 1, 1, 0]])
-        assert "would have to be reversed before another policy (Level 1) drew" in self.look(wins).flips
+        assert "would have to be reversed before another policy (Level 1) drew" in self.look(wins)["flips"]
         wins[0, 1] += 0.5
         wins[1, 0] += 0.5
-        assert "were reversed, another policy (Level 1) would draw" in self.look(wins).flips
-        assert self.look(np.zeros((4, 4))).flips == ""
+        assert "were reversed, another policy (Level 1) would draw" in self.look(wins)["flips"]
+        assert self.look(np.zeros((4, 4)))["flips"] == ""
 
     def test_flips_name_no_other_leader_than_the_ranking(self):
         """The page named the policy with the weakest evidence against it as if it led."""
@@ -209,7 +212,7 @@ class TestConcerns:
         snapshot = Snapshot(experiment=experiment, best=best, evidence=[0] * 4, peak_evidence=[0] * 4)
         snapshot.threshold = 3
         found = concerns(experiment, None, wins, np.zeros((4, 4)), names=names(4), snapshot=snapshot)
-        assert found.flips == (
+        assert found["flips"] == (
             "Level 2 leads in the ranking, but the evidence against Level 0 is weaker. A few judgments may "
             "change the result."
         )
@@ -241,7 +244,7 @@ class TestJudges:
             ("bert", 3, Sides(1, 2), 3.0),
         ]
         (kind,) = judge_rows(tallies(experiment))
-        assert (kind.name, kind.judged, kind.sides, kind.median_seconds) == ("People", 6, Sides(3, 4), 3.0)
+        assert kind == {"name": "People", "judged": 6, "median_seconds": 3.0, "sides": Sides(3, 4)}
 
     def test_who_left_too_many_is_listed(self, annotator, client_for):
         """An annotator who skips all but the pairs they like is visible."""
@@ -272,7 +275,7 @@ class TestJudges:
         with lifted():
             Judgment.objects.filter(pk=first.pk).update(judge=judge, via=via, annotator=None, shown_at=None)
         rows = judge_rows(tallies(experiment))
-        assert [(r.name, r.judged, r.sides) for r in rows] == [
+        assert [(r["name"], r["judged"], r["sides"]) for r in rows] == [
             ("People", 1, Sides(0, 1)),
             (name, 1, Sides(1, 1)),
             ("All", 2, Sides(1, 2)),
@@ -386,12 +389,12 @@ class TestWhatIsLeft:
         """It promised a time, and people waited for the model, too."""
         monkeypatch.setattr(buffer, "click_seconds", lambda experiment: 5.0)
         goal = "until one is the best, if there is one"
-        effort = result_figures(experiment).verdict.effort
+        effort = result_figures(experiment)["verdict"]["effort"]
         assert effort == f"about 720 more clicks {goal}, 1 hour of judging by one person"
         caches["default"].clear()
         experiment.snapshots.update(comparisons=1, expected_left=90.0)
         Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.8})
-        effort = result_figures(experiment).verdict.effort
+        effort = result_figures(experiment)["verdict"]["effort"]
         assert effort.startswith("at least 720 more clicks")
         assert effort.endswith("at least 1 hour of judging by one person")
 
@@ -495,16 +498,16 @@ class TestCards:
         assert sparkline([]) is None
         assert sparkline([RacePoint(0, 4)]) is None
         drawn = sparkline([RacePoint(0, 4), RacePoint(50, 2), RacePoint(100, 0)])
-        assert drawn.points == "1.0,26.0 60.0,14.0 119.0,2.0"
-        assert drawn.description == "Rivals to exclude went from 4 to 0 over 100 comparisons."
+        assert drawn["points"] == "1.0,26.0 60.0,14.0 119.0,2.0"
+        assert drawn["description"] == "Rivals to exclude went from 4 to 0 over 100 comparisons."
 
     def test_a_running_experiment_says_how_its_queue_does(self):
         experiment = make_experiment()
-        assert cards([experiment])[0].pulse.endswith("being written; no generation worker")
+        assert cards([experiment])[0]["pulse"].endswith("being written; no generation worker")
         WorkerPulse.objects.create(queue="generation", worker="w")
         write_responses()
         planned = experiment.comparisons.count()
-        assert cards([experiment])[0].pulse == f"{planned} ready, 0 being written; 1 generation worker"
+        assert cards([experiment])[0]["pulse"] == f"{planned} ready, 0 being written; 1 generation worker"
 
     def test_the_home_page_draws_it_without_inline_style(self, annotator, admin, client_for):
         experiment = make_experiment(ready=True, annotators=(annotator,))
@@ -573,13 +576,13 @@ class TestWithout:
             },
         )
         found = without_each_annotator(experiment)
-        assert [(r.finding, r.differs) for r in found.rows] == [
+        assert [(r["finding"], r["differs"]) for r in found["rows"]] == [
             ("Prompt 1 leads; the claim does not hold.", False),
             ("A claim about P3.", True),
             ("No policy is best.", True),
             ("No judgments would remain.", True),
         ]
-        assert (found.percent_done, found.n_differing) == (None, 3)
+        assert (found["percent_done"], found["n_differing"]) == (None, 3)
         html = render_to_string("dashboard/_without.html", {"experiment": experiment, "without": found})
         assert "5 of 6 judged comparisons count in it." in html
         assert '<strong class="warn">Prompt 2 leads; the claim does not hold.</strong></p>' in html

@@ -124,13 +124,13 @@ class TestTradeoffs:
     def test_a_policy_is_beaten_by_one_that_is_no_worse_in_anything(self, judged):
         cost, time = tradeoffs(ranking(judged), policy_spending(judged))
         leader = next(each for each in ranking(judged) if each.standing.place is Place.LEADS)
-        assert [value for _, value in cost.across] == ["0", "1.50", "3.00"]
-        assert {percent for _, percent in cost.up} <= {dot.percent for dot in cost.dots}
-        assert [dot.beaten for dot in cost.dots] == [dot.beaten for dot in time.dots]
-        open_ones = {dot.number for dot in cost.dots if not dot.beaten}
+        assert [value for _, value in cost["across"]] == ["0", "1.50", "3.00"]
+        assert {percent for _, percent in cost["up"]} <= {dot["percent"] for dot in cost["dots"]}
+        assert [dot["beaten"] for dot in cost["dots"]] == [dot["beaten"] for dot in time["dots"]]
+        open_ones = {dot["number"] for dot in cost["dots"] if not dot["beaten"]}
         assert leader.standing.policy + 1 in open_ones
         assert 1 in open_ones, "the cheapest is never beaten by a dearer one"
-        assert all(0 <= dot.x <= 320 and 0 <= dot.y <= 200 for dot in (*cost.dots, *time.dots))
+        assert all(0 <= dot["x"] <= 320 and 0 <= dot["y"] <= 200 for dot in (*cost["dots"], *time["dots"]))
 
     def test_the_result_shows_it_with_its_currency(self, judged, client_for):
         viewer = make_user()

@@ -38,11 +38,11 @@ def test_the_ranking_as_csv_is_best_first(tmp_path):
         low, strength, high = (float(row[name]) for name in ("low", "strength", "high"))
         assert 0 <= low <= strength <= high <= 1
     assert [rows[0][name] for name in AGAINST] == ["", "", ""]
-    shown = result_figures(experiment).policies[1:]
-    assert [row["policy"] for row in rows[1:]] == [row.name.name for row in shown]
+    shown = result_figures(experiment)["policies"][1:]
+    assert [row["policy"] for row in rows[1:]] == [row["name"].name for row in shown]
     for row, policy in zip(rows[1:], shown, strict=True):
         estimate, low, high = (100 * float(row[name]) for name in AGAINST)
-        assert policy.bar.percents == pytest.approx((estimate, low, high), abs=0.6)
+        assert policy["bar"]["percents"] == pytest.approx((estimate, low, high), abs=0.6)
     assert sum(int(row["comparisons"]) for row in rows) == 2 * counts.comparison_count(experiment.pk)
     out = tmp_path / "ranking.csv"
     assert "4 policies in" in run("ranking", experiment.pk, "--format", "csv", "--out", out)
@@ -61,7 +61,7 @@ def test_before_the_first_judgment_nobody_leads():
     experiment = make_experiment()
     rows = csv.DictReader(run("ranking", experiment.pk, "--format", "csv").splitlines())
     assert {row["standing"] for row in rows} == {"open"}
-    assert {row.word for row in result_figures(experiment).policies} == {"open"}
+    assert {row["word"] for row in result_figures(experiment)["policies"]} == {"open"}
 
 
 def test_the_file_is_what_the_command_prints(client):
