@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from engine.core import Claim, Forecast, closed_form
+from engine.core import Claim, closed_form
 from engine.core.problem import BradleyTerry
 from engine.domain import limits
 from engine.domain.errors import SpecError
@@ -35,143 +35,19 @@ _HALF = 0.5
 _NEARLY_ALL = 0.9
 
 
-@dataclass(frozen=True)
-class Expected:
-    """The figures of an experiment that stops on one claim: simulated ones, or the formula's until the
-    simulation is done.
-    """
-
-    claim: Claim
-    name: str
-    chosen: bool
-    comparisons: float
-    understated: bool
-    pending: bool
-
-
 # Tokens that a response is assumed to read and to write until a trial tells better.
 _TOKENS = 500
 
 
-@dataclass(frozen=True)
-class Cost:
-    """The expected price of all responses.
+def size_of(editor: DraftEditor) -> dict[str, Any]:
+    """The figures of a page's experiment before its start. It requests the estimate if there is none yet.
 
-    Attributes
-    ----------
-    each
-        The price of one response; ``None`` where it is unknown.
-    tried
-        True if a trial tells the price of one response.
-    responses
-        How many are to be written, as far as is known.
+    They are simulated, or the formula's until the simulation is done.
     """
-
-    each: Money | None
-    tried: bool
-    responses: float | None
-    unpriced: Sequence[str]
-
-    @property
-    def total(self) -> Money | None:
-        return None if self.each is None or self.responses is None else self.each.times(self.responses)
-
-
-@dataclass(frozen=True)
-class Size:
-    """The figures of the page before Start. ``estimate`` is None if there is nothing to ask the planner.
-
-    ``formula`` is the planner's first figure, which needs no simulation. ``worker_alive`` says whether
-    anybody is there to simulate. ``most_answers``: the most that one person can give if all texts exist
-    already; ``None`` if new ones are written. ``writers``: the models that would write now. ``has_ties``:
-    whether people may answer that neither is better. ``demo_writers``: the small models among the writers.
-    """
-
-    policies: int = 0
-    pairs: int = 0
-    dimensions: int | None = None
-    fault: str = ""
-    estimate: Estimate | None = None
-    formula: Forecast | None = None
-    worker_alive: bool = True
-    hours: tuple[float, float, float] | None = None
-    share: int = 0
-    overlap: int = 1
-    seconds: float = 20.0
-    budget: int = 0
-    claims: tuple[Expected, ...] = ()
-    most_answers: int | None = None
-    writers: Sequence[str] = ()
-    demo_writers: Sequence[str] = ()
-    has_ties: bool = False
-    cost: Cost | None = None
-
-    @property
-    def people(self) -> int | None:
-        """The least number of people, if one person cannot give all expected answers; else ``None``."""
-        if self.most_answers is None or self.figures is None:
-            return None
-        people = math.ceil(self.figures["expected"] * self.overlap / max(1, self.most_answers))
-        return people if people > 1 else None
-
-    @property
-    def pending(self) -> bool:
-        return self.estimate is not None and self.estimate.state == Estimate.State.WAITING
-
-    @property
-    def waiting(self) -> bool:
-        """True while any figure of the page is still the formula's."""
-        return self.pending or any(claim.pending for claim in self.claims)
-
-    @property
-    def percent(self) -> int:
-        return round(100 * self.estimate.progress) if self.estimate else 0
-
-    @property
-    def answer(self) -> dict[str, Any] | None:
-        return self.estimate.answer if self.estimate else None
-
-    @property
-    def figures(self) -> dict[str, Any] | None:
-        """The simulated figures, or those of the formula until the simulation is done."""
-        return self.answer or (asdict(self.formula) if self.formula and self.pending else None)
-
-    @property
-    def cut_short(self) -> bool:
-        """True if there was no time to simulate as far as the budget."""
-        return self.answer is not None and self.answer["horizon"] < self.budget
-
-    @property
-    def mostly_undecided(self) -> bool:
-        return self.figures is not None and self.figures["decided"] < _HALF
-
-    @property
-    def runs_out(self) -> bool:
-        """True if most such experiments would spend the budget without a decision, as far as is known."""
-        return self.mostly_undecided and not self.cut_short
-
-    @property
-    def could_ask_for_less(self) -> bool:
-        """True if another claim than the chosen one takes the fewest comparisons."""
-        return any(each.claim is Claim.GOOD_ENOUGH and not each.chosen for each in self.claims)
-
-    @property
-    def budget_concern(self) -> str:
-        """The warning of a budget that will not do, with what to do."""
-        return _budget_concern(could_ask_for_less=self.could_ask_for_less)
-
-    @property
-    def understated(self) -> bool:
-        """True if so many runs are cut at the budget that their mean and upper end would be higher."""
-        return self.figures is not None and self.figures["decided"] < _NEARLY_ALL
-
-
-def size_of(editor: DraftEditor) -> Size:
-    """The size of a page's experiment. It requests the estimate if there is none yet."""
     spread = editor.spread if editor.spread in SPREADS else USUAL_SPREAD
     question = editor.question(float(spread))
     if question is None:
-        return Size(fault="Give every factor a level, and fill in the risk and the budget, to see the size.")
+        return {"fault": "Give every factor a level, and fill in the risk and the budget, to see the size."}
     levels = {str(f): [str(level) for level in range(n)] for f, n in enumerate(question.levels)}
     excluded = [{str(f): str(level) for f, level in each.items()} for each in question.excluded]
     try:
@@ -184,7 +60,7 @@ def size_of(editor: DraftEditor) -> Size:
         )
         space = policy_space(question.space, levels, policies)
     except (SpecError, ValueError) as error:
-        return Size(fault=str(error))
+        return {"fault": str(error)}
     others = [
         _ask(question, claim)
         for claim in LADDER
@@ -201,32 +77,57 @@ def size_of(editor: DraftEditor) -> Size:
     seconds = _seconds(editor.data.get("seconds", ""))
     plan, log_odds = estimates.plan_of(answer.question)
     writers, demo_writers = writers_of(editor.needs)
-    size = Size(
-        policies=len(policies),
-        pairs=len(policies) * (len(policies) - 1) // 2,
-        dimensions=space.n_features if isinstance(space, BradleyTerry) else None,
-        estimate=answer,
-        formula=closed_form(plan, log_odds=log_odds),
-        worker_alive=workers.is_alive("analysis"),
-        share=SPREADS[spread][1],
-        overlap=overlap,
-        seconds=seconds,
-        budget=question.budget,
-        claims=_expected(asked, question) if others else (),
-        most_answers=_most_answers(editor.stored) if people and editor.imported and editor.stored else None,
-        writers=writers,
-        demo_writers=demo_writers,
-        has_ties=bool(known.get("allow_tie") or known.get("allow_both_bad")),
-    )
-    size = replace(size, cost=_cost(editor, size))
-    if size.figures is None or not people:
+    pending = answer.state == Estimate.State.WAITING
+    figures = answer.answer or (asdict(closed_form(plan, log_odds=log_odds)) if pending else None)
+    cut_short = answer.answer is not None and answer.answer["horizon"] < question.budget
+    undecided = figures is not None and figures["decided"] < _HALF
+    claims = _expected(asked, question) if others else []
+    size: dict[str, Any] = {
+        "policies": len(policies),
+        "pairs": len(policies) * (len(policies) - 1) // 2,
+        "dimensions": space.n_features if isinstance(space, BradleyTerry) else None,
+        "estimate": answer,
+        "answer": answer.answer,
+        "figures": figures,
+        "pending": pending,
+        "waiting": pending or any(claim["pending"] for claim in claims),
+        "percent": round(100 * answer.progress),
+        "worker_alive": workers.is_alive("analysis"),
+        "share": SPREADS[spread][1],
+        "overlap": overlap,
+        "budget": question.budget,
+        "claims": claims,
+        "writers": writers,
+        "demo_writers": demo_writers,
+        "has_ties": bool(known.get("allow_tie") or known.get("allow_both_bad")),
+        # Where there was no time to simulate as far as the budget, nobody knows whether it will do.
+        "cut_short": cut_short,
+        "mostly_undecided": undecided,
+        "runs_out": undecided and not cut_short,
+        "budget_concern": _budget_concern(
+            could_ask_for_less=any(
+                each["claim"] is Claim.GOOD_ENOUGH and not each["chosen"] for each in claims
+            )
+        ),
+        # So many runs are cut at the budget that their mean and upper end would be higher.
+        "understated": figures is not None and figures["decided"] < _NEARLY_ALL,
+        "cost": _cost(editor, figures, len(policies)),
+    }
+    if figures is None or not people:
         return size
-    low, mean, high = (size.figures[name] * overlap * seconds / 3600 for name in ("low", "expected", "high"))
-    return replace(size, hours=(low, mean, high))
+    size["hours"] = [figures[name] * overlap * seconds / 3600 for name in ("low", "expected", "high")]
+    if editor.imported and editor.stored:
+        # All texts exist already, so one person can give only so many answers.
+        most = size["most_answers"] = _most_answers(editor.stored)
+        n_people = math.ceil(figures["expected"] * overlap / max(1, most))
+        size["people"] = n_people if n_people > 1 else None
+    return size
 
 
-def _cost(editor: DraftEditor, size: Size) -> Cost | None:
-    """The expected price; ``None`` where no connection writes."""
+def _cost(editor: DraftEditor, figures: dict[str, Any] | None, n_policies: int) -> dict[str, Any] | None:
+    """The expected price of one response and of all of them, as far as they are known; ``None`` where no
+    connection writes.
+    """
     named = {name for need in editor.needs for name in need.models}
     writing = list(connections_named(named).values())
     if not writing:
@@ -236,17 +137,15 @@ def _cost(editor: DraftEditor, size: Size) -> Cost | None:
     known = [(currency, price) for currency, price in prices if price is not None]
     tried = cost_each(editor.experiment) if editor.experiment else None
     assumed = Money.of(known).times(1 / len(known)) if len(known) == len(prices) else None
-    responses = None
-    if size.figures is not None:
-        responses = 2 * size.figures["expected"]
+    each = assumed if tried is None else tried
+    total = None
+    if figures is not None and each is not None:
+        responses = 2 * figures["expected"]
         if editor.settings.cleaned_data.get("responses") == Experiment.Responses.REUSE:
-            responses = min(responses, size.policies * editor.n_tasks)
-    return Cost(
-        each=assumed if tried is None else tried,
-        tried=tried is not None,
-        responses=responses,
-        unpriced=[each.name for each, price in zip(writing, prices, strict=True) if price[1] is None],
-    )
+            responses = min(responses, n_policies * editor.n_tasks)
+        total = each.times(responses)
+    unpriced = [one.name for one, (_, price) in zip(writing, prices, strict=True) if price is None]
+    return {"each": each, "tried": tried is not None, "total": total, "unpriced": unpriced}
 
 
 def _most_answers(spec: ExperimentSpec) -> int:
@@ -271,7 +170,7 @@ def _ask(question: Question, claim: Claim) -> Estimate:
     return estimates.ask(question=replace(question, claim=claim.value, epsilon=margin))
 
 
-def _expected(asked: Sequence[Estimate], question: Question) -> tuple[Expected, ...]:
+def _expected(asked: Sequence[Estimate], question: Question) -> list[dict[str, Any]]:
     """The expected comparisons of each claim, in the order of the ladder; none of an estimate that failed."""
     names = dict(Experiment.CLAIMS)
     found = {}
@@ -281,15 +180,15 @@ def _expected(asked: Sequence[Estimate], question: Question) -> tuple[Expected, 
         plan, log_odds = estimates.plan_of(estimate.question)
         figures = estimate.answer or asdict(closed_form(plan, log_odds=log_odds))
         claim = Claim(estimate.question["claim"])
-        found[claim] = Expected(
-            claim=claim,
-            name=names[claim.value],
-            chosen=claim == question.claim,
-            comparisons=figures["expected"],
-            understated=figures["decided"] < _NEARLY_ALL,
-            pending=estimate.state == Estimate.State.WAITING,
-        )
-    return tuple(found[claim] for claim in LADDER if claim in found)
+        found[claim] = {
+            "claim": claim,
+            "name": names[claim.value],
+            "chosen": claim == question.claim,
+            "comparisons": figures["expected"],
+            "understated": figures["decided"] < _NEARLY_ALL,
+            "pending": estimate.state == Estimate.State.WAITING,
+        }
+    return [found[claim] for claim in LADDER if claim in found]
 
 
 def _budget_concern(*, could_ask_for_less: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django import forms
 from django.conf import settings
@@ -313,13 +313,9 @@ def _show_next(
     desk: serving.Desk | None = None,
     feedback: str = "",
     notice: str = "",
-    waited: int = 0,
-    today: int | None = None,
-    newest: str | None = None,
+    **known: Any,
 ) -> HttpResponse:
-    """``desk``: the user's pairs, where they were settled before. ``today``: the user's answers of today.
-    ``newest``: see :func:`_newest`. Each where it is known.
-    """
+    """``desk``: the user's pairs, where they were settled before. ``known``: see :func:`_render`."""
     if request.method == "POST" and not request.htmx:
         if told := notice or feedback:
             messages.info(request, told)
@@ -334,17 +330,7 @@ def _show_next(
     if not pairs and not desk.pairs and desk.ended is serving.Ended.NOT:
         note_miss(experiment, request.user)
     # Without a pair, the page says why there is none.
-    return _render(
-        request,
-        experiment,
-        pairs or [None],
-        desk=desk,
-        feedback=feedback,
-        notice=notice,
-        waited=waited,
-        today=today,
-        newest=newest,
-    )
+    return _render(request, experiment, pairs or [None], desk=desk, feedback=feedback, notice=notice, **known)
 
 
 def _render(
@@ -359,6 +345,7 @@ def _render(
     today: int | None = None,
     newest: str | None = None,
 ) -> HttpResponse:
+    """``today``: the user's answers of today, and ``newest``: see :func:`_newest`, where they are known."""
     actions = _UNDER_A_PAIR if request.htmx else ACTIONS
     context = {
         "experiment": experiment,

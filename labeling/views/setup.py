@@ -42,6 +42,8 @@ from labeling.views.columns import receive
 from labeling.views.trial import try_usual_tasks
 
 _TASKS_PER_PAGE = 20
+# Those that the page asks for by itself.
+_PARTS = ("size", "tasks", "gold", "tasks-file", "tasks-columns", "gold-file")
 
 
 @read_or_write
@@ -145,9 +147,9 @@ def _page(
         return _rendered(request, editor, url, "setup/edit.html")
     editor = DraftEditor(data_sent(request.POST), experiment, maker=request.user)
     part = request.POST.get("part", "") if request.htmx else ""
-    if part in _FRAGMENTS:
+    if part in _PARTS:
         editor.take_files(request.FILES)
-        return _FRAGMENTS[part](request, editor, url)
+        return _fragment(request, editor, url, part)
     if request.POST.get("change") == "tasks-columns":
         editor.map_columns()
         return _rendered(request, editor, url, "setup/edit.html")
@@ -169,34 +171,17 @@ def _changed(request: AuthenticatedRequest, editor: DraftEditor, url: str, chang
     return trigger_client_event(response, "factors-changed")
 
 
-def _items_mapped(request: HttpRequest, editor: DraftEditor, url: str) -> HttpResponse:
-    editor.map_columns()
-    return _items_changed(render(request, "setup/_items.html", {"items": editor.tasks, "url": url}))
-
-
-def _items_changed(response: HttpResponse) -> HttpResponse:
-    """The response, after which the summary counts anew once it is on the page."""
+def _fragment(request: HttpRequest, editor: DraftEditor, url: str, part: str) -> HttpResponse:
+    """A part of the page; after one of the items, the summary counts anew once it is there."""
+    if part == "size":
+        context = {"size": sizes.size_of(editor), "editor": editor, "url": url}
+        return render(request, "setup/_size.html", context)
+    if part == "tasks-columns":
+        editor.map_columns()
+    kind, _, whole = part.partition("-")
+    template = "setup/_items.html" if whole else "setup/_preview.html"
+    response = render(request, template, {"items": getattr(editor, kind), "url": url})
     return trigger_client_event(response, "items-changed", after="settle")
-
-
-_FRAGMENTS: dict[str, Callable[[HttpRequest, DraftEditor, str], HttpResponse]] = {
-    "size": lambda request, editor, url: render(
-        request, "setup/_size.html", {"size": sizes.size_of(editor), "editor": editor, "url": url}
-    ),
-    "tasks": lambda request, editor, url: _items_changed(
-        render(request, "setup/_preview.html", {"items": editor.tasks, "url": url})
-    ),
-    "gold": lambda request, editor, url: _items_changed(
-        render(request, "setup/_preview.html", {"items": editor.gold, "url": url})
-    ),
-    "tasks-file": lambda request, editor, url: _items_changed(
-        render(request, "setup/_items.html", {"items": editor.tasks, "url": url})
-    ),
-    "tasks-columns": _items_mapped,
-    "gold-file": lambda request, editor, url: _items_changed(
-        render(request, "setup/_items.html", {"items": editor.gold, "url": url})
-    ),
-}
 
 
 def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> HttpResponse:
