@@ -13,7 +13,6 @@ from allauth.socialaccount.models import SocialAccount, SocialApp
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView, OAuth2View
 from allauth.usersessions.models import UserSession
-from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
@@ -38,14 +37,6 @@ logger = logging.getLogger(__name__)
 
 # The cookie of an attempt to log in at the provider, for browsers that have no session.
 _STATE = "provider_login"
-
-
-class LogOutForm(forms.Form):
-    tokens = forms.BooleanField(required=False)
-
-
-class GuidelinesForm(forms.Form):
-    open = forms.BooleanField(required=False)
 
 
 @require_safe
@@ -92,18 +83,14 @@ def keys(request: AuthenticatedRequest) -> HttpResponse:
 @require_POST
 def fold_guidelines(request: AuthenticatedRequest) -> HttpResponse:
     """Remember whether the guidelines stand beside the pair."""
-    form = GuidelinesForm(request.POST)
-    form.is_valid()  # always: it has one optional box
-    accounts.set_preferences(user=request.user, guidelines=form.cleaned_data["open"])
+    accounts.set_preferences(user=request.user, guidelines=request.POST.get("open") == "true")
     return HttpResponse(status=204)
 
 
 @require_POST
 def log_out_everywhere(request: AuthenticatedRequest) -> HttpResponse:
     """End all of one's sessions, this one too, and the API tokens where the box is ticked."""
-    form = LogOutForm(request.POST)
-    form.is_valid()  # always: it has one optional box
-    accounts.log_out_everywhere(user=request.user, tokens=form.cleaned_data["tokens"])
+    accounts.log_out_everywhere(user=request.user, tokens="tokens" in request.POST)
     logout(request)
     messages.success(request, _("You are logged out everywhere."))
     return redirect("login")

@@ -179,39 +179,31 @@ _TABLE = (
         "The task's reference answer; empty where it has none.",
         path="comparison__task__reference",
     ),
-    Column(
-        "policy_i",
-        Kind.TEXT,
-        "The pair's first policy: `P1`, `P2` …",
-        python=getitem,
-        of=("labels", "policy_i_id"),
-        sql="'P' || pi.index + 1",
-        ours=True,
+    *(
+        Column(
+            f"policy_{side}",
+            Kind.TEXT,
+            says,
+            python=getitem,
+            of=("labels", f"policy_{side}_id"),
+            sql=f"'P' || p{side}.index + 1",
+            ours=True,
+        )
+        for side, says in (
+            ("i", "The pair's first policy: `P1`, `P2` …"),
+            ("j", "The pair's second policy. Its number is larger than that of the first."),
+        )
     ),
-    Column(
-        "policy_j",
-        Kind.TEXT,
-        "The pair's second policy. Its number is larger than that of the first.",
-        python=getitem,
-        of=("labels", "policy_j_id"),
-        sql="'P' || pj.index + 1",
-        ours=True,
-    ),
-    Column(
-        "policy_i_name",
-        Kind.TEXT,
-        "Name of policy i: its levels of the factors that vary.",
-        python=getitem,
-        of=("levels", "policy_i_id"),
-        sql="(%(names)s::text[])[pi.index + 1]",
-    ),
-    Column(
-        "policy_j_name",
-        Kind.TEXT,
-        "Name of policy j: its levels of the factors that vary.",
-        python=getitem,
-        of=("levels", "policy_j_id"),
-        sql="(%(names)s::text[])[pj.index + 1]",
+    *(
+        Column(
+            f"policy_{side}_name",
+            Kind.TEXT,
+            f"Name of policy {side}: its levels of the factors that vary.",
+            python=getitem,
+            of=("levels", f"policy_{side}_id"),
+            sql=f"(%(names)s::text[])[p{side}.index + 1]",
+        )
+        for side in ("i", "j")
     ),
     *_of_both("response_*", Kind.TEXT, "text", i="Policy i's response.", j="Policy j's response."),
     Column(
@@ -367,21 +359,17 @@ _TABLE = (
         "Comparisons that were picked and not yet judged when the round of picks began.",
         plan="in_flight",
     ),
-    Column(
-        "plan_evidence_i",
-        Kind.NUMBER,
-        "log E (natural logarithm) against policy i's being the best, when the round of picks began.",
-        python=_evidence(0),
-        of=("plan",),
-        sql="r.plan -> 'evidence' ->> 0",
-    ),
-    Column(
-        "plan_evidence_j",
-        Kind.NUMBER,
-        "log E (natural logarithm) against policy j's being the best, when the round of picks began.",
-        python=_evidence(1),
-        of=("plan",),
-        sql="r.plan -> 'evidence' ->> 1",
+    *(
+        Column(
+            f"plan_evidence_{side}",
+            Kind.NUMBER,
+            f"log E (natural logarithm) against policy {side}'s being the best, when the round of picks "
+            "began.",
+            python=_evidence(place),
+            of=("plan",),
+            sql=f"r.plan -> 'evidence' ->> {place}",
+        )
+        for place, side in enumerate(("i", "j"))
     ),
     Column(
         "propensity",
@@ -492,22 +480,26 @@ _TABLE = (
         "The comparison's place in its experiment, from 1, as the pages name it.",
         path="comparison__number",
     ),
-    Column(
-        "time_known",
-        Kind.TRUTH,
-        "False for a past vote whose file did not say when it was given; `judged_at` is the time of the "
-        "import then.",
-        python=lambda plan: bool(plan.get("time_known", True)),
-        of=("plan",),
-        sql="coalesce((r.plan ->> 'time_known')::boolean, true)",
-    ),
-    Column(
-        "texts_known",
-        Kind.TRUTH,
-        "False for a past vote whose file lacked the text of a response, which is empty then.",
-        python=lambda plan: bool(plan.get("texts_known", True)),
-        of=("plan",),
-        sql="coalesce((r.plan ->> 'texts_known')::boolean, true)",
+    *(
+        Column(
+            name,
+            Kind.TRUTH,
+            says,
+            python=lambda plan, name=name: bool(plan.get(name, True)),
+            of=("plan",),
+            sql=f"coalesce((r.plan ->> '{name}')::boolean, true)",
+        )
+        for name, says in (
+            (
+                "time_known",
+                "False for a past vote whose file did not say when it was given; `judged_at` is the time of "
+                "the import then.",
+            ),
+            (
+                "texts_known",
+                "False for a past vote whose file lacked the text of a response, which is empty then.",
+            ),
+        )
     ),
     Column(
         "judgment_uuid",

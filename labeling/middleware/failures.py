@@ -14,7 +14,6 @@ import logging
 import sqlite3
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -22,6 +21,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.conf import settings
+from django.core.cache import cache
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.db import Error, InterfaceError, OperationalError, connections
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse, UnreadablePostError
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 UNAVAILABLE = (OperationalError, InterfaceError)
 # Longer than nearly every transaction here, and short enough for somebody who waits.
 _RETRY_SECONDS = 2
-_SAY_AGAIN_SECONDS = 60.0
+_SAY_AGAIN_SECONDS = 60
 # Bytes of a request that is refused as too large; four uploads of the largest size.
 _MOST_PASSED_OVER = 4 * limits.UPLOAD_BYTES.most
 # A full disk counts too, as with PostgreSQL: nothing was written, and an operator can make room.
@@ -137,7 +137,9 @@ def _refusal(request: HttpRequest, error: BaseException) -> HttpResponse | None:
             request, f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}"
         )
     if isinstance(error, Error) and is_temporary(error):
-        _COMPLAINTS.add(error)
+        # Once a minute: annotators' pages repeat their requests every few seconds, and would fill the log.
+        if cache.add("database-away-said", True, _SAY_AGAIN_SECONDS):
+            logger.error("The database is busy or away, and requests are refused with 503: %s", error)
         _CONNECTIONS.doubt(error)
         return _busy(request, "The database is busy or cannot be reached.")
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
@@ -175,30 +177,6 @@ class _UnderWay:
 
 
 _UNDER_WAY = _UnderWay()
-
-
-class _Complaints:
-    """Logs that the database is away: at once, and then once a minute with the number of refused requests.
-
-    Annotators' pages repeat their requests every few seconds, and would fill the log.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._refused = 0
-        self._said_at = -_SAY_AGAIN_SECONDS
-
-    def add(self, error: Error) -> None:
-        """Count one refused request."""
-        with self._lock:
-            self._refused += 1
-            if time.monotonic() - self._said_at < _SAY_AGAIN_SECONDS:
-                return
-            refused, self._refused, self._said_at = self._refused, 0, time.monotonic()
-        logger.error("The database is busy or away. Requests refused with 503: %d. %s", refused, error)
-
-
-_COMPLAINTS = _Complaints()
 
 
 class _Connections:

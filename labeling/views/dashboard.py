@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -13,9 +14,10 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import WrongStateError
 from engine.models import Experiment
-from engine.selectors import blinding, counts, log
+from engine.selectors import blinding, counts
 from engine.selectors.findings import doubts_about_risk, ladder
 from engine.selectors.judges import several_people_judged
+from engine.selectors.log import audit_entries
 from engine.selectors.remarks import Remarked, remarked_comparisons, with_remarks
 from engine.selectors.trials import is_tried
 from engine.services import analysis, experiments
@@ -29,6 +31,7 @@ from labeling.dashboard.status import status_of
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 _NEWEST_REMARKS = 3
+_ENTRIES_PER_PAGE = 100
 
 
 class StateForm(forms.Form):
@@ -100,7 +103,7 @@ def method(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "may_run": access.may_run(request, experiment),
         "tab": "method",
         "charts": figures.rendered_charts(experiment, "method", at_once=True),
-        "log": log.audit_entries(experiment)[:5],
+        "log": audit_entries(experiment)[:5],
     }
     return render(request, "dashboard/method.html", context)
 
@@ -241,3 +244,12 @@ def _result(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, 
         "may_run": access.may_run(request, experiment),
         "may_begin_to_judge": result["lacks_annotators"] and access.may_begin_to_judge(request, experiment),
     }
+
+
+@require_safe
+def log(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The log of the experiment, newest first."""
+    experiment = access.to_watch(request, experiment_id)
+    pages = Paginator(audit_entries(experiment), _ENTRIES_PER_PAGE)
+    page = pages.get_page(request.GET.get("page"))
+    return render(request, "dashboard/log.html", {"experiment": experiment, "page": page})

@@ -1,19 +1,27 @@
-"""The page of an experiment's settings, with its several forms."""
+"""The page of an experiment's settings: its forms, the changes that they make, copies and notifications; and
+changing what the language model may do as a judge.
+"""
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from django import forms
-from django.http import HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseBadRequest
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST, require_safe
 
+from engine.domain.errors import EngineError, SpecError, SubscriptionError, WrongStateError
 from engine.domain.mail import why_no_mail
 from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK
 from engine.models import Experiment, Subscription
 from engine.selectors import log
 from engine.selectors.designs import winner_name
+from engine.selectors.opinions import experiments_with_opinions
+from engine.services import controls, drafts, notifications, opinions
+from engine.tasks import deliver, wake, wake_judges, wake_planner
 from labeling import access
 from labeling.dashboard.status import status_of
 from labeling.forms.fields import say_bounds
@@ -111,3 +119,168 @@ def settings_page(
         "may_copy": access.may_create(request) and access.may_copy(request, experiment),
     }
     return render(request, "dashboard/settings.html", defaults | context, status=status)
+
+
+@require_POST
+def change_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Say what a change means; with ``confirmed``, make it, which reopens a concluded experiment."""
+    experiment = access.to_run(request, experiment_id)
+    form = ChangeSettingsForm(request.POST)
+    if not form.is_valid():
+        return settings_page(request, experiment, status=400, form=form)
+    reopening = experiment.state == Experiment.State.CONCLUDED
+    if not request.POST.get("confirmed"):
+        return _ask(request, experiment, form, reopening=reopening)
+    change = controls.reopen if reopening else controls.change_settings
+    try:
+        change(experiment_id=experiment.pk, by=request.user, **form.cleaned_data)
+    except EngineError as refused:
+        form.add_error(None, str(refused))
+        return settings_page(request, experiment, status=400, form=form)
+    wake_planner(experiment.pk)
+    messages.success(request, "Reopened." if reopening else "Changed.")
+    return redirect("dashboard", experiment_id=experiment.pk)
+
+
+@require_POST
+def change_display(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Change the tags, and whether annotators see a leaderboard."""
+    experiment = access.to_run(request, experiment_id)
+    form = DisplayForm(request.POST, instance=copy(experiment))
+    if not form.is_valid():
+        return settings_page(request, experiment, status=400, display_form=form)
+    controls.change_display(experiment_id=experiment.pk, by=request.user, **form.cleaned_data)
+    messages.success(request, "Saved.")
+    return redirect("experiment_settings", experiment_id=experiment.pk)
+
+
+def _ask(
+    request: AuthenticatedRequest, experiment: Experiment, form: ChangeSettingsForm, *, reopening: bool
+) -> HttpResponse:
+    changes = [
+        {
+            "label": form.fields[name].label or name.capitalize(),
+            "before": controls.said(name, getattr(experiment, name)),
+            "after": controls.said(name, value),
+            "consequence": controls.CONSEQUENCES[name](experiment, value),
+        }
+        for name, value in form.cleaned_data.items()
+        if value != getattr(experiment, name)
+    ]
+    if not changes and not reopening:
+        messages.info(request, "These settings are already in force.")
+        return redirect("experiment_settings", experiment_id=experiment.pk)
+    context = {
+        "experiment": experiment,
+        "values": form.cleaned_data,
+        "changes": changes,
+        "reopening": reopening,
+    }
+    return render(request, "dashboard/settings_confirm.html", context)
+
+
+@require_POST
+def clone(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Make a new draft of the same description."""
+    experiment = access.to_copy(request, experiment_id)
+    form = CloneForm(request.POST)
+    if not form.is_valid():
+        return settings_page(request, experiment, status=400, clone_form=form)
+    try:
+        copy = drafts.clone(experiment=experiment, by=request.user, name=form.cleaned_data["name"])
+    except SpecError as refused:
+        form.add_error(None, str(refused))
+        return settings_page(request, experiment, status=400, clone_form=form)
+    winner = winner_name(experiment)
+    change = f"“{winner}” won: keep its levels and add others that challenge it" if winner else "Change it"
+    messages.success(request, f"Copied. This is the copy, a draft that you own. {change}, then start it.")
+    return redirect("setup", experiment_id=copy.pk)
+
+
+@require_POST
+def subscribe(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Add an address. A webhook's secret is in the answer to this request and nowhere else."""
+    experiment = access.to_run(request, experiment_id)
+    form = SubscriptionForm(request.POST)
+    if not form.is_valid():
+        return settings_page(request, experiment, status=400, subscription_form=form)
+    try:
+        subscription = notifications.subscribe(experiment=experiment, by=request.user, **form.cleaned_data)
+    except SubscriptionError as refused:
+        form.add_error("target", str(refused))
+        return settings_page(request, experiment, status=400, subscription_form=form)
+    if subscription.secret:
+        return settings_page(request, experiment, new_webhook=subscription)
+    if reason := why_no_mail():
+        messages.warning(request, f"Added, but no message will arrive yet. {reason}")
+    else:
+        messages.success(request, "Added. Send a test to see that messages arrive.")
+    return redirect("experiment_settings", experiment_id=experiment.pk)
+
+
+@require_POST
+def unsubscribe(request: AuthenticatedRequest, experiment_id: int, subscription_id: int) -> HttpResponse:
+    """Remove an address."""
+    experiment = access.to_run(request, experiment_id)
+    subscription = get_object_or_404(experiment.subscriptions, pk=subscription_id)
+    notifications.unsubscribe(subscription=subscription, by=request.user)
+    return redirect("experiment_settings", experiment_id=experiment.pk)
+
+
+@require_POST
+def send_test(request: AuthenticatedRequest, experiment_id: int, subscription_id: int) -> HttpResponse:
+    """Send a message that only says that messages arrive."""
+    experiment = access.to_run(request, experiment_id)
+    subscription: Subscription = get_object_or_404(experiment.subscriptions, pk=subscription_id)
+    try:
+        notifications.send_test(subscription=subscription)
+    except SubscriptionError as refused:
+        messages.error(request, f"No test was sent. {refused}")
+    else:
+        wake(deliver)
+        messages.success(request, "A test is on its way; reload this page to see whether it arrived.")
+    return redirect("experiment_settings", experiment_id=experiment.pk)
+
+
+_SAID = {
+    Experiment.LLMJudge.OFF: "The language model is not asked.",
+    Experiment.LLMJudge.SHADOW: "The language model gives opinions, which do not count.",
+    Experiment.LLMJudge.VOTES: "The language model votes.",
+}
+
+
+class LLMJudgeForm(forms.Form):
+    stage = forms.ChoiceField(choices=Experiment.LLMJudge.choices)
+    rubric = forms.CharField(max_length=10_000, required=False)
+    budget = forms.IntegerField(min_value=0, max_value=10_000_000)
+    judge_model = forms.CharField(max_length=100, required=False)
+
+
+@require_POST
+def change_llm_judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Let the language model say nothing, give opinions, or vote."""
+    experiment = access.to_run(request, experiment_id)
+    form = LLMJudgeForm(request.POST)
+    if not form.is_valid():
+        return HttpResponseBadRequest(
+            "Choose off, shadow or votes. The budget is a number of comparisons. The rubric has at "
+            "most 10,000 characters."
+        )
+    data = form.cleaned_data
+    try:
+        opinions.change_llm_judge(
+            experiment_id=experiment.pk,
+            stage=data["stage"],
+            rubric=data["rubric"],
+            budget=data["budget"],
+            # A page without a choice leaves it as it is.
+            judge_model=data["judge_model"] if "judge_model" in request.POST else None,
+            by=request.user,
+        )
+    except WrongStateError as wrong:
+        messages.error(request, str(wrong))
+    else:
+        messages.success(request, _SAID[data["stage"]])
+        if experiments_with_opinions().filter(pk=experiment.pk).exists():
+            wake_judges()
+    return redirect("quality", experiment_id=experiment.pk)

@@ -270,9 +270,7 @@ def test_the_status_and_each_comparison_say_where_the_votes_come_from(tmp_path):
     assert "120 past votes count." in status_of(experiment).sentence
     first = experiment.comparisons.first()
     assert first is not None
-    assert explain(first, [])[0] == [
-        "This is a past vote from a file. No sampler chose its pair here."
-    ]
+    assert explain(first, [])[0] == ["This is a past vote from a file. No sampler chose its pair here."]
 
 
 @pytest.mark.usefixtures("owner")
