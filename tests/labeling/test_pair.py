@@ -31,7 +31,7 @@ def test_it_shows_the_task_the_question_and_both_responses(experiment, annotator
     comparison = held.comparison
     assert comparison.task.prompt in html
     assert experiment.question in html
-    left, right = html.index(f"<p>{comparison.left.text}</p>"), html.rindex(f"<p>{comparison.right.text}</p>")
+    left, right = html.index(f">{comparison.left.text}</p>"), html.rindex(f">{comparison.right.text}</p>")
     assert html.index('id="label-a"') < left < html.index('id="label-b"') < right
     assert f'name="token" value="{held.token}"' in html
     assert reverse("judge", args=[experiment.pk]) in html

@@ -61,7 +61,7 @@ def judged_on_the_page(experiment: Experiment, client: Client) -> list[frozenset
         token = re.search(r'name="token" value="([^"]+)"', page)
         if token is None:
             return seen
-        seen.append(frozenset(re.findall(r"<p>([abc][12])</p>", unescape(page))))
+        seen.append(frozenset(re.findall(r">([abc][12])</p>", unescape(page))))
         client.post(reverse("judge", args=[experiment.pk]), {"token": token[1], "choice": "left"})
 
 
