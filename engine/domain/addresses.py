@@ -12,8 +12,8 @@ from django.conf import settings
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# The blocks of IANA's special-purpose registries, multicast and reserved space: nobody's public server is in
-# one of them. A table of our own, since what `ipaddress` calls global differs between releases of Python.
+# The blocks of IANA's special-purpose registries, multicast and reserved space, and where machines at Azure reach
+# machines reach their host: nobody's public server is in one of them. A table of our own, since what `ipaddress` calls global differs between releases of Python.
 _SPECIAL_IPV4 = tuple(
     map(
         ipaddress.IPv4Network,
@@ -22,6 +22,7 @@ _SPECIAL_IPV4 = tuple(
             "10.0.0.0/8",
             "100.64.0.0/10",
             "127.0.0.0/8",
+            "168.63.129.16/32",
             "169.254.0.0/16",
             "172.16.0.0/12",
             "192.0.0.0/24",

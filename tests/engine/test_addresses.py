@@ -18,6 +18,7 @@ SPECIAL = {
     "100.127.255.255": "shared address space",
     "127.0.0.1": "loopback",
     "127.255.255.254": "loopback",
+    "168.63.129.16": "the host of a machine at Azure",
     "169.254.169.254": "link local",
     "172.16.0.1": "private use",
     "172.31.255.255": "private use",
