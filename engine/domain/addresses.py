@@ -12,8 +12,9 @@ from django.conf import settings
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# The blocks of IANA's special-purpose registries, multicast and reserved space, and where machines at Azure reach
-# machines reach their host: nobody's public server is in one of them. A table of our own, since what `ipaddress` calls global differs between releases of Python.
+# The blocks of IANA's special-purpose registries, multicast and reserved space, and the address at which
+# Azure's machines reach their host: nobody's public server is there. A table of our own, since what
+# `ipaddress` calls global differs between releases of Python.
 _SPECIAL_IPV4 = tuple(
     map(
         ipaddress.IPv4Network,
