@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.template.loader import render_to_string
@@ -51,17 +50,6 @@ _CONCERNS = (6.0, 720.0)
 _TOTALS = (6.0, 6.0)
 # Comparisons from which on the charts of a tab may take longer than somebody waits for a page.
 LARGE = 20_000
-
-
-@dataclass(frozen=True)
-class Rendered:
-    """The charts and tables of a tab, and a name for just this content of them.
-
-    ``html`` is empty if it has not been made yet; the page then asks for it.
-    """
-
-    html: str
-    version: str
 
 
 def result_figures(experiment: Experiment) -> dict[str, Any]:
@@ -224,10 +212,12 @@ def _hours(experiment: Experiment, remaining: Remaining | None) -> tuple[float, 
     return remaining.expected * each, low * each, None if high is None else high * each
 
 
-def rendered_charts(experiment: Experiment, tab: str, *, at_once: bool = False) -> Rendered:
-    """The charts and tables of a tab: the same for everybody, so made once and shared.
+def rendered_charts(experiment: Experiment, tab: str, *, at_once: bool = False) -> dict[str, str]:
+    """The charts and tables of a tab, and a name for just this content of them: the same for everybody, so
+    made once and shared.
 
-    ``tab``: a name in ``TABS``. ``at_once``: of a large experiment, only cached figures.
+    ``tab``: a name in ``TABS``. ``at_once``: of a large experiment, only cached figures; without
+    any the page asks for them.
     """
     snapshot = designs.latest_snapshot(experiment)
     comparisons = counts.comparison_count(experiment.pk)
@@ -235,7 +225,7 @@ def rendered_charts(experiment: Experiment, tab: str, *, at_once: bool = False) 
     # The state is in the name: the last look at a running experiment must not outlive its conclusion.
     name = f"{tab}:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
     if at_once and comparisons > LARGE and not is_shared(name, version, ages=_CHARTS):
-        return Rendered("", "")
+        return {"html": "", "version": ""}
     return shared(
         name,
         version,
@@ -244,9 +234,9 @@ def rendered_charts(experiment: Experiment, tab: str, *, at_once: bool = False) 
     )
 
 
-def _rendered(tab: str, experiment: Experiment, shown: dict[str, Any]) -> Rendered:
+def _rendered(tab: str, experiment: Experiment, shown: dict[str, Any]) -> dict[str, str]:
     html = render_to_string(f"dashboard/_{tab}_charts.html", {"experiment": experiment} | shown)
-    return Rendered(html, hashlib.sha256(html.encode()).hexdigest()[:16])
+    return {"html": html, "version": hashlib.sha256(html.encode()).hexdigest()[:16]}
 
 
 _Version = tuple[object, ...]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from engine.domain.policy_space import PolicyName
 from engine.domain.prices import Money
@@ -49,11 +49,8 @@ _FAILED = "A response could not be written. Its reason stands in its place; mend
 _NAMED = 5
 
 
-class Place(NamedTuple):
-    """A response on the page, and its name in a list of places."""
-
-    anchor: str
-    label: str
+# A response on the page, by its id there, and its name in a list of places.
+Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ class Tried:
 
     @property
     def place(self) -> Place:
-        return Place(self.anchor, f"{self.name.name}, task {self.response.task.position + 1}")
+        return self.anchor, f"{self.name.name}, task {self.response.task.position + 1}"
 
 
 def page_of(experiment: Experiment, *, budget_concern: str) -> dict[str, Any] | None:
@@ -235,4 +232,4 @@ def _alike(row: Sequence[Tried], by: Callable[[Tried], Hashable]) -> Iterable[Pl
     for same in found.values():
         if len(same) > 1:
             names = " = ".join(each.name.name for each in same)
-            yield Place(same[0].anchor, f"{names}, task {same[0].response.task.position + 1}")
+            yield same[0].anchor, f"{names}, task {same[0].response.task.position + 1}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django import forms
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpResponse, HttpResponseBadRequest
@@ -32,16 +31,6 @@ from labeling.requests import AuthenticatedRequest, read_or_write
 
 _NEWEST_REMARKS = 3
 _ENTRIES_PER_PAGE = 100
-
-
-class StateForm(forms.Form):
-    action = forms.ChoiceField(choices=[(action, action) for action in experiments.ACTIONS])
-    confirmed = forms.BooleanField(required=False)
-
-
-class ClaimForm(forms.Form):
-    claim = forms.ChoiceField(choices=Experiment.CLAIMS)
-    confirmed = forms.BooleanField(required=False)
 
 
 @require_safe
@@ -122,7 +111,7 @@ def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if experiment.state != Experiment.State.RUNNING:
         return _reload()
     context = _result(request, experiment)
-    unseen = request.GET.get("seen") != context["charts"].version
+    unseen = request.GET.get("seen") != context["charts"]["version"]
     return render(request, "dashboard/_live.html", context | {"elsewhere": True, "unseen": unseen})
 
 
@@ -149,7 +138,7 @@ def live_charts(request: AuthenticatedRequest, experiment_id: int, tab: str) -> 
     if experiment.state != Experiment.State.RUNNING and "seen" in request.GET:
         return _reload()
     charts = figures.rendered_charts(experiment, tab)
-    if request.GET.get("seen") == charts.version:
+    if request.GET.get("seen") == charts["version"]:
         return HttpResponse(status=204)
     context = {"experiment": experiment, "tab": tab, "charts": charts}
     return render(request, "dashboard/_figures.html", context)
@@ -173,11 +162,9 @@ def change_state(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
     does it.
     """
     experiment = access.to_run(request, experiment_id)
-    form = StateForm(request.POST)
-    if not form.is_valid():
+    if (action := request.POST.get("action")) not in experiments.ACTIONS:
         return HttpResponseBadRequest(f"The action must be one of {', '.join(experiments.ACTIONS)}.")
-    action = form.cleaned_data["action"]
-    if action == "stop" and may_stop(experiment) and not form.cleaned_data["confirmed"]:
+    if action == "stop" and may_stop(experiment) and not request.POST.get("confirmed"):
         return _ask_to_stop(request, experiment)
     try:
         experiments.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
@@ -201,12 +188,10 @@ def _ask_to_stop(request: AuthenticatedRequest, experiment: Experiment) -> HttpR
 def stop_here(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Stop on a claim that holds. Says first what that means; ``confirmed`` does it."""
     experiment = access.to_run(request, experiment_id)
-    form = ClaimForm(request.POST)
-    if not form.is_valid():
+    if (claim := request.POST.get("claim")) not in dict(Experiment.CLAIMS):
         return HttpResponseBadRequest(f"The claim must be one of {', '.join(dict(Experiment.CLAIMS))}.")
-    claim = form.cleaned_data["claim"]
     try:
-        if not form.cleaned_data["confirmed"]:
+        if not request.POST.get("confirmed"):
             return _ask_to_stop_on(request, experiment, claim)
         stop_on(experiment_id=experiment.pk, claim=claim, by=request.user)
     except WrongStateError as wrong:

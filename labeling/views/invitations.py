@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from allauth.account.utils import perform_login, setup_user_email
 from django.conf import settings
@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import InvitationError, MembershipError, NameTakenError
-from engine.models import Experiment, Invitation, Membership, User
+from engine.models import Invitation, Membership, User
 from engine.selectors import blinding
 from engine.services import invitation_mails, invitations
 from engine.services.accounts import make_account
@@ -62,7 +62,11 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
         invitation = invitations.open_invitation(invitation_id=invitation_id, user=user)
         if request.method == "POST" and (user or form.is_valid()):
             with transaction.atomic():
-                joining = user or _new_account(form.cleaned_data)
+                joining = user or make_account(
+                    username=form.cleaned_data["username"],
+                    password=form.cleaned_data["password1"],
+                    email=form.cleaned_data.get("email", ""),
+                )
                 member = invitations.accept_invitation(invitation_id=invitation.pk, user=joining)
                 if not user:
                     setup_user_email(request, joining, [])
@@ -91,10 +95,6 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _new_account(data: Mapping[str, str]) -> User:
-    return make_account(username=data["username"], password=data["password1"], email=data.get("email", ""))
-
-
 @require_safe
 def welcome(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The guidelines, before the first pair."""
@@ -119,23 +119,21 @@ def invite(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     addresses = asked.pop("addresses", [])
     try:
         if addresses:
-            return _send(request, experiment, addresses, asked["role"], asked["valid_days"])
+            sent = invitation_mails.invite_by_mail(
+                experiment=experiment,
+                by=request.user,
+                role=asked["role"],
+                addresses=addresses,
+                valid_days=asked["valid_days"],
+            )
+            _on_the_way(request, sent)
+            return redirect("people", experiment_id=experiment.pk)
         invitation, secret = invitations.create_invitation(experiment=experiment, by=request.user, **asked)
     except (InvitationError, MembershipError) as refused:
         form.add_error("addresses" if addresses else None, str(refused))
         return people_page(request, experiment, form=form, dialog=True, status=400)
     link = request.build_absolute_uri(reverse("join", args=[secret]))
     return people_page(request, experiment, made=invitation, link=link, dialog=True)
-
-
-def _send(
-    request: AuthenticatedRequest, experiment: Experiment, addresses: list[str], role: str, valid_days: int
-) -> HttpResponse:
-    sent = invitation_mails.invite_by_mail(
-        experiment=experiment, by=request.user, role=role, addresses=addresses, valid_days=valid_days
-    )
-    _on_the_way(request, sent)
-    return redirect("people", experiment_id=experiment.pk)
 
 
 @require_POST

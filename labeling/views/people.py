@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django import forms
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
@@ -10,7 +9,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine.core.wording import number
 from engine.domain.errors import MembershipError
-from engine.models import Experiment, Invitation, Membership, User
+from engine.models import Experiment, Invitation, Membership
 from engine.selectors import blinding
 from engine.selectors.people import open_invitations
 from engine.services import invitation_mails
@@ -18,10 +17,6 @@ from engine.services import people as services
 from labeling import access
 from labeling.forms.people import InvitationForm
 from labeling.requests import AuthenticatedRequest
-
-
-class RoleForm(forms.Form):
-    role = forms.ChoiceField(choices=Membership.Role.choices)
 
 
 @require_safe
@@ -69,12 +64,16 @@ def change_role(request: AuthenticatedRequest, experiment_id: int, membership_id
     """Give a member another role."""
     experiment = access.to_own(request, experiment_id)
     member = get_object_or_404(experiment.memberships, pk=membership_id)
-    form = RoleForm(request.POST)
-    if not form.is_valid():
+    if (role := request.POST.get("role")) not in Membership.Role.values:
         return HttpResponseBadRequest("The role must be annotator, viewer, editor or owner.")
     try:
-        ended = services.change_role(membership_id=member.pk, by=request.user, role=form.cleaned_data["role"])
-        _warn_of_both_roles(request, experiment, member.user)
+        ended = services.change_role(membership_id=member.pk, by=request.user, role=role)
+        if member.user_id in blinding.unblinded_annotators(experiment):
+            messages.warning(
+                request,
+                f"{member.user} now annotates and may see which policy wrote what. The other pages "
+                "hide from them every pair that is still to be judged, and exports mark their judgments.",
+            )
     except MembershipError as refused:
         messages.error(request, str(refused))
     else:
@@ -106,15 +105,6 @@ def _tell_ended(request: AuthenticatedRequest, member: Membership, ended: int) -
                 f"{links} that {member.user} had made or used also ended. Make new links for people who "
                 "still need one."
             ),
-        )
-
-
-def _warn_of_both_roles(request: AuthenticatedRequest, experiment: Experiment, user: User) -> None:
-    if user.pk in blinding.unblinded_annotators(experiment):
-        messages.warning(
-            request,
-            f"{user} now annotates and may see which policy wrote what. The other pages "
-            "hide from them every pair that is still to be judged, and exports mark their judgments.",
         )
 
 
