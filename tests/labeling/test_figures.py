@@ -503,11 +503,11 @@ class TestCards:
 
     def test_a_running_experiment_says_how_its_queue_does(self):
         experiment = make_experiment()
-        assert cards([experiment])[0]["pulse"].endswith("being written; no generation worker")
+        assert cards([experiment])[0]["pulse"].endswith("to be written; no generation worker")
         WorkerPulse.objects.create(queue="generation", worker="w")
         write_responses()
         planned = experiment.comparisons.count()
-        assert cards([experiment])[0]["pulse"] == f"{planned} ready, 0 being written; 1 generation worker"
+        assert cards([experiment])[0]["pulse"] == f"{planned} ready, 0 to be written; 1 generation worker"
 
     def test_the_home_page_draws_it_without_inline_style(self, annotator, admin, client_for):
         experiment = make_experiment(ready=True, annotators=(annotator,))
