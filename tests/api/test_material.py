@@ -94,20 +94,6 @@ class TestMaterial:
         assert "You have an experiment of this name" in again.json()["detail"]
         assert Experiment.objects.count() == 1
 
-    def test_responses_are_listed_by_the_tag_of_their_task(self, send, admin_call):
-        tagged = (
-            b"task,policy,response,tags\nHi,Terse,Hello,short\nHi,Warm,Oh,\nBye,Terse,Bye,\nBye,Warm,Ah,\n"
-        )
-        made = upload(send, "/experiments/from-responses", tagged).json()
-        path = f"/experiments/{made['experiment']['id']}/responses"
-        for tag, texts in (("short", ["Hello", "Oh"]), ("", ["Hello", "Oh", "Bye", "Ah"])):
-            assert [each["text"] for each in admin_call("get", f"{path}?tag={tag}").json()["items"]] == texts
-        # As results by task: an empty list would look as if nobody had responded.
-        for unknown in ("else", "%00"):
-            refused = admin_call("get", f"{path}?tag={unknown}")
-            assert refused.status_code == 404
-            assert refused.json()["detail"].endswith("This experiment has short.")
-
     def test_who_annotates_too_is_not_told_what_wrote_a_text_that_they_may_be_shown(
         self, annotator, caller_for
     ):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import re
 from html import unescape
 from typing import Any
 from uuid import uuid4
@@ -13,7 +11,6 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from ninja import NinjaAPI
 
 from engine import tasks
 from engine.core.contradictions import Misfit
@@ -126,12 +123,6 @@ class TestCreate:
 
 
 class TestWatch:
-    def test_a_judge_that_was_halted_says_why(self, experiment, people, caller_for):
-        path = f"/experiments/{experiment.pk}"
-        assert caller_for(people["viewer"])("get", path).json()["llm_halted"] == ""
-        Experiment.objects.update(llm_halted="5 opinions in a row failed.")
-        assert caller_for(people["viewer"])("get", path).json()["llm_halted"] == "5 opinions in a row failed."
-
     def test_only_what_one_may_watch_is_listed(self, experiment, people, caller_for):
         make_experiment()
         listed = caller_for(people["viewer"])("get", "/experiments").json()
@@ -172,31 +163,6 @@ class TestWatch:
         of_seven, sentences = listed()
         assert of_seven == of_one + 1, "the concluded ones are asked for late clicks, all at once"
         assert sentences[0].startswith("Stopped after 1 comparison, before it was decided.")
-
-    def test_the_test_of_the_model_is_made_once_for_each_state_of_the_evidence(
-        self, annotator, admin_call, monkeypatch
-    ):
-        """It takes tenths of a second."""
-        made: list[None] = []
-        monkeypatch.setattr(designs, "misfit", lambda *_: made.append(None))
-        monkeypatch.setattr(Ledger, "holds_without_model", lambda *_: False)
-        experiment = make_experiment(
-            n_policies=2, ready=True, annotators=(annotator,), space="factorial", claim="best", epsilon=0.3
-        )
-
-        def holds() -> list[bool]:
-            status = admin_call("get", f"/experiments/{experiment.pk}").json()
-            return [each["holds"] for each in status["claims"]]
-
-        while not any(holds()):
-            click_for(experiment, annotator, lambda i, j: i < j)
-            advance(experiment_id=experiment.pk)
-            write_responses()
-        assert (holds()[0], len(made)) == (True, 1)
-        click_for(experiment, annotator, lambda i, j: i < j)
-        advance(experiment_id=experiment.pk)
-        holds()
-        assert len(made) == 2
 
     def test_the_sentence_and_the_claims_are_of_one_look(self, annotator, admin_call):
         """Right after a click that changed the lead, they named different leaders."""
@@ -282,21 +248,6 @@ class TestWatch:
             assert "if strengths add up as the model says" in text
         assert (", if the assumption is true" in page) is qualified
 
-    def test_the_file_is_that_of_the_page(self, experiment, annotator, admin, admin_call):
-        click(experiment, annotator)
-        response = admin_call("get", f"/experiments/{experiment.pk}/judgments.csv")
-        client = Client()
-        client.force_login(admin)
-        text = response.getvalue()
-        assert text == client.post(f"/experiments/{experiment.pk}/judgments.csv").getvalue()
-        [row] = csv.DictReader(io.StringIO(text.decode()))
-        assert row["choice"] == "left"
-        lines = admin_call("get", f"/experiments/{experiment.pk}/judgments.jsonl").getvalue().splitlines()
-        assert [json.loads(line)["choice"] for line in lines] == ["left"]
-        assert (
-            experiment.audit_entries.first().sentence == "Exported judgments as jsonl (judgments standing)."
-        )
-
 
 class TestSteer:
     def test_pause_start_stop_reopen(self, experiment, admin, admin_call):
@@ -326,14 +277,6 @@ class TestSteer:
             experiment.refresh_from_db()
             assert experiment.money_limit == stored
         assert admin_call("patch", path, {"money_limit": -1}).status_code == 422
-
-    @pytest.mark.parametrize(("judge", "n_caveats"), [("human", 1), ("rule", 0)])
-    def test_people_who_see_texts_again_leave_the_risk_unproven(
-        self, judge, n_caveats, experiment, admin_call
-    ):
-        Experiment.objects.filter(pk=experiment.pk).update(responses="reuse", judge=judge)
-        caveats = admin_call("get", f"/experiments/{experiment.pk}").json()["caveats"]
-        assert sum("is proven only for" in caveat for caveat in caveats) == len(caveats) == n_caveats
 
     @pytest.mark.parametrize("body", [{"delta": 0.9}, {"budget": 0}, {"epsilon": -1}, {"name": "x"}])
     def test_what_cannot_be_changed_is_refused(self, body, experiment, admin_call):
@@ -390,21 +333,6 @@ class TestAnnotate:
         assert call("post", f"{path}/undo?token={tokens[0]}").status_code == 200
         assert comparison_count(experiment.pk) == 0
 
-    def test_the_next_pair_is_the_same_until_it_is_answered(self, experiment, call):
-        path = f"/label/{experiment.pk}"
-        first = call("post", f"{path}/next", {}).json()["pair"]["token"]
-        assert call("post", f"{path}/next", {}).json()["pair"]["token"] == first
-        # There is no naming of pairs that one would rather not have.
-        assert call("post", f"{path}/next", {"besides": [first]}).json()["pair"]["token"] == first
-        call("post", f"{path}/judgments", {"token": first, "choice": "left"})
-        assert call("post", f"{path}/next", {}).json()["pair"]["token"] != first
-
-    def test_a_choice_that_is_not_offered_is_a_conflict(self, experiment, call):
-        token = call("post", f"/label/{experiment.pk}/next", {}).json()["pair"]["token"]
-        response = call("post", f"/label/{experiment.pk}/judgments", {"token": token, "choice": "tie"})
-        assert response.status_code == 409
-        assert not Judgment.objects.exists()
-
     def test_a_skip_ends_the_pair_and_needs_a_reason(self, experiment, call):
         path = f"/label/{experiment.pk}"
         token = call("post", f"{path}/next", {}).json()["pair"]["token"]
@@ -436,10 +364,6 @@ class TestAnnotate:
         assert (undone, reply.status_code) == (12, 409)
         assert "more answer" in reply.json()["detail"]
 
-    def test_none_ready_is_said(self, experiment, call):
-        stop(experiment_id=experiment.pk)
-        assert call("post", f"/label/{experiment.pk}/next", {}).json()["pair"] is None
-
     def test_nothing_says_which_policy_wrote_what(self, experiment, call):
         told = call("post", f"/label/{experiment.pk}/next", {})
         everything = told.content.decode() + str(dict(told.headers))
@@ -454,14 +378,7 @@ class TestReference:
         assert page.status_code == 200
         assert "/api/experiments/{experiment_id}" in text
         assert "https://" not in text
-        assert text.count("<script") == 4, (
-            "htmx, the theme, the lost login and local times, which every page has"
-        )
-
-    def test_names_in_a_description_are_shown_as_code(self, db):
-        page = Client().get("/api/docs").content.decode()
-        assert "<code>rows</code> counts the responses" in page
-        assert "<br>" not in page, "a docstring's own line ends are none of the page"
+        assert set(re.findall(r'<script src="([^"]*)/', text)) <= {"/static/django_htmx", "/static/js"}
 
     def test_the_description_can_be_had_by_programs(self, db):
         description = Client().get("/api/openapi.json").json()
@@ -469,9 +386,3 @@ class TestReference:
         schemes = description["components"]["securitySchemes"]
         assert set(schemes) == {"ReadScope", "AnnotateScope", "ManageScope"}
         assert {scheme["scheme"] for scheme in schemes.values()} == {"bearer"}
-
-    def test_the_description_is_made_once(self, db, monkeypatch):
-        first = Client().get("/api/openapi.json")
-        monkeypatch.setattr(NinjaAPI, "get_openapi_schema", None)
-        assert Client().get("/api/openapi.json").content == first.content
-        assert Client().get("/api/docs").status_code == 200

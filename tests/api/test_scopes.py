@@ -9,13 +9,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from engine import tasks
-from engine.models import Judgment, Token
+from engine.models import Token
 from engine.services.people import change_role
 from engine.services.tokens import make_token
 from labeling.api import api
 from labeling.api.auth import TokenAuth
 from tests.authorisation.table import TABLE
-from tests.factories import add_member, make_experiment, make_user
+from tests.factories import add_member, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -55,29 +55,6 @@ def test_the_description_says_which_scope_each_operation_needs(client):
     assert "A token with the scope “annotate”" in client.get("/api/docs").content.decode()
 
 
-@pytest.mark.parametrize("role", ["editor", "owner", "admin"])
-def test_a_bound_token_finds_no_other_experiment(role, people, experiment, caller_for):
-    other = make_experiment(ready=True)
-    add_member(other, people[role], "owner")
-    add_member(other, people[role], "annotator")
-    add_member(experiment, people[role], "annotator")
-    call = caller_for(people[role], experiment=experiment)
-    assert [each["id"] for each in call("get", "/experiments").json()["items"]] == [experiment.pk]
-    assert call("get", f"/experiments/{experiment.pk}").status_code == 200
-    assert call("post", f"/label/{experiment.pk}/next", {}).status_code == 200
-
-
-def test_a_bound_token_makes_no_experiment(people, experiment, caller_for):
-    call = caller_for(people["admin"], experiment=experiment)
-    for path, body in (
-        ("/experiments", {"name": "x", "factors": [], "tasks": []}),
-        (f"/experiments/{experiment.pk}/clone", {"name": "copy"}),
-    ):
-        response = call("post", path, body)
-        assert response.status_code == 403
-        assert "limited to one experiment" in response.json()["detail"]
-
-
 def test_a_demotion_narrows_what_a_token_can_do(people, experiment, caller_for):
     call = caller_for(people["editor"])
     assert call("patch", f"/experiments/{experiment.pk}", {"budget": 3000}).status_code == 200
@@ -85,13 +62,6 @@ def test_a_demotion_narrows_what_a_token_can_do(people, experiment, caller_for):
     change_role(membership_id=member.pk, by=people["owner"], role="viewer")
     assert call("patch", f"/experiments/{experiment.pk}", {"budget": 4000}).status_code == 403
     assert call("get", f"/experiments/{experiment.pk}").status_code == 200
-
-
-def test_a_judgment_says_that_it_came_through_the_api(people, experiment, caller_for):
-    call = caller_for(people["annotator"], scopes=["annotate"])
-    shown = call("post", f"/label/{experiment.pk}/next", {}).json()["pair"]
-    call("post", f"/label/{experiment.pk}/judgments", {"token": shown["token"], "choice": "left"})
-    assert Judgment.objects.get().via == "api"
 
 
 @pytest.mark.parametrize("path", ["", "/{}", "/{}/log", "/{}/ranking"])

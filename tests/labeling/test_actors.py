@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
-import inspect
-import pkgutil
-from pathlib import Path
-
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-import engine.services
 from engine.models import (
     AuditEntry,
     Connection,
@@ -37,57 +30,8 @@ from tests.factories import add_member, click, click_for, make_experiment, make_
 from tests.labeling.test_setup import filled, sent
 from tests.tables import run_imports
 
-ROOT = Path(__file__).parents[2]
 # Actions of LLM-PO itself and of the command line.
 NOBODYS = {AuditEntry.Action.CONCLUDE, AuditEntry.Action.LLM_HALTED, AuditEntry.Action.RESET_LINK}
-
-
-def services_with_an_actor() -> set[str]:
-    """Functions of the services that say who did it, as ``module.function``."""
-    found = set()
-    for module in pkgutil.iter_modules(engine.services.__path__):
-        loaded = importlib.import_module(f"engine.services.{module.name}")
-        for name, function in inspect.getmembers(loaded, inspect.isfunction):
-            if function.__module__ == loaded.__name__ and "by" in inspect.signature(function).parameters:
-                found.add(f"{module.name}.{name}")
-    return found
-
-
-def calls_of_services(path: Path) -> list[tuple[str, ast.Call]]:
-    """Every call of a service with an actor in a file, under any imported name."""
-    wanted = services_with_an_actor()
-    tree = ast.parse(path.read_text())
-    names: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("engine.services"):
-            prefix = (node.module or "").removeprefix("engine.services").lstrip(".")
-            for alias in node.names:
-                names[alias.asname or alias.name] = f"{prefix}.{alias.name}" if prefix else alias.name
-    calls = []
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        said = ast.unparse(node.func)
-        head, dot, rest = said.partition(".")
-        full = names.get(head, "") + dot + rest
-        if full in wanted:
-            calls.append((full, node))
-    return calls
-
-
-def test_every_call_from_a_page_or_the_api_says_who_did_it():
-    """The start from the setup page had nobody's name in the log."""
-    files = [*ROOT.glob("labeling/views/*.py"), *ROOT.glob("labeling/api/*.py")]
-    calls = [(path.name, name, call) for path in files for name, call in calls_of_services(path)]
-    assert {"experiments.start", "drafts.delete_draft", "people.remove_member"} <= {
-        name for _, name, _ in calls
-    }
-    silent = [
-        f"{file}: {name}"
-        for file, name, call in calls
-        if "by" not in {keyword.arg for keyword in call.keywords}
-    ]
-    assert silent == []
 
 
 @pytest.fixture(scope="class")
@@ -208,13 +152,6 @@ def test_who_joins_is_the_actor(experiment, owner, client_for):
     entry = AuditEntry.objects.get(action="join")
     assert entry.by == newcomer
     assert "kiel" not in f"{entry.sentence} {entry.details}"
-
-
-def test_the_start_from_the_setup_page_is_its_makers(admin, client_for):
-    client_for(admin).post(
-        reverse("new_from", args=["prompts-strategies"]), sent(filled(name="One"), action="start")
-    )
-    assert AuditEntry.objects.get(action="start").by == admin
 
 
 def test_of_a_deleted_draft_a_trace_stays_in_the_log_of_the_site(admin, client_for):

@@ -128,13 +128,6 @@ class TestUndo:
         assert "Taken back. Choose again." in words(response)
         assert Lease.objects.get(token=stage(response)["token"]).comparison == judgment.comparison
 
-    def test_after_the_end_answers_are_final_and_it_says_so(self, experiment, annotator, client_for, url):
-        judgment = click(experiment, annotator)
-        stop(experiment_id=experiment.pk)
-        response = client_for(annotator).post(url, {"answer": judgment.token}, headers=HTMX)
-        assert "final" in stage(response)["said"]
-        assert not JudgmentVoid.objects.exists()
-
     def test_a_made_up_screen_is_refused(self, experiment, annotator, client_for, url):
         click(experiment, annotator)
         assert client_for(annotator).post(url, {"answer": "x"}).status_code == 400

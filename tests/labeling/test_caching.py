@@ -11,13 +11,11 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from engine.models import WorkerPulse
-from engine.selectors.findings import Ladder
 from engine.services.experiments import stop
 from labeling import caching
 from labeling.caching import is_shared, shared
 from labeling.dashboard import figures
 from tests.factories import click_for, click_on, plan_and_write
-from tests.markup import words
 
 AGES = (1.0, 10.0)
 
@@ -164,24 +162,6 @@ class TestPolls:
                 leaders.add(leading)
         assert len(leaders) > 1
 
-    def test_a_leader_whom_no_planner_has_written_down_leads_both(
-        self, clock, experiment, annotator, viewer, client_for
-    ):
-        """The planner comes a moment after a click, and the ranking shows the click at once."""
-        for _ in range(3):
-            click_for(experiment, annotator, lambda i, j: i > j)
-        assert not experiment.snapshots.exclude(comparisons=0).exists()
-        told = words(client_for(viewer).get(reverse("dashboard_live", args=[experiment.pk])))
-        assert re.search("Leading .*: Prompt 2", told)
-
-    def test_many_viewers_cost_as_much_as_one(
-        self, clock, experiment, viewer, editor, client_for, django_assert_max_num_queries
-    ):
-        client_for(viewer).get(reverse("dashboard", args=[experiment.pk]))
-        client = client_for(editor)
-        with django_assert_max_num_queries(5):
-            client.get(reverse("dashboard_live", args=[experiment.pk]))
-
     def test_what_one_may_do_is_not_shared(self, clock, experiment, viewer, editor, client_for):
         for queue in ("control", "generation"):
             WorkerPulse.objects.create(queue=queue, worker="w")
@@ -201,25 +181,6 @@ class TestPolls:
         assert "Stopped by hand" in page
         assert "hx-trigger" not in page
 
-    def test_the_claims_at_the_conclusion_are_not_those_of_a_moment_before(
-        self, clock, experiment, annotator, admin, client_for, monkeypatch
-    ):
-        """The page of a winner said "not yet" of the claim on which it had stopped, and stayed so."""
-        looked = []
-
-        def look(experiment, observed):
-            looked.append(experiment.state)
-            return Ladder([], 0, 1.0)
-
-        monkeypatch.setattr("labeling.dashboard.figures.ladder_from", look)
-        click_on(experiment, annotator, 3)
-        client, page = client_for(admin), reverse("dashboard", args=[experiment.pk])
-        for _ in range(2):
-            client.get(page)
-        stop(experiment_id=experiment.pk)
-        client.get(page)
-        assert looked == ["running", "concluded"]
-
     @pytest.mark.parametrize("state", ["running", "concluded"])
     @pytest.mark.parametrize("tab", ["quality", "method"])
     def test_the_charts_of_a_large_experiment_follow_their_page(
@@ -237,9 +198,3 @@ class TestPolls:
         made = client.get(charts).content.decode()
         assert "Reading all judgments." not in made
         assert made.strip() in client.get(page).content.decode(), "from now on they come with the page"
-
-    def test_the_charts_of_a_small_experiment_come_with_their_page(
-        self, clock, experiment, viewer, client_for
-    ):
-        html = client_for(viewer).get(reverse("quality", args=[experiment.pk])).content.decode()
-        assert "Reading all judgments." not in html

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import transaction
 
 from engine.models import Experiment, Membership, PairCount, User
 from engine.services.experiments import stop
 from labeling.demo import HUMAN_EXPERIMENT, RULE_EXPERIMENT
 from labeling.management.commands import seed_demo
 from tests.commands import run
-from tests.factories import click, click_on, make_experiment
+from tests.factories import click_on, make_experiment
 
 pytestmark = pytest.mark.django_db
 
@@ -36,16 +35,8 @@ class TestDemoStatus:
         assert lines[3] == f"{ended.pk}. Ended one"
         assert lines[4].startswith("   [Stopped by hand] Stopped after 0 comparisons")
 
-    def test_without_experiments_it_has_nothing_to_say(self):
-        assert run("demo_status") == ""
-
 
 class TestRebuildCounts:
-    def test_right_counts_are_said_to_be_right(self, annotator):
-        experiment = make_experiment(ready=True, annotators=(annotator,))
-        click(experiment, annotator)
-        assert run("rebuild_counts") == f"{experiment.pk} {experiment.name}: 0 pair(s) differed\n"
-
     def test_wrong_counts_are_named_mended_and_an_exit_status(self, annotator, capsys):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         PairCount.objects.filter(policy_i__index=0, policy_j__index=2).update(wins_i=1.0, comparisons=2)
@@ -130,19 +121,3 @@ class TestSeedDemo:
             list(Experiment.objects.get(name=HUMAN_EXPERIMENT).tasks.values_list("prompt", "reference"))
             == tasks
         )
-
-    def test_two_machines_seed_the_same_experiments(self):
-        def seeded() -> list[tuple[object, ...]]:
-            with transaction.atomic():
-                run("seed_demo")
-                rows = [
-                    *Experiment.objects.order_by("name").values_list("name", "seed", "delta", "budget"),
-                    *Experiment.objects.order_by("name", "tasks__position").values_list(
-                        "name", "tasks__prompt", "tasks__reference"
-                    ),
-                ]
-                transaction.set_rollback(True)  # The other machine has none of it.
-            assert not Experiment.objects.exists()
-            return rows
-
-        assert seeded() == seeded()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -175,55 +174,6 @@ def test_pandas_reads_lmarenas_format(export):
         for row in frame.itertuples()
     ]  # fmt: skip
     assert list(map(given, found)) == GIVEN
-
-
-# What `argilla.Record.from_dict` takes, of a dataset with three text fields and one question.
-TEXT = {"type": "string"}
-ARGILLA = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["id", "fields", "metadata", "responses"],
-        "additionalProperties": False,
-        "properties": {
-            "id": TEXT,
-            "fields": {
-                "type": "object",
-                "required": ["prompt", "response_a", "response_b"],
-                "additionalProperties": TEXT,
-            },
-            "metadata": {
-                "type": "object",
-                "additionalProperties": {"anyOf": [TEXT, {"type": "array", "items": TEXT}]},
-            },
-            "responses": {
-                "type": "object",
-                "additionalProperties": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "required": ["value", "user_id", "status"],
-                        "additionalProperties": False,
-                        "properties": {
-                            "value": {"enum": ["response_a", "response_b", "tie", "both_bad"]},
-                            "user_id": {"type": "string", "format": "uuid"},
-                            "status": {"enum": ["draft", "submitted", "discarded"]},
-                        },
-                    },
-                },
-            },
-        },
-    },
-}
-
-
-def test_argillas_records_have_its_schema(export):
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 - two seconds, for this test alone
-
-    checker = Draft202012Validator(ARGILLA, format_checker=Draft202012Validator.FORMAT_CHECKER)
-    records = json.loads(export("argilla_json"))
-    assert list(checker.iter_errors(records)) == []
-    assert len(records) == len(VOTES)
 
 
 # ---------------------------------------------------------------- in

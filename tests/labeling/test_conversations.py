@@ -16,7 +16,6 @@ from django.urls import reverse
 
 from engine.domain.conversations import Message, as_json, text_and_messages
 from engine.domain.specs import FactorSpec, GoldSpec, TaskSpec
-from engine.importing.items import write_tasks
 from engine.models import Comparison, Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
@@ -70,13 +69,6 @@ def test_a_pair_shows_the_conversation_and_one_text_as_ever(annotator, client_fo
     assert places == sorted(places)
     assert "<b>black" not in page
     assert "Ann Secret" not in page
-
-
-def test_a_gold_item_is_shown_as_the_same_conversation(annotator, client_for):
-    experiment = talking(annotator, TALK, practice=1)
-    page = client_for(annotator).get(reverse("pair", args=[experiment.pk])).content.decode()
-    assert "not counted" in page
-    assert "3 earlier messages" in page
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
@@ -149,14 +141,6 @@ def test_a_tag_filters_the_tasks_of_a_setup(state, annotator, viewer, client_for
     assert 'href="?tag=sums&amp;page=2"' in first.content.decode()
     assert numbers(read({"tag": "sums", "page": 2})) == [22]
     assert "hard is not one" in read({"tag": "hard"}).content.decode()
-
-
-def test_the_setup_page_says_what_the_columns_became(admin, client_for):
-    fields = {"part": "tasks", "tasks": write_tasks([TALK, PLAIN])}
-    url = reverse("new_from", args=["prompts"])
-    page = client_for(admin).post(url, fields, headers={"HX-Request": "true"}).content.decode()
-    assert "<code>customer</code>" in page
-    assert "<option>Grüße</option><option>short</option><option>tea</option>" in page
 
 
 BODY = {

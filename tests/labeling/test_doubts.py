@@ -15,7 +15,7 @@ from engine.selectors.findings import by_machines, ladder
 from engine.services.planning import advance
 from engine.services.tokens import make_token
 from tests.engine.test_doubts import judged, shown
-from tests.factories import add_member, certify, click_on, make_experiment, make_user, subscribed
+from tests.factories import add_member, certify, make_experiment, make_user, subscribed
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db
@@ -56,11 +56,6 @@ class TestWords:
             assert doubt.unnamed in text
             assert doubt.text not in text
 
-    def test_nothing_is_said_where_there_is_no_doubt(self, experiment, annotator, owner, client_for):
-        click_on(experiment, annotator, 3)
-        page = client_for(owner).get(reverse("dashboard", args=[experiment.pk]))
-        assert b'id="doubts-title"' not in page.content
-
 
 class TestMachines:
     def test_outcomes_that_machines_gave_stand_first(self, owner, client_for):
@@ -75,10 +70,6 @@ class TestMachines:
         for name in ("dashboard", "report"):
             page = words(client_for(owner).get(reverse(name, args=[experiment.pk])))
             assert page.index(said) < page.index("Use Prompt")
-
-    def test_nothing_is_said_where_people_gave_all(self, experiment, annotator):
-        click_on(experiment, annotator, 3)
-        assert by_machines(experiment) == ""
 
 
 class TestPairsWithoutAnAnswer:
@@ -105,11 +96,6 @@ class TestPairsWithoutAnAnswer:
         assert found.text in words(client_for(owner).get(reverse("dashboard", args=[short_of_it.pk])))
         api = told(short_of_it, owner)
         assert (api["by_answers"]["gamma"], api["by_answers"]["text"]) == (found.gamma, found.text)
-
-    def test_a_claim_by_the_answers_alone_has_nothing_to_add(self, short_of_it):
-        Experiment.objects.filter(pk=short_of_it.pk).update(missing="answers")
-        short_of_it.refresh_from_db()
-        assert ladder(short_of_it).by_answers is None
 
     def test_while_it_waits_for_the_open_pairs_alone_it_says_so(self, short_of_it, owner, client_for):
         soon = clock.now() + timedelta(minutes=5)

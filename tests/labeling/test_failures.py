@@ -148,11 +148,6 @@ class TestBusyDatabase:
         assert response.status_code == 503
         assert "One moment, please" in response.content.decode()
 
-    def test_a_locked_database_is_a_503_in_development_too(self, client, headers, monkeypatch, settings):
-        settings.DEBUG = True
-        break_with(monkeypatch, locked())
-        assert client.get("/api/experiments", headers=headers).status_code == 503
-
     def test_another_error_stays_one_of_ours(self, client, headers, monkeypatch):
         break_with(monkeypatch, RuntimeError("A secret of the server's."))
         response = client.get("/api/experiments", headers=headers)
@@ -198,13 +193,6 @@ class TestTheAPIsErrorsAreJSON:
         assert detail(response)
         if status == 405:
             assert "GET" in response["Allow"]
-
-    def test_a_page_that_is_not_found_is_answered_by_a_page(self, client):
-        response = client.get("/nothing/here/")
-        assert response.status_code == 404
-        assert response["Content-Type"].startswith("text/html")
-        # Without it the browser asks for /favicon.ico, and logs one more 404.
-        assert 'rel="icon"' in response.content.decode()
 
     def test_too_many_requests_say_when_to_come_back(self, client, headers, settings):
         settings.API_REQUESTS_PER_MINUTE = 1

@@ -25,12 +25,11 @@ from engine.selectors.judges import tallies
 from engine.selectors.remaining import remaining_of
 from engine.services import serving
 from engine.services.experiments import pause, stop
-from engine.services.generation import claim_responses
 from engine.services.planning import advance
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import Sides, annotator_rows, judge_rows
 from labeling.dashboard.cards import cards, sparkline
-from labeling.dashboard.figures import moving_figures, result_figures
+from labeling.dashboard.figures import moving_figures
 from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import status_of
 from labeling.dashboard.warnings import concerns
@@ -69,9 +68,6 @@ class TestRace:
         ]
         assert len(many["rows"][0][1]) == 50
 
-    def test_the_more_policies_the_fewer_points(self):
-        assert [charts.race_points(n) for n in (2, 20, 50, 500)] == [200, 200, 80, 40]
-
     @pytest.mark.parametrize(("n", "most"), [(5, 200), (200, 200), (950, 200), (950, 40)])
     def test_it_is_thinned_evenly_and_keeps_both_ends(self, n, most):
         experiment, other = make_experiment(planned=False), make_experiment(planned=False)
@@ -108,9 +104,6 @@ class TestHeatMap:
         assert heat["rows"][1]["cells"][2] == {"comparisons": 4, "win_percent": 75, "shade": 15}
         assert not heat["compact"]
 
-    def test_fifty_policies_make_a_compact_one(self):
-        assert charts.heat_map(np.zeros((50, 50)), names(50))["compact"]
-
 
 class TestAllocation:
     def test_by_policy_and_by_the_pairs_that_matter(self):
@@ -145,9 +138,6 @@ class TestEffects:
         many = charts.effect_rows(self.SPACE, np.array([[0.0, 400], [600, 0]]), 0.05)[0]
         assert (few["bar"]["settled"], many["bar"]["settled"]) == (False, True)
 
-    def test_levels_that_cannot_be_told_apart_have_none(self):
-        assert charts.effect_rows(None, np.ones((2, 2)), 0.05) == []
-
 
 class TestConcerns:
     def look(self, wins: np.ndarray, ties: np.ndarray | None = None, **settings: Any):
@@ -177,32 +167,12 @@ class TestConcerns:
         assert "The effects of the levels do not add up" in found["warnings"][0]
         assert ("its risk depends on it" in found["warnings"][0]) == (space == "factorial")
 
-    @pytest.mark.parametrize(
-        ("scale", "sentence"),
-        [
-            (1, "There are too few comparisons to tell."),
-            (60, "The data do not contradict that each level adds its own effect."),
-        ],
-    )
-    def test_the_page_says_where_the_test_has_no_power(self, scale, sentence):
-        found = self.look(scale * (np.full((4, 4), 4.0) - 4 * np.eye(4)))
-        html = render_to_string("dashboard/_misfit.html", {"concerns": found})
-        assert sentence in html
-
     def test_a_cycle_is_told_with_its_policies(self):
         wins = np.zeros((4, 4))
         for i, j in ((0, 1), (1, 2), (2, 0)):
             wins[i, j], wins[j, i] = 40, 15
         warning = self.look(wins)["warnings"][0]
         assert "Level 0 beats Level 1, Level 1 beats Level 2, and Level 2 beats Level 0" in warning
-
-    def test_flips_with_and_without_ties(self):
-        wins = np.array([[0.0, 40, 40, 40], [20, 0, 1, 1], [20, 1, 0, 1], [20, 1, 1, 0]])
-        assert "would have to be reversed before another policy (Level 1) drew" in self.look(wins)["flips"]
-        wins[0, 1] += 0.5
-        wins[1, 0] += 0.5
-        assert "were reversed, another policy (Level 1) would draw" in self.look(wins)["flips"]
-        assert self.look(np.zeros((4, 4)))["flips"] == ""
 
     def test_flips_name_no_other_leader_than_the_ranking(self):
         """The page named the policy with the weakest evidence against it as if it led."""
@@ -354,27 +324,10 @@ class TestWhatIsLeft:
         assert working_time(figures["hours"]) == "1.0 h (0.5 to 2.0)"
         assert spread(figures["remaining"].between) == "180 to 720"
 
-    def test_the_method_tells_the_expected_number_and_how_sure_it_is(self, experiment, client_for):
-        """It told the range alone, and before the first simulation nothing."""
-        page = client_for(make_user(is_superuser=True))
-
-        def told() -> str:
-            return text_of(page.get(reverse("method", args=[experiment.pk])).content.decode())
-
-        experiment.snapshots.update(comparisons=1, expected_left=501.4)
-        assert "Comparisons remaining 360 180 to 720 in four of five simulations" in told()
-        Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.8})
-        assert "Comparisons remaining at least 360 more than 180" in told()
-        Examination.objects.all().delete()
-        assert "Comparisons remaining 500 Judging time" in told()
-
     def test_less_than_an_hour_is_told_in_minutes(self):
         assert working_time((0.13, 0.06, 0.28)) == "8 min (4 to 17)"
         assert working_time((0.13, 0.06, None)) == "more than 4 min"
         assert working_time((3.0, 1.5, None)) == "more than 1.5 h"
-
-    def test_the_sentence_goes_by_the_forecast(self, experiment):
-        assert status_of(experiment).sentence.endswith("About 360 comparisons remaining.")
 
     def test_where_some_simulations_come_to_no_decision_it_is_a_lower_bound(self, experiment):
         experiment.snapshots.update(comparisons=1, expected_left=90.0)
@@ -384,19 +337,6 @@ class TestWhatIsLeft:
         status = status_of(experiment)
         assert status.sentence.endswith("At least 360 comparisons remaining.")
         assert spread(remaining_of(experiment).between) == "more than 180"
-
-    def test_the_card_says_what_the_time_is_and_that_a_lower_bound_is_one(self, experiment, monkeypatch):
-        """It promised a time, and people waited for the model, too."""
-        monkeypatch.setattr(buffer, "click_seconds", lambda experiment: 5.0)
-        goal = "until one is the best, if there is one"
-        effort = result_figures(experiment)["verdict"]["effort"]
-        assert effort == f"about 720 more clicks {goal}, 1 hour of judging by one person"
-        caches["default"].clear()
-        experiment.snapshots.update(comparisons=1, expected_left=90.0)
-        Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.8})
-        effort = result_figures(experiment)["verdict"]["effort"]
-        assert effort.startswith("at least 720 more clicks")
-        assert effort.endswith("at least 1 hour of judging by one person")
 
     def test_where_the_simulations_were_cut_short_the_win_rates_may_promise_more(self, experiment):
         experiment.snapshots.update(comparisons=1, expected_left=900.0)
@@ -426,12 +366,6 @@ class TestWhatIsLeft:
         assert "Raise the budget" in html
         assert "about 480 more" not in html
 
-    def test_a_report_has_the_same_doubt(self, experiment, admin, client_for):
-        Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.3})
-        experiment.snapshots.update(comparisons=1, expected_left=480.0)
-        report = client_for(admin).get(reverse("report", args=[experiment.pk])).content.decode()
-        assert "<li>The budget of 1,000 may not be enough.</li>" in report
-
     def test_the_next_step_is_to_mend_the_cause(self, experiment, client_for):
         """More budget brings no worker back and makes no texts."""
         Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.3})
@@ -450,47 +384,6 @@ class TestWhatIsLeft:
         WorkerPulse.objects.filter(queue="generation").update(seen_at=timezone.now() - timedelta(hours=1))
         assert "See the workers" in next_step()
         assert "Raise the budget" not in next_step()
-
-    def test_the_result_does_not_count_the_whole_queue(self, experiment, client_for, monkeypatch):
-        """With 100,000 judgments, counting every response for the tab Method took a quarter of the page."""
-        counted = "The queue was counted."
-        monkeypatch.setattr("labeling.dashboard.figures.queue_health", lambda _: pytest.fail(counted))
-        page = client_for(make_user(is_superuser=True))
-        for name in ("dashboard", "dashboard_live", "setup"):
-            assert page.get(reverse(name, args=[experiment.pk])).status_code == 200
-
-    def test_work_that_is_slow_has_not_stopped(self, experiment, client_for):
-        page = client_for(make_user(is_superuser=True))
-        url = reverse("dashboard_live", args=[experiment.pk])
-
-        def shown(*, waiting_minutes: int) -> str:
-            Response.objects.update(created_at=timezone.now() - timedelta(minutes=waiting_minutes))
-            caches["default"].clear()
-            return text_of(page.get(url).content.decode())
-
-        Response.objects.update(state="waiting")
-        claim_responses(worker="w", limit=1)
-        assert "Running" in (busy := shown(waiting_minutes=2))
-        assert "No judgments yet" in busy
-        assert "the oldest for 2 minutes. You need do nothing: the pairs come by themselves." in busy
-        assert "Responses come too slowly" in shown(waiting_minutes=11)
-        WorkerPulse.objects.filter(queue="generation").delete()
-        assert "The work has stopped" in shown(waiting_minutes=11)
-
-    def test_the_card_of_the_workers_says_what_happens_and_what_to_do(self, experiment, client_for):
-        page = client_for(make_user(is_superuser=True))
-
-        def said() -> str:
-            caches["default"].clear()
-            html = page.get(reverse("method", args=[experiment.pk])).content.decode()
-            return text_of(html[html.index('id="queue"') :])[:300]
-
-        assert "You need do nothing" not in said()
-        Response.objects.update(state="waiting", created_at=timezone.now() - timedelta(minutes=2))
-        claim_responses(worker="w", limit=1)
-        assert "You need do nothing: the pairs come by themselves." in said()
-        WorkerPulse.objects.filter(queue="generation").delete()
-        assert "The generation worker has never run. Start it." in said()
 
 
 class TestCards:

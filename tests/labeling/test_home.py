@@ -16,7 +16,6 @@ from engine.models import Experiment, User, WorkerPulse
 from engine.selectors.designs import policy_names
 from engine.services.experiments import conclude, pause, stop
 from tests.factories import add_member, click, make_experiment, make_user
-from tests.markup import Markup
 
 pytestmark = pytest.mark.django_db
 
@@ -37,25 +36,6 @@ def test_an_annotator_finds_what_there_is_to_label_and_how_much_they_did(experim
     assert "1 judged by you" in html
     assert reverse("pair", args=[experiment.pk]) in html
     assert reverse("dashboard", args=[experiment.pk]) not in html
-
-
-def test_each_link_to_label_is_named_after_its_experiment(annotator, client_for):
-    """A list of links said "Start labeling" as often as there were experiments."""
-    for name in ("Tone", "Length"):
-        make_experiment(name=name, annotators=(annotator,))
-    html = Markup(page(client_for(annotator)))
-    names = {each.attributes.get("aria-labelledby") for each in html.elements if each.tag == "a"} - {None}
-    assert len(names) == 2
-    for name in names:
-        assert [html.by_id(part).tag for part in name.split()] == ["a", "h2"]
-
-
-def test_help_beside_the_pairs_is_for_annotators(experiment, annotator, client_for):
-    """It was a list of 24 documents, most of them for those who run servers."""
-    client = client_for(annotator)
-    for name in ("pair", "history", "welcome"):
-        html = client.get(reverse(name, args=[experiment.pk])).content.decode()
-        assert reverse("help_page", args=["annotating"]) in html
 
 
 @pytest.mark.parametrize("change", [pause, stop])
@@ -84,19 +64,6 @@ def test_a_viewer_finds_the_dashboards_with_their_badges(experiment, viewer, cli
     assert reverse("pair", args=[experiment.pk]) not in html
     assert "Running" in html
     assert "No judgments yet." in html
-
-
-def test_workers_that_were_never_seen_are_said_so(experiment, viewer, client_for):
-    html = page(client_for(viewer))
-    assert "Unhealthy" in html
-    assert "The control worker has never run. Start it." in html
-
-
-def test_an_admin_sees_every_experiment(experiment, admin, client_for):
-    other = make_experiment(name="Another one")
-    html = page(client_for(admin))
-    assert reverse("dashboard", args=[experiment.pk]) in html
-    assert reverse("dashboard", args=[other.pk]) in html
 
 
 def test_somebody_without_an_experiment_is_told_what_to_do(experiment, stranger, client_for):
@@ -173,10 +140,6 @@ def test_more_experiments_cost_no_more_queries(admin, annotator, client_for, dja
     assert html.count('class="badge') == 12
 
 
-def test_few_experiments_need_no_search(experiment, viewer, client_for):
-    assert 'role="search"' not in page(client_for(viewer))
-
-
 @pytest.fixture(scope="class")
 def many(shared_rows: None) -> int:
     """Eight experiments of two makers, in all states but one; the key of the viewer of all."""
@@ -223,16 +186,6 @@ class TestFinding:
         html = finder.get(f"{reverse('home')}?{asked}").content.decode()
         assert re.findall(r'<h2><a href="[^"]+">(\w+)</a></h2>', html) == names.split()
         assert ("No experiment fits this filter." in html) == (names == "")
-
-    def test_another_makers_are_found_by_name(self, finder):
-        html = page(finder)
-        [number] = re.findall(r'<option value="(\d+)">maker</option>', html)
-        html = finder.get(f"{reverse('home')}?maker={number}").content.decode()
-        assert re.findall(r'<h2><a href="[^"]+">(\w+)</a></h2>', html) == ["beta", "Alpha"]
-
-    def test_a_card_leads_to_the_others_with_its_tag(self, finder):
-        html = page(finder)
-        assert '<a href="?tag=german">german</a>, <a href="?tag=support">support</a>' in html
 
     def test_pages_keep_what_was_asked(self, finder, monkeypatch):
         monkeypatch.setattr("labeling.views.home._PER_PAGE", 2)

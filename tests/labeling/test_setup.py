@@ -23,7 +23,7 @@ from engine.domain.errors import WrongStateError
 from engine.domain.specs import SETTINGS, FactorSpec, TaskSpec
 from engine.models import Connection, Estimate, Experiment, User, WorkerPulse
 from engine.selectors import specs
-from engine.services import estimates, experiments
+from engine.services import experiments
 from engine.services.drafts import clone, create_experiment
 from engine.services.estimates import compute_next, plan_of
 from labeling.demo import human_spec, rule_spec
@@ -99,21 +99,6 @@ def setup_url(experiment: Experiment) -> str:
     return reverse("setup", args=[experiment.pk])
 
 
-class TestWhoMayCreate:
-    def test_home_leads_there_only_for_those_who_may(self, page, client_for):
-        link = f'href="{reverse("new_experiment")}"'
-        assert link in page.get("/").content.decode()
-        assert link not in client_for(make_user()).get("/").content.decode()
-
-    @pytest.mark.parametrize("url", ["/experiments/new/", NEW])
-    def test_others_find_nothing(self, url, client_for):
-        client = client_for(make_user())
-        assert client.get(url).status_code == client.post(url).status_code == 404
-
-    def test_a_start_that_does_not_exist_is_not_found(self, page):
-        assert page.get("/experiments/new/nonsense/").status_code == 404
-
-
 @pytest.mark.parametrize("start", STARTS, ids=lambda start: start.slug)
 def test_every_start_opens_with_its_own_factors(start, page):
     html = page.get(reverse("new_from", args=[start.slug])).content.decode()
@@ -140,16 +125,6 @@ def test_levels_follow_the_kind_of_their_factor_until_somebody_names_them():
     data["f1-l2-name"], data["f1-kind"] = "Mine", "model"
     apply_change(data, "kind:f1")
     assert (data["f1-l1-name"], data["f1-l2-name"]) == ("Model 1", "Mine")
-
-
-def test_a_list_of_questions_has_a_card_that_opens_where_it_goes(page):
-    """Somebody with a list of questions found no card for it."""
-    html = page.get(reverse("new_experiment")).content.decode()
-    [address, other] = re.findall(r'href="([^"]+)">Your own questions<', html)
-    assert other == address
-    html = page.get(address).content.decode()
-    assert re.findall(r'<section data-step="(\w+)">', html) == ["tasks"]
-    assert 'name="tasks_file"' in html
 
 
 def test_every_setting_and_each_choice_of_one_has_its_place_and_its_name_on_the_page(page):
@@ -183,12 +158,6 @@ def test_a_sampler_that_another_package_registered_is_offered_and_kept(page, loo
     assert '<option value="first">first, of another package</option>' in page.get(NEW).content.decode()
     page.post(NEW, sent(filled(sampler="first")))
     assert Experiment.objects.get().sampler == "first"
-
-
-def test_samplers_of_other_packages_are_looked_up_once_a_process(page, looked_up):
-    for _ in range(2):
-        page.get(NEW)
-    assert looked_up == [ENTRY_POINTS]
 
 
 class TestSave:
@@ -348,13 +317,6 @@ class TestWithoutTasks:
         assert [each.tasks.count() for each in Experiment.objects.all()] == [0, 0, 0]
 
 
-def test_no_field_repeats_the_words_of_a_heading(page):
-    html = page.get(NEW).content.decode()
-    headings = set(re.findall(r"<h2[^>]*>([^<]+)<", html))
-    assert {"Tasks", "Judges"} <= headings
-    assert not headings & set(re.findall(r"<(?:label(?![^>]*unseen)|legend)[^>]*>([^<]+)<", html))
-
-
 class TestRefused:
     @pytest.mark.parametrize(
         ("changes", "message"), REFUSED, ids=[str(list(c.items())[:1]) for c, _ in REFUSED]
@@ -375,21 +337,10 @@ class TestRefused:
         if "href" in listed:
             assert "errorlist" in html.partition('id="errors"')[2], "its field is marked"
 
-    def test_a_name_that_is_taken_is_said_at_its_field(self, page):
-        page.post(NEW, sent(filled()))
-        html = page.post(NEW, sent(filled())).content.decode()
-        assert "You have an experiment of this name already" in html
-
     def test_a_refused_change_leaves_the_draft_as_it_was(self, page, draft):
         before = specs.experiment_spec(draft)
         assert page.post(setup_url(draft), sent(data_of(before), question="")).status_code == 400
         assert specs.experiment_spec(Experiment.objects.get()) == before
-
-    def test_a_file_of_tasks_that_cannot_be_read_is_said_with_the_rest_kept(self, page):
-        file = SimpleUploadedFile("t.csv", b"prompt\nA\xff")
-        response = page.post(NEW, sent(filled(), tasks_file=file))
-        assert response.status_code == 400
-        assert "t.csv: line 2: This is not UTF-8 text." in response.content.decode()
 
     def test_the_csv_of_excel_on_windows_is_told_how_to_save_it(self, page):
         """The message did not say where in which program."""
@@ -446,21 +397,6 @@ class TestModels:
         assert page.post(NEW, sent(filled(**levels), action="save")).status_code == 302
         assert list(mine.loans.values_list("experiment", "by")) == [(Experiment.objects.get().pk, maker.pk)]
 
-    def test_a_connection_that_a_worker_asks_can_write(self, page):
-        Connection.objects.create(
-            name="GPT", provider="compatible", model_id="m", address="https://a.example.org", everybody=True
-        )
-        WorkerPulse.objects.create(queue="generation", worker="w", details={"backend": "remote"})
-        assert "Written by: GPT." in summary(page, model="GPT")
-
-    def test_an_experiment_with_a_model_that_nothing_serves_is_not_ready(self, page):
-        details = {"backend": "vllm", "model": "Qwen", "others": []}
-        WorkerPulse.objects.create(queue="generation", worker="w", details=details)
-        assert "Ready to start." in summary(page)
-        html = summary(page, model="Other")
-        assert "Nothing can write with &#x27;Other&#x27; now." in html
-        assert "Ready to start." not in html
-
     def test_a_setting_that_the_model_refuses_is_told_in_place(self, page):
         Connection.objects.create(name="GPT", provider="openai", model_id="gpt-5", everybody=True)
         changes = {"f1-kind": "sampling", "f1-l1-temperature": "0", "f1-l2-max_tokens": "9", "model": "GPT"}
@@ -496,19 +432,6 @@ class TestSteps:
         assert response["Location"] == f"{setup_url(draft)}?step=judges"
         assert Experiment.objects.get().question == "Changed?"
 
-    def test_the_name_says_how_long_it_may_be(self, page):
-        """A browser cuts what is longer, without a word."""
-        most = f"{Experiment._meta.get_field('name').max_length} characters"
-        for address in (NEW, reverse("new_experiment"), reverse("import_votes")):
-            assert f"t most {most}" in page.get(address).content.decode(), address
-
-    def test_equally_good_is_offered_beside_the_claim_and_not_folded(self, page):
-        """It was folded under Advanced, though it changes how soon an experiment stops."""
-        html = page.get(f"{NEW}?step=stop").content.decode()
-        step = html.partition('data-step="stop"')[2].partition("<details")[0]
-        assert step.index('name="claim"') < step.index('name="allow_tie"') < step.index('name="budget"')
-        assert "Annotators may answer “equally good”" in step
-
     @pytest.mark.parametrize(
         ("changes", "step"),
         [
@@ -535,16 +458,6 @@ class TestSteps:
         del data["tasks"]
         html = page.post(NEW, sent(data, part="size", n_tasks="1234"), headers=HTMX).content.decode()
         assert '<dd id="size-tasks">1,234</dd>' in html
-
-    @pytest.mark.parametrize(
-        ("changes", "message"), REFUSED, ids=[str(list(c.items())[:1]) for c, _ in REFUSED]
-    )
-    def test_the_summary_comes_whatever_is_wrong_and_is_not_ready(self, changes, message, page):
-        response = page.post(NEW, sent(filled(**changes), part="size"), headers=HTMX)
-        assert response.status_code == 200
-        html = response.content.decode()
-        assert 'id="size"' in html
-        assert "Ready to start." not in html
 
     @pytest.mark.parametrize(
         ("changes", "place"),
@@ -576,11 +489,6 @@ class TestSteps:
         refused = page.post(NEW, sent(filled(**changes)))
         assert refused.status_code == 400
         assert taken in refused.content.decode()
-
-    def test_a_column_that_no_gold_item_has_is_told_where_it_was_typed(self, page):
-        data = filled(gold="prompt,better,worse,reason\na,b,c,d")
-        shown = page.post(NEW, sent(data, part="gold"), headers=HTMX).content.decode()
-        assert "1 column left out: &#x27;reason&#x27;." in shown
 
     def test_the_summary_knows_tasks_and_gold_items_that_do_not_come_with_its_request(self, page, written):
         data = filled(practice="1", judge="rule", gold="prompt,better\na,b")
@@ -622,14 +530,6 @@ class TestSteps:
         }.items():
             assert f'name="{name}" value="{value}"' in html
 
-    def test_the_comparisons_of_the_summary_do_not_look_counted(self, page):
-        html = page.post(NEW, sent(filled(budget="12345"), part="size"), headers=HTMX).content.decode()
-        told = re.findall(r'id="size-comparisons">(?:over |about )?([\d,]+)', html)
-        told += re.findall(r"need between ([\d,]+) and ([\d,]+) comparisons", html)[0]
-        assert len(told) == 3
-        for number in told:
-            assert len(number.replace(",", "").rstrip("0")) <= 2
-
     def test_the_summary_names_the_models_that_would_write(self, page):
         assert "Nothing can write with any model now." in summary(page)
         assert "Ready to start." not in summary(page)
@@ -643,25 +543,6 @@ class TestSteps:
         assert nobody in summary(page, backend="smollm2", model="adapter")
         levels = {"f1-kind": "model", "f1-l1-text": "adapter", "f1-l2-text": ""}
         assert "Written by: Qwen, SmolLM2, adapter." in summary(page, **levels)
-
-    @pytest.mark.parametrize(
-        ("backend", "model", "small"),
-        [("smollm2", "SmolLM2-135M-Instruct", True), ("vllm", "Qwen", False)],
-    )
-    def test_the_summary_says_that_a_model_of_the_demo_is_small_and_leads_to_a_better_one(
-        self, backend, model, small, page
-    ):
-        WorkerPulse.objects.create(
-            queue="generation", worker="a", details={"backend": backend, "model": model, "others": []}
-        )
-        html = summary(page)
-        said = f"Written by: {model}. It is a small model for trying the program: expect poor answers."
-        assert (said in html) == small
-        WorkerPulse.objects.create(
-            queue="generation", worker="b", details={"backend": "other", "model": "Another", "others": []}
-        )
-        assert (f"{model} is a small model for trying the program" in summary(page)) == small
-        assert (f'href="{reverse("help_page", args=["models"])}"' in html) == small
 
     @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
     def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page, written):
@@ -783,24 +664,11 @@ class TestItems:
         assert "A task" in gone
         assert "with the tag" not in gone
 
-    def test_faults_are_told_by_line(self, page):
-        data = {"part": "tasks", "tasks": "prompt,reference\nA,1\nB\n"}
-        html = page.post(NEW, data, headers=HTMX).content.decode()
-        assert "line 3: This row has 1 column, but the first line has 2." in html
-
     def test_a_file_fills_the_field(self, page):
         file = SimpleUploadedFile("t.json", b'{"examples": [{"input": "A?", "target": "1"}]}')
         html = page.post(NEW, {"part": "tasks-file", "tasks_file": file}, headers=HTMX).content.decode()
         assert "&quot;input&quot;: &quot;A?&quot;" in html
         assert "1 task, 1 with a reference answer." in html
-
-    def test_slips_in_a_file_are_told_where_it_fills_the_field(self, page):
-        book = SimpleUploadedFile("t.xlsx", workbook([["task"], ["A?"]], [["task"], ["B?"]]))
-        html = page.post(NEW, {"part": "tasks-file", "tasks_file": book}, headers=HTMX).content.decode()
-        assert "1 sheet left out: &#x27;Sheet 2&#x27;. Only &#x27;Sheet 1&#x27; was read." in html
-        word = SimpleUploadedFile("t.txt", b"hello")
-        html = page.post(NEW, {"part": "tasks-file", "tasks_file": word}, headers=HTMX).content.decode()
-        assert "The only line, hello, may name columns" in html
 
     @pytest.mark.parametrize("content", [b"", b" \n\n"])
     def test_an_empty_file_replaces_nothing(self, content, page):
@@ -873,17 +741,6 @@ class TestSize:
         assert "No analysis worker is running" not in html
         assert "Better ones are being simulated" in html
 
-    def test_where_the_simulations_were_cut_short_it_says_how_far_they_went(self, page, monkeypatch):
-        monkeypatch.setattr(estimates, "_PROCESSOR_SECONDS", 0.0)
-        summary(page)
-        compute_next()
-        html = summary(page)
-        assert (
-            "0% of such experiments come to a decision within the first 1 comparisons; there was no time"
-            in html
-        )
-        assert "raise it" not in html
-
     def test_the_answer_comes_with_hours_and_what_it_assumes(self, page):
         changes = {"space": "factorial", "budget": "40", "overlap": "2", "seconds": "36"}
         while "every 1s" in (html := summary(page, **changes)):  # as a browser asks
@@ -916,21 +773,6 @@ class TestSize:
             assert ("nine need at least 160 comparisons" in html) == cut
             assert ("; the others need more." in html) == cut
             assert ("<td>over 310</td>" in html) == cut
-
-    def test_a_budget_that_most_would_spend_is_told_beside_ready_to_start(self, page, written):
-        html = summary(page, budget="20").partition('id="can-start"')[2]
-        assert '<p><strong>Ready to start.</strong></p><p class="warn">Most experiments' in html
-        assert html.index("Most experiments like") < html.index("How sure is this?"), (
-            "in sight on a small page"
-        )
-        html = summary(page, budget="12345").partition('id="can-start"')[2]
-        assert '<p class="good"><strong>Ready to start.</strong></p></div>' in html
-
-    @pytest.mark.parametrize("answer", ["allow_tie", "allow_both_bad"])
-    def test_the_forecast_speaks_of_ties_only_where_people_may_give_them(self, answer, page):
-        without = "nobody answers that neither is better. Each such answer adds about one comparison."
-        assert without not in summary(page)
-        assert without in summary(page, **{answer: "on"})
 
     def test_a_rule_judge_costs_no_hours(self, page):
         summary(page, judge="rule", budget="50")
@@ -1038,12 +880,6 @@ class TestFiles:
         by_rule = page.post(setup_url(experiment), data | {"judge": "rule"}, headers=HTMX).content.decode()
         assert "one person can give" not in by_rule
 
-    def test_their_size_is_told_too(self, page, maker):
-        experiment = create_experiment(spec=imported_spec(), by=maker)
-        data = sent(data_of(specs.experiment_spec(experiment)), part="size")
-        html = page.post(setup_url(experiment), data, headers=HTMX).content.decode()
-        assert '<dd id="size-policies">2</dd>' in html
-
     def test_responses_that_cannot_be_compared_are_refused_and_the_name_is_kept(self, page):
         response = self.upload(page, "responses", "task,policy,response\na,A,1\nb,B,2\n", name="Ours")
         html = page.get(response.url).content.decode()
@@ -1069,15 +905,6 @@ class TestDelete:
         assert page.post(url)["Location"] == "/"
         assert not Experiment.objects.exists()
 
-    def test_an_editor_may_change_but_not_delete(self, draft, client_for):
-        editor = make_user()
-        add_member(draft, editor, "editor")
-        client = client_for(editor)
-        assert client.get(setup_url(draft)).status_code == 200
-        refused = client.post(reverse("delete_draft", args=[draft.pk]))
-        assert refused.status_code == 403
-        assert "Only owners of the experiment may do this." in refused.content.decode()
-
     def test_what_has_been_started_stays(self, page, maker):
         running = make_experiment()
         add_member(running, maker, "owner")
@@ -1095,10 +922,6 @@ def test_a_model_that_cannot_judge_is_not_offered_and_not_accepted(page, setting
     refused = page.post(NEW, sent(filled(llm_judge="shadow")))
     assert "No language model that can judge is configured." in refused.content.decode()
     assert not Experiment.objects.exists()
-
-
-def test_where_one_can_judge_it_is_offered(page):
-    assert 'value="shadow"' in page.get(NEW).content.decode()
 
 
 class TestTwoTabs:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
 from django.urls import reverse
 
 from engine.models import Allowance, Flag, Judgment, Lease
-from tests.factories import add_member, click, lease, make_experiment, make_user
+from tests.factories import add_member, lease, make_user
 from tests.markup import stage, words
 
 pytestmark = pytest.mark.django_db
@@ -77,25 +75,6 @@ def test_a_skip_wakes_the_planner(
     assert sent == [(experiment.pk,)]
 
 
-def test_skipped_twice_is_skipped_once(experiment, annotator, client_for, url):
-    held = lease(experiment, annotator)
-    client = client_for(annotator)
-    for _ in range(2):
-        assert client.post(url, {"token": held.token, "reason": "task"}, headers=HTMX).status_code == 200
-    held.comparison.refresh_from_db()
-    assert held.comparison.skips == 1
-
-
-def test_what_was_judged_stays_judged(experiment, annotator, client_for, url):
-    judgment = click(experiment, annotator)
-    assert (
-        client_for(annotator).post(url, {"token": judgment.token, "reason": "task"}, headers=HTMX).status_code
-        == 200
-    )
-    judgment.comparison.refresh_from_db()
-    assert judgment.comparison.state == "judged"
-
-
 @pytest.mark.parametrize(
     "change",
     [{"token": ""}, {"token": "x"}, {"reason": ""}, {"reason": "ugly"}, {"comment": "x" * 1001}],
@@ -106,24 +85,3 @@ def test_a_bad_form_is_told_so_and_skips_nothing(change, headers, experiment, an
     form = {"token": lease(experiment, annotator).token, "reason": "task"} | change
     assert client_for(annotator).post(url, form, headers=headers).status_code == 400
     assert not Flag.objects.exists()
-
-
-def test_a_token_that_was_never_given_out_is_told_so(annotator, client_for, url):
-    response = client_for(annotator).post(url, {"token": uuid.uuid4(), "reason": "task"})
-    assert response.status_code == 400
-    assert "This pair was not shown to you" in response.content.decode()
-
-
-def test_nobody_can_skip_for_somebody_else(experiment, annotator, other, client_for, url):
-    held = lease(experiment, annotator)
-    assert client_for(other).post(url, {"token": held.token, "reason": "task"}).status_code == 400
-    held.refresh_from_db()
-    assert held.state == "open"
-
-
-def test_the_address_of_one_experiment_skips_nothing_of_another(annotator, client_for, url):
-    elsewhere = make_experiment(ready=True, annotators=(annotator,))
-    held = lease(elsewhere, annotator)
-    assert client_for(annotator).post(url, {"token": held.token, "reason": "task"}).status_code == 400
-    held.refresh_from_db()
-    assert held.state == "open"

@@ -8,13 +8,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from benchmarks.arena import arena
 from engine.models import Experiment, Response, Snapshot, WorkerPulse
-from engine.selectors.designs import policy_names
 from engine.services.controls import change_settings
 from engine.services.experiments import archive, pause, stop
 from engine.services.generation import claim_responses
-from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of, statuses_of
 from labeling.formatting import about, rough_hours
@@ -60,14 +57,6 @@ def test_a_draft_has_not_started():
     assert (status.kind, status.badge, status.sentence) == ("draft", "Draft", "Not started yet.")
 
 
-def test_votes_that_no_worker_has_read_yet_are_judgments():
-    experiment = start_from_votes(name="Past", votes=arena(3))
-    assert status_of(experiment).sentence.startswith("Too early to say. The evidence is being recomputed. 3 ")
-    advance(experiment_id=experiment.pk)
-    experiment.refresh_from_db()
-    assert " leads; " in status_of(experiment).sentence
-
-
 class TestRunning:
     def test_before_the_first_judgment(self, alive):
         experiment = running()
@@ -85,26 +74,12 @@ class TestRunning:
             "Prompt 1 leads; 2 rivals still to exclude. About 120 comparisons remaining."
         )
 
-    def test_a_claim_that_holds_before_the_experiment_ends_leaves_no_rival(self):
-        """As after an import of votes: "0 rivals still to exclude"."""
-        experiment = running()
-        known(experiment, open_rivals=0)
-        pause(experiment_id=experiment.pk)
-        experiment.refresh_from_db()
-        assert status_of(experiment).sentence == "Prompt 1 leads, and no rival is left to exclude."
-
     def test_when_the_budget_may_not_be_enough_it_says_so(self, alive):
         experiment = running(budget=1000)
         known(experiment, expected_left=961.0)
         status = status_of(experiment)
         assert status.badge == "Running"
         assert status.sentence.endswith("The budget of 1,000 may not be enough.")
-
-    def test_when_nobody_can_tell_nothing_is_promised(self, alive):
-        experiment = running()
-        known(experiment, best=None, expected_left=None)
-        status = status_of(experiment)
-        assert (status.badge, status.sentence) == ("Running", "No policy leads.")
 
 
 class TestUnhealthy:
@@ -252,13 +227,6 @@ class TestConcluded:
             "Prompt 1 leads; 2 rivals still to exclude, after 40 comparisons."
         )
 
-    def test_without_a_single_snapshot_it_does_not_fail(self):
-        experiment = running()
-        conclude(experiment, "stopped")
-        assert status_of(experiment).sentence == (
-            "Stopped after 0 comparisons, before it was decided. No judgments yet."
-        )
-
     def test_one_in_the_archive_says_so_on_every_page(self):
         """Only the buttons beside it told the archive from the rest."""
         experiment = running()
@@ -266,11 +234,6 @@ class TestConcluded:
         archive(experiment_id=experiment.pk, by=None)
         experiment.refresh_from_db()
         assert status_of(experiment).sentence.endswith(f"In the archive since {timezone.now():%Y-%m-%d}.")
-
-
-def test_policies_are_named_after_their_levels_in_the_order_of_the_factors():
-    names = policy_names(make_experiment(running=False, n_policies=6))
-    assert [(name.short, name.name) for name in names] == [(f"P{k + 1}", f"Prompt {k}") for k in range(6)]
 
 
 @pytest.mark.parametrize(

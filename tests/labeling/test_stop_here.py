@@ -8,10 +8,9 @@ import re
 import pytest
 from django.urls import reverse
 
-from engine.models import Experiment, Response, WorkerPulse
-from engine.selectors import consequences, designs
+from engine.models import Experiment
+from engine.selectors import designs
 from engine.selectors.findings import ladder
-from engine.services.controls import change_settings
 from engine.services.experiments import pause
 from engine.services.planning import advance
 from engine.services.tokens import make_token
@@ -63,15 +62,6 @@ def test_the_dashboard_shows_what_holds_what_is_missing_and_the_risks(experiment
     assert shown.count("Stop here…") == 1
 
 
-def test_the_question_leads_to_the_conditions_for_past_votes(experiment, client_for):
-    client = client_for(make_user(is_superuser=True))
-    link = f'href="{reverse("quality", args=[experiment.pk])}#past-title">All conditions for past votes</a>'
-    for past_votes in (0, 3):
-        Experiment.objects.filter(pk=experiment.pk).update(past_votes=past_votes)
-        html = stop_here(client, experiment, claim="good_enough").content.decode()
-        assert (link in html) == (past_votes > 0)
-
-
 def test_where_texts_come_again_no_page_promises_a_risk_that_is_not_proven(experiment, admin, client_for):
     Experiment.objects.filter(pk=experiment.pk).update(responses="reuse")
     client = client_for(admin)
@@ -95,27 +85,6 @@ def test_where_texts_come_again_no_page_promises_a_risk_that_is_not_proven(exper
     assert "30%" not in card + report
 
 
-def test_it_is_not_too_early_to_say_where_a_claim_holds(experiment, viewer, client_for):
-    """The report said so where the card said “already good enough”."""
-    report = words(client_for(viewer).get(reverse("report", args=[experiment.pk])))
-    for queue in ("generation", "control"):
-        WorkerPulse.objects.create(queue=queue, worker="w")
-    for shown in (dashboard(client_for(viewer), experiment), report):
-        assert "Already good enough: Prompt 0" in shown
-        assert "Too early to say" not in shown
-
-
-def test_where_the_claim_of_the_setup_holds_nothing_is_left_but_to_stop(experiment, admin, client_for):
-    """As after an import of votes: “about 0 more clicks”, and the next step was to invite somebody."""
-    pause(experiment_id=experiment.pk)
-    Experiment.objects.filter(pk=experiment.pk).update(claim="good_enough")
-    experiment.memberships.all().delete()
-    shown = dashboard(client_for(admin), experiment)
-    assert re.search("good enough: Prompt 0 Leading .*: Prompt 0. 0 of 1 rival ruled out", shown)
-    assert "Stop here…" in shown
-    assert "Nobody can judge yet" not in shown
-
-
 def test_the_claim_of_the_setup_is_not_picked_after_looking(experiment, admin, client_for):
     """The question and the conclusion had the risk of three claims, the card that of one."""
     pause(experiment_id=experiment.pk)
@@ -133,25 +102,6 @@ def test_the_claim_of_the_setup_is_not_picked_after_looking(experiment, admin, c
     assert "risk of a wrong pick at most 10%" in shown
     assert "stopped on the claim of the setup: its risk stays so, whatever anybody looked at." in shown
     assert "30%" not in shown
-
-
-def test_a_doubt_about_the_risk_of_the_setups_claim_stands_in_the_question(experiment, admin, client_for):
-    pause(experiment_id=experiment.pk)
-    change_settings(experiment_id=experiment.pk, by=admin, claim="good_enough")
-    advance(experiment_id=experiment.pk)
-    [doubt] = consequences.caveats(Experiment.objects.get())
-    client = client_for(admin)
-    asked = words(stop_here(client, experiment, claim="good_enough"))
-    assert doubt in asked
-    assert "It is the claim of the setup" not in asked
-    # Its risk is that of four claims by now.
-    shown = dashboard(client, experiment)
-    assert doubt in shown
-    assert "30%" not in shown
-
-
-def test_only_who_may_run_it_gets_the_button(experiment, viewer, client_for):
-    assert "Stop here…" not in dashboard(client_for(viewer), experiment)
 
 
 def test_whom_the_best_policy_beats_is_not_said_to_be_as_good(annotator, admin, client_for):
@@ -202,37 +152,12 @@ def test_it_asks_first_and_says_the_joint_risk(experiment, admin, client_for):
     assert "10%" not in report
 
 
-def test_the_end_says_who_judged_and_a_single_claim_only_once(experiment, admin, client_for):
-    client = client_for(admin)
-    judged = re.compile(r"\d+ judgments of \d+ comparisons, on ")
-    assert not judged.search(dashboard(client, experiment))
-    stop_here(client, experiment, claim="good_enough", confirmed="1")
-    # As if it had been the claim of the setup, so that no other one is shown beside it.
-    Experiment.objects.filter(pk=experiment.pk).update(claim="good_enough")
-    shown = dashboard(client, experiment)
-    assert judged.search(shown)
-    # The ranking says of the other one that it may be as good; the sentence prepares for that.
-    assert "No other policy is better by more than 30 points; 1 may be as good." in shown
-    assert "✓ Good enough" not in shown
-    assert "Prompt 0 loses to no other policy by more than 30 points" in shown
-
-
 def test_somebody_who_stops_without_a_winner_reads_that_a_claim_holds(experiment, admin, client_for):
     """The two buttons stand on one page, and one of them gives the winner away."""
     client = client_for(admin)
     asked = client.post(reverse("change_state", args=[experiment.pk]), {"action": "stop"})
     assert "“Good enough” already holds. To end with a certified winner, use “Stop here…” on" in words(asked)
     assert f'href="{reverse("dashboard", args=[experiment.pk])}#verdict-title"' in asked.content.decode()
-
-
-def test_an_empty_response_is_called_so_among_what_to_read(experiment, admin, client_for):
-    """There was nothing beside its line."""
-    Response.objects.update(text=" ")
-    client = client_for(admin)
-    stop_here(client, experiment, claim="good_enough", confirmed="1")
-    shown = dashboard(client, experiment)
-    assert "Prompt 1: (no answer)" in shown[shown.index("Read before you use it") :]
-    assert "Prompt 1(no answer)" in words(client.get(reverse("policy", args=[experiment.pk, 1])))
 
 
 def test_a_claim_that_does_not_hold_is_refused_without_a_question(experiment, admin, client_for):
@@ -254,11 +179,3 @@ def test_while_the_evidence_is_recomputed_nothing_is_replayed_for_a_page(
     shown = dashboard(client, experiment)
     assert "The evidence is being recomputed." in shown
     assert "Stop here…" not in shown
-
-
-def test_the_setup_page_preselects_good_enough_and_shows_the_clicks_of_each_claim(client_for, admin):
-    client = client_for(admin)
-    html = client.get("/experiments/new/prompts-strategies/").content.decode()
-    chosen = html[html.index('value="good_enough"') :]
-    assert "checked" in chosen[: chosen.index(">")]
-    assert 'name="epsilon" value="0.05"' in html

@@ -14,7 +14,6 @@ from django.utils import timezone
 
 from engine import tasks
 from engine.domain.specs import FactorSpec, TaskSpec
-from engine.domain.texts import digest
 from engine.models import Connection, Experiment, Response, WorkerPulse
 from engine.selectors.specs import experiment_spec, version_of
 from engine.services.drafts import create_experiment
@@ -102,14 +101,6 @@ def test_saving_and_trying_is_one_press(draft, page, woken, settings, django_cap
     assert "Try fewer tasks, wait until tomorrow, or raise MOST_TRIED." in shown
 
 
-def test_ready_made_responses_are_saved_and_not_tried(client_for, woken):
-    page = client_for(make_user(is_superuser=True))
-    draft = create_experiment(spec=imported_spec())
-    shown = text_of(save_and_try(page, draft).content.decode())
-    assert "The responses of this experiment are ready-made." in shown
-    assert woken == []
-
-
 def test_a_draft_has_the_tabs_with_something_to_show(draft, page, client_for):
     """Four others were empty, and its setup had no link to its trial."""
 
@@ -167,15 +158,6 @@ def test_a_draft_opens_where_its_next_step_is(draft, page, client_for):
     assert ">Result</a>" in page.get(reverse("dashboard", args=[draft.pk])).content.decode()
 
 
-def test_a_finished_trial_leads_to_the_start(draft, page):
-    assert page.post(url(draft), {"tasks": "1"}).status_code == 302
-    assert "Start the experiment" not in page.get(url(draft)).content.decode()
-    write_responses()
-    html = page.get(url(draft)).content.decode()
-    assert f'action="{reverse("change_state", args=[draft.pk])}"' in html
-    assert '<button class="primary" name="action" value="start">Start the experiment<' in html
-
-
 @pytest.mark.parametrize(
     ("details", "message", "awaited"),
     [
@@ -197,27 +179,6 @@ def test_while_nothing_is_written_it_says_why(details, message, awaited, draft, 
     html = page.get(url(draft)).content.decode()
     assert message in html
     assert html.count(f"Waiting for {awaited} …") == 3
-
-
-def test_where_nothing_could_be_written_it_says_why_and_to_try_again(draft, page):
-    page.post(url(draft), {"tasks": "1"})
-    Response.objects.update(state="failed", failure_reason="The server answered 500: No memory.")
-    html = page.get(url(draft)).content.decode()
-    assert html.count("Not written: The server answered 500: No memory.") == 3
-    assert "Nothing was written" in html
-    assert "then try again." in html
-    assert "Read the responses" not in html
-    # Starting was the button that stood out, beside a rehearsal of nothing.
-    assert reverse("rehearse", args=[draft.pk]) not in html
-    assert '<button name="action" value="start">Start the experiment<' in html
-    assert f'class="button primary" href="{reverse("setup", args=[draft.pk])}">Change the setup<' in html
-
-
-def test_a_response_that_waits_again_says_what_came_of_the_last_attempt(draft, page):
-    page.post(url(draft), {"tasks": "1"})
-    Response.objects.update(failure_reason="No answer within 5 s.")
-    html = page.get(url(draft)).content.decode()
-    assert html.count("Waiting for a generation worker … Last attempt: No answer within 5 s.") == 3
 
 
 def test_while_one_is_written_the_others_wait_for_their_turn(draft, page):
@@ -276,13 +237,6 @@ def test_it_warns_of_braces_left_over(client_for):
     assert ">Prompt 0, task 2</a>" not in html
 
 
-def test_it_warns_of_a_prompt_without_text(client_for):
-    spec = make_spec()
-    spec.factors[0].levels["Prompt 1"] = {"text": " "}
-    html = tried(client_for(make_user(is_superuser=True)), create_experiment(spec=spec))
-    assert "No system prompt: “Prompt 1”." in html
-
-
 def test_a_policy_that_has_a_prompt_from_another_factor_does_not_lack_one(client_for):
     """It warned of the level "Neutral", though each policy with it has the prompt of the other factor."""
     spec = make_spec()
@@ -294,14 +248,6 @@ def test_a_policy_that_has_a_prompt_from_another_factor_does_not_lack_one(client
     assert "No system prompt: “Prompt 1 · Neutral”. Write one" in tried(page, create_experiment(spec=spec))
 
 
-def test_it_names_a_few_policies_without_a_prompt_and_counts_the_others(client_for):
-    spec = make_spec(8)
-    for n in range(7):
-        spec.factors[0].levels[f"Prompt {n}"] = {"text": ""}
-    html = tried(client_for(make_user(is_superuser=True)), create_experiment(spec=spec))
-    assert "No system prompt: “Prompt 0”, “Prompt 1”, “Prompt 2”, “Prompt 3”, “Prompt 4” and 2 more." in html
-
-
 @pytest.mark.parametrize(("budget", "warns"), [(10, True), (5000, False)])
 def test_it_warns_of_a_budget_that_will_not_do(budget, warns, client_for):
     draft = create_experiment(spec=make_spec(budget=budget, claim="good_enough", epsilon=0.1))
@@ -309,11 +255,6 @@ def test_it_warns_of_a_budget_that_will_not_do(budget, warns, client_for):
     assert ("would spend their budget" in html) == warns
     assert ("No problem was found." in html) != warns
     assert "choose “good enough”" not in html
-
-
-def test_it_advises_good_enough_where_another_claim_is_chosen(client_for):
-    html = tried(client_for(make_user(is_superuser=True)), create_experiment(spec=make_spec(budget=10)))
-    assert "Raise the budget, choose “good enough”, accept a larger risk" in html
 
 
 @pytest.mark.parametrize(
@@ -382,13 +323,6 @@ class TestRehearsal:
         assert (
             "Rehearsal: nothing was saved." in page.post(self.url(draft), {}, headers=HTMX).content.decode()
         )
-
-    def test_ready_made_responses_that_are_all_equal_lead_back_with_the_reason(self, client_for):
-        draft = create_experiment(spec=imported_spec())
-        Response.objects.update(text="Same.", digest=digest("Same."))
-        page = client_for(make_user(is_superuser=True))
-        html = page.get(self.url(draft), follow=True).content.decode()
-        assert "No two responses to one task differ." in html
 
 
 @pytest.mark.parametrize(
