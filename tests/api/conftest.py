@@ -39,10 +39,7 @@ def caller_for() -> CallerFor:
     """
 
     def caller(
-        user: User | None,
-        *,
-        scopes: Sequence[str] = Token.Scope.values,
-        experiment: Experiment | None = None,
+        user: User | None, *, scopes: Sequence[str] = Token.Scope.values, experiment: Experiment | None = None
     ) -> Call:
         client = Client()
         headers = {}

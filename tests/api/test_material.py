@@ -12,12 +12,12 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import HttpResponse
 from django.test import Client
 
-from engine.models import Experiment, Invitation, Notification, Token, User
+from engine.models import Experiment, Invitation, Token, User
 from engine.services.experiments import stop
 from engine.services.invitations import accept_invitation, find_invitation
 from engine.services.tokens import make_token
 from labeling.exports import files
-from tests.factories import add_member, click, lease, make_experiment, make_user
+from tests.factories import click, make_user
 from tests.tables import imported
 
 pytestmark = pytest.mark.django_db
@@ -93,20 +93,6 @@ class TestMaterial:
         assert again.status_code == 422
         assert "You have an experiment of this name" in again.json()["detail"]
         assert Experiment.objects.count() == 1
-
-    def test_who_annotates_too_is_not_told_what_wrote_a_text_that_they_may_be_shown(
-        self, annotator, caller_for
-    ):
-        experiment = make_experiment(ready=True, annotators=(annotator,))
-        add_member(experiment, annotator, "owner")
-        lease(experiment, annotator)
-        path = f"/experiments/{experiment.pk}/responses"
-        call = caller_for(annotator)
-        assert call("get", path).json() == {"count": 0, "items": []}
-        done = click(experiment, annotator).comparison
-        assert {each["id"] for each in call("get", path).json()["items"]} == {
-            done.response_i_id, done.response_j_id,
-        }  # fmt: skip
 
     def test_votes_make_an_experiment_and_are_added_to_one(self, send, admin, admin_call):
         made = upload(send, "/experiments/from-votes", VOTES)
@@ -207,26 +193,6 @@ class TestPeople:
         assert call("post", f"{path}/members", body | {"role": "owner"}).status_code == 403
         User.objects.filter(username="stranger").update(is_active=False)
         assert call("post", f"{path}/members", body | {"role": "viewer"}).status_code == 422
-
-    def test_an_invitation_goes_by_mail_and_again(self, settings, people, experiment, path, caller_for):
-        call = caller_for(people["editor"])
-        body = {"role": "annotator", "addresses": ["a@example.org", "b@example.org"]}
-        settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
-        refused = call("post", f"{path}/invitations/mailed", body)
-        assert (refused.status_code, "Mail is not configured" in refused.json()["detail"]) == (409, True)
-        settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
-        sent = call("post", f"{path}/invitations/mailed", body)
-        assert sent.status_code == 201
-        assert [each["email"] for each in sent.json()] == body["addresses"]
-        assert Notification.objects.filter(state="waiting").count() == 2
-        again = f"{path}/invitations/{sent.json()[0]['id']}/resend"
-        assert "still on its way" in call("post", again).json()["detail"]
-        Notification.objects.update(state="sent")
-        assert call("post", again).json()["email"] == "a@example.org"
-        assert Notification.objects.filter(state="waiting").count() == 1
-        for wrong in ({"addresses": []}, {"role": "owner"}, {"addresses": ["nobody"]}):
-            assert call("post", f"{path}/invitations/mailed", body | wrong).status_code in {403, 409, 422}
-        assert Invitation.objects.count() == 2
 
     def test_an_invitation_lets_somebody_in_until_it_is_ended(self, people, experiment, path, caller_for):
         call = caller_for(people["editor"])

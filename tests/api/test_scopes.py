@@ -73,12 +73,7 @@ def test_reading_writes_nothing_and_its_use_is_noted_by_a_worker_once_an_hour(
     viewer = make_user()
     add_member(experiment, viewer, "viewer")
     call = caller_for(viewer, scopes=["read"])
-    with (
-        CaptureQueriesContext(
-            connection,
-        ) as queries,
-        django_capture_on_commit_callbacks(execute=True),
-    ):
+    with CaptureQueriesContext(connection) as queries, django_capture_on_commit_callbacks(execute=True):
         for _ in range(3):
             assert call("get", "/experiments" + path.format(experiment.pk)).status_code == 200
     # PostgreSQL reads long results through a cursor, which it declares.

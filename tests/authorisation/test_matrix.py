@@ -212,11 +212,7 @@ def test_nobody_answers_for_somebody_else(world: World):
     """A pair that another annotator is shown, and an answer of theirs, are as if they were not there."""
     experiment = world.own.experiment.pk
     theirs, made_up = world.own.things["token_on_show_of_another"], "00000000-0000-4000-8000-000000000000"
-    for action, form in (
-        ("judge", {"choice": "left"}),
-        ("skip", {"reason": "broken"}),
-        ("beat", {}),
-    ):
+    for action, form in (("judge", {"choice": "left"}), ("skip", {"reason": "broken"}), ("beat", {})):
         path = f"/label/{experiment}/{action}/"
         asked = [
             world.call("annotator", "post", path, form | {"token": token}) for token in (theirs, made_up)

@@ -334,11 +334,7 @@ class World:
             # A hint of its own: the first characters of the link would be found by chance now and then.
             Invitation.objects.filter(pk=invitations[role].pk).update(hint=f"{mark[:4]}~{role[:6]}")
         invite_by_mail(
-            experiment=experiment,
-            by=by,
-            role="viewer",
-            addresses=[f"{mark}-guest@example.org"],
-            valid_days=1,
+            experiment=experiment, by=by, role="viewer", addresses=[f"{mark}-guest@example.org"], valid_days=1
         )
         connection = make_connection(
             by=by,

@@ -14,14 +14,7 @@ from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
-from tests.factories import (
-    SECRET,
-    add_member,
-    click,
-    click_on,
-    make_experiment,
-    make_user,
-)
+from tests.factories import SECRET, add_member, click, click_on, make_experiment, make_user
 
 
 def export(experiment: Experiment, folder: Path, *options: str, kind: str = "jsonl") -> Path:

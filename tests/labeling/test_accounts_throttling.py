@@ -249,10 +249,3 @@ def test_a_proxy_that_nobody_named_is_told_of_to_superusers(annotator, admin, cl
     assert len(caplog.records) == 1
     assert words in client_for(admin).get(reverse("home")).content.decode()
     assert words not in client_for(annotator).get(reverse("home")).content.decode()
-
-
-def test_the_warning_goes_when_the_setting_comes(admin, client_for, settings):
-    settings.TRUSTED_PROXIES = None
-    address_seen(peer="10.0.0.1", forwarded="192.0.2.1")
-    settings.TRUSTED_PROXIES = []
-    assert "TRUSTED_PROXIES" not in client_for(admin).get(reverse("home")).content.decode()

@@ -7,9 +7,9 @@ from django.urls import reverse
 
 from engine import tasks
 from engine.models import Charge
-from tests.factories import click_on, make_experiment
+from tests.factories import click_on
 from tests.markup import words
-from tests.opinions import opine, prefers_first, shadow, vote
+from tests.opinions import opine, prefers_first, shadow
 
 pytestmark = pytest.mark.django_db
 
@@ -30,14 +30,6 @@ def change(client, experiment, stage, rubric="", budget="500", **options):
 def section(client, experiment) -> str:
     html = client.get(reverse("quality", args=[experiment.pk])).content.decode()
     return html.partition("Language model as a judge")[2].partition("</section>")[0]
-
-
-@pytest.fixture
-def calibrated(experiment, annotator):
-    shadow(experiment)
-    click_on(experiment, annotator, 10)
-    opine(experiment)
-    return experiment
 
 
 def test_one_that_was_halted_says_why_and_resumes_by_a_button(experiment, annotator, editor, client_for):
@@ -116,16 +108,6 @@ def test_from_off_to_votes_and_back(
     assert votes.details["rubric"] == "Shorter wins."
 
 
-def test_with_another_rubric_it_may_not_go_on_voting(calibrated, editor, client_for):
-    vote(calibrated)
-    change(client_for(editor), calibrated, "votes", rubric="New.")
-    calibrated.refresh_from_db()
-    assert (calibrated.llm_judge, calibrated.rubric) == ("votes", "")
-    change(client_for(editor), calibrated, "shadow", rubric="New.")
-    calibrated.refresh_from_db()
-    assert (calibrated.llm_judge, calibrated.rubric) == ("shadow", "New.")
-
-
 def test_the_figures_are_those_of_the_opinions(experiment, annotator, viewer, client_for):
     shadow(experiment)
     click_on(experiment, annotator, 4)
@@ -149,13 +131,6 @@ def test_what_the_model_says_is_never_markup(experiment, annotator, viewer, clie
     html = section(client_for(viewer), experiment)
     assert "<script>" not in html
     assert "alert(2)" in html
-
-
-def test_a_rule_judged_experiment_has_no_such_section(admin, client_for):
-    by_rule = make_experiment(judge="rule", ready=True)
-    assert section(client_for(admin), by_rule) == ""
-    response = change(client_for(admin), by_rule, "shadow", follow=True)
-    assert "judged by rule" in response.content.decode()
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,6 @@ def test_one_who_makes_experiments_makes_their_own_alone(maker, client_for):
     assert (made.owner, made.everybody) == (maker, False)
 
 
-def test_others_find_no_page(annotator, client_for):
-    make(everybody=True)
-    client = client_for(annotator)
-    for name, args in (("connections", []), ("new_connection", []), ("connection", [1])):
-        assert client.get(reverse(name, args=args)).status_code == 404
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"model_id": ""}, {"at_once": 0}, {"address": "http://10.0.0.1"}, {"headers": "{"},

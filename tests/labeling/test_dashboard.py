@@ -31,7 +31,6 @@ pytestmark = pytest.mark.django_db
 TABS = ["dashboard", "quality", "method"]
 POLLED = ["dashboard_live", "quality_charts", "method_live", "method_charts"]
 
-each_tab = pytest.mark.parametrize("view", TABS)
 each_result = pytest.mark.parametrize("view", ["dashboard", "dashboard_live"])
 
 
@@ -64,13 +63,13 @@ def clear_winner(experiment: Experiment, annotator) -> Experiment:
 
 class TestVerdict:
     @each_result
-    def test_before_the_first_click_it_says_so(self, view, experiment, viewer, client_for):
+    def test_before_the_first_click_it_names_the_goal_and_no_leader(
+        self, view, experiment, viewer, client_for
+    ):
         words = text_of(page(client_for(viewer), experiment, view))
         assert "No judgments yet" in words
         assert "Leading" not in words
-        # The goal is named where nobody can tell yet how many clicks it takes, too.
-        goal = "It stops when one is the best, if there is one: no other policy can beat every other one."
-        assert goal in words
+        assert "It stops when one is the best, if there is one" in words
 
     @each_result
     def test_while_it_runs_it_names_the_leader_what_is_settled_and_what_remains(
@@ -79,41 +78,33 @@ class TestVerdict:
         for _ in range(5):
             click_on(experiment, annotator, 1)
         words = text_of(page(client_for(viewer), experiment, view))
-        assert "Too early to say" in words
         standing = r"Leading after \d+ comparisons?: Prompt \d\. 0 of 2 rivals ruled out; "
         assert re.search(standing + r"about \d+ more clicks until one is the best, if there is one, ", words)
-        assert "minutes of judging by one person." in words
 
-    @each_result
-    def test_without_annotators_the_next_action_is_to_invite_somebody(
-        self, view, annotator, admin, client_for
-    ):
-        lonely = make_experiment()
-        html = page(client_for(admin), lonely, view)
-        assert "Nobody can judge yet." in html
-        assert f'href="{reverse("invite", args=[lonely.pk])}">Invite somebody</a>' in html
-        for other in (make_experiment(annotators=(annotator,)), make_experiment(judge="rule")):
-            assert "Nobody can judge yet" not in page(client_for(admin), other, view)
+    def test_without_annotators_the_next_action_is_to_invite_somebody(self, annotator, admin, client_for):
+        for lonely, experiment in (
+            (True, make_experiment()),
+            (False, make_experiment(annotators=(annotator,))),
+            (False, make_experiment(judge="rule")),
+        ):
+            invite = f'href="{reverse("invite", args=[experiment.pk])}">Invite somebody</a>'
+            assert (invite in page(client_for(admin), experiment)) == lonely
 
     def test_a_certified_winner_comes_with_its_claim_its_risk_and_its_prompt(
         self, annotator, admin, client_for
     ):
-        experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,), delta=0.07)
+        experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,), delta=0.3)
         html = page(client_for(admin), clear_winner(experiment, annotator))
         words = text_of(html)
         assert "Use Prompt 1" in words
-        assert "If any policy is the best, it is this one." in words
         row = re.search(r'class="numbers">(\d+)%', html)  # the rival's, in the ranking
         said = f"Preferred to the other policy in an estimated {100 - int(row[1])}% of comparisons"
-        assert f"{said}; risk of a wrong pick at most 7%, whoever leaves or delays what." in words
-        assert "If some policy beats every other, it is Prompt 1; the risk of ever saying so wrongly" in words
+        assert f"{said}; risk of a wrong pick at most 30%" in words
         assert "It rests on the judgments of one person alone." in words
-        assert "certain" not in re.sub(r"Certified|certified", "", words)
-        assert '<pre class="prompt" id="system"' in html
         assert "quality 1</pre>" in html
         assert reverse("policy_request", args=[experiment.pk, 2]) in html
-        assert f"{reverse('experiment_settings', args=[experiment.pk])}#clone-title" in html
         assert "hx-trigger" not in html
+        assert '<span class="badge certified">winner</span>' in html
 
     def test_a_winner_shows_three_of_its_wins_and_its_losses_to_read(self, annotator, admin, client_for):
         experiment = make_experiment(n_policies=2, n_tasks=9, ready=True, annotators=(annotator,))
@@ -138,24 +129,8 @@ class TestVerdict:
         assert re.search(r'<blockquote class="chosen"><p[^>]*>(?!<span)', won)
         assert re.search(r'<blockquote class="chosen"><p[^>]*><span class="muted">Prompt 0:</span>', lost)
 
-    def test_where_the_budget_was_spent_the_next_step_is_to_raise_it(self, annotator, admin, client_for):
-        """The only step on the card was to share a report that decides nothing."""
-        experiment = make_experiment(ready=True, annotators=(annotator,), budget=3)
-        click_on(experiment, annotator, 3)
-        words = text_of(page(client_for(admin), experiment))
-        assert "Not decided" in words
-        assert "Raise the budget Report to share" in words
-
 
 class TestRanking:
-    def test_what_is_settled_is_told(self, viewer, annotator, client_for):
-        experiment = make_experiment(n_policies=3, ready=True, annotators=(annotator,), delta=0.3)
-        add_member(experiment, viewer, "viewer")
-        html = page(client_for(viewer), clear_winner(experiment, annotator))
-        assert '<span class="badge certified">winner</span>' in html
-        assert "ruled out" in html
-        assert "Preferred to the winner" in html
-
     def test_the_card_counts_the_policies_that_it_shows_as_ruled_out(self, viewer, annotator, client_for):
         """The card said "2 of 3 ruled out", those of the claim "best", above three that were ruled out.
 
@@ -165,22 +140,20 @@ class TestRanking:
             n_policies=3, ready=True, annotators=(annotator,), delta=0.3, claim="best"
         )
         add_member(experiment, viewer, "viewer")
-        others = 0
-        for _ in range(40):
-            click_for(experiment, annotator, lambda i, j: i > j)
-            plan_and_write(experiment)
+        others = False
+        while not others:
+            for _ in range(3):
+                click_for(experiment, annotator, lambda i, j: i > j)
+                plan_and_write(experiment)
             experiment.refresh_from_db()
-            if experiment.state != "running":
-                break
+            assert experiment.state == "running", "the claim has excluded as many all the time"
             html = page(client_for(viewer), experiment)
             told = int(re.search(r"(\d) of 2 rivals ruled out", text_of(html))[1])
             assert told == html.count('<span class="muted">ruled out</span>')
             method = text_of(page(client_for(viewer), experiment, "method"))
             left = int(re.search(r"Rivals to exclude (\d) for “best”", method)[1])
-            both = f"{told} of 2 rivals ruled out as the best, and “best” has still to exclude {left};"
-            assert (both in text_of(html)) == (told + left != 2)
-            others += told + left != 2
-        assert others, "the claim has excluded as many all the time"
+            others = told + left != 2
+            assert (f"and “best” has still to exclude {left};" in text_of(html)) == others
 
     def test_late_judgments_count_in_it(self, annotator, admin, client_for):
         """One definition, which the file has too: all counts, as the sentence of the verdict says."""
@@ -217,41 +190,30 @@ class TestQuality:
         name = policy_names(experiment)[1].name
         assert f"{name}: {written.count()} of {written.count()}" in words
 
-    def test_a_card_without_content_does_not_show(self, experiment, viewer, client_for):
-        words = text_of(page(client_for(viewer), experiment, "quality"))
-        for absent in ("Past votes", "Reversals that", "Length", "cut off"):
-            assert absent not in words
-
 
 class TestMethod:
-    @pytest.mark.parametrize("view", ["method", "method_charts"])
-    def test_it_shows_the_win_rates(self, view, experiment, annotator, viewer, client_for):
+    def test_it_shows_the_win_rates(self, experiment, annotator, viewer, client_for):
         click_on(experiment, annotator, 5)
-        html = page(client_for(viewer), experiment, view)
+        html = page(client_for(viewer), experiment, "method")
         wins = wins_matrix(experiment)
         counts = wins + wins.T
-        for i in range(3):
-            for j in range(3):
-                if counts[i, j]:
-                    cell = f"{round(100 * wins[i, j] / counts[i, j])}%<small>{int(counts[i, j])}</small>"
-                    assert cell in html
-        assert "not unbiased estimates" in text_of(html)
+        for i, j in zip(*counts.nonzero(), strict=True):
+            assert f"{round(100 * wins[i, j] / counts[i, j])}%<small>{int(counts[i, j])}</small>" in html
 
-    @pytest.mark.parametrize("view", ["method", "method_charts"])
-    def test_the_race_is_a_table_of_every_snapshot(self, view, experiment, annotator, viewer, client_for):
-        for _ in range(5):
+    def test_the_race_is_a_table_of_every_snapshot(self, experiment, annotator, viewer, client_for):
+        for _ in range(3):
             click_on(experiment, annotator, 1)
-        rows = race_table(page(client_for(viewer), experiment, view))
+        rows = race_table(page(client_for(viewer), experiment, "method"))
         snapshots = list(experiment.snapshots.order_by("pk"))
-        assert [int(row[0]) for row in rows] == [s.comparisons for s in snapshots] == [0, 1, 2, 3, 4, 5]
+        assert [int(row[0]) for row in rows] == [s.comparisons for s in snapshots] == [0, 1, 2, 3]
         for row, snapshot in zip(rows, snapshots, strict=True):
             assert [float(value) for value in row[1:]] == [round(value, 3) for value in snapshot.evidence]
 
-    @pytest.mark.parametrize("language", ["de", "fr", "ar", "hi"])
+    @pytest.mark.parametrize("language", ["de", "hi"])
     def test_the_chart_can_read_the_numbers_in_every_language(
         self, language, experiment, annotator, viewer, client_for
     ):
-        click_on(experiment, annotator, 5)
+        click_on(experiment, annotator, 2)
         html = page(client_for(viewer), experiment, "method", **{"Accept-Language": language})
         for row in race_table(html):
             assert all(re.fullmatch(r"-?\d+(\.\d+)?", value) for value in row), row
@@ -308,34 +270,30 @@ def without_moving_numbers(html: str) -> str:
     return re.sub(r'value="[A-Za-z0-9]{64}"|\d+ seconds? ago| hx-swap-oob="true"', "", html)
 
 
-@each_tab
 @pytest.mark.parametrize(
-    ("before", "offered", "withheld"),
+    ("before", "offered"),
     [
-        ("draft", ["start"], ["pause", "stop"]),
-        ("running", ["pause", "stop"], ["start"]),
-        ("paused", ["start", "stop"], ["pause"]),
-        ("concluded", ["archive"], ["start", "pause", "stop"]),
+        ("draft", {"start", "archive"}),
+        ("running", {"pause", "stop"}),
+        ("paused", {"start", "stop", "archive"}),
+        ("concluded", {"archive"}),
     ],
 )
-def test_who_may_run_it_is_offered_what_its_state_allows(view, before, offered, withheld, admin, client_for):
+def test_who_may_run_it_is_offered_what_its_state_allows(before, offered, admin, client_for):
     experiment = make_experiment(running=before != "draft")
     if before == "paused":
         pause(experiment_id=experiment.pk)
     if before == "concluded":
         stop(experiment_id=experiment.pk)
     # A draft has no result: its address leads to the setup.
-    html = client_for(admin).get(reverse(view, args=[experiment.pk]), follow=True).content.decode()
-    for action in offered:
-        assert f'name="action" value="{action}"' in html
-    for action in withheld:
-        assert f'name="action" value="{action}"' not in html
+    html = client_for(admin).get(reverse("dashboard", args=[experiment.pk]), follow=True).content.decode()
+    actions = set(re.findall(r'name="action" value="(\w+)"', html))
+    assert actions & {"start", "pause", "stop", "archive"} == offered
 
 
-@each_tab
-def test_a_viewer_is_offered_no_button(view, experiment, viewer, editor, client_for):
-    assert 'name="action"' not in page(client_for(viewer), experiment, view)
-    assert 'name="action"' in page(client_for(editor), experiment, view)
+def test_a_viewer_is_offered_no_button(experiment, viewer, editor, client_for):
+    assert 'name="action"' not in page(client_for(viewer), experiment)
+    assert 'name="action"' in page(client_for(editor), experiment)
 
 
 @pytest.mark.parametrize("view", [*TABS, "setup"])

@@ -35,7 +35,7 @@ from labeling.exports.formats import csv_pieces, json_lines
 from labeling.exports.people import pseudonym
 from labeling.formatting import agreement_figures
 from tests.downloads import ask
-from tests.factories import add_member, click, click_on, make_experiment, make_user
+from tests.factories import add_member, click, make_experiment, make_user
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
@@ -239,11 +239,6 @@ class TestFormats:
         rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich)))
         assert {row["propensity"] for row in rows} == {1 / 3}
 
-    def test_and_empty_where_it_does_not(self, experiment, annotator, admin, client_for):
-        click(experiment, annotator)
-        [row] = json_rows(content(get(client_for(admin), "judgments_jsonl", experiment)))
-        assert row["propensity"] is None
-
     def test_flags_tokens_and_seconds_are_there(self, rich, admin, client_for):
         rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich, judgments="")))
         assert [row["flags"] for row in rows if row["flags"]] == ["broken leak"]
@@ -375,21 +370,6 @@ class TestPeople:
         assert entry.details["usernames"] is True
         assert entry.text == f"Exported judgments as {kind} (all), with usernames."
 
-    @pytest.mark.parametrize("role", ["viewer", "editor"])
-    def test_nobody_else_does(self, role, rich, client_for):
-        user = make_user()
-        add_member(rich, user, role)
-        client = client_for(user)
-        assert "With usernames" not in get(client, "export", rich).content.decode()
-        for name in ("judgments_csv", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"):
-            assert get(client, name, rich, usernames="1").status_code == 403
-        assert not rich.audit_entries.filter(action="export").exists()
-
-    def test_an_owner_finds_the_box(self, rich, admin, client_for):
-        page = get(client_for(admin), "export", rich, usernames="1").content.decode()
-        assert "With usernames" in page
-        assert "judgments=&amp;usernames=1" in page.replace("judgments=standing", "judgments=")
-
     def test_the_log_of_a_filtered_export_holds_nobodys_name(self, rich, admin, client_for):
         get(client_for(admin), "judgments_csv", rich, annotator="ann")
         entry = rich.audit_entries.filter(action="export").latest("pk")
@@ -400,55 +380,6 @@ class TestPeople:
 class TestDpo:
     def pairs(self, experiment, client, **query) -> list[dict[str, object]]:
         return json_rows(content(get(client, "dpo_jsonl", experiment, **query)))
-
-    def test_decided_comparisons_are_prompt_chosen_and_rejected(
-        self, experiment, annotator, viewer, client_for
-    ):
-        click_on(experiment, annotator, 6)
-        pairs = self.pairs(experiment, client_for(viewer))
-        decided = list(experiment.comparisons.filter(state="judged").order_by("pk"))
-        expected = [
-            {
-                "prompt": c.task.prompt,
-                "chosen": (c.response_i if c.outcome > 0.5 else c.response_j).text,
-                "rejected": (c.response_j if c.outcome > 0.5 else c.response_i).text,
-                "margin": 1.0,
-                "comparisons": 1,
-            }
-            for c in decided
-            if c.response_i.text != c.response_j.text
-        ]
-        assert pairs == expected
-        assert pairs
-
-    def test_pairs_are_written_as_messages_where_that_is_asked_for(
-        self, experiment, annotator, viewer, client_for
-    ):
-        click_on(experiment, annotator, 4)
-        client = client_for(viewer)
-        plain, messages = self.pairs(experiment, client), self.pairs(experiment, client, conversational="1")
-        assert messages == [
-            {
-                "prompt": [{"role": "user", "content": pair["prompt"]}],
-                "chosen": [{"role": "assistant", "content": pair["chosen"]}],
-                "rejected": [{"role": "assistant", "content": pair["rejected"]}],
-                "margin": 1.0,
-                "comparisons": 1,
-            }
-            for pair in plain
-        ]
-
-    def test_ties_and_equal_texts_are_left_out(self, annotator, admin, client_for):
-        experiment = make_experiment(ready=True, annotators=(annotator,), allow_tie=True)
-        click(experiment, annotator, "tie")
-        kept = click(experiment, annotator)
-        same = click(experiment, annotator).comparison
-        for response in (same.response_i, same.response_j):
-            response.text = "the same"
-            response.save()
-        kept.comparison.response_i.text = "one"
-        kept.comparison.response_i.save()
-        assert len(self.pairs(experiment, client_for(admin))) == 1
 
     def test_each_two_texts_are_one_row_by_majority_of_any_author(self, tmp_path):
         """Of 2,231 rows of a real export, 389 were distinct, and some were each other's opposite."""
@@ -553,10 +484,6 @@ class TestFilter:
         assert content(get(client, "judgments_csv", rich, text="nowhere")).startswith(b"judgment_id,")
         assert self.ids(rich, client, text="nowhere") == set()
 
-    def test_void_ones_on_request(self, rich, admin, client_for):
-        void = set(Judgment.objects.filter(void__isnull=False).values_list("pk", flat=True))
-        assert self.ids(rich, client_for(admin), judgments="void") == void
-
     @pytest.mark.parametrize(
         "query", [{"policy": "P9"}, {"annotator": "nobody"}, {"judgments": "x"}, {"text": "x" * 201}]
     )
@@ -593,16 +520,6 @@ class TestManifest:
         manifest = json.loads(archive.read("rich-judgments.csv.manifest.json"))
         assert manifest["experiment"]["evidence"] is None
 
-    def test_the_rows_of_every_format_are_counted(self, rich):
-        for kind, n in (("csv", 12), ("jsonl", 12), ("parquet", 12)):
-            tally = Tally()
-            export = Export(
-                experiment=rich, format=kind, selection=Selection(judgments="standing"), filter={}
-            )
-            data = b"".join(export.pieces(tally))
-            assert export.manifest(tally)["rows"] == n
-            assert export.manifest(tally)["sha256"] == hashlib.sha256(data).hexdigest()
-
 
 class TestPage:
     def test_it_counts_before_the_download(self, rich, admin, client_for):
@@ -613,13 +530,6 @@ class TestPage:
         n = Judgment.objects.filter(annotator__username="ann").count()
         assert f'<dd id="judgments">{n}</dd>' in page
         assert f"{reverse('judgments_csv', args=[rich.pk])}?judgments=&amp;annotator=ann&amp;raw=1" in page
-
-    def test_its_links_lead_to_what_it_counted(self, rich, admin, client_for):
-        client = client_for(admin)
-        page = get(client, "export", rich, judgments="void").content.decode()
-        link = page.split(f'formaction="{reverse("judgments_csv", args=[rich.pk])}')[1].split('"')[0]
-        response = client.post(reverse("judgments_csv", args=[rich.pk]) + link.replace("&amp;", "&"))
-        assert len(csv_rows(content(response))) == 3
 
     def test_without_pyarrow_the_page_says_so_and_the_address_too(self, rich, admin, client_for, monkeypatch):
         for user in ("views.export", "exports.downloads"):
@@ -644,21 +554,3 @@ def test_the_document_has_the_table_of_columns():
     lines = DOCUMENT.read_text().partition("## Columns")[2].splitlines()
     documented = [line for line in lines if line.startswith("| `")]
     assert documented == table, "\n".join(["Put this table into docs/export.md:", *table])
-
-
-def test_every_column_has_one_source():
-    for column in COLUMNS.values():
-        sources = [bool(column.path), bool(column.plan), bool(column.python)]
-        assert sources.count(True) == 1, column.name
-        assert bool(column.python) == bool(column.of) == bool(column.sql), column.name
-
-
-def test_any_number_of_rows_costs_the_same_queries(rich, admin, client_for, django_assert_max_num_queries):
-    Judgment.objects.bulk_create(
-        Judgment(comparison=rich.comparisons.first(), judge="human", choice="left", outcome=1.0)
-        for _ in range(3000)
-    )
-    client = client_for(admin)
-    for name in ("judgments_csv", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"):
-        with django_assert_max_num_queries(20):
-            content(get(client, name, rich))

@@ -13,13 +13,12 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.core import Factorial, Unstructured
+from engine.core import Factorial
 from engine.domain.policy_space import PolicyName
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
 from engine.models.append_only import lifted
 from engine.selectors import buffer, designs, spending
 from engine.selectors.agreement import shared_answers
-from engine.selectors.designs import RacePoint
 from engine.selectors.health import queue_health
 from engine.selectors.judges import tallies
 from engine.selectors.remaining import remaining_of
@@ -28,7 +27,7 @@ from engine.services.experiments import pause, stop
 from engine.services.planning import advance
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import Sides, annotator_rows, judge_rows
-from labeling.dashboard.cards import cards, sparkline
+from labeling.dashboard.cards import cards
 from labeling.dashboard.figures import moving_figures
 from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import status_of
@@ -53,33 +52,13 @@ def names(n: int) -> list[PolicyName]:
     return [PolicyName(f"P{k + 1}", (f"Level {k}",), f"Level {k}") for k in range(n)]
 
 
-def snapshot(evidence: list[float], **fields: Any) -> Snapshot:
-    return Snapshot(comparisons=10, evidence=evidence, peak_evidence=evidence, threshold=3.0, **fields)
-
-
 class TestRace:
-    def test_a_few_policies_are_all_drawn_and_of_many_those_ahead(self):
-        evidence = [float(k) for k in range(50)]
-        few = charts.race([snapshot(evidence[:12])], names(12), 0.05, range(12))
-        many = charts.race([snapshot(evidence)], names(50), 0.05, range(50))
-        assert few["n_quiet"] == 0
-        assert [line["name"] for line in many["lines"] if not line["quiet"]] == [
-            f"Level {k}" for k in range(12)
-        ]
-        assert len(many["rows"][0][1]) == 50
-
     @pytest.mark.parametrize(("n", "most"), [(5, 200), (200, 200), (950, 200), (950, 40)])
     def test_it_is_thinned_evenly_and_keeps_both_ends(self, n, most):
         experiment, other = make_experiment(planned=False), make_experiment(planned=False)
         for owner in (other, experiment):
             Snapshot.objects.bulk_create(
-                Snapshot(
-                    experiment=owner,
-                    comparisons=k,
-                    evidence=[0],
-                    peak_evidence=[0],
-                    threshold=3,
-                )
+                Snapshot(experiment=owner, comparisons=k, evidence=[0], peak_evidence=[0], threshold=3)
                 for k in range(n)
             )
         points = [s.comparisons for s in designs.race(experiment, most=most)]
@@ -94,33 +73,6 @@ class TestRace:
             assert len(set(np.diff(points))) <= 2
 
 
-class TestHeatMap:
-    def test_policies_come_in_the_order_that_is_asked_for(self):
-        wins = np.array([[0.0, 3, 0], [1, 0, 2], [0, 2, 0]])
-        heat = charts.heat_map(wins, names(3), [2, 0, 1])
-        assert [row["name"].short for row in heat["rows"]] == ["P3", "P1", "P2"]
-        assert heat["rows"][0]["cells"][0] is None
-        assert heat["rows"][0]["cells"][1] == {"comparisons": 0, "win_percent": None, "shade": None}
-        assert heat["rows"][1]["cells"][2] == {"comparisons": 4, "win_percent": 75, "shade": 15}
-        assert not heat["compact"]
-
-
-class TestAllocation:
-    def test_by_policy_and_by_the_pairs_that_matter(self):
-        wins = np.array([[0.0, 60, 15], [20, 0, 3], [5, 2, 0]])
-        allocation = charts.allocation(Unstructured(3), wins, names(3))
-        assert [share["comparisons"] for share in allocation["policies"]] == [100, 85, 25]
-        assert sum(share["realised"] for share in allocation["policies"]) == pytest.approx(200, abs=0.2)
-        assert sum(share["optimal"] for share in allocation["policies"]) == pytest.approx(200, abs=0.2)
-        assert allocation["pairs"][0]["name"] == "Level 0 – Level 1"
-        assert (allocation["pairs"][0]["comparisons"], allocation["pairs"][0]["realised"]) == (80, 76.2)
-
-    def test_before_any_comparison_nothing_is_optimal(self):
-        allocation = charts.allocation(Unstructured(3), np.zeros((3, 3)), names(3))
-        assert {share["optimal"] for share in allocation["policies"]} == {None}
-        assert allocation["pairs"] == []
-
-
 class TestEffects:
     SPACE = Factorial({"Strategy": ["Direct", "Step by step"]})
 
@@ -132,11 +84,6 @@ class TestEffects:
         assert ahead["bar"] == behind["bar"]
         percent, low, high = ahead["bar"]["percents"]
         assert low < percent < high
-
-    def test_it_is_settled_where_the_interval_leaves_out_one_half(self):
-        few = charts.effect_rows(self.SPACE, np.array([[0.0, 4], [6, 0]]), 0.05)[0]
-        many = charts.effect_rows(self.SPACE, np.array([[0.0, 400], [600, 0]]), 0.05)[0]
-        assert (few["bar"]["settled"], many["bar"]["settled"]) == (False, True)
 
 
 class TestConcerns:
@@ -324,20 +271,6 @@ class TestWhatIsLeft:
         assert working_time(figures["hours"]) == "1.0 h (0.5 to 2.0)"
         assert spread(figures["remaining"].between) == "180 to 720"
 
-    def test_less_than_an_hour_is_told_in_minutes(self):
-        assert working_time((0.13, 0.06, 0.28)) == "8 min (4 to 17)"
-        assert working_time((0.13, 0.06, None)) == "more than 4 min"
-        assert working_time((3.0, 1.5, None)) == "more than 1.5 h"
-
-    def test_where_some_simulations_come_to_no_decision_it_is_a_lower_bound(self, experiment):
-        experiment.snapshots.update(comparisons=1, expected_left=90.0)
-        examination = Examination.objects.get()
-        examination.forecast["decided"] = 0.8
-        examination.save()
-        status = status_of(experiment)
-        assert status.sentence.endswith("At least 360 comparisons remaining.")
-        assert spread(remaining_of(experiment).between) == "more than 180"
-
     def test_where_the_simulations_were_cut_short_the_win_rates_may_promise_more(self, experiment):
         experiment.snapshots.update(comparisons=1, expected_left=900.0)
         examination = Examination.objects.get()
@@ -387,13 +320,6 @@ class TestWhatIsLeft:
 
 
 class TestCards:
-    def test_a_line_is_drawn_from_two_points_on(self):
-        assert sparkline([]) is None
-        assert sparkline([RacePoint(0, 4)]) is None
-        drawn = sparkline([RacePoint(0, 4), RacePoint(50, 2), RacePoint(100, 0)])
-        assert drawn["points"] == "1.0,26.0 60.0,14.0 119.0,2.0"
-        assert drawn["description"] == "Rivals to exclude went from 4 to 0 over 100 comparisons."
-
     def test_a_running_experiment_says_how_its_queue_does(self):
         experiment = make_experiment()
         assert cards([experiment])[0]["pulse"].endswith("to be written; no generation worker")
@@ -421,21 +347,6 @@ class TestWithout:
         assert "Computing: 0%." in html
         assert "hx-get" in html
         assert "<button" not in html
-
-    def test_it_is_offered_once_two_people_have_judged(self, experiment, annotator, viewer, client_for):
-        client = client_for(viewer)
-
-        def offered() -> bool:
-            html = client.get(reverse("quality", args=[experiment.pk])).content.decode()
-            return "Without each annotator" in html
-
-        assert not offered()
-        click_on(experiment, annotator, 2)
-        assert not offered()
-        other = make_user()
-        add_member(experiment, other)
-        click_on(experiment, other, 1)
-        assert offered()
 
     def test_a_finding_that_differs_is_marked(self, experiment):
         policies = list(experiment.policies.all())
@@ -479,12 +390,3 @@ class TestWithout:
         html = render_to_string("dashboard/_without.html", {"experiment": experiment, "without": found})
         assert "5 of 6 judged comparisons count in it." in html
         assert '<strong class="warn">Prompt 2 leads; the claim does not hold.</strong></p>' in html
-
-
-def test_of_one_factor_nothing_is_asked_about_effects_that_add_up(annotator, client_for, admin):
-    """It said "too few comparisons" after 805, and a warning named a table that was not there."""
-    experiment = make_experiment(annotators=(annotator,), ready=True)
-    click_on(experiment, annotator, 3)
-    page = client_for(admin).get(reverse("method_charts", args=[experiment.pk])).content.decode()
-    assert "Win rates" in page
-    assert "Do the effects of the levels add up?" not in page

@@ -88,8 +88,9 @@ def test_holding_pairs_ahead_does_not_make_somebody_look_slow():
     assert own_summary(experiment, User.objects.get(username="ann")).typical_seconds == 2.0
 
 
-@pytest.mark.parametrize("running", [True, False])
-@pytest.mark.parametrize(("n", "doubtful"), [(6, False), (20, True)])
+@pytest.mark.parametrize(
+    ("n", "running", "doubtful"), [(6, True, False), (20, True, True), (20, False, True)]
+)
 def test_a_result_and_its_report_say_that_there_are_doubts(n, doubtful, running, admin, client_for):
     """Only the tab Quality said so, which somebody who reads "Use Warm" may never open. While people still
     judge, something can be done about it.
@@ -102,8 +103,5 @@ def test_a_result_and_its_report_say_that_there_are_doubts(n, doubtful, running,
         text_of(client_for(admin).get(reverse(name, args=[experiment.pk])).content.decode())
         for name in ("dashboard", "report")
     ]
-    said = (
-        "1 person’s answers are in doubt",
-        "There are doubts about the answers of 1 of 1 person.",
-    )
+    said = ("1 person’s answers are in doubt", "There are doubts about the answers of 1 of 1 person.")
     assert [each in page for each, page in zip(said, pages, strict=True)] == [doubtful] * 2

@@ -47,15 +47,6 @@ def test_what_does_not_run_cannot_be_entered(change, experiment, annotator, clie
     assert reverse("history", args=[experiment.pk]) in html
 
 
-def test_what_can_be_judged_comes_before_what_has_ended(experiment, annotator, client_for):
-    ended = make_experiment(name="Ended", annotators=(annotator,), question="Which ended?")
-    stop(experiment_id=ended.pk)
-    html = page(client_for(annotator))
-    assert html.index(experiment.name) < html.index("Ended")
-    # There is nothing left to answer.
-    assert "Which ended?" not in html
-
-
 def test_a_viewer_finds_the_dashboards_with_their_badges(experiment, viewer, client_for):
     for queue in ("control", "generation"):
         WorkerPulse.objects.create(queue=queue, worker="w", seen_at=timezone.now())

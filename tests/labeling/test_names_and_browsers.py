@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.test import Client
 from django.urls import reverse
@@ -64,13 +63,6 @@ class TestNames:
         client = Client()
         client.post(reverse("login"), {"username": "cAsEx", "password": PASSWORD})
         assert is_logged_in(client)
-
-    @pytest.mark.django_db
-    def test_a_form_says_that_a_name_is_taken(self):
-        """As the admin site's form for an account."""
-        make_user("CaseX")
-        with pytest.raises(ValidationError, match="already exists"):
-            User(username="casex", password="x").full_clean()
 
     @pytest.mark.django_db
     def test_people_in_a_file_of_votes_may_differ_by_case(self):

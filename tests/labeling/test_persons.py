@@ -44,12 +44,6 @@ def test_somebody_is_forgotten_once_their_name_is_typed(page, admin, experiment,
     assert AuditEntry.objects.get(action="forget").by == admin
 
 
-def test_what_cannot_be_is_explained(page, admin):
-    response = page.post(reverse("person", args=[admin.pk]), {"name": "admin"})
-    assert response.status_code == 400
-    assert "admin is the only superuser." in words(response)
-
-
 def test_the_file_of_a_person_is_logged(page, admin, annotator):
     response = page.post(reverse("data_of_person", args=[annotator.pk]))
     assert response["Content-Disposition"] == 'attachment; filename="ann.json"'

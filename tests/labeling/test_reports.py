@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.importing.votes import Vote, Winner
-from engine.models import AuditEntry, Experiment, ReportLink, Response, User
+from engine.models import AuditEntry, Experiment, ReportLink, User
 from engine.services.controls import change_settings
 from engine.services.experiments import start
 from engine.services.past_votes import start_from_votes
@@ -43,22 +43,15 @@ def test_it_tells_the_result_and_names_nobody(experiment, annotator, owner, clie
     assert "no-store" in page["Cache-Control"]
     for text in (experiment.question, "Use Prompt 2", "Prompt 0", "Prompt 1", "1 person: 6 judgments of 6"):
         assert text in told
-    assert "“May be as good”: they do not." in told
-    assert "One person judged everything" in told
-    # The first row said "–" under "Preferred to the winner".
     assert re.search(r"Prompt 2 winner \d+ comparisons", told)
     # Its claim is another one than that of the setup: verdict and method have the risk of both together.
-    assert "risk of a wrong pick at most 10%" in told
-    assert "at most 10%, however often somebody looked" in told
+    assert told.count("at most 10%") == 2
     for name in (annotator.username, owner.username, "quality 2"):
         assert name not in told
     links = re.findall(r'href="(/[^"]*)"', page.content.decode())
     assert not [link for link in links if link.startswith("/experiments/")]
-    # A member has the same page, with the way to the data.
-    assert (
-        reverse("export", args=[experiment.pk])
-        in client_for(owner).get(reverse("report", args=[experiment.pk])).content.decode()
-    )
+    own = client_for(owner).get(reverse("report", args=[experiment.pk])).content.decode()
+    assert reverse("export", args=[experiment.pk]) in own
 
 
 def test_a_prompt_is_shown_only_by_a_link_that_was_made_to_show_it(
@@ -66,22 +59,18 @@ def test_a_prompt_is_shown_only_by_a_link_that_was_made_to_show_it(
 ):
     click_on(experiment, annotator, 6)
     certify(experiment, winner=2)
-    client = client_for(owner)
-    told = words(client.get(reverse("report", args=[experiment.pk])))
-    assert "and no prompt but the recommended policy’s, if you choose so. To print it" in told
     told = []
     for choice in ({}, {"shows_prompt": "on"}):
-        page = client.post(reverse("share_report", args=[experiment.pk]), {"valid_days": "7"} | choice)
+        form = {"valid_days": "7"} | choice
+        page = client_for(owner).post(reverse("share_report", args=[experiment.pk]), form)
         secret = re.search(r"/report/([\w-]{43})/", page.content.decode())[1]
         told.append(words(Client().get(reverse("shared_report", args=[secret]))))
     without, with_prompt = told
     assert "quality 2" not in without
     assert "System prompt quality 2" in with_prompt
-    # Nothing of the others, and nothing to press.
-    assert "quality 1" not in with_prompt
-    assert "As a request" not in with_prompt
-    # The list of links and the log tell them apart, and a member reads the report as it is shared by default.
-    list_of_links = words(client.get(reverse("report", args=[experiment.pk])))
+    assert "quality 1" not in with_prompt, "nothing of the others"
+    # The list of links and the log tell them apart.
+    list_of_links = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
     assert list_of_links.count("with the recommended policy’s prompt") == 1
     entry = AuditEntry.objects.filter(action="share").latest("pk")
     assert entry.details["until"].endswith(", with the winner’s prompt and settings")
@@ -92,14 +81,8 @@ def test_of_ready_made_responses_no_prompt_is_offered(owner, client_for):
     experiment = pool_of({name: texts(name) for name in "ABC"})
     add_member(experiment, owner, "owner")
     certify(experiment, winner=2)
-    client = client_for(owner)
-    told = words(client.get(reverse("report", args=[experiment.pk])))
-    assert "Show the prompt" not in told
-    # It spoke of a choice that is not there.
-    assert "It shows the names of the levels, and no prompt." in told
-    page = client.post(
-        reverse("share_report", args=[experiment.pk]), {"valid_days": "7", "shows_prompt": "on"}
-    )
+    form = {"valid_days": "7", "shows_prompt": "on"}
+    page = client_for(owner).post(reverse("share_report", args=[experiment.pk]), form)
     assert page.status_code == 200
     assert not ReportLink.objects.get().shows_prompt
 
@@ -163,47 +146,13 @@ def test_before_the_end_its_makers_are_warned_and_its_annotators_get_nothing(
     experiment, annotator, editor, client_for
 ):
     click_on(experiment, annotator, 3)
-    address = shared(experiment, editor)
-    told = words(client_for(editor).get(reverse("report", args=[experiment.pk])))
-    assert "Do not give the link to annotators" in told
-    assert "Too early to say" in told
-    assert "The experiment has not concluded." in told
+    address, own = shared(experiment, editor), reverse("report", args=[experiment.pk])
+    assert "Do not give the link to annotators" in words(client_for(editor).get(own))
     theirs = client_for(annotator).get(address)
-    assert theirs.status_code == 403
-    assert "Prompt" not in theirs.content.decode()
+    assert (theirs.status_code, b"Prompt" in theirs.content) == (403, False)
     certify(experiment, winner=2)
     assert client_for(annotator).get(address).status_code == 200
-    assert "Do not give the link" not in words(
-        client_for(editor).get(reverse("report", args=[experiment.pk]))
-    )
-
-
-def test_it_claims_no_more_tasks_than_were_compared(annotator, owner, client_for):
-    experiment = make_experiment(n_tasks=20, ready=True, annotators=(annotator,))
-    add_member(experiment, owner, "owner")
-    click_on(experiment, annotator, 3)
-    certify(experiment, winner=2)
-    page = reverse("report", args=[experiment.pk])
-    told = words(client_for(owner).get(page))
-    assert "The result holds for tasks like those that were compared." in told
-    assert "The result holds for judges like those who judged." in told
-    assert "says nothing about" not in told
-    judged = experiment.comparisons.filter(state="judged").values("task")
-    for task in (
-        experiment.tasks.filter(pk__in=judged).first(),
-        experiment.tasks.exclude(pk__in=judged).first(),
-    ):
-        Response.objects.create(
-            policy=experiment.policies.first(),
-            task=task,
-            seed=1,
-            state="failed",
-            attempts=3,
-            failure_reason="Long.",
-        )
-    cache.clear()
-    for address in (page, reverse("dashboard", args=[experiment.pk])):
-        assert "The result says nothing about 1 of 20 tasks" in words(client_for(owner).get(address))
+    assert "Do not give the link" not in words(client_for(editor).get(own))
 
 
 def test_of_past_votes_it_tells_no_pairs_or_sides_that_were_chosen_here(annotator, owner, client_for):
@@ -214,21 +163,14 @@ def test_of_past_votes_it_tells_no_pairs_or_sides_that_were_chosen_here(annotato
     experiment = start_from_votes(name="Past", votes=votes)
     add_member(experiment, annotator)
     add_member(experiment, owner, "owner")
-    address = reverse("report", args=[experiment.pk])
-    told = words(client_for(owner).get(address))
-    assert "All judgments are past votes, brought from files: LLM-PO chose neither pairs nor sides." in told
-    assert "A fair coin decided the sides." not in told
     start(experiment_id=experiment.pk)
     advance(experiment_id=experiment.pk)
-    click(experiment, annotator)
-    cache.clear()
-    told = words(client_for(owner).get(address))
-    assert (
-        "12 of 13 judgments are past votes, brought from files: LLM-PO chose neither pairs nor sides." in told
-    )
-    assert "One person judged everything" not in told, "nobody said whose the votes are"
-    assert "The others were given like this. People saw two responses" in told
-    assert "A fair coin decided the sides." in told
+    for n, fair in ((12, False), (13, True)):
+        told = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
+        assert ("12 of 13 judgments are past votes" if fair else "All judgments are past votes") in told
+        assert ("A fair coin decided the sides." in told) == fair, n
+        click(experiment, annotator)
+        cache.clear()
 
 
 def test_guessing_links_is_throttled(settings, experiment):

@@ -30,7 +30,6 @@ from labeling.demo import human_spec, rule_spec
 from labeling.exports.files import EVENTS, FORMATS
 from labeling.forms import settings as settings_form
 from labeling.forms.draft import data_of
-from labeling.forms.factors import apply_change
 from labeling.setup.templates import STARTS, comparing_models, start_named
 from tests.accounts import let_create
 from tests.engine.test_drawing import ANSWERS, imported_spec
@@ -117,14 +116,6 @@ def test_a_start_compares_all_models_with_one_prompt(page, maker):
     data["name"], data["tasks"] = "Which", "Why?"
     page.post(url, sent(data, action="save"))
     assert Experiment.objects.get().policies.count() == 2
-
-
-def test_levels_follow_the_kind_of_their_factor_until_somebody_names_them():
-    data = data_of(start_named("blank").spec)
-    apply_change(data, "add-factor")
-    data["f1-l2-name"], data["f1-kind"] = "Mine", "model"
-    apply_change(data, "kind:f1")
-    assert (data["f1-l1-name"], data["f1-l2-name"]) == ("Model 1", "Mine")
 
 
 def test_every_setting_and_each_choice_of_one_has_its_place_and_its_name_on_the_page(page):
@@ -323,19 +314,18 @@ class TestRefused:
     )
     def test_it_says_what_is_wrong_and_keeps_what_was_typed(self, changes, message, page):
         kept = {"guidelines": "Kept <guidelines>.", "f2-l3-text": "Kept instruction."}
-        response = page.post(NEW, sent(filled(**kept | changes)))
+        data = filled(**kept | changes)
+        response = page.post(NEW, sent(data))
         html = response.content.decode()
         assert response.status_code == 400
         assert message in html.replace("&#x27;", "'")
-        assert "This field is required." not in html
         assert "Kept &lt;guidelines&gt;." in html
         assert "Kept instruction." in html
         assert not Experiment.objects.exists()
         listed = html.partition('id="errors"')[2].partition("</ul>")[0]
         for place in re.findall('href="#([^"]+)"', listed):
             assert f'id="{place}"' in html
-        if "href" in listed:
-            assert "errorlist" in html.partition('id="errors"')[2], "its field is marked"
+        assert "Ready to start." not in summary_of(page, data)
 
     def test_a_refused_change_leaves_the_draft_as_it_was(self, page, draft):
         before = specs.experiment_spec(draft)
@@ -343,18 +333,19 @@ class TestRefused:
         assert specs.experiment_spec(Experiment.objects.get()) == before
 
     def test_the_csv_of_excel_on_windows_is_told_how_to_save_it(self, page):
-        """The message did not say where in which program."""
         text = "task\nWie groß ist Köln?\n"
-        sent_as = {"part": "tasks-file", "tasks_file": SimpleUploadedFile("t.csv", text.encode("cp1252"))}
-        html = page.post(NEW, sent(filled(), **sent_as), headers=HTMX).content.decode()
-        for words in ("t.csv: line 2: This is not UTF-8 text.", "In Excel, choose “CSV UTF-8”", "(XLSX)"):
-            assert words in html
+
+        def shown(name: str, encoding: str) -> str:
+            file = SimpleUploadedFile(name, text.encode(encoding))
+            sent_as = sent(filled(), part="tasks-file", tasks_file=file)
+            return page.post(NEW, sent_as, headers=HTMX).content.decode()
+
+        html = shown("t.csv", "cp1252")
+        assert "t.csv: line 2: This is not UTF-8 text." in html
+        assert "choose “CSV UTF-8”" in html
         # “Unicode text”, with tabs.
         for encoding in ("utf-16", "utf-8-sig"):
-            file = SimpleUploadedFile("t.txt", text.encode(encoding))
-            html = page.post(NEW, sent(filled(), **sent_as | {"tasks_file": file}), headers=HTMX)
-            assert "Wie groß ist Köln?" in html.content.decode()
-            assert "1 task" in html.content.decode()
+            assert "Wie groß ist Köln?" in shown("t.txt", encoding)
 
     def test_what_runs_is_not_changed(self, page, maker):
         running = make_experiment(ready=True)
@@ -453,11 +444,9 @@ class TestSteps:
         html = summary(page, name=" ", tasks="", delta="2")
         assert re.findall(r'<a href="#(\w+)">(?:Give|Add|Accepted)', html) == ["id_name", "tasks", "id_delta"]
         assert "Ready" not in html
-        assert "Ready" not in summary(page, **{"f1-level": "l1", "f2-level": "l3"})
         data = filled()
         del data["tasks"]
-        html = page.post(NEW, sent(data, part="size", n_tasks="1234"), headers=HTMX).content.decode()
-        assert '<dd id="size-tasks">1,234</dd>' in html
+        assert '<dd id="size-tasks">1,234</dd>' in summary_of(page, data, n_tasks="1234")
 
     @pytest.mark.parametrize(
         ("changes", "place"),
@@ -477,21 +466,32 @@ class TestSteps:
         whole = page.post(NEW, sent(filled(**changes), go="policies")).content.decode()
         assert f'id="{place}"' in whole
 
-    def test_a_name_that_the_owner_has_given_already_is_missing_and_refused_by_the_same_words(
-        self, page, draft, written
-    ):
-        taken = "You have an experiment of this name already. Choose another name."
+    def test_a_name_that_the_owner_has_given_already_is_missing_and_refused(self, page, draft, written):
+        taken = "You have an experiment of this name already."
         changes = {"name": f" {draft.name} "}
         for url, is_free in ((NEW, False), (setup_url(draft), True)):
             html = page.post(url, sent(filled(**changes), part="size"), headers=HTMX).content.decode()
             assert ("Ready to start." in html) == is_free
-            assert (f'<a href="#id_name">{taken}</a>' in html) != is_free
+            assert (taken in html) != is_free
         refused = page.post(NEW, sent(filled(**changes)))
-        assert refused.status_code == 400
-        assert taken in refused.content.decode()
+        assert (refused.status_code, taken in refused.content.decode()) == (400, True)
 
-    def test_the_summary_knows_tasks_and_gold_items_that_do_not_come_with_its_request(self, page, written):
-        data = filled(practice="1", judge="rule", gold="prompt,better\na,b")
+    @pytest.mark.parametrize(
+        ("changes", "text"),
+        [
+            ({}, ""),
+            ({"n_references": "1"}, "The rule judge needs a reference answer for every task."),
+            ({"tasks_faults": "1"}, "Correct the tasks."),
+            ({"n_gold": "0"}, "Give at least as many gold items as practice pairs."),
+            ({"gold_faults": "2"}, "Correct the gold items."),
+            ({"gold_rate": "0.1"}, "more gold items than practice takes"),
+            ({"gold_rate": "0.1", "n_gold": "2"}, ""),
+        ],
+    )
+    def test_the_summary_knows_tasks_and_gold_items_that_do_not_come_with_its_request(
+        self, changes, text, page, written
+    ):
+        data = filled(practice="1", judge="rule")
         del data["tasks"], data["gold"]
         counted = {
             "n_tasks": "2",
@@ -500,49 +500,26 @@ class TestSteps:
             "n_gold": "1",
             "gold_faults": "0",
         }
-        assert "Ready to start." in summary_of(page, data, **counted)
-        for changes, text in (
-            ({"n_references": "1"}, "The rule judge needs a reference answer for every task."),
-            ({"tasks_faults": "1"}, "Correct the tasks."),
-            ({"n_gold": "0"}, "Give at least as many gold items as practice pairs."),
-            ({"gold_faults": "2"}, "Correct the gold items."),
-        ):
-            html = summary_of(page, data, **counted | changes)
-            assert text in html
-            assert "Ready to start." not in html
-        # A share of gold pairs needs gold items that practice leaves: none was shown, and nothing said so.
-        data["gold_rate"] = "0.1"
-        for n_gold, lacks in (("1", True), ("2", False)):
-            html = summary_of(page, data, **counted | {"n_gold": n_gold})
-            assert ("more gold items than practice takes" in html) == lacks
-            assert ("Ready to start." in html) != lacks
-        # The page itself hands the counts on.
-        data = filled(tasks="A\tb\nB", gold="prompt,better\na,b")
-        html = "".join(
-            page.post(NEW, sent(data, part=part), headers=HTMX).content.decode() for part in ("tasks", "gold")
-        )
-        for name, value in {
-            "n_tasks": 2,
-            "n_references": 1,
-            "tasks_faults": 0,
-            "n_gold": 0,
-            "gold_faults": 1,
-        }.items():
-            assert f'name="{name}" value="{value}"' in html
+        html = summary_of(page, data, **counted | changes)
+        assert text in html
+        assert ("Ready to start." in html) == (text == "")
 
     def test_the_summary_names_the_models_that_would_write(self, page):
-        assert "Nothing can write with any model now." in summary(page)
         assert "Ready to start." not in summary(page)
         for worker, backend, model in (("a", "vllm", "Qwen"), ("b", "smollm2", "SmolLM2")):
             details = {"backend": backend, "model": model, "others": ["adapter"] if worker == "a" else []}
             WorkerPulse.objects.create(queue="generation", worker=worker, details=details)
-        assert "Written by: Qwen, SmolLM2." in summary(page)
-        assert "Written by: Qwen." in summary(page, backend="vllm")
-        assert "Written by: adapter." in summary(page, model="adapter")
-        nobody = "Nothing can write with &#x27;adapter&#x27; on the smollm2 backend now."
-        assert nobody in summary(page, backend="smollm2", model="adapter")
         levels = {"f1-kind": "model", "f1-l1-text": "adapter", "f1-l2-text": ""}
-        assert "Written by: Qwen, SmolLM2, adapter." in summary(page, **levels)
+        for changes, names in (
+            ({}, "Qwen, SmolLM2"),
+            ({"backend": "vllm"}, "Qwen"),
+            ({"model": "adapter"}, "adapter"),
+            (levels, "Qwen, SmolLM2, adapter"),
+        ):
+            assert f"Written by: {names}." in summary(page, **changes)
+        assert "Nothing can write with &#x27;adapter&#x27;" in summary(
+            page, backend="smollm2", model="adapter"
+        )
 
     @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
     def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page, written):
@@ -655,14 +632,9 @@ class TestItems:
         tasks = "prompt,tags\n" + "".join(f"Task {n},{'odd' if n % 2 else 'even'}\n" for n in range(1, 15))
         data = {"part": "tasks", "tasks": tasks, "tasks_tag": "even"}
         html = page.post(NEW, data, headers=HTMX).content.decode()
-        assert "14 tasks. 7 with the tag even. The first five:" in html
-        assert "<option selected>even</option>" in html
         assert re.findall(r'class="sample">Task (\d+)<', html) == ["2", "4", "6", "8", "10"]
-        # After the tasks have changed, nobody looks at none of them without a word.
         gone = page.post(NEW, data | {"tasks": "A task\n"}, headers=HTMX).content.decode()
-        assert "1 task." in gone
-        assert "A task" in gone
-        assert "with the tag" not in gone
+        assert "A task" in gone, "no task has the tag any more"
 
     def test_a_file_fills_the_field(self, page):
         file = SimpleUploadedFile("t.json", b'{"examples": [{"input": "A?", "target": "1"}]}')
@@ -680,11 +652,6 @@ class TestItems:
     def test_a_file_works_without_javascript_too(self, page):
         page.post(NEW, sent(filled(tasks=""), tasks_file=SimpleUploadedFile("t.txt", b"One?\r\nTwo?\r\n")))
         assert [task.prompt for task in Experiment.objects.get().tasks.all()] == ["One?", "Two?"]
-
-    def test_a_file_that_is_too_large_is_refused(self, page):
-        file = SimpleUploadedFile("t.txt", b"x" * 1_000_001)
-        html = page.post(NEW, {"part": "tasks-file", "tasks_file": file}, headers=HTMX).content.decode()
-        assert "larger than 1 MB" in html
 
     def test_more_tasks_than_a_field_holds_are_kept(self, page, maker):
         spec = make_spec(n_tasks=4)
@@ -721,27 +688,16 @@ class TestSize:
         first = closed_form(plan, log_odds=log_odds).expected
         assert f"over {first:.0f}</dd>" in html
         assert f"{first * 36 / 3600:.1f}</dd>" in html
-        assert "These are first estimates." in html
-        assert '<progress id="size-progress" max="100" value="0">' in html
         Estimate.objects.update(progress=0.4)
-        assert 'value="40"' in summary(page, budget="100", seconds="36")
+        assert '<progress id="size-progress" max="100" value="40">' in summary(
+            page, budget="100", seconds="36"
+        )
         compute_next()
         estimate.refresh_from_db()
         assert estimate.state == "done", "the claim that is chosen comes first"
-        html = summary(page, budget="100", seconds="36")
-        assert "These are first estimates." not in html
-        assert "From 60 simulated experiments." in html
+        assert "From 60 simulated experiments." in summary(page, budget="100", seconds="36")
 
-    def test_without_an_analysis_worker_it_says_that_nothing_is_simulated(self, page):
-        html = summary(page)
-        assert "No analysis worker is running" in html
-        assert "are being simulated" not in html
-        WorkerPulse.objects.create(queue="analysis", worker="w")
-        html = summary(page)
-        assert "No analysis worker is running" not in html
-        assert "Better ones are being simulated" in html
-
-    def test_the_answer_comes_with_hours_and_what_it_assumes(self, page):
+    def test_the_answer_comes_with_hours(self, page):
         changes = {"space": "factorial", "budget": "40", "overlap": "2", "seconds": "36"}
         while "every 1s" in (html := summary(page, **changes)):  # as a browser asks
             assert compute_next()
@@ -749,14 +705,7 @@ class TestSize:
         expected = Estimate.objects.get(question__claim="good_enough").answer["expected"]
         assert f"{expected:.0f}</dd>" in html
         assert f"{expected * 2 * 36 / 3600:.1f}</dd>" in html
-        assert "The hours count each comparison 2 times" in html
-        assert "eight need between" not in html
-        assert "the better of two policies typically wins 58 of 100 comparisons" in html
         assert "would spend their budget without a decision" in html
-        assert "Raise the budget, accept a larger risk" in html
-        while "every 1s" in (html := summary(page, **changes, claim="best")):
-            assert compute_next()
-        assert "Raise the budget, choose “good enough”, accept a larger risk" in html
 
     def test_figures_of_runs_that_the_budget_cuts_are_said_to_be_too_low(self, page):
         """It said that eight of ten need at most 400, where four of ten were cut at 400."""
@@ -769,36 +718,7 @@ class TestSize:
             estimate.save()
             html = summary(page)
             assert ('id="size-comparisons">over 310<' in html) == cut
-            assert ("eight need between 160 and 400 comparisons" in html) != cut
-            assert ("nine need at least 160 comparisons" in html) == cut
-            assert ("; the others need more." in html) == cut
-            assert ("<td>over 310</td>" in html) == cut
-
-    def test_a_rule_judge_costs_no_hours(self, page):
-        summary(page, judge="rule", budget="50")
-        compute_next()
-        assert "Hours of judging" not in summary(page, judge="rule", budget="50")
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"delta": ""}, "Give every factor a level"),
-            ({"f1-level": "l1", "f2-level": "l1"}, "There is only one policy."),
-            ({"space": "factorial", "exclusion": "x1", "x1-f1": "l1"}, ""),
-        ],
-    )
-    def test_what_has_no_size_is_said_to_have_none(self, changes, message, page):
-        html = summary(page, **changes)
-        assert message in html
-        assert "every 1s" not in html or not message
-
-    def test_too_many_combinations_are_refused_at_once(self, page):
-        data = filled(part="size")
-        for f in range(1, 7):
-            data.appendlist("factor", f"f{f}")
-            data.setlist(f"f{f}-level", [f"l{n}" for n in range(1, 21)])
-        html = page.post(NEW, sent(data), headers=HTMX).content.decode()
-        assert "64,000,000 policies; the limit is 300. Give fewer levels or factors" in html
+            assert ("between 160 and 400" in html) != cut
 
 
 class TestFiles:
@@ -827,6 +747,9 @@ class TestFiles:
             ("", "The file is empty."),
             (b"\xfc", "line 1: This is not UTF-8 text."),
             (b"a" * 1_000_001, "larger than 1 MB"),
+            (workbook([["Frage"], ["Wer?"]]), "This is a packed file or a workbook"),
+            (b"Wer?\nWo?\n", "This is a table or a text"),
+            (b'[{"prompt": "Wer?"}]', "This is a list"),
         ],
     )
     def test_a_file_that_cannot_be_read_is_told_with_its_line(self, content, message, page):
@@ -834,26 +757,6 @@ class TestFiles:
         assert response.status_code == 400
         assert message in response.content.decode().replace("&#x27;", "'")
         assert not Experiment.objects.exists()
-
-    @pytest.mark.parametrize(
-        ("content", "what"),
-        [
-            (workbook([["Frage"], ["Wer?"]]), "This is a packed file or a workbook"),
-            (b"%PDF-1.4", "This is a table or a text"),
-            (b"Frage,Antwort\nWer?,Ich\n", "This is a table or a text"),
-            (b"Frage: Wer bist du?\nund: wo: da\n", "This is a table or a text"),
-            (b"Wer?\nWo?\n", "This is a table or a text"),
-            (b'{"prompt": "Wer?"}\n{"prompt": "Wo?"}\n', "This is a table or a text"),
-            (b'[{"prompt": "Wer?"}]', "This is a list"),
-        ],
-    )
-    def test_a_table_in_the_place_of_an_experiment_file_is_told_where_it_goes(self, content, what, page):
-        """A workbook was called no UTF-8, and a CSV no object of named values."""
-        html = self.upload(page, "description", content).content.decode()
-        assert f"<li>{what}, and no description of an experiment in YAML or JSON" in html
-        for place in re.findall("“(.*?)”", html.partition(what)[2].partition("</li>")[0]):
-            assert f">{place}</" in html
-        assert "“Your own questions”" in html
 
     def test_ready_made_responses_become_a_draft_which_can_be_set_up_and_started(self, page):
         assert self.upload(page, "responses", ANSWERS, name="Ours").status_code == 302
@@ -874,9 +777,6 @@ class TestFiles:
         html = page.post(setup_url(experiment), data, headers=HTMX).content.decode()
         # "One?" has two texts of one policy beside one of the other, and "Two?" one of each.
         assert "one person can give at most 3 answers here" in html
-        people = int(re.search(r"This takes (?:about|more than) ([\d,]+) people", html)[1].replace(",", ""))
-        [comparisons] = re.findall(r'id="size-comparisons">(?:over |about )?([\d,]+)', html)
-        assert people == pytest.approx(int(comparisons.replace(",", "")) / 3, rel=0.05)
         by_rule = page.post(setup_url(experiment), data | {"judge": "rule"}, headers=HTMX).content.decode()
         assert "one person can give" not in by_rule
 
@@ -889,12 +789,8 @@ class TestFiles:
     def test_no_file_at_all_is_asked_for(self, page):
         form = Markup(page.get(reverse("new_experiment")).content.decode())
         files = [each.attributes for each in form.elements if each.attributes.get("type") == "file"]
-        # The browser says so at the field; an error at the top of the page is far from it.
-        assert len(files) == 2
-        assert all("required" in each for each in files)
-        response = page.post(reverse("new_experiment"))
-        assert response.status_code == 400
-        assert "Choose a file first." in response.content.decode()
+        assert [("required" in each) for each in files] == [True] * 2
+        assert page.post(reverse("new_experiment")).status_code == 400
 
 
 class TestDelete:
@@ -950,14 +846,6 @@ class TestTwoTabs:
         assert page.post(setup_url(experiment), again).status_code == 302
         experiment.refresh_from_db()
         assert experiment.question == "Of the second tab?"
-
-    def test_one_tab_alone_saves_again_and_again(self, page):
-        page.post(NEW, sent(filled()))
-        experiment = Experiment.objects.get()
-        for question in ("Which?", "Which one?"):
-            changed = self.typed(page, experiment, question=question)
-            assert page.post(setup_url(experiment), changed).status_code == 302
-            experiment.refresh_from_db()
 
     @pytest.mark.parametrize("version", ["", "x", "9" * 5000, "-1"])
     def test_a_version_that_is_none_is_not_looked_at(self, version, page):

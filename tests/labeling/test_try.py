@@ -61,9 +61,7 @@ def tried(page, experiment: Experiment, backend=None, tasks: str = "1") -> str:
 def test_a_trial_from_its_first_page_to_its_last_response(
     draft, page, woken, django_capture_on_commit_callbacks
 ):
-    html = page.get(url(draft)).content.decode()
-    assert "Each of the 3 policies answers these tasks once." in html
-    assert 'value="1, ' in html
+    assert 'value="1, ' in page.get(url(draft)).content.decode()
     with django_capture_on_commit_callbacks(execute=True):
         assert page.post(url(draft), {"tasks": "9, 1"})["Location"] == url(draft)
     assert woken == ["generate"]
@@ -71,16 +69,16 @@ def test_a_trial_from_its_first_page_to_its_last_response(
     assert "<html" not in html
     assert "0 of 6 responses written." in html
     assert 'hx-trigger="every 1s"' in html
-    assert "No generation worker is running" in html
+    start = '<button class="primary" name="action" value="start">'
+    assert start not in html
     write_responses()
     pay(Response.objects.all(), 1.0)
     html = page.get(url(draft)).content.decode()
     assert "6 of 6 responses written." in html
     assert 'hx-trigger="every 1s"' not in html
-    assert "at a price of 6.00 USD" in html
+    assert "6.00 USD" in html
     assert html.count("It is ") == 6
-    assert "quality 2" in html
-    assert "What is 8 + 0?" in html
+    assert start in html
 
 
 def save_and_try(page, draft: Experiment):
@@ -127,35 +125,24 @@ def test_a_draft_has_the_tabs_with_something_to_show(draft, page, client_for):
 def test_a_draft_opens_where_its_next_step_is(draft, page, client_for):
     """It opened on an empty tab Result."""
 
-    def opened(client, experiment: Experiment) -> str:
-        response = client.get(reverse("dashboard", args=[experiment.pk]), follow=True)
-        html = response.content.decode()
+    def opened(client) -> str:
+        response = client.get(reverse("dashboard", args=[draft.pk]), follow=True)
         assert response.status_code == 200
-        assert ">Result</a>" not in html
-        first, *_ = re.findall(r'<a href="[^>]*>(\w+)</a>', html.partition("tabs no-print")[2])
-        assert first == "Setup"
         return response.redirect_chain[-1][0]
 
     setup = reverse("setup", args=[draft.pk])
+    state = reverse("change_state", args=[draft.pk])
     viewer = make_user()
     add_member(draft, viewer, "viewer")
-    assert opened(page, draft) == setup
-    html = page.get(setup).content.decode()
-    assert f'action="{reverse("change_state", args=[draft.pk])}"' in html
-    assert '<button name="action" value="archive">Archive</button>' in html
+    assert opened(page) == setup
     tried(page, draft)
-    assert opened(page, draft) == url(draft)
-    assert opened(client_for(viewer), draft) == setup
-    page.post(reverse("change_state", args=[draft.pk]), {"action": "archive"})
-    assert opened(page, draft) == setup
-    assert ">Take out of the archive<" in page.get(setup).content.decode()
-    page.post(reverse("change_state", args=[draft.pk]), {"action": "unarchive"})
-    data = data_of(experiment_spec(draft)) | {"tasks": "", "version": str(version_of(draft))}
-    page.post(setup, data)
-    assert opened(page, draft) == f"{setup}?step=tasks"
-    draft.state = Experiment.State.RUNNING
-    draft.save()
-    assert ">Result</a>" in page.get(reverse("dashboard", args=[draft.pk])).content.decode()
+    assert opened(page) == url(draft)
+    assert opened(client_for(viewer)) == setup
+    page.post(state, {"action": "archive"})
+    assert opened(page) == setup
+    page.post(state, {"action": "unarchive"})
+    page.post(setup, data_of(experiment_spec(draft)) | {"tasks": "", "version": str(version_of(draft))})
+    assert opened(page) == f"{setup}?step=tasks"
 
 
 @pytest.mark.parametrize(
@@ -318,7 +305,7 @@ class TestRehearsal:
         page = client_for(make_user(is_superuser=True))
         for _ in range(8):
             html = page.get(self.url(draft)).content.decode()
-            shown = re.findall(r'aria-labelledby="label-[ab]" dir="auto"><p dir="auto">(\w+)</p>', html)
+            shown = re.findall(r'aria-labelledby="label-[ab]"[^>]*><p[^>]*>(\w+)</p>', html)
             assert {*shown} in ({"1", "one"}, {"I", "one"}, {"2", "two"}), "of two policies, to one task"
         assert (
             "Rehearsal: nothing was saved." in page.post(self.url(draft), {}, headers=HTMX).content.decode()
@@ -328,12 +315,8 @@ class TestRehearsal:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        (
-            {"text": "", "finish_reason": "length", "thinking": "Hm."},
-            "No answer within the maximum of tokens.",
-        ),
+        ({"text": "", "finish_reason": "length"}, "No answer within the maximum of tokens."),
         ({"text": "Half a", "finish_reason": "length"}, "was cut at its maximum of tokens."),
-        ({"text": "", "finish_reason": "filtered"}, "A response is no answer"),
         ({"text": "", "finish_reason": "refused", "refusal": "I will not."}, "“I will not.”"),
         ({"text": "<think>Hm</think> 2"}, "holds tags of thinking"),
         ({"marks": ["</s>"]}, "ended in &lt;/s&gt;"),
@@ -345,10 +328,7 @@ def test_it_says_what_the_parts_of_a_reply_give_reason_to_look_at(parts, message
     for name, value in parts.items():
         setattr(row, name, value)
     row.save()
-    html = page.get(url(draft)).content.decode()
-    assert message in html
-    assert ("(no answer)" in html) == (row.text == "")
-    assert ("Hm." in html) == bool(row.thinking)
+    assert message in page.get(url(draft)).content.decode()
 
 
 def test_it_warns_of_equal_requests_and_says_what_is_not_sent(client_for):
