@@ -44,16 +44,6 @@ def test_no_token_sets_a_key_or_an_owner(field, admin, caller_for):
     assert keys.target_of(connection).key == KEY
 
 
-def test_no_key_is_told_and_a_new_address_deletes_it(admin, caller_for):
-    call = caller_for(admin)
-    connection = connections.make(by=admin, owner=admin, key=KEY, **NEW)
-    told = call("get", f"/connections/{connection.pk}").content.decode()
-    assert not [part for part in (KEY, "WXYZ", connection.sealed_key) if part in told]
-    call("patch", f"/connections/{connection.pk}", {"address": "https://attacker.example.org"})
-    connection.refresh_from_db()
-    assert keys.target_of(connection).key == ""
-
-
 @pytest.mark.parametrize(
     "wrong", [{"provider": "x"}, {"name": ""}, {"address": "https://10.0.0.1"}, {"headers": {"Host": "x"}},
               {"takes": {"x": 1}}, {"address": None}, {"name": None}],

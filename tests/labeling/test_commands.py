@@ -48,12 +48,6 @@ class TestRebuildCounts:
         assert "P1 against P3: wins, comparisons were (1.0, 2), are (0.0, 0)" in said
         assert "0 pair(s) differed" in run("rebuild_counts")
 
-    def test_only_the_named_experiments_are_looked_at(self):
-        one, other = make_experiment(), make_experiment()
-        PairCount.objects.filter(experiment=other).update(comparisons=1)
-        assert run("rebuild_counts", one.pk) == f"{one.pk} {one.name}: 0 pair(s) differed\n"
-        assert PairCount.objects.filter(experiment=other, comparisons=1).count() == 3
-
     def test_an_experiment_that_is_not_there_is_said_and_not_passed_over(self):
         make_experiment()
         with pytest.raises(CommandError, match="There is no experiment 77"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import uuid
 
 import pytest
 from django.test import Client
@@ -82,24 +81,3 @@ def test_every_row_says_what_was_shown_where_and_what_was_chosen(experiment, ann
             "sampling_seed": " ".join(map(str, comparison.plan["seed"])),
             "sampling_draw": str(comparison.plan["draw"]),
         }
-
-
-def test_another_experiment_is_left_out(experiment, annotator, viewer, client_for):
-    click(make_experiment(ready=True, annotators=(annotator,)), annotator)
-    assert download(client_for(viewer), experiment) == []
-
-
-def test_a_rule_judged_row_has_its_reason_and_no_annotator(admin, client_for):
-    experiment = make_experiment(ready=True, judge="rule")
-    comparison = experiment.comparisons.first()
-    Judgment.objects.create(
-        comparison=comparison,
-        judge="rule",
-        via="rule",
-        choice="left",
-        outcome=1.0,
-        reason="Because.",
-        token=uuid.uuid4(),
-    )
-    [row] = download(client_for(admin), experiment)
-    assert (row["judge"], row["annotator"], row["shown_at"], row["reason"]) == ("rule", "", "", "Because.")

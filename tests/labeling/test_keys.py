@@ -9,7 +9,6 @@ import pytest
 from django.urls import reverse
 
 from engine.selectors.person_data import person_data
-from engine.services.forgetting import forget_person
 from labeling.annotation.keys import USUAL, keys_of
 from tests.factories import make_experiment, make_user
 from tests.markup import Markup, words
@@ -95,9 +94,3 @@ def test_the_guidelines_stay_as_they_were_left(client, annotator):
     annotator.refresh_from_db()
     assert annotator.preferences == {"keys": MINE, "guidelines": True}
     assert person_data(annotator, complete=False)["account"]["preferences"] == annotator.preferences
-
-
-def test_what_somebody_liked_is_forgotten_with_them(client, annotator, admin):
-    make_experiment(ready=True, annotators=(annotator,))
-    client.post(reverse("account_keys"), MINE)
-    assert forget_person(user_id=annotator.pk, by=admin).preferences == {}

@@ -134,13 +134,6 @@ class TestMoney:
         spent = Response.objects.filter(state="done").count()
         assert f"{spent}.00 of 2.00 USD" in page
 
-    def test_the_limit_is_changed_while_it_runs_and_taken_away(self, experiment, editor, client_for):
-        url = reverse("change_display", args=[experiment.pk])
-        for given, stored in (("12.5", 12.5), ("", None)):
-            client_for(editor).post(url, {"tags": "", "money_limit": given})
-            experiment.refresh_from_db()
-            assert experiment.money_limit == stored
-
     def test_the_setup_tells_what_the_responses_will_cost(self, client_for):
         page = client_for(make_user(is_superuser=True))
         Connection.objects.create(
