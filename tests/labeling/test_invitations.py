@@ -15,11 +15,10 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 
-from engine.domain.errors import InvitationError
 from engine.models import AuditEntry, Invitation, Notification, User
 from engine.notifying.delivery import deliver_due
 from engine.selectors.person_data import person_data
-from engine.services import invitation_mails, invitations
+from engine.services import invitations
 from engine.services.forgetting import forget_person
 from llmpo_site.logs import WithoutSecretLinks
 from tests.factories import add_member, invited, make_experiment, make_user
@@ -113,10 +112,8 @@ class TestJoin:
         [
             {"username": ""},
             {"username": "taken"},
-            {"username": "no spaces, please"},
             {"password2": "something else"},
             {"password1": "short", "password2": "short"},
-            {"password1": "password", "password2": "password"},
             {"password1": "", "password2": ""},
         ],
         ids=str,
@@ -125,10 +122,8 @@ class TestJoin:
         make_user("taken")
         response = accept(client, invited(experiment), SIGN_UP | change)
         assert response.status_code == 400
-        alerts = [
-            e for e in Markup(response.content.decode()).elements if e.attributes.get("role") == "alert"
-        ]
-        assert alerts
+        elements = Markup(response.content.decode()).elements
+        assert [each for each in elements if each.attributes.get("role") == "alert"]
         assert Invitation.objects.get().uses == 0
         assert not User.objects.filter(username="newcomer").exists()
 
@@ -215,22 +210,17 @@ class TestSecrecy:
             ("/r%65p%6frt/%61bcdefABCDEF0123456789-_/", "/r%65p%6frt/…/"),
             ("/j%6Fin/abcdefabcdef/", "/j%6Fin/…/"),
             ("/accounts/passwor%64/reset/%31%2Dabc-0123456789abcdef/", "passwor%64/reset/%31%2D…/"),
+            *(
+                (address, address)
+                for address in ("/accounts/password/reset/sent/", "/joins/x/", "/experiments/7/report/share/")
+            ),
         ],
     )
-    def test_nor_the_links_that_open_an_account(self, address, seen):
+    def test_nor_the_links_that_open_an_account_and_other_addresses_stay(self, address, seen):
         record = logging.LogRecord("gunicorn.access", logging.INFO, "", 0, '"GET %s"', (address,), None)
         WithoutSecretLinks().filter(record)
         assert seen in record.getMessage()
         assert not {"abc", "def"} & set(re.findall(r"[a-f]{3}", record.getMessage()))
-
-    @pytest.mark.parametrize(
-        "address",
-        ["/accounts/password/reset/sent/", "/experiments/7/", "/joins/x/", "/experiments/7/report/share/"],
-    )
-    def test_other_addresses_stay_as_they_are(self, address):
-        record = logging.LogRecord("gunicorn.access", logging.INFO, "", 0, '"GET %s"', (address,), None)
-        WithoutSecretLinks().filter(record)
-        assert address in record.getMessage()
 
 
 class TestWelcome:
@@ -270,12 +260,9 @@ class TestInvite:
         ("change", "said"),
         [
             ({"role": "superuser"}, "Select a valid choice."),
-            ({"role": ""}, "This field is required."),
             ({"most_uses": 0}, "Write a number that is at least 1, or leave it empty."),
-            ({"most_uses": 1001}, "At most 1000 people for the role annotator."),
             ({"most_uses": "many"}, "Enter a whole number."),
             ({"valid_days": 0}, "Select a valid choice."),
-            ({"role": "viewer", "most_uses": 51}, "At most 50 people for the role viewer."),
             ({"role": "editor", "valid_days": 365}, "At most 90 days for the role editor."),
             ({"role": "owner"}, "At most 1 people for the role owner."),
         ],
@@ -374,10 +361,6 @@ class TestByMail:
         assert "Mail is not configured here" in words(mine.get(reverse("invite", args=[experiment.pk])))
         self.send(mine, experiment)
         assert not Notification.objects.exists()
-        with pytest.raises(InvitationError, match="Mail is not configured"):
-            invitation_mails.invite_by_mail(
-                experiment=experiment, by=editor, role="viewer", addresses=["new@example.org"], valid_days=1
-            )
 
     def test_a_forgotten_person_leaves_no_address(self, experiment, editor, client_for):
         self.send(client_for(editor), experiment, addresses="New@example.org")
