@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from engine.models import User
+from engine.models import Experiment, Token, User
+from engine.services.tokens import make_token
 
 # Of every account that `tests.factories.make_user` makes.
 PASSWORD = "a long password"
@@ -24,6 +26,14 @@ def logged_in(user: User) -> Client:
 
 def is_logged_in(client: Client) -> bool:
     return client.get(reverse("home")).status_code == 200
+
+
+def bearer(
+    user: User, scopes: Sequence[str] = Token.Scope.values, experiment: Experiment | None = None
+) -> dict[str, str]:
+    """The header of a request by a new token of this user."""
+    _, secret = make_token(user=user, name="test", valid_days=1, scopes=scopes, experiment=experiment)
+    return {"Authorization": f"Bearer {secret}"}
 
 
 def let_create(user: User) -> None:

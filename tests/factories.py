@@ -26,6 +26,7 @@ from engine.models import (
     Response,
     Subscription,
     User,
+    WorkerPulse,
 )
 from engine.selectors.answers import newest_answer
 from engine.services import leases
@@ -162,6 +163,12 @@ def pay(
         )
         for each in responses
     )
+
+
+def workers_alive(*queues: str) -> None:
+    """A worker of each of these queues was seen a moment ago; by default those that people's clicks need."""
+    for queue in queues or ("control", "generation"):
+        WorkerPulse.objects.create(queue=queue, worker="w")
 
 
 def hopeless(response_id: int, reason: str = "broken") -> Failed:

@@ -12,7 +12,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from engine.models import Experiment, Token, User
-from engine.services.tokens import make_token
+from tests.accounts import bearer
 from tests.factories import add_member, make_experiment, make_user
 
 Call = Callable[..., HttpResponse]
@@ -44,8 +44,7 @@ def caller_for() -> CallerFor:
         client = Client()
         headers = {}
         if user is not None:
-            _, secret = make_token(user=user, name="test", valid_days=1, scopes=scopes, experiment=experiment)
-            headers["Authorization"] = f"Bearer {secret}"
+            headers = bearer(user, scopes, experiment)
 
         def call(method: str, path: str, body: Any = None) -> HttpResponse:
             options = {} if body is None else {"data": body, "content_type": "application/json"}

@@ -12,11 +12,11 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import HttpResponse
 from django.test import Client
 
-from engine.models import Experiment, Invitation, Token, User
+from engine.models import Experiment, Invitation, User
 from engine.services.experiments import stop
 from engine.services.invitations import accept_invitation, find_invitation
-from engine.services.tokens import make_token
 from labeling.exports import files
+from tests.accounts import bearer
 from tests.factories import click, make_user
 from tests.tables import imported
 
@@ -31,11 +31,10 @@ VOTES = b"task,policy_a,policy_b,winner,response_a,response_b,annotator\nHi,A,B,
 @pytest.fixture
 def send(admin: User) -> Send:
     """Sends a form with a file, as an administrator."""
-    _, secret = make_token(user=admin, name="t", valid_days=1, scopes=Token.Scope.values)
 
     def post(path: str, content: bytes, **fields: str | list[str]) -> HttpResponse:
         form = fields | {"file": SimpleUploadedFile("table.csv", content)}
-        return Client().post(f"/api{path}", form, headers={"Authorization": f"Bearer {secret}"})
+        return Client().post(f"/api{path}", form, headers=bearer(admin))
 
     return post
 

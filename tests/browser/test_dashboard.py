@@ -26,6 +26,7 @@ from tests.factories import (
     click_on,
     make_experiment,
     make_user,
+    workers_alive,
     write_responses,
 )
 
@@ -165,8 +166,7 @@ def fifteen_long_names(annotator: User) -> Experiment:
 def test_a_long_result_fits_and_hides_no_policy(page: Page):
     admin, annotator = make_user("admin", is_superuser=True), make_user("ann")
     experiment = fifteen_long_names(annotator)
-    for queue in ("control", "generation"):
-        WorkerPulse.objects.create(queue=queue, worker="test")
+    workers_alive()
     log_in(page, admin)
     for size in ({"width": 1440, "height": 900}, {"width": 390, "height": 844}):
         page.set_viewport_size(size)

@@ -37,7 +37,7 @@ from engine.services.notifications import (
 )
 from engine.services.people import change_role, settle_account
 from tests.concurrency import at_once
-from tests.factories import add_member, click, make_experiment, make_user
+from tests.factories import add_member, click, make_experiment, make_user, workers_alive
 
 pytestmark = pytest.mark.django_db
 ALL = ("concluded", "stalled", "unhealthy")
@@ -45,8 +45,7 @@ ALL = ("concluded", "stalled", "unhealthy")
 
 @pytest.fixture
 def experiment(annotator) -> Experiment:
-    for queue in ("control", "generation"):
-        WorkerPulse.objects.create(queue=queue, worker="w")
+    workers_alive()
     return make_experiment(ready=True, annotators=(annotator,))
 
 

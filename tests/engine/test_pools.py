@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing.items import read_responses
-from engine.models import Comparison, Evidence, Experiment, Judgment, Response, ShowingEvent, WorkerPulse
+from engine.models import Comparison, Evidence, Experiment, Judgment, Response, ShowingEvent
 from engine.selectors import buffer, designs, pools
 from engine.selectors.findings import finding_of, of_pool, unproven
 from engine.services.drafts import create_experiment
@@ -16,7 +16,16 @@ from engine.services.judging import judge_leased
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
 from labeling.dashboard.status import USED_UP, status_of, through, too_few_texts
-from tests.factories import add_member, certify, lease_next, make_experiment, make_user, skip, write_responses
+from tests.factories import (
+    add_member,
+    certify,
+    lease_next,
+    make_experiment,
+    make_user,
+    skip,
+    workers_alive,
+    write_responses,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -87,8 +96,7 @@ class TestNobodyTwice:
         assert len(seen) == len(set(seen)) == 3 * N_TASKS
         experiment.refresh_from_db()
         assert experiment.used_up
-        for queue in ("control", "analysis", "generation"):
-            WorkerPulse.objects.create(queue=queue, worker="test")
+        workers_alive("control", "analysis", "generation")
         assert "Every annotator has judged each two texts" in status_of(experiment).sentence
         verdict = result_figures(experiment)["verdict"]
         assert (verdict["sentences"], verdict["effort"]) == ([USED_UP], "")
@@ -153,8 +161,7 @@ class TestNobodyTwice:
             add_member(experiment, user)
         for user in (ann, bob):
             judged_by(experiment, user, choice="tie")
-        for queue in ("control", "analysis", "generation"):
-            WorkerPulse.objects.create(queue=queue, worker="test")
+        workers_alive("control", "analysis", "generation")
         experiment.refresh_from_db()
         verdict = result_figures(experiment)["verdict"]
         assert through(2, 3) in verdict["sentences"]
@@ -164,8 +171,7 @@ class TestNobodyTwice:
         """“About 190 more clicks” stood there, and the texts had 90 left."""
         experiment = pool_of({name: texts(name) for name in "ABC"}, allow_tie=True)
         add_member(experiment, ann := make_user("ann"))
-        for queue in ("control", "analysis", "generation"):
-            WorkerPulse.objects.create(queue=queue, worker="test")
+        workers_alive("control", "analysis", "generation")
         judged_by(experiment, ann, choice="tie", most=2)
         experiment.refresh_from_db()
         n_left = 3 * N_TASKS - 2

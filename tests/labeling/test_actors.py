@@ -23,8 +23,7 @@ from engine.selectors.findings import ladder
 from engine.services.drafts import delete_draft
 from engine.services.invitations import create_invitation
 from engine.services.planning import advance
-from engine.services.tokens import make_token
-from tests.accounts import log_in_recently
+from tests.accounts import bearer, log_in_recently
 from tests.downloads import ask
 from tests.factories import add_member, click, click_for, make_experiment, make_user, write_responses
 from tests.labeling.test_setup import filled, sent
@@ -168,8 +167,7 @@ def test_the_api_says_who_did_it_too(annotator):
     owner = make_user()
     experiment = make_experiment(ready=True, annotators=(annotator,))
     add_member(experiment, owner, "owner")
-    _, secret = make_token(user=owner, name="a program", valid_days=1, scopes=["read", "manage"])
-    headers = {"Authorization": f"Bearer {secret}"}
+    headers = bearer(owner, ["read", "manage"])
     for action in ("pause", "start", "stop"):
         assert (
             Client().post(f"/api/experiments/{experiment.pk}/actions/{action}", headers=headers).status_code

@@ -10,12 +10,11 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from engine.models import WorkerPulse
 from engine.services.experiments import stop
 from labeling import caching
 from labeling.caching import is_shared, shared
 from labeling.dashboard import figures
-from tests.factories import click_for, click_on, plan_and_write
+from tests.factories import click_for, click_on, plan_and_write, workers_alive
 
 AGES = (1.0, 10.0)
 
@@ -163,8 +162,7 @@ class TestPolls:
         assert len(leaders) > 1
 
     def test_what_one_may_do_is_not_shared(self, clock, experiment, viewer, editor, client_for):
-        for queue in ("control", "generation"):
-            WorkerPulse.objects.create(queue=queue, worker="w")
+        workers_alive()
         for view in ("dashboard", "dashboard_live"):
             url = reverse(view, args=[experiment.pk])
             assert "Invite" in client_for(editor).get(url).content.decode()

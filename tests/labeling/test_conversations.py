@@ -23,8 +23,8 @@ from engine.selectors.specs import experiment_spec
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start as start_experiment
 from engine.services.planning import advance
-from engine.services.tokens import make_token
 from labeling.forms.draft import data_of
+from tests.accounts import bearer
 from tests.backends import ScriptedBackend
 from tests.factories import SECRET, add_member, click_on, make_spec, write_responses
 from tests.markup import Markup
@@ -153,12 +153,11 @@ BODY = {
 
 class TestAPI:
     def call(self, client, user, path, body):
-        _, secret = make_token(user=user, name="test", valid_days=1, scopes=["read", "annotate", "manage"])
         return client.post(
             f"/api{path}",
             body,
             content_type="application/json",
-            headers={"Authorization": f"Bearer {secret}"},
+            headers=bearer(user, ["read", "annotate", "manage"]),
         )
 
     def test_an_experiment_is_made_with_conversations_as_its_tasks(self, client, admin):

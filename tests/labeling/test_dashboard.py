@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 
 from engine.core import StopReason
-from engine.models import Experiment, Response, WorkerPulse
+from engine.models import Experiment, Response
 from engine.selectors.counts import wins_matrix
 from engine.selectors.designs import policy_names
 from engine.services.experiments import conclude, pause, stop
@@ -22,6 +22,7 @@ from tests.factories import (
     make_experiment,
     make_user,
     plan_and_write,
+    workers_alive,
     write_responses,
 )
 from tests.markup import text_of
@@ -36,8 +37,7 @@ each_result = pytest.mark.parametrize("view", ["dashboard", "dashboard_live"])
 
 @pytest.fixture(autouse=True)
 def alive(db) -> None:
-    for queue in ("control", "generation"):
-        WorkerPulse.objects.create(queue=queue, worker="w")
+    workers_alive()
 
 
 def page(client, experiment, view: str = "dashboard", **headers: str) -> str:

@@ -13,7 +13,7 @@ from engine.models import Experiment, Lease, Notification, User, clock
 from engine.selectors.doubts import doubts
 from engine.selectors.findings import by_machines, ladder
 from engine.services.planning import advance
-from engine.services.tokens import make_token
+from tests.accounts import bearer
 from tests.engine.test_doubts import judged, shown
 from tests.factories import add_member, certify, make_experiment, make_user, subscribed
 from tests.markup import words
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.django_db
 
 def told(experiment: Experiment, user: User) -> Any:
     """The answer of the API about it."""
-    _, secret = make_token(user=user, name="test", valid_days=1, scopes=["read"], experiment=experiment)
-    headers = {"Authorization": f"Bearer {secret}"}
+    headers = bearer(user, ["read"], experiment)
     return Client().get(f"/api/experiments/{experiment.pk}", headers=headers).json()
 
 

@@ -15,11 +15,10 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.test import Client, RequestFactory
 from django.urls import reverse
 
-from engine.models import Experiment, Token, User
+from engine.models import Experiment, User
 from engine.services.drafts import delete_draft
-from engine.services.tokens import make_token
 from labeling.middleware.failures import MOST_AT_ONCE, Failures, is_temporary
-from tests.accounts import log_in_recently
+from tests.accounts import bearer, log_in_recently
 from tests.factories import make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -53,8 +52,7 @@ def client() -> Client:
 @pytest.fixture
 def headers() -> dict[str, str]:
     user = make_user("program", is_superuser=True)
-    _, secret = make_token(user=user, name="n", valid_days=1, scopes=Token.Scope.values)
-    return {"Authorization": f"Bearer {secret}"}
+    return bearer(user)
 
 
 SPEC_THAT_IS_FINE = {

@@ -40,6 +40,7 @@ from tests.factories import (
     make_experiment,
     make_user,
     pay,
+    workers_alive,
     write_responses,
 )
 from tests.markup import text_of
@@ -233,8 +234,7 @@ def test_responses_that_the_conclusion_dropped_have_not_failed():
 class TestWhatIsLeft:
     @pytest.fixture
     def experiment(self, annotator) -> Experiment:
-        for queue in ("control", "generation"):
-            WorkerPulse.objects.create(queue=queue, worker="w")
+        workers_alive()
         experiment = make_experiment(ready=True, annotators=(annotator,), overlap=2, budget=1000)
         click_on(experiment, annotator, 2)
         forecast = {

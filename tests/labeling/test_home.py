@@ -12,10 +12,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.core import StopReason
-from engine.models import Experiment, User, WorkerPulse
+from engine.models import Experiment, User
 from engine.selectors.designs import policy_names
 from engine.services.experiments import conclude, pause, stop
-from tests.factories import add_member, click, make_experiment, make_user
+from tests.factories import add_member, click, make_experiment, make_user, workers_alive
 
 pytestmark = pytest.mark.django_db
 
@@ -48,8 +48,7 @@ def test_what_does_not_run_cannot_be_entered(change, experiment, annotator, clie
 
 
 def test_a_viewer_finds_the_dashboards_with_their_badges(experiment, viewer, client_for):
-    for queue in ("control", "generation"):
-        WorkerPulse.objects.create(queue=queue, worker="w", seen_at=timezone.now())
+    workers_alive()
     html = page(client_for(viewer))
     assert reverse("dashboard", args=[experiment.pk]) in html
     assert reverse("pair", args=[experiment.pk]) not in html

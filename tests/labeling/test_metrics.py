@@ -14,7 +14,7 @@ from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.models import Charge, Connection, Experiment, Response, WorkerPulse
-from engine.services.tokens import make_token
+from tests.accounts import bearer
 from tests.factories import click, make_experiment
 
 pytestmark = pytest.mark.django_db
@@ -99,14 +99,13 @@ def test_a_program_that_asks_in_vain_counts_while_the_experiment_runs(
     settings.SECURE_SSL_REDIRECT = False
     experiment = make_experiment(annotators=(annotator,))
     Experiment.objects.filter(pk=experiment.pk).update(state=state)
-    _, token = make_token(user=annotator, name="t", valid_days=1, scopes=["annotate"])
     name, counted = "llmpo_buffer_misses_total", {"experiment": str(experiment.pk)}
     before = value(samples(scraper), name, **counted)
     reply = client.post(
         f"/api/label/{experiment.pk}/next",
         {},
         content_type="application/json",
-        headers={"authorization": f"Bearer {token}"},
+        headers=bearer(annotator, ["annotate"]),
     )
     assert reply.json()["pair"] is None
     assert value(samples(scraper), name, **counted) - before == misses

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from engine.services.tokens import make_token
+from tests.accounts import bearer
 from tests.authorisation.table import TABLE
 from tests.authorisation.world import World, may_be_kept, routes
 
@@ -25,8 +25,7 @@ def test_every_answer_of_the_admin_site():
 
 
 def test_the_api_and_its_errors(experiment, admin):
-    _, secret = make_token(user=admin, name="a program", valid_days=1)
-    headers = {"Authorization": f"Bearer {secret}"}
+    headers = bearer(admin)
     for path in ("experiments", f"experiments/{experiment.pk}", f"experiments/{experiment.pk}/judgments.csv"):
         assert not may_be_kept(Client().get(f"/api/{path}", headers=headers)), path
         assert not may_be_kept(Client().get(f"/api/{path}")), path

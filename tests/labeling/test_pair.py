@@ -98,6 +98,18 @@ def test_a_person_who_finds_no_pair_wakes_the_planner_once(annotator, client_for
     assert woken == [experiment.pk]
 
 
+def test_a_crowd_that_comes_at_once_has_a_pair_each_after_one_round(client_for, settings):
+    settings.BUFFER_MIN, settings.BUFFER_MAX = 2, 100
+    crowd = [make_user() for _ in range(6)]
+    experiment = make_experiment(ready=True, annotators=crowd)
+    url = reverse("pair", args=[experiment.pk])
+    found = [bool(stage(client_for(person).get(url)).get("token")) for person in crowd]
+    assert not all(found)
+    advance(experiment_id=experiment.pk)
+    write_responses()
+    assert all(stage(client_for(person).get(url)).get("token") for person in crowd)
+
+
 def test_a_page_that_waits_finds_the_pair_that_another_tab_holds(annotator, client_for, experiment, url):
     client, htmx = client_for(annotator), {"HX-Request": "true"}
     held = stage(client.get(url))["token"]

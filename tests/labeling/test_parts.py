@@ -98,6 +98,16 @@ def test_all_parts_are_exported(experiment, annotator, tmp_path):
     assert row["failure_reason_i"] == "Why."
 
 
+def test_the_quality_names_the_policies_that_give_no_answers(experiment, viewer, client_for):
+    url = reverse("quality", args=[experiment.pk])
+    title = "Responses that are no answer"
+    assert title not in client_for(viewer).get(url).content.decode()
+    n = Response.objects.filter(state="done", policy__index=1).update(text="", finish_reason="filtered")
+    html = client_for(viewer).get(url).content.decode()
+    assert title in html
+    assert f"<li>Prompt 1: {n} of {n}</li>" in html
+
+
 class TestTradeoffs:
     @pytest.fixture
     def judged(self) -> Experiment:

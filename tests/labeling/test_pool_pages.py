@@ -11,10 +11,10 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
-from engine.models import Experiment, Judgment, User, WorkerPulse
+from engine.models import Experiment, Judgment, User
 from engine.services.planning import advance
-from engine.services.tokens import make_token
-from tests.factories import add_member, make_user
+from tests.accounts import bearer
+from tests.factories import add_member, make_user, workers_alive
 from tests.markup import Markup, words
 from tests.tables import imported, run_imports
 
@@ -43,8 +43,7 @@ def pool(client: Client, owner: User) -> Experiment:
     reply = client.post(reply.url, columns | {"name": "Pool", "action": "import"})
     run_imports()
     experiment = Experiment.objects.get(name="Pool")
-    for queue in ("control", "analysis", "generation"):
-        WorkerPulse.objects.create(queue=queue, worker="test")
+    workers_alive("control", "analysis", "generation")
     started = client.post(reverse("change_state", args=[experiment.pk]), {"action": "start"})
     assert started.status_code == 302
     experiment.refresh_from_db()
@@ -87,12 +86,11 @@ def test_nobody_is_shown_two_texts_twice_and_the_end_is_said(pool, client, clien
     assert "New pairs are being prepared." in words(client_for(bob).get(url))
     cora = make_user("cora")
     add_member(pool, cora)
-    _, secret = make_token(user=cora, name="t", valid_days=1, scopes=["annotate"])
     asked = Client().post(
         f"/api/label/{pool.pk}/next",
         {},
         content_type="application/json",
-        headers={"Authorization": f"Bearer {secret}"},
+        headers=bearer(cora, ["annotate"]),
     )
     assert asked.json()["pair"] is None
     assert woken == [pool.pk] * 2

@@ -15,15 +15,14 @@ from engine.services.generation import claim_responses
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of, statuses_of
 from labeling.formatting import about, rough_hours
-from tests.factories import click, make_experiment
+from tests.factories import click, make_experiment, workers_alive
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def alive() -> None:
-    for queue in ("control", "generation"):
-        WorkerPulse.objects.create(queue=queue, worker="w")
+    workers_alive()
 
 
 def running(**spec: Any) -> Experiment:

@@ -13,7 +13,7 @@ from engine.selectors import designs
 from engine.selectors.findings import ladder
 from engine.services.experiments import pause
 from engine.services.planning import advance
-from engine.services.tokens import make_token
+from tests.accounts import bearer
 from tests.factories import click_for, make_experiment, make_user, write_responses
 from tests.markup import text_of, words
 
@@ -141,7 +141,6 @@ def test_whom_the_best_policy_beats_is_not_said_to_be_as_good(annotator, admin, 
         assert re.search(r"Prompt 1 .{,40} beaten", page(client, name, experiment))
     file = client.get(reverse("ranking_file", args=[experiment.pk])).content.decode()
     assert [row["standing"] for row in csv.DictReader(file.splitlines())] == ["winner", "beaten"]
-    _, secret = make_token(user=admin, name="test", valid_days=1, scopes=["read"])
-    headers = {"Authorization": f"Bearer {secret}"}
+    headers = bearer(admin, ["read"])
     told = client.get(f"/api/experiments/{experiment.pk}/ranking", headers=headers).json()
     assert [row["standing"] for row in told] == ["winner", "beaten"]
