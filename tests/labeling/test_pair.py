@@ -12,8 +12,9 @@ from engine.models import Comparison, Experiment, Lease
 from engine.selectors import admission
 from engine.selectors.designs import policy_names
 from engine.services.experiments import archive, pause, start, stop
+from engine.services.planning import advance
 from tests.backends import ScriptedBackend
-from tests.factories import lease, make_experiment, newest, write_responses
+from tests.factories import lease, make_experiment, make_user, newest, write_responses
 from tests.markup import Markup, stage, words
 
 pytestmark = pytest.mark.django_db
