@@ -229,7 +229,7 @@ REFUSED = [
     ({"budget": ""}, "Write a number that is at least 1."),
     ({"claim": ""}, "Choose one."),
     ({"tasks": '{"prompt": "A"}\n{"prompt": 1, }'}, "line 2: This is not JSON"),
-    ({"gold": "prompt,better\na,b"}, "line 2: Missing: worse. Found: prompt, better."),
+    ({"gold": "prompt,better\na,b"}, "No column is the worse response."),
     ({"delta": "0.7"}, "Write a number above 0 and at most 0.49."),
     ({"gold_rate": "10"}, "Write a number from 0 to 0.5."),
     ({"budget": "0"}, "Write a number that is at least 1."),
