@@ -355,4 +355,4 @@ class TestWithout:
             ("No policy is best.", True),
             ("No judgments would remain.", True),
         ]
-        assert (found.percent_done, found.n_differing) == (None, 3)
+        assert (found["percent_done"], found["n_differing"]) == (None, 3)
