@@ -132,9 +132,8 @@ def test_an_export_adds_nothing_to_its_own_experiment(make, annotator, tmp_path)
     Experiment.objects.filter(pk=experiment.pk).update(state="paused")
     before = counts.pair_counts(experiment)
     assert n_standing(experiment) > 0
-    for kind, *options in FORMATS:
-        for people in ([], ["--usernames"]):
-            assert_all_count(experiment, export(experiment, tmp_path / "out", kind, *options, *people))
+    for kind, *options in (*FORMATS, ("csv", "--usernames")):
+        assert_all_count(experiment, export(experiment, tmp_path / "out", kind, *options))
     assert counts.pair_counts(experiment) == before
 
 
