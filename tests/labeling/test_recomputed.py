@@ -110,7 +110,7 @@ def table(html: str, after: str) -> list[list[str]]:
 
 @pytest.mark.parametrize(
     ("space", "overlap", "until"),
-    [("unstructured", 1, 25), ("unstructured", 3, 8), ("factorial", 1, 20), ("unstructured", 1, None)],
+    [("unstructured", 1, 12), ("unstructured", 3, 6), ("factorial", 1, 12), ("unstructured", 1, None)],
     ids=["running", "three judge each", "factorial", "to the end"],
 )
 def test_the_numbers_are_those_of_the_core_on_the_exported_file(
