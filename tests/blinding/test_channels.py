@@ -46,6 +46,8 @@ _TEXTS = re.compile(
     r'|<p class="clamp-2" dir="auto">.*?</p>'
     r'|"(prompt|left|right|content)": "[^"]*"|<time.*?</time>|<h2 id="answer.*?</h2>'
     r'|csrfmiddlewaretoken" value="\w+"|X-CSRFToken": "\w+"'
+    # The key of a browser's storage: by person and experiment.
+    r'|data-store="[^"]*"'
     # Progress of the experiment; it depends on the sides of earlier pairs.
     r'|data-confidence="\d+"|data-left="[^"]*"|<progress .*?</progress>|<span id="left">.*?</span>',
     flags=re.DOTALL,
