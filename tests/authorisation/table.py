@@ -260,7 +260,7 @@ TABLE: dict[str, Row] = {
     "experiments/new/": page(get={"superuser": 200}, post={"superuser": 400}),
     "experiments/new/votes/": page(get={"superuser": 200}, post={"superuser": 400}),
     # An upload is its uploader's alone.
-    "experiments/new/columns/<upload_id>/": page(get={"superuser": 200}, post={"superuser": 400}),
+    "experiments/new/columns/<upload_id>/": page(get={"superuser": 200}, post={"superuser": 200}),
     "experiments/new/<start>/": page(get={"superuser": 200}, post={"superuser": 400}),
     # The setup of a running experiment is fixed: everybody who watches may read it, and nobody changes it.
     f"{_EXPERIMENT}/setup/": page(get=watchers(200), post=runners(302)),
