@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -646,26 +645,15 @@ def test_postgresql_plans_for_the_votes_from_the_end_of_their_import_on():
         assert cursor.fetchone()[0] >= 500
 
 
-def test_an_arenas_import_costs_less_than_to_tell_its_votes():
-    """In processor seconds: the core alone, told the votes one by one, needs more."""
+def test_an_arenas_import_is_what_telling_its_votes_makes():
     votes = arena(2_500)
     index = {
         name: n for n, name in enumerate(dict.fromkeys(p for v in votes for p in (v.policy_a, v.policy_b)))
     }
     outcomes = {Winner.A: 1.0, Winner.B: 0.0}
-    began = time.process_time()
     experiment = made(votes)
-    stored = time.process_time() - began
-    began = time.process_time()
     told = Design(Unstructured(60), **Rules.of(experiment).design())
     for each in votes:
         told.tell(index[each.policy_a], index[each.policy_b], outcomes.get(each.winner, 0.5))
-    one_by_one = time.process_time() - began
-    began = time.process_time()
-    ranked = ranking(experiment)
-    past_votes(experiment)
-    shown = time.process_time() - began
     assert np.array_equal(designs.known_design(experiment).counts, told.counts)
-    assert len(ranked) == 60
-    assert stored < one_by_one
-    assert shown < one_by_one
+    assert len(ranking(experiment)) == 60
