@@ -283,9 +283,7 @@ def test_a_click_takes_a_bounded_number_of_statements(annotator, client_for, set
     assert "token" in stage(shown)
     # Two of the statements begin and end the transaction. At the third click no pair that is left is in turn,
     # which takes one more to find out.
-    # PostgreSQL writes an answer in one statement and not four, and a lease in one and not two.
-    expected = [11, 11, 12] if connection.vendor == "postgresql" else [18, 18, 19]
-    assert taken == expected, [each["sql"] for each in captured]
+    assert taken == [18, 18, 19], [each["sql"] for each in captured]
 
 
 def test_practice_is_counted_and_its_lesson_comes_before_the_next_pair(annotator, client_for):
