@@ -98,6 +98,16 @@ class Failures:
             return _as_json(response)
         return response
 
+    def process_view(self, request: HttpRequest, *_: object) -> HttpResponse | None:
+        # Whoever needs a login is asked for next, by a middleware whose errors reach nobody here.
+        try:
+            bool(request.user.is_authenticated)
+        except UNAVAILABLE as error:
+            if refused := _refusal(request, error):
+                return refused
+            raise
+        return None
+
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if isinstance(error, Experiment.DoesNotExist):
             # A draft that somebody deleted after the rights to it were checked, as by a second click.
