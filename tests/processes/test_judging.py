@@ -47,7 +47,8 @@ def test_opinions_and_votes_survive_the_death_of_the_worker(workers: Workers, an
         wait_until(
             lambda: opinions.filter(state=Opinion.State.DONE).count() == 10, 120, "an opinion on all ten"
         )
-        assert opinions.filter(attempts=2).count() == 4
+        # A worker that dies says nothing of the questions that it held.
+        assert set(opinions.values_list("attempts", flat=True)) == {1}
         assert not votes.exists()
         vote(experiment)
         wait_until(lambda: votes.count() == 10, 120, "a vote on all that was ready")
