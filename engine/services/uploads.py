@@ -61,6 +61,11 @@ def drop_upload(upload: Upload) -> None:
     Upload.objects.filter(pk=upload.pk).exclude(state=Upload.State.DONE).delete()
 
 
+def forget_upload(upload: Upload) -> None:
+    """Delete an upload of which its user was told what came of it."""
+    upload.delete()
+
+
 def take_upload(upload: Upload | None, experiment: Experiment | None = None) -> None:
     """Mark the file as imported in the transaction that stores its rows, so that it is imported once.
 

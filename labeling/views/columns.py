@@ -28,7 +28,7 @@ from engine.importing.votes import Judge, vote_of
 from engine.models import Experiment, Upload
 from engine.selectors.uploads import kept_upload
 from engine.services.imports import source_of_upload, wishes_of
-from engine.services.uploads import drop_upload, keep_upload, want_import
+from engine.services.uploads import drop_upload, forget_upload, keep_upload, want_import
 from engine.tasks import wake_import
 from labeling import access
 from labeling.forms.columns import ROLE_LABELS, fold, said_columns
@@ -114,7 +114,7 @@ def _told(request: AuthenticatedRequest, upload: Upload) -> str:
         messages.warning(request, warning)
     page = "setup" if upload.material == Material.RESPONSES else "dashboard"
     url = reverse(page, args=[upload.experiment_id])
-    upload.delete()
+    forget_upload(upload)
     return url
 
 
