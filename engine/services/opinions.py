@@ -269,10 +269,7 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool) -> None:
 
     ``blameless``: the worker was stopped or the backend is out of order, so the attempt does not count.
     """
-    unfinished = claims.held(_being_asked(), claim)
-    if blameless:
-        unfinished.update(attempts=F("attempts") - 1)
-    _give_back(unfinished, reason)
+    _give_back(claims.held(_being_asked(), claim), reason, blameless=blameless)
 
 
 @transaction.atomic
@@ -283,15 +280,16 @@ def expire_opinions(*, begun_anew: str = "") -> None:
     It costs no attempt: no text ends a worker.
     """
     lost = claims.expired(_being_asked(), begun_anew=begun_anew)
-    lost.update(attempts=F("attempts") - 1)
-    _give_back(lost, "The worker that was asking for it disappeared.")
+    _give_back(lost, "The worker that was asking for it disappeared.", blameless=True)
 
 
 def _being_asked() -> QuerySet[Opinion]:
     return Opinion.objects.filter(state=Opinion.State.ASKING)
 
 
-def _give_back(lost: QuerySet[Opinion], reason: str) -> None:
+def _give_back(lost: QuerySet[Opinion], reason: str, *, blameless: bool) -> None:
+    if blameless:
+        lost.update(attempts=F("attempts") - 1)
     spent = dict(
         lost.filter(attempts__gte=settings.JUDGE_ATTEMPTS)
         .select_for_update(of=("self",))
