@@ -19,7 +19,8 @@ from engine.models import Experiment, Upload, clock
 from engine.services.drafts import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
 
-_MOST = {Material.RESPONSES: RESPONSES_BYTES, Material.VOTES: VOTES_BYTES}
+# The limits on files, by what they hold.
+MOST_BYTES = {Material.RESPONSES: RESPONSES_BYTES, Material.VOTES: VOTES_BYTES}
 _ROWS_BETWEEN_WORDS = 500
 
 
@@ -29,7 +30,7 @@ class CancelledError(Exception):
 
 def source_of_upload(upload: Upload) -> Source:
     """The file as a source, with the sheet that its user wants."""
-    most = _MOST[Material(upload.material)]
+    most = MOST_BYTES[Material(upload.material)]
     return source_of([(upload.file_name, BytesIO(upload.data))], most, upload.wishes.get("sheet", ""))
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from engine.domain import limits
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.material import Material
 from engine.models import Experiment, Upload, User, clock
+
+_GONE = "The file was imported by another request, or its import was cancelled."
 
 
 @transaction.atomic
@@ -58,7 +61,7 @@ def want_import(*, upload: Upload, name: str, experiment: Experiment | None, wis
 
 def drop_upload(upload: Upload) -> None:
     """Delete the file. A worker that reads it stores nothing then."""
-    Upload.objects.filter(pk=upload.pk).exclude(state=Upload.State.DONE).delete()
+    _still_kept(upload).delete()
 
 
 def forget_upload(upload: Upload) -> None:
@@ -78,9 +81,8 @@ def take_upload(upload: Upload | None, experiment: Experiment | None = None) -> 
     """
     if upload is None:
         return
-    kept = Upload.objects.filter(pk=upload.pk).exclude(state=Upload.State.DONE)
-    if not kept.update(state=Upload.State.DONE, data=b"", experiment=experiment):
-        raise WrongStateError("The file was imported by another request, or its import was cancelled.")
+    if not _still_kept(upload).update(state=Upload.State.DONE, data=b"", experiment=experiment):
+        raise WrongStateError(_GONE)
 
 
 def refuse_taken(upload: Upload | None) -> None:
@@ -91,5 +93,10 @@ def refuse_taken(upload: Upload | None) -> None:
     WrongStateError
         It has, or it was cancelled.
     """
-    if upload and not Upload.objects.filter(pk=upload.pk).exclude(state=Upload.State.DONE).exists():
-        raise WrongStateError("The file was imported by another request, or its import was cancelled.")
+    if upload and not _still_kept(upload).exists():
+        raise WrongStateError(_GONE)
+
+
+def _still_kept(upload: Upload) -> QuerySet[Upload]:
+    """The file, unless it was imported or dropped meanwhile."""
+    return Upload.objects.filter(pk=upload.pk).exclude(state=Upload.State.DONE)

@@ -18,7 +18,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from engine.domain.errors import SpecError
-from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
 from engine.domain.material import Material
 from engine.importing.items import Column, Wishes, as_read, look, make_answers
 from engine.importing.mapping import IGNORE, ROLES, Roles, check_columns, missing_roles
@@ -27,7 +26,7 @@ from engine.importing.rows import ImportingError, Row
 from engine.importing.votes import Judge, vote_of
 from engine.models import Experiment, Upload
 from engine.selectors.uploads import kept_upload
-from engine.services.imports import source_of_upload, wishes_of
+from engine.services.imports import MOST_BYTES, source_of_upload, wishes_of
 from engine.services.uploads import drop_upload, forget_upload, keep_upload, want_import
 from engine.tasks import wake_import
 from labeling import access
@@ -40,7 +39,6 @@ _COUNTED = (
     ("only_new", "Only new votes: leave them out"),
     ("again", "All votes: count every row of the file"),
 )
-_MOST = {Material.RESPONSES: RESPONSES_BYTES, Material.VOTES: VOTES_BYTES}
 _BACK = {Material.RESPONSES: "new_experiment", Material.VOTES: "import_votes"}
 
 
@@ -55,7 +53,7 @@ def receive(
         The files are too large, or their name cannot be used.
     """
     name = request.POST.get("name", "").strip()
-    file_name, data = as_one(source_of([(file.name or "", file) for file in files], _most(material)))
+    file_name, data = as_one(source_of([(file.name or "", file) for file in files], MOST_BYTES[material]))
     wishes = _wishes_sent(request, {})
     target = _target(request, material, name)
     upload = keep_upload(
@@ -64,10 +62,6 @@ def receive(
     if not request.POST.get("look"):
         _import(upload, name, target, wishes)
     return redirect("map_columns", upload_id=upload.pk)
-
-
-def _most(material: Material) -> Limit:
-    return _MOST[material]
 
 
 def _import(upload: Upload, name: str, target: Experiment | None, wishes: dict[str, Any]) -> None:
