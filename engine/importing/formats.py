@@ -100,8 +100,6 @@ def _squad(row: Row) -> list[Row] | None:
 
 
 _OURS = {"policy_i", "policy_j", "policy_i_name", "policy_j_name", "left_policy", "choice", "voided"}
-
-
 _OF_PEOPLE = {"task", "policy_i_name", "policy_j_name", "response_i", "response_j", "annotator"}
 
 
@@ -234,8 +232,8 @@ def _answer(place: str, words: Sequence[str]) -> str:
     if len({*counted.values()}) > 1:
         raise ImportingError.at(
             place,
-            f"An annotation has several answers: {', '.join(map(limits.shown, counted))}. Remove all "
-            f"but one.",
+            f"An annotation has several answers: {', '.join(map(limits.shown, counted))}. Remove "
+            "all but one.",
         )
     return next(iter(counted.values()), "")
 

@@ -148,8 +148,7 @@ def check_columns(columns: Columns) -> dict[str, str]:
                 raise ImportingError.at(
                     "",
                     f"Columns {limits.shown(seen[role])} and {limits.shown(column)} are both {role}, "
-                    f"and only one "
-                    "can be. Choose another role for one of them.",
+                    "and only one can be. Choose another role for one of them.",
                 )
             seen[role] = column
     return dict(columns)

@@ -125,8 +125,7 @@ class Source:
         raise ImportingError.at(
             "",
             f"Reading the file takes too much {'time' if late else 'memory'}. Split it, or bring it as "
-            f"CSV or "
-            "JSON Lines.",
+            "CSV or JSON Lines.",
         )
 
 

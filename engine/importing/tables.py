@@ -58,8 +58,7 @@ def text_of(data: bytes) -> str:
     raise ImportingError.at(
         f"line {line}",
         "This is not UTF-8 text. In Excel, choose “CSV UTF-8” as the file type, or bring the workbook "
-        "(XLSX). "
-        "In LibreOffice, choose “Unicode (UTF-8)” when you save.",
+        "(XLSX). In LibreOffice, choose “Unicode (UTF-8)” when you save.",
     )
 
 
@@ -136,8 +135,7 @@ def _csv_rows(text: str) -> Found:
                 yield Fault(
                     place,
                     f"The number of cells is {len(cells)}, but the first line names {len(names)} "
-                    f"columns. Put a "
-                    "cell that holds a separator into quotation marks.",
+                    "columns. Put a cell that holds a separator into quotation marks.",
                 )
             else:
                 yield Row(place, dict(zip(names, cells, strict=True)))

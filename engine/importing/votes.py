@@ -355,8 +355,7 @@ def _winner(
         raise ImportingError.at(
             row.place,
             f"winner is {limits.shown(text)}. Write a, b, tie or both_bad, or the name of one of the "
-            f"two policies"
-            f"{', but none that also says the other one' if found else ''}.",
+            f"two policies{', but none that also says the other one' if found else ''}.",
         )
     return found.pop()
 
@@ -382,8 +381,7 @@ def time_of(place: str, value: Any) -> datetime | None:
                 raise ImportingError.at(
                     place,
                     f"judged_at is {limits.shown(value)}, as spreadsheets count days. Format the column "
-                    f"as a date, "
-                    "and save the file again. If it is a duration, leave the column out.",
+                    "as a date, and save the file again. If it is a duration, leave the column out.",
                 )
             time = datetime.fromtimestamp(seconds / 1000 if seconds > _MILLISECONDS_FROM else seconds, UTC)
         else:

@@ -53,7 +53,7 @@ def nearly_equal(names: Iterable[str], one: str, many: str = "") -> Iterator[str
         shown = " and ".join(repr(name[:40]) for name in alike[0][:2])
         yield (
             f"{number(len(alike), one, many)} nearly equal to another, such as {shown}. They count as "
-            f"different."
+            "different."
         )
 
 
@@ -80,8 +80,7 @@ def spoiled(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
     if cut:
         yield (
             f"{number(cut, one, many)} of exactly {_CELL_OF_EXCEL:,} characters, after which Excel cuts "
-            f"a cell "
-            "off. Bring the whole texts as CSV or JSON Lines."
+            "a cell off. Bring the whole texts as CSV or JSON Lines."
         )
     if wrong:
         yield f"{number(wrong, one, many)} in a wrong encoding, such as “Ã©” for “é”. Save the file as UTF-8."
@@ -110,12 +109,11 @@ def of_responses(responses: Sequence[tuple[str, str, str]], policies: Iterable[s
     for policy, n in same.most_common(_SHOWN):
         yield (
             f"{limits.shown(policy)}: {n:,} of {number(total[policy], 'response')} equal to one to "
-            f"another task, "
-            f"such as {limits.shown(example[policy][:60])}."
+            f"another task, such as {limits.shown(example[policy][:60])}."
         )
     for policy, n in named.most_common(_SHOWN):
         if n:
-            yield (f"{limits.shown(policy)}: {number(n, 'response')} naming a model, which annotators read.")
+            yield f"{limits.shown(policy)}: {number(n, 'response')} naming a model, which annotators read."
 
 
 def _introductions(policies: Iterable[str]) -> re.Pattern[str] | None:

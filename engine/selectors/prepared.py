@@ -1,7 +1,7 @@
 """Reads of a click that the ORM compiles once in a process, and PostgreSQL plans once in a connection.
 
-To compile one takes the ORM longer than the database takes to answer it. Only five reads are worth that;
-docs/performance.md has the figures.
+To compile one takes the ORM longer than the database takes to answer it. Only what each click repeats is
+worth that; docs/performance.md has the figures.
 """
 
 from __future__ import annotations

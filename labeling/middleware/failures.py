@@ -99,7 +99,8 @@ class Failures:
         return response
 
     def process_view(self, request: HttpRequest, *_: object) -> HttpResponse | None:
-        # Whoever needs a login is asked for next, by a middleware whose errors reach nobody here.
+        # The next middleware asks for the login, outside of a view. Its error would reach `server_error`,
+        # which Django does not call while DEBUG is on.
         try:
             bool(request.user.is_authenticated)
         except UNAVAILABLE as error:
