@@ -451,8 +451,10 @@ def main() -> None:
     each.
     """
     asked = json.loads(sys.argv[1])
-    for what, most in (("DATA", asked["memory"]), ("CPU", asked["seconds"]), ("FSIZE", 0), ("CORE", 0)):
+    for what, most in (("DATA", asked["memory"]), ("FSIZE", 0), ("CORE", 0)):
         resource.setrlimit(getattr(resource, f"RLIMIT_{what}"), (most, most))
+    # At the first limit the system sends SIGXCPU, which says why; at the second one it kills.
+    resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], asked["seconds"] + 1))
     signal.alarm(asked["seconds"])
     try:
         for row in _all_rows(asked):
