@@ -165,3 +165,14 @@ def test_each_paragraph_and_list_has_its_own_direction_and_code_none(page: Page,
     open_pair(page, experiment, annotator)
     parts = ["p rtl", "p ltr", "ol rtl", "pre ltr"]
     assert [side[:4] for side in page.evaluate(DIRECTIONS)] == [parts, parts]
+
+
+def test_a_name_turns_nothing_beside_it_around(page: Page):
+    annotator = make_user("שלום")
+    experiment = make_experiment(n_policies=3, annotators=(annotator,))
+    Experiment.objects.filter(pk=experiment.pk).update(name="מבחן 7", question="איזו תשובה טובה יותר?")
+    write_everything(experiment)
+    open_pair(page, experiment, annotator)
+    for name in ("שלום", "מבחן 7"):
+        expect(page.locator("header bdi", has_text=name)).to_have_css("unicode-bidi", "isolate")
+    expect(page.locator("#stage h2").first).to_have_css("direction", "rtl")
