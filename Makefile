@@ -116,9 +116,10 @@ sbom: $(VENV)/.installed-dev
 	@mkdir -p var
 	$(BIN)/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --output-file var/sbom.cdx.json
 
-licences: $(VENV)/.installed-dev
+licences: $(VENV)/.installed-dev $(VENV)/.smollm2
 	$(BIN)/pip-licenses --format=plain-vertical --with-system --with-urls --with-license-file --with-notice-file \
-		--no-license-path --packages $$(sed -nE 's/^([A-Za-z0-9._-]+)==.*/\1/p' requirements.txt) \
+		--no-license-path --packages \
+		$$(sed -nE 's/^([A-Za-z0-9._-]+)==.*/\1/p' requirements.txt requirements-smollm2.txt) \
 		| sed 's/[[:space:]]*$$//' >THIRD_PARTY_LICENSES.txt
 
 clean:

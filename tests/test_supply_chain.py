@@ -68,7 +68,7 @@ def test_the_oldest_python_needs_no_package_beside_the_pinned_ones():
 def test_the_licences_are_those_of_the_pinned_packages():
     text = (ROOT / "THIRD_PARTY_LICENSES.txt").read_text()
     lines = text.splitlines()
-    for name, version in pins("requirements.txt").items():
+    for name, version in (pins("requirements.txt") | pins("requirements-smollm2.txt")).items():
         starts = [at for at, line in enumerate(lines) if canonicalize_name(line) == canonicalize_name(name)]
         assert any(lines[at + 1] == version for at in starts), f"Run `make licences`: {name} {version}."
 
