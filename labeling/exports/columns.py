@@ -158,14 +158,14 @@ _TABLE = (
     Column(
         "comparison_id",
         Kind.INTEGER,
-        "Number of the comparison. With several annotators per comparison, several rows have the same one.",
+        "Number of the comparison; of several rows where several people judge it.",
         path="comparison_id",
     ),
     Column("judge", Kind.TEXT, "Who judged: `human`, `rule` or `llm`.", path="judge", ours=True),
     Column(
         "annotator",
         Kind.TEXT,
-        "The annotator, where a person judged: a pseudonym, or the user name where an owner asked for it.",
+        "The person who judged: a pseudonym, or the user name where an owner asked for it.",
         python=getitem,
         of=("people", "annotator_id"),
         sql="%(people)s::jsonb ->> r.annotator_id::text",
@@ -209,8 +209,8 @@ _TABLE = (
     Column(
         "left_policy",
         Kind.TEXT,
-        "The policy whose response was shown on the left, as A: a coin per comparison that follows from the "
-        "experiment's [secret](blinding.md).",
+        "The policy whose response was shown on the left, as A: a coin that follows from the experiment's "
+        "[secret](blinding.md).",
         python=_on_that_side,
         of=("i_on_left", "policy_i", "policy_j"),
         sql="'P' || (CASE WHEN r.i_on_left THEN pi.index ELSE pj.index END) + 1",
@@ -374,10 +374,8 @@ _TABLE = (
     Column(
         "propensity",
         Kind.NUMBER,
-        "The probability that this pair had of being picked, given everything before: 1 over "
-        "the number of pairs for `random`; computed for `eps_greedy`. Empty for samplers "
-        "that are deterministic given the history but for ties (`balanced`, `tracking`, "
-        "`round_robin`), and for `thompson` and `rucb`, whose draw has no closed form.",
+        "The probability that this pair had of being picked, given everything before; empty for samplers "
+        "other than `random` and `eps_greedy`.",
         plan="propensity",
     ),
     *_of_both("response_*_id", Kind.INTEGER, "pk", i="Number of response i.", j="Number of response j."),
@@ -430,16 +428,15 @@ _TABLE = (
         "via",
         Kind.TEXT,
         "How the judgment came in: `page` or `api` (a person), `rule`, `model` (a language model), "
-        "`identical` (two equal texts: a tie that nobody saw), `no_answer` (a text "
-        "won against no answer without a click), `import` (read from a file; what the file "
-        "itself said is not copied). A restored judgment keeps the value of the one it brings back.",
+        "`identical` (two equal texts: a tie that nobody saw), `no_answer` (a text won against no answer "
+        "without a click), `import` (read from a file). A restored judgment keeps its value.",
         path="via",
         ours=True,
     ),
     Column(
         "side_known",
         Kind.TRUTH,
-        "False for a past vote whose file did not say which response was on the left; a side was drawn then.",
+        "False for a past vote whose file did not name the side; it was drawn then.",
         python=lambda plan: bool(plan.get("side_known", "past" not in plan)),
         of=("plan",),
         sql="coalesce((r.plan ->> 'side_known')::boolean, (r.plan -> 'past') IS NULL)",
@@ -492,20 +489,18 @@ _TABLE = (
         for name, says in (
             (
                 "time_known",
-                "False for a past vote whose file did not say when it was given; `judged_at` is the time of "
-                "the import then.",
+                "False for a past vote whose file did not give its time: `judged_at` is that of the import.",
             ),
             (
                 "texts_known",
-                "False for a past vote whose file lacked the text of a response, which is empty then.",
+                "False for a past vote whose file lacked the text of a response.",
             ),
         )
     ),
     Column(
         "judgment_uuid",
         Kind.TEXT,
-        "UUID of the judgment: the same in every export of it, and after an import. By it an import knows "
-        "what counts already.",
+        "UUID of the judgment: the same in every export, and after an import.",
         python=lambda token, mark: str(exchanged(token, mark)),
         of=("token", "mark"),
         sql=_EXCHANGED,
