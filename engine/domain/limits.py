@@ -66,18 +66,14 @@ class Limit:
 POLICIES = Limit(
     "policies",
     300,
-    "The pairs grow with the square. 300 policies are 44,850 pairs: on two busy cores a "
-    "dashboard took 6 s and 0.6 GB; 500 policies took 12 s and 2.2 GB, 1,000 took 15 GB.",
+    "The pairs grow with the square: a dashboard of 300 took 6 s and 0.6 GB, one of 1,000 took 15 GB.",
     "Give fewer levels or factors, or exclude combinations.",
     "MOST_POLICIES",
 )
 FEATURES = Limit(
     "free parameters of the factorial model",
     60,
-    (
-        "Each policy has a fit of its own. 52 parameters took 0.5 s for each plan; 150 took 12 s, 299 "
-        "took 16 s and 1.4 GB."
-    ),
+    "Each policy has a fit of its own: a plan took 0.5 s with 52 parameters, 12 s with 150.",
     "Give fewer levels, or assume nothing about how the factors act together.",
 )
 COMBINATIONS = Limit(
@@ -94,7 +90,7 @@ EXCLUSIONS = Limit(
 TASKS = Limit(
     "tasks",
     20_000,
-    "A description is read and written as a whole: 20,000 tasks take seconds.",
+    "A description is read and written as a whole, which takes seconds.",
     "Draw a sample of the tasks.",
     "MOST_TASKS",
 )
@@ -109,30 +105,27 @@ RESPONSES = Limit(
 JUDGMENTS = Limit(
     "rows of judgments",
     50_000,
-    (
-        "They are stored in one transaction of about 4 seconds of processor time, and clicks wait for "
-        "SQLite's lock for 30 seconds at most."
-    ),
+    "They are stored in one transaction, which takes seconds, and clicks wait for SQLite's lock.",
     "Export with a filter, or use PostgreSQL and raise MOST_JUDGMENTS.",
     "MOST_JUDGMENTS",
 )
 TRIED = Limit(
     "tried responses in 24 hours, by one person or in one experiment",
     600,
-    "Each costs tokens and counts nothing. 600 are 10 trials of 20 policies on 3 tasks.",
+    "10 trials of 20 policies on 3 tasks.",
     "Try fewer tasks, wait until tomorrow, or raise MOST_TRIED.",
     "MOST_TRIED",
 )
 CONNECTIONS = Limit(
     "connections of one person, or of the site, retired ones included",
     200,
-    "A page lists all of them, and a retired one keeps its name for its responses.",
+    "A page lists all of them.",
     "Take back one that was retired, if it fits, or ask another person to make it.",
 )
 MAILED = Limit(
     "invitations sent by e-mail in 24 hours, in one experiment",
     100,
-    "A server that sends many messages to strangers is soon refused everywhere.",
+    "A server that writes to many strangers is soon refused everywhere.",
     "Make one link for several people, or wait until tomorrow.",
 )
 MESSAGES = Limit(
@@ -153,7 +146,7 @@ TAGS = Limit(
 TEXT_CHARACTERS = Limit(
     "characters in one text",
     200_000,
-    "Tasks, prompts and responses are sent to models and annotators whole; this is about 50,000 tokens.",
+    "About 50,000 tokens.",
     "Shorten the text.",
 )
 LINES = Limit(
@@ -165,13 +158,13 @@ LINES = Limit(
 CELL_CHARACTERS = Limit(
     "characters in one cell of a CSV",
     2_000_000,
-    "A conversation with all its turns fits. A quotation mark that nobody closed makes one of the rest.",
+    "A quotation mark that nobody closed makes one cell of the rest.",
     "Look for such a mark, or shorten the text.",
 )
 COLUMNS = Limit(
     "columns of one table",
     400,
-    "A wide table has one for each policy, and a workbook may fill each row up to its widest one.",
+    "A wide table has one for each policy.",
     "Leave out columns that you do not need.",
 )
 ARCHIVE_FILES = Limit(
@@ -207,19 +200,19 @@ RESPONSES_BYTES = Limit(
 VOTES_BYTES = Limit(
     "bytes in an uploaded file of past votes",
     10_000_000,
-    "A web process receives it in one request; the same holds for a packed one, unpacked.",
+    "A web process receives it in one request; also of a packed one, unpacked.",
     "Load it with manage.py import_votes.",
 )
 REQUEST_BYTES: Limit = Limit(
     "bytes in one request without its files",
     5_000_000,
-    "Twice 1 MB of tasks and gold items as a form encodes them; and what the API holds in memory.",
+    "Twice 1 MB of tasks and gold items as a form encodes them.",
     "Send less, or load it with manage.py load_experiment.",
 )
 UPLOAD_BYTES = Limit(
     "bytes in one request with its files",
     16_000_000,
-    "The largest upload and the largest form together; refused before anything is kept of it.",
+    "The largest upload and the largest form together.",
     "Send less, or load it with manage.py load_experiment.",
 )
 FORM_FIELDS: Limit = Limit(
