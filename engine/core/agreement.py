@@ -15,15 +15,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Proportion:
-    """A share of n things, with Wilson's interval [Wilson 1927]: no share and (0, 1) where n is 0.
-
-    Attributes
-    ----------
-    hits, n
-        The things that count, and all of them, with 0 ≤ hits ≤ n.
-    low, high
-        Ends of the interval, in [0, 1].
-    """
+    """A share of n things, with Wilson's interval [Wilson 1927]: no share and (0, 1) where n is 0."""
 
     hits: int
     n: int
@@ -61,14 +53,7 @@ class Agreement:
 
 
 def proportion(hits: int, n: int, confidence: float = 0.95) -> Proportion:
-    """A share with Wilson's interval [Wilson 1927].
-
-    Parameters
-    ----------
-    hits, n
-        The things that count, and all of them, with 0 ≤ hits ≤ n.
-    confidence
-        Level of the interval, in (0, 1).
+    """A share with Wilson's interval [Wilson 1927], at a level in (0, 1).
 
     Raises
     ------
@@ -89,13 +74,9 @@ def proportion(hits: int, n: int, confidence: float = 0.95) -> Proportion:
 def agreement(table: FloatArray, confidence: float = 0.95) -> Agreement:
     """Compare two judges.
 
-    Parameters
-    ----------
-    table
-        Shape (3, 3), rows and columns in the order left, right, tie. Entry (a, b) counts the comparisons to
-        which the one answered a and the other b.
-    confidence
-        Of each interval by itself, at a number of comparisons that was not chosen by looking.
+    `table` has shape (3, 3), rows and columns in the order left, right, tie: entry (a, b) counts the
+    comparisons to which the one answered a and the other b. `confidence` is that of each interval by itself,
+    at a number of comparisons that was not chosen by looking.
     """
     sided = table[:2, :2]
     kappa, interval = _kappa(table, confidence)
@@ -166,15 +147,11 @@ _RESAMPLES = 2000
 def alpha(table: FloatArray) -> Alpha:
     """Krippendorff's α [Krippendorff 2011], with a 95% interval: percentiles of resampled units.
 
-    Where all agree it begins where the units would disagree as often as Wilson's interval allows.
+    Where all agree it begins where the units would disagree as often as Wilson's interval allows. The same
+    table always has the same interval.
 
-    The same table always has the same interval.
-
-    Parameters
-    ----------
-    table
-        Shape (U, C): entry (u, c) counts the people who gave the answer c about unit u. Units with fewer
-        than two answers are left out, as nobody can agree there.
+    Entry (u, c) of `table`, of shape (U, C), counts the people who gave the answer c about unit u. Units with
+    fewer than two answers are left out.
     """
     table = table[table.sum(axis=1) >= 2]
     units, answers = len(table), int(table.sum())
@@ -219,25 +196,14 @@ def _disagreements(kinds: FloatArray, counts: FloatArray) -> tuple[FloatArray, F
 
 
 def p_as_alike(same: int, shared: int, usual: float) -> float:
-    """The probability of at least so many equal answers if each is equal by itself as often as usual.
-
-    Parameters
-    ----------
-    same, shared
-        Equal answers, and all that both people gave, with 0 ≤ same ≤ shared.
-    usual
-        Share of equal answers of two people, in [0, 1].
-    """
+    """The probability of at least so many equal answers if each is equal with probability `usual`."""
     return 1.0 if same == 0 else float(special.bdtrc(same - 1, shared, usual))
 
 
 def p_of_fall(before: tuple[int, int], after: tuple[int, int]) -> float:
     """The probability that chance alone would put so few of all right answers into the later ones [Fisher].
 
-    Parameters
-    ----------
-    before, after
-        Right answers and all answers, earlier and later.
+    `before` and `after` are right answers and all answers.
     """
     right, n = before[0] + after[0], before[1] + after[1]
     # No fewer than so many: the earlier ones have room for only so many right answers.

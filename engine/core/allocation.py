@@ -14,14 +14,8 @@ NEAR_TIE_RATE = 1e-6
 def best_policy(mu: FloatArray) -> IntArray:
     """The policy with the largest worst-case winning probability [LLM-PO, eq. optpolicy].
 
-    Parameters
-    ----------
-    mu
-        Shape (..., K, K): preference probabilities; the diagonal is not looked at.
-
-    Returns
-    -------
-    Shape (...): argmax over i of min over j ≠ i of mu[i, j].
+    Shape (...) from `mu` of shape (..., K, K), whose diagonal is not looked at: argmax over i of min over j ≠
+    i of mu[i, j].
     """
     own = np.eye(mu.shape[-1], dtype=np.bool_)
     best: IntArray = np.argmax(np.where(own, np.inf, mu).min(axis=-1), axis=-1)
@@ -31,17 +25,8 @@ def best_policy(mu: FloatArray) -> IntArray:
 def elimination_rate(mu: FloatArray) -> tuple[FloatArray, IntArray]:
     """Largest information (nats) that one comparison brings against each policy, and the opponent for it.
 
-    d_i* = max of d(mu[i, j], ½) over the j that beat i [LLM-PO, corollary "optimal ratio"].
-
-    Parameters
-    ----------
-    mu
-        Shape (..., K, K): preference probabilities.
-
-    Returns
-    -------
-    Rates, shape (..., K), 0 for a policy that nobody beats; opponents, shape (..., K), with the policy itself
-    where nobody beats it.
+    d_i* = max of d(mu[i, j], ½) over the j that beat i [LLM-PO, corollary "optimal ratio"]. Both have shape
+    (..., K): a policy that nobody beats has the rate 0 and itself as opponent.
     """
     # The information grows as mu falls below one half, so the toughest opponent is the smallest entry.
     toughest = np.where(np.eye(mu.shape[-1], dtype=np.bool_), 0.5, mu)
@@ -53,15 +38,9 @@ def elimination_rate(mu: FloatArray) -> tuple[FloatArray, IntArray]:
 def pairwise_allocation(mu: FloatArray) -> FloatArray:
     """Optimal sampling proportions ω* in closed form [LLM-PO, corollary "optimal ratio"].
 
-    Parameters
-    ----------
-    mu
-        Shape (..., K, K): preference probabilities. A policy other than the best that nobody beats, as can
-        happen to estimates, is compared with the best at the rate of a near-tie.
-
-    Returns
-    -------
-    Shape (..., K, K), symmetric: the proportion of each pair; the upper triangle sums to 1.
+    Shape (..., K, K) as `mu`, symmetric: the proportion of each pair; the upper triangle sums to 1. A
+    policy other than the best that nobody beats, as can happen to estimates, is compared with the best at the
+    rate of a near-tie.
     """
     K = mu.shape[-1]
     best = best_policy(mu)[..., None]
@@ -77,11 +56,6 @@ def pairwise_allocation(mu: FloatArray) -> FloatArray:
 
 def pairwise_characteristic_time(mu: FloatArray) -> float:
     """T*(μ): comparisons per nat that any δ-PAC design needs [LLM-PO, theorem "lower bound"].
-
-    Parameters
-    ----------
-    mu
-        Shape (K, K): preference probabilities, with a Condorcet winner.
 
     Raises
     ------
@@ -99,15 +73,8 @@ def pairwise_characteristic_time(mu: FloatArray) -> float:
 
 
 def lower_bound(characteristic_time: float, delta: float) -> float:
-    """Least expected number of comparisons of any δ-PAC design: T* kl(δ, 1 - δ).
+    """Least expected number of comparisons of any δ-PAC design: T* kl(δ, 1 - δ), for δ in (0, ½).
 
     [LLM-PO, theorem "lower bound"]
-
-    Parameters
-    ----------
-    characteristic_time
-        T*, comparisons per nat, from `pairwise_characteristic_time`.
-    delta
-        Risk level δ in (0, ½).
     """
     return characteristic_time * float(bernoulli_kl(delta, 1.0 - delta))

@@ -98,16 +98,9 @@ class Beliefs:
         self._step_alone(j, runs)
 
     def row(self, runs: IntArray | int, k: IntArray) -> FloatArray:
-        """Mean log-odds of each k against every policy of its run, infinite against itself.
+        """Mean log-odds of each k against every policy of its run, shape (..., K), infinite against itself.
 
-        Parameters
-        ----------
-        runs, k
-            Indices that broadcast to a shape (...).
-
-        Returns
-        -------
-        Shape (..., K).
+        `runs` and `k` are indices that broadcast.
         """
         if self._together is not None:
             row: FloatArray = self._together.mean[runs, k]
@@ -177,19 +170,8 @@ class Beliefs:
 class _Together:
     """Newton steps in all strengths at once, and what follows from the last, in R runs.
 
-    Parameters
-    ----------
-    tally
-        The data.
-    prior
-        Shape (K,): prior strengths, as far as they are believed.
-    theta
-        Shape (R, K): where to begin.
-
-    Attributes
-    ----------
-    mean, variance
-        Shape (R, K, K): of the log-odds of each policy against each; the mean of its own is infinite.
+    `mean` and `variance` have shape (R, K, K): of the log-odds of each policy against each; the mean of its
+    own is infinite.
     """
 
     def __init__(self, tally: Tally, prior: FloatArray, theta: FloatArray) -> None:

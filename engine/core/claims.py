@@ -45,14 +45,7 @@ def log_weights(prior: FloatArray | None, n_policies: int) -> FloatArray:
 
     The weights are fixed before the first outcome and their mean is 1. So a false claim is as rare as with
     equal weights [Genovese, Roeder & Wasserman 2006]. They follow the chance to be the strongest, with Gumbel
-    errors in the strengths [McFadden 1974].
-
-    Parameters
-    ----------
-    prior
-        Shape (K,): prior strengths, in log-odds.
-    n_policies
-        K.
+    errors in the strengths [McFadden 1974]. `prior` has shape (K,), in log-odds.
     """
     if prior is None:
         return np.zeros(n_policies)
@@ -66,27 +59,12 @@ def names_at_risk(n_policies: int, margin: float) -> int:
 
     Two policies cannot both beat each other by a margin above 0, so that one of their two names at most is
     false.
-
-    Parameters
-    ----------
-    n_policies
-        K.
-    margin
-        ε of the claim.
     """
     return 1 if n_policies == 2 and margin > 0.0 else n_policies
 
 
 def starting_capital(n_policies: int, margin: float, prior: FloatArray | None) -> FloatArray:
-    """Shape (K,): logarithms of the capital that the proof of each policy begins with.
-
-    Parameters
-    ----------
-    n_policies, margin
-        As for `names_at_risk`.
-    prior
-        Shape (K,): prior strengths, in log-odds, which weigh the capital.
-    """
+    """Shape (K,): logarithms of the capital that the proof of each policy begins with, by prior strengths."""
     at_risk = names_at_risk(n_policies, margin)
     # One name alone has all there is, whatever was expected.
     weights = log_weights(None if at_risk == 1 else prior, n_policies)
@@ -166,16 +144,9 @@ class HeadToHead:
         self._n_passed[runs] = (capital >= self.threshold).sum(axis=1)
 
     def log_capital(self, runs: IntArray, k: IntArray, b: IntArray) -> FloatArray:
-        """The evidence in the proofs of policies b against rivals k, in nats: compare it with the threshold.
+        """The evidence (nats) in the proofs of b against rivals k, which broadcast; -inf where k is b.
 
-        Parameters
-        ----------
-        runs, k, b
-            Indices of runs, rivals and policies; they broadcast.
-
-        Returns
-        -------
-        Their shape; -inf where k is b.
+        Compare it with the threshold.
         """
         capital: FloatArray = self._log_capital[runs, k, b]
         return capital
@@ -183,12 +154,8 @@ class HeadToHead:
     def against_being_best(self, of: Any = ...) -> FloatArray:
         """Evidence (nats) against policies' beating every other: what all names have against them together.
 
-        It is part of the same e-process as a wrong name, so that both together have one δ.
-
-        Parameters
-        ----------
-        of
-            Index of runs and policies; all by default, shape (R, K).
+        It is part of the same e-process as a wrong name, so that both together have one δ. Shape (R, K), or
+        what `of` selects of it.
         """
         # Sums round by the order in memory.
         capital = np.ascontiguousarray(self._log_capital[of])
@@ -210,18 +177,9 @@ class HeadToHead:
         return proved
 
     def nearest(self, run: int, leader: int) -> int:
-        """The policy that a run comes closest to naming.
+        """The policy that a run comes closest to naming: the one named, or that with the fewest rivals left.
 
-        Parameters
-        ----------
-        run
-            Index of the run.
-        leader
-            The policy to answer where several have as few rivals left.
-
-        Returns
-        -------
-        The policy named, or else the one with the fewest rivals left.
+        Where several have as few, it is `leader`.
         """
         if self.named[run] != NOBODY:
             return int(self.named[run])

@@ -70,15 +70,8 @@ def is_qualified(tested: Misfit | None, *, assumes_model: bool) -> bool:
     """True if nothing but the assumption supports the model that a claim rests on.
 
     Not where the claim is proved head to head. Nor where the test of the model would probably have found a
-    large departure, and has not. Then the claim is still one about policies whose strengths add up,
-    and says so: such a test misses small departures, which decide where policies are close.
-
-    Parameters
-    ----------
-    tested
-        The test of the model on the same data; None where there was none, or nothing to test.
-    assumes_model
-        `ClaimState.assumes_model`.
+    large departure, and has not. Then the claim is still one about policies whose strengths add up, and says
+    so: such a test misses small departures, which decide where policies are close.
     """
     return assumes_model and (tested is None or tested.contradicted or not tested.has_power)
 
@@ -110,7 +103,7 @@ def misfit(
     n_departures: int = 100,
     seed: int = 0,
 ) -> Misfit | None:
-    """Test of the Bradley-Terry model by a parametric bootstrap.
+    """Test of the Bradley-Terry model by a parametric bootstrap; None where there is nothing to test.
 
     Simulated data tie as often as the real ones. Ties make win rates vary less, so that a bootstrap without
     them would find hardly any misfit. The number of comparisons of each pair is taken as given. It was in
@@ -119,20 +112,12 @@ def misfit(
 
     Parameters
     ----------
-    wins
-        Shape (K, K): summed outcomes.
-    ties
-        Shape (K, K), symmetric: ties of each pair, `summed_ties`. The wins do not tell them.
+    wins, ties
+        Shape (K, K): summed outcomes, and ties by `summed_ties`. The wins do not tell them.
     level
         The p-value from which on the model counts as contradicted.
-    n_simulated
-        Data sets simulated from the fit.
-    n_departures
-        Data sets simulated with a departure, for the power.
-
-    Returns
-    -------
-    The test, or None where the pairs compared leave nothing to test.
+    n_simulated, n_departures
+        Data sets simulated from the fit, and with a departure, for the power.
 
     Raises
     ------
@@ -177,20 +162,9 @@ def misfit(
 
 
 def summed_ties(n_policies: int, outcomes: Iterable[tuple[int, int, float]]) -> FloatArray:
-    """The number of ties among the outcomes of each pair.
+    """Shape (K, K), symmetric: ties among the outcomes (i, j, D) of each pair, D in [0, 1] being that of i.
 
     An outcome between a tie and a win counts 4 D (1 - D), as `ties_within` has it.
-
-    Parameters
-    ----------
-    n_policies
-        Number of policies K.
-    outcomes
-        Judgments (i, j, D): D in [0, 1] is the outcome of i against j.
-
-    Returns
-    -------
-    Shape (K, K), symmetric.
     """
     wins, undecided = np.zeros((n_policies, n_policies)), np.zeros((n_policies, n_policies))
     for i, j, outcome in outcomes:
@@ -205,16 +179,9 @@ def summed_ties(n_policies: int, outcomes: Iterable[tuple[int, int, float]]) -> 
 def ties_within(wins: FloatArray, undecided: FloatArray) -> FloatArray:
     """Ties with which outcomes vary as those of several people who judge one pair do, as far as wins allow.
 
-    Parameters
-    ----------
-    wins
-        Shape (K, K): summed outcomes D.
-    undecided
-        Shape (K, K), symmetric: sums of 4 D (1 - D), by which an outcome varies less than a decided one.
-
-    Returns
-    -------
     Shape (K, K), symmetric: no more than twice the wins of either side, of which each tie is half a win.
+    `wins` are summed outcomes D, and `undecided`, symmetric, the sums of 4 D (1 - D), by which an outcome
+    varies less than a decided one.
     """
     return np.minimum(undecided, 2.0 * np.minimum(wins, wins.T))
 
@@ -267,19 +234,11 @@ class Cycle:
 
 
 def strongest_cycle(wins: FloatArray, ties: FloatArray, among: IntArray) -> Cycle | None:
-    """The cycle of three that the data speak for most, if any.
+    """The cycle of three that the data speak for most, if any, among some policies.
 
-    Ties are left out: the decided outcomes of two equal policies are fair coins.
-    Where every two of some policies have met, any longer cycle contains one of three.
-
-    Parameters
-    ----------
-    wins
-        Shape (K, K): summed outcomes.
-    ties
-        Shape (K, K), symmetric: ties of each pair, `summed_ties`.
-    among
-        The policies to look at.
+    Ties are left out: the decided outcomes of two equal policies are fair coins. Where every two of some
+    policies have met, any longer cycle contains one of three. `wins` and `ties` have shape (K, K), the latter
+    by `summed_ties`.
 
     Raises
     ------

@@ -136,16 +136,8 @@ def examine(
 ) -> Examined:
     """Test an experiment for what chance does not explain.
 
-    Parameters
-    ----------
-    shown
-        What people were given.
-    n_policies
-        K.
-    leader
-        Index of the policy that the result is about; None without any.
-    texts
-        Shape (m,) each: the policy of every response that was asked for, and whether it failed.
+    `leader` is the policy that the result is about; None without any. `texts` are two arrays of shape (m,):
+    the policy of every response that was asked for, and whether it failed.
     """
     tests = [
         test
@@ -172,14 +164,9 @@ def p_of_total(
 ) -> float:
     """The probability that chance alone gives a total as unusual as this, in [0, 1].
 
-    Parameters
-    ----------
-    total
-        How many of theirs are marked, in all groups.
-    sizes, theirs, marked
-        Shape (S,): the size of each group, how many of its things are theirs, and how many are marked.
-    one_sided
-        Count only larger totals as unusual. Otherwise all that are no likelier.
+    `total` of theirs are marked, in all groups. `sizes`, `theirs` and `marked` have shape (S,): the size of
+    each group, how many of its things are theirs, and how many are marked. With `one_sided` only larger
+    totals are unusual, otherwise all that are no likelier.
     """
     lowest, highest = _support(sizes, theirs, marked)
     chances: FloatArray = np.ones(1)

@@ -45,15 +45,7 @@ class PairData:
 
     @classmethod
     def of(cls, features: FloatArray, tally: Tally) -> PairData:
-        """The pairs that have been compared in at least one of the runs.
-
-        Parameters
-        ----------
-        features
-            Shape (K, d).
-        tally
-            The data of R runs.
-        """
+        """The pairs that have been compared in at least one of the R runs; `features` has shape (K, d)."""
         return ComparedPairs(features, tally.counts).data(tally)
 
     def take(self, runs: IntArray) -> PairData:
@@ -93,12 +85,7 @@ class PairData:
 class ComparedPairs:
     """The pairs that have been compared in at least one of R runs, and what their features alone determine.
 
-    Parameters
-    ----------
-    features
-        Shape (K, d).
-    counts
-        Shape (R, K, K): comparisons of each pair.
+    `features` has shape (K, d), `counts` (R, K, K).
     """
 
     def __init__(self, features: FloatArray, counts: FloatArray) -> None:
@@ -156,16 +143,7 @@ def ridge(n_comparisons: FloatArray) -> FloatArray:
 def information(contrasts: FloatArray, weights: FloatArray) -> FloatArray:
     """Sum over pairs of weight z zᵀ: Fisher matrix H for weights N σ'(θᵀz), Gram matrix V for weights N.
 
-    Parameters
-    ----------
-    contrasts
-        Shape (n, d).
-    weights
-        Shape (R, n).
-
-    Returns
-    -------
-    Shape (R, d, d).
+    Shape (R, d, d) from contrasts (n, d) and weights (R, n).
     """
     d = contrasts.shape[1]
     return np.reshape(weights @ outer_squares(contrasts), (-1, d, d))
@@ -192,22 +170,16 @@ def fit(
 
     Parameters
     ----------
-    data
-        Outcomes of R data sets.
     precision
         Shape (R, d, d) or (d, d), positive definite.
     start
-        Shape (R, d).
+        Shape (R, d), as is the result.
     constraint
         Shape (R, d): keep constraintᵀθ at its value in `start`.
     centre
         Shape (R, d): the c of the penalty; zero by default.
     slack
         How far (nats) below the maximum the result may lie; as close as floating point allows by default.
-
-    Returns
-    -------
-    Shape (R, d).
 
     Raises
     ------
@@ -319,18 +291,8 @@ def _times(precision: FloatArray, theta: FloatArray) -> FloatArray:
 def project(data: PairData, penalty: float, estimate: FloatArray, radius: float) -> FloatArray:
     """Projected estimator: the θ in the ball ‖θ‖ ≤ B whose score is closest to the estimate's.
 
-    argmin of ‖g(θ) - g(ζ)‖ in the norm of H(θ)^-1 [LLM-PO, eq. theta_estimator].
-
-    Parameters
-    ----------
-    data
-        Outcomes of one data set (R = 1).
-    penalty
-        λ_t.
-    estimate
-        Shape (d,): the regularised maximum likelihood estimate ζ.
-    radius
-        B > 0.
+    argmin of ‖g(θ) - g(ζ)‖ in the norm of H(θ)^-1 [LLM-PO, eq. theta_estimator], for one data set (R = 1),
+    with λ_t as `penalty` and the regularised maximum likelihood estimate ζ, shape (d,).
 
     Raises
     ------

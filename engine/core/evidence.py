@@ -127,17 +127,7 @@ class PairwiseEvidence:
         self.log_e = self.log_e[runs]
 
     def combine(self, log_e: FloatArray) -> FloatArray:
-        """Log of the mean e-value over the K - 1 opponents, in nats.
-
-        Parameters
-        ----------
-        log_e
-            Shape (..., K): log e-values against the opponents; the policy's own entry holds -inf.
-
-        Returns
-        -------
-        Shape (...).
-        """
+        """Log of the mean e-value (nats) over the K - 1 opponents; the policy's own entry is -inf."""
         # Sums round by the order in memory, and a policy's evidence must not depend on its neighbours.
         log_e = np.ascontiguousarray(log_e)
         top = log_e.max(axis=-1, keepdims=True)
@@ -146,34 +136,14 @@ class PairwiseEvidence:
         return combined
 
     def of_counts(self, wins: Any, losses: Any, ties: Any) -> Any:
-        """Log e-values (nats) against "the mean is at least ½ + ε", from counts.
-
-        Parameters
-        ----------
-        wins, losses, ties
-            Arrays of equal shape, or numbers; ties may be None.
-
-        Returns
-        -------
-        An array of that shape; a number for numbers.
-        """
+        """Log e-values (nats) against "the mean is at least ½ + ε", from counts of one shape, or numbers."""
         mixture = (self.null_mean, self._concentration)
         if isinstance(wins, float):
             return log_e_value_of_pair(wins, losses, ties or 0.0, *mixture, narrow=self._narrow)
         return log_e_value(wins, losses, *mixture, narrow=self._narrow, ties=ties)
 
     def most(self, runs: IntArray, k: IntArray, b: IntArray) -> FloatArray:
-        """Log e-values (nats) if all that is open is won by b; with ties exact, where `log_e` is a bound.
-
-        Parameters
-        ----------
-        runs, k, b
-            Shape (m,) each: runs, and policies that differ.
-
-        Returns
-        -------
-        Shape (m,).
-        """
+        """Shape (m,): log e-values (nats) if all that is open is won by b; exact where `log_e` is a bound."""
         tally = self._tally
         won, lost, n_open = (each[runs, k, b] for each in (tally.proof_wins, tally.proof_losses, tally.open))
         n_open = n_open * tally.counts_missing
@@ -201,15 +171,8 @@ class PairwiseEvidence:
     def with_missing(self, k: IntArray, b: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Log e-values (nats) of the first run for each number of missing outcomes that k may have won.
 
-        Parameters
-        ----------
-        k, b
-            Shape (m,) each: rivals and policies.
-
-        Returns
-        -------
-        Of all pairs one after the other: the log e-values, how many k has won of the missing, and how many
-        are missing.
+        Of all pairs, shape (m,), one after the other: the log e-values, how many k has won of the missing,
+        and how many are missing.
         """
         tally = self._tally
         n_missing = tally.missing[0, k, b].astype(np.int64)
@@ -244,13 +207,6 @@ class EliminationCost:
 
     The infimum over Alt of the paper's Z(t) is the smallest of these over the policies other than the best
     [LLM-PO, eq. unstructed_stop]. For policy i it sums N_ij d(μ̂(i, j), ½) over the opponents that lead i.
-
-    Parameters
-    ----------
-    tally
-        The data; read again at each `update`.
-    epsilon
-        Indifference margin ε in [0, ½).
     """
 
     def __init__(self, tally: Tally, epsilon: float = 0.0) -> None:
@@ -283,16 +239,7 @@ class EliminationCost:
 def elimination_cost(wins: FloatArray, counts: FloatArray, null_mean: float = 0.5) -> FloatArray:
     """Sum over opponents of N d(μ̂, ½ + ε) where μ̂ = wins / counts is below ½ + ε [LLM-PO, eq. stop].
 
-    Parameters
-    ----------
-    wins, counts
-        Shape (..., K): summed outcomes against each opponent, and comparisons.
-    null_mean
-        ½ + ε.
-
-    Returns
-    -------
-    Shape (...), in nats.
+    Shape (...), in nats, from wins and counts of shape (..., K).
     """
     win_rate = np.divide(wins, counts, out=np.full_like(wins, null_mean), where=counts > 0)
     cost: FloatArray = np.sum(counts * bernoulli_kl(np.minimum(win_rate, null_mean), null_mean), axis=-1)

@@ -81,10 +81,7 @@ def closed_form(plan: Plan, *, log_odds: float = 0.4) -> Forecast:
 def _pairwise(plan: Plan, gap: FloatArray) -> FloatArray:
     """Shape (M,): comparisons where each rival is ruled out by its own with the best policy.
 
-    Parameters
-    ----------
-    gap
-        Shape (M, K - 1): strength of the best policy less that of each rival, the smallest first.
+    `gap`, shape (M, K - 1), is the strength of the best policy less that of each rival, the smallest first.
     """
     K = plan.space.n_policies
     if plan.stopping == "certified":
@@ -126,16 +123,8 @@ def _proven(plan: Plan, gap: FloatArray, divided_by: float) -> FloatArray:
 def _needs(plan: Plan, mean: FloatArray, threshold: float) -> tuple[FloatArray, FloatArray]:
     """Comparisons, of two policies, after which the evidence is at the threshold (nats) on average.
 
-    The average is over luck: a standard deviation more wins than expected, and one less.
-
-    Parameters
-    ----------
-    mean
-        Shape (G,): win rates of the weaker policy, at most ½.
-
-    Returns
-    -------
-    Shape (G,) each: of evidence against the weaker policy, and of that against the one with fewer wins.
+    The average is over luck: a standard deviation more wins than expected, and one less. Shape (G,) each, as
+    the win rates of the weaker policy: of evidence against that one, and against the one with fewer wins.
     """
     null = 0.5 + plan.epsilon
 
@@ -190,13 +179,9 @@ _log_constant = cache(pairwise_log_constant)
 
 
 def _shared(plan: Plan, hardness: FloatArray, d: int, log_odds: float) -> FloatArray:
-    """Shape (M,): comparisons in a Bradley-Terry space where all pairs are compared alike and tell about all
-    policies.
+    """Shape (M,): comparisons where all pairs are compared alike and tell about all policies.
 
-    Parameters
-    ----------
-    hardness
-        Shape (M, K - 1): comparisons per nat against each rival.
+    `hardness`, shape (M, K - 1), has the comparisons per nat against each rival.
     """
     total: FloatArray = np.full(hardness.shape[0], float(plan.space.n_policies))
     hardest: FloatArray = hardness.max(axis=1)

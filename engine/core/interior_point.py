@@ -46,17 +46,7 @@ class _Packing:
 
 
 def pack(vectors: FloatArray) -> FloatArray:
-    """Packed v vᵀ of each row, such that dot products of packed matrices are traces of their products.
-
-    Parameters
-    ----------
-    vectors
-        Shape (n, d).
-
-    Returns
-    -------
-    Shape (n, d(d+1)/2).
-    """
+    """Packed v vᵀ of each row, shape (n, d(d+1)/2): dot products of these are traces of matrix products."""
     packing = _Packing.of_dimension(vectors.shape[1])
     packed: FloatArray = vectors[:, packing.i] * vectors[:, packing.j] * packing.stretch
     return packed
@@ -79,13 +69,6 @@ def linear_bound(gains: FloatArray, gamma: float) -> float:
 
     Each f_i is concave and of degree one, hence at most its gradient's dot product with ω. With `gains` a
     convex combination of gradients this bounds the program from above.
-
-    Parameters
-    ----------
-    gains
-        Shape (P,), finite.
-    gamma
-        γ ≥ 0.
     """
     if gamma == 0.0:
         return float(gains.max())
@@ -96,24 +79,11 @@ def linear_bound(gains: FloatArray, gamma: float) -> float:
 def maximise_smallest(
     targets: FloatArray, atoms: FloatArray, gamma: float, omega: FloatArray, tolerance: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Solve the program for the given pairs.
+    """Solve the program for the given pairs, to a gap relative to the smallest f_i.
 
-    Parameters
-    ----------
-    targets
-        Shape (K - 1, d): y_i.
-    atoms
-        Shape (n, d): a_p.
-    gamma
-        γ ≥ 0.
-    omega
-        Shape (n,): positive proportions to start from, with H(ω) invertible.
-    tolerance
-        Gap to stop at, relative to the smallest f_i.
-
-    Returns
-    -------
-    Proportions, shape (n,), and multipliers of the f_i, shape (K - 1,); both sum to 1.
+    `targets` are y_i, shape (K - 1, d); `atoms` a_p, shape (n, d); `omega`, shape (n,), the positive
+    proportions to start from, with H(ω) invertible. Returns proportions, shape (n,), and multipliers of the
+    f_i, shape (K - 1,); both sum to 1.
 
     Raises
     ------

@@ -30,18 +30,9 @@ _ARRAYS_OF_A_SEARCH = 16
 def win_rate_intervals(wins: FloatArray, counts: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
     """Intervals for every preference probability μ(i, j), simultaneously over pairs and over time.
 
-    μ is left out where the likelihood of a Beta(½, ½) mixture exceeds its own |S|/δ times.
-
-    Parameters
-    ----------
-    wins, counts
-        Shape (K, K): `wins[i, j]` of `counts[i, j]` comparisons went to i.
-    delta
-        Probability with which any interval may ever miss.
-
-    Returns
-    -------
-    Lower and upper ends, shape (K, K) each; 0 and 1 where there are no comparisons.
+    μ is left out where the likelihood of a Beta(½, ½) mixture exceeds its own |S|/δ times; any interval ever
+    misses with probability at most δ. Lower and upper ends, shape (K, K) each; 0 and 1 where there are no
+    comparisons.
     """
     n_policies = wins.shape[0]
     allowed = np.log(n_policies * (n_policies - 1) / 2 / delta)
@@ -93,20 +84,8 @@ def effect_intervals(
     approximates it to second order around the largest likelihood. An ellipsoid around the estimate, whose
     prior has no place in the set, would leave out clear differences before they had been looked at.
 
-    Parameters
-    ----------
-    space
-        The features.
-    tally
-        Comparisons of one run.
-    delta
-        Probability with which any interval may ever miss.
-    contrasts
-        Shape (m, d): the combinations; for policies i and j, `features[i] - features[j]` gives log-odds.
-
-    Returns
-    -------
-    Estimates, lower and upper ends, shape (m,) each, in log-odds.
+    Estimates, lower and upper ends, shape (m,) each, in log-odds, for `contrasts` of shape (m, d): for
+    policies i and j, `features[i] - features[j]`. `tally` has one run.
     """
     combinations = np.eye(space.n_features) if contrasts is None else contrasts
     ellipsoid = _Ellipsoid.of(space, tally, delta)
@@ -155,18 +134,7 @@ class _Ellipsoid:
 def contrast_intervals(space: BradleyTerry, tally: Tally, delta: float) -> tuple[FloatArray, FloatArray]:
     """Intervals of the log-odds of every two policies, simultaneous over pairs and over time.
 
-    Parameters
-    ----------
-    space
-        The features.
-    tally
-        Comparisons of one run.
-    delta
-        Probability with which any interval may ever miss.
-
-    Returns
-    -------
-    Lower and upper ends, shape (K, K) each, in log-odds; see `effect_intervals`.
+    Lower and upper ends, shape (K, K) each; see `effect_intervals`.
     """
     K, features = space.n_policies, space.features
     ellipsoid = _Ellipsoid.of(space, tally, delta)

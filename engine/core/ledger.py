@@ -173,16 +173,8 @@ class Ledger:
     def show(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> Bets | None:
         """Begin a showing in these runs: it is open, and counts against every claim.
 
-        Parameters
-        ----------
-        i, j
-            Shape (m,): the pair of each run.
-        runs
-            Shape (m,): indices of the runs; None for all.
-
-        Returns
-        -------
-        The bets of the streams, to be kept with the showing; None without streams.
+        `i` and `j` have shape (m,), as have the runs' indices; None for all. Returns the bets of the streams,
+        to be kept with the showing; None without streams.
         """
         bets = self.bets(i, j, runs)
         self._count(i, j, bets, OPEN, sign=1, runs=runs)
@@ -210,16 +202,12 @@ class Ledger:
 
         Parameters
         ----------
-        i, j, runs
-            As for `show`.
         bets
             The value of `show`.
         was, now
             The bounds of the outcome before and from now on; None where the showing does not exist.
         outcome, instead_of
             Shape (m,), in [0, 1]: an answer that comes, and one that goes; None for none.
-        observe
-            As for `record`.
         """
         for bounds, direction in ((was, -1), (now, 1)):
             if bounds is not None:
@@ -238,15 +226,9 @@ class Ledger:
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray, *, observe: bool = True) -> None:
         """Show a pair in every run and end it at once, and bring the evidence up to date.
 
-        Parameters
-        ----------
-        i, j
-            Shape (R,): the pair of every run.
-        outcome
-            Shape (R,), in [0, 1]: the share of the win that goes to i; NaN where there is no outcome.
-        observe
-            False has a simulation put off what takes long (the estimate, and evidence that builds on it)
-            until the next comparison that it does observe.
+        `outcome`, shape (R,), is the share of the win that goes to i; NaN where there is none. Without
+        `observe` a simulation puts off what takes long (the estimate, and evidence that builds on it) until
+        the next comparison that it does observe.
         """
         for runs, answered in self._with_and_without(outcome):
             first, second, won = (i, j, outcome) if runs is None else (i[runs], j[runs], outcome[runs])
@@ -469,11 +451,7 @@ class Ledger:
         return self.last_standing()
 
     def holds_without_model(self, claim: Claim, policy: int) -> bool:
-        """True if what is known without a Bradley-Terry model establishes a claim about a policy in the first
-        run.
-
-        Only the present evidence counts.
-        """
+        """True if what is known now without a Bradley-Terry model establishes a claim in the first run."""
         if self.model is None:
             return True
         others = np.arange(self.tally.n_policies) != policy
@@ -484,15 +462,10 @@ class Ledger:
         return bool(np.all(against >= self.log_inverse_delta + np.log(self.tally.n_policies)))
 
     def none_without_model(self, claim: Claim | None) -> bool:
-        """True if it is established without a Bradley-Terry model that the first run has no single best
-        policy.
+        """True if it is now established without a Bradley-Terry model that no policy is the best, in the
+        first run.
 
-        Only the present evidence counts.
-
-        Parameters
-        ----------
-        claim
-            The claim that finds so: a finding under "best" owes nothing to the streams.
+        A finding under the claim "best" owes nothing to the streams.
         """
         if self.model is None:
             return True
@@ -553,11 +526,6 @@ class Ledger:
         """Evidence against policies' beating every other that counts with the proofs of "best".
 
         A wrong "none" and a wrong name have one e-process and one δ together. The streams have no part in it.
-
-        Parameters
-        ----------
-        of
-            Index of runs and policies; `...` for all, shape (R, K).
         """
         if (proof := self.head_to_head()) is not None:
             return proof.against_being_best(of)

@@ -34,16 +34,7 @@ _PARTS_WITH_MARGIN: tuple[tuple[float, float, bool], ...] = (
 def bernoulli_kl(p: ArrayLike, q: ArrayLike) -> FloatArray:
     """Kullback-Leibler divergence d(p, q) between Bernoulli distributions, in nats.
 
-    [LLM-PO, theorem "lower bound"]
-
-    Parameters
-    ----------
-    p, q
-        Means in [0, 1]; they broadcast.
-
-    Returns
-    -------
-    Shape of p and q broadcast together; infinite where q excludes what p allows.
+    Means in [0, 1], which broadcast; infinite where q excludes what p allows. [LLM-PO, theorem "lower bound"]
     """
     p = np.asarray(p, dtype=np.float64)
     divergence: FloatArray = special.rel_entr(p, q) + special.rel_entr(1.0 - p, np.subtract(1.0, q))
@@ -53,14 +44,8 @@ def bernoulli_kl(p: ArrayLike, q: ArrayLike) -> FloatArray:
 def log_lower_beta(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> FloatArray:
     """Log of the lower incomplete beta integral, ∫_0^x q^(a-1) (1-q)^(b-1) dq.
 
-    Stays accurate where the integral itself underflows, with a and b of a million and more.
-
-    Parameters
-    ----------
-    a, b
-        Positive exponents of equal shape.
-    x
-        Upper limit in (0, 1); it broadcasts to that shape.
+    Stays accurate where the integral itself underflows, with a and b of a million and more. a and b are
+    positive and of equal shape, to which x in (0, 1) broadcasts.
     """
     a = np.array(a, dtype=np.float64, ndmin=1)
     b = np.array(b, dtype=np.float64, ndmin=1)
@@ -162,18 +147,9 @@ def log_e_value(
 def log_e_value_of_pair(
     wins: float, losses: float, ties: float, null_mean: float, concentration: float, *, narrow: bool
 ) -> float:
-    """`log_e_value` of one pair, as a number; the last 16,384 are kept.
+    """`log_e_value` of one pair, as a number (nats); the last 16,384 are kept.
 
     The same counts come again: of other pairs, and whenever judgments are told anew after an undo.
-
-    Parameters
-    ----------
-    wins, losses, ties, null_mean, concentration, narrow
-        As for `log_e_value`; 0 ties where none are bet on as such.
-
-    Returns
-    -------
-    In nats.
     """
     parts = _parts(null_mean, concentration, narrow)
     return float(_log_mixture(wins, losses, ties or None, null_mean, parts))
@@ -217,21 +193,10 @@ def exact_log_e_value(
     narrow: bool = False,
     ties: FloatArray,
 ) -> FloatArray:
-    """The e-value itself of which `log_e_value` with ties is a lower bound, in nats.
+    """Shape (n,): the e-value itself of which `log_e_value` with ties is a lower bound, in nats.
 
     The factor of a tie is the average of a win's and of a loss's. So the e-value is the average of the one
     without ties over all ways to make each tie a win or a loss.
-
-    Parameters
-    ----------
-    wins, losses, ties
-        Shape (n,) each, as for `log_e_value`.
-    null_mean, concentration, narrow
-        As for `log_e_value`.
-
-    Returns
-    -------
-    Shape (n,).
     """
     number = ties.astype(np.int64)
     first = np.cumsum(number + 1) - (number + 1)

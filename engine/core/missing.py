@@ -18,13 +18,6 @@ _HALVINGS = 30
 def by_answers(ledger: Ledger) -> Answers | None:
     """The policy that the claim which stops the run would name by the answers alone, in the first run.
 
-    Parameters
-    ----------
-    ledger
-        The comparisons so far.
-
-    Returns
-    -------
     The policy, and the largest Γ of `Answers`; None where the answers would not name anybody. It rests on the
     counts: neither streams nor capital that has moved have a part in it. In a Bradley-Terry space it is what
     holds without the model.
@@ -68,14 +61,7 @@ def _against_each(ledger: Ledger, policies: IntArray) -> list[_Table]:
 class _Table:
     """A sum of e-values of pairs, with each number of the missing outcomes won by k, in the first run.
 
-    Parameters
-    ----------
-    evidence
-        E-processes of the pairs.
-    k, b
-        Shape (m,) each: policies of the pairs.
-    log_share
-        Logarithm of the share of each.
+    `k` and `b` have shape (m,); `log_share` is the logarithm of the share of each.
     """
 
     def __init__(self, evidence: PairwiseEvidence, k: IntArray, b: IntArray, log_share: float) -> None:

@@ -149,10 +149,8 @@ class Mixture:
     def consider(self, separation: FloatArray) -> None:
         """Restart the runs where that is due.
 
-        Parameters
-        ----------
-        separation
-            Shape (R, K): nats by which each policy is separated from the leader, infinite for itself.
+        `separation`, shape (R, K), has the nats by which each policy is separated from the leader, infinite
+        for itself.
         """
         waiting = self._n_begun < self._due.size
         if waiting.any():
@@ -178,13 +176,7 @@ class Mixture:
         return begun
 
     def _checked(self, wins: ArrayLike, run: int) -> FloatArray:
-        """Shape (K, K): stored wins at a restart of a run.
-
-        Raises
-        ------
-        ValueError
-            If they are not a part of the wins, or there are too many restarts.
-        """
+        """Shape (K, K): stored wins at a restart of a run, which have to be a part of the wins."""
         checked = np.asarray(wins, dtype=np.float64)
         fits = checked.shape == self._tally.wins.shape[1:] and self._n_begun[run] < self._due.size
         if not fits or not np.all((checked >= 0.0) & (checked <= self._tally.wins[run])):

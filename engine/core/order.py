@@ -16,18 +16,11 @@ def judged_prefix(asked: Iterable[tuple[int, int, float | None]]) -> list[tuple[
     """The judgments before the first comparison that is still open, in the order of asking.
 
     Claims assume that it does not depend on the outcomes which of them are there. Where one policy's losses
-    come back sooner than its wins, that fails: told as they come back, they can rule out the true best.
-    Told in the order of asking and no further than here, they arrive as if each had been awaited.
+    come back sooner than its wins, that fails: told as they come back, they can rule out the true best. Told
+    in the order of asking and no further than here, they arrive as if each had been awaited.
 
-    Parameters
-    ----------
-    asked
-        Each comparison as (i, j, outcome) in the order of asking, the outcome as for `Design.tell`, and None
-        while it is open. Leave out those that will never be judged.
-
-    Returns
-    -------
-    For `Design.replay`.
+    Each comparison is (i, j, outcome), the outcome as for `Design.tell`, and None while it is open. Leave out
+    those that will never be judged.
     """
     prefix = []
     for i, j, outcome in asked:

@@ -42,19 +42,8 @@ def optimal_shares(space: Space, wins: FloatArray) -> OptimalShares | None:
     """The share of comparisons that each pair would get if the win rates were what they are estimated to be.
 
     The closed form where nothing is assumed, at win rates with half a win more for each side; the max-min
-    program in a Bradley-Terry space.
-
-    Parameters
-    ----------
-    space
-        The assumption about the preference probabilities.
-    wins
-        Shape (K, K): `wins[i, j]` is the summed outcome of i against j.
-
-    Returns
-    -------
-    The shares. None before any comparison, and where the estimates tie for the best or no solver can certify
-    its answer.
+    program in a Bradley-Terry space. `wins` has shape (K, K). None before any comparison, and where the
+    estimates tie for the best or no solver can certify its answer.
     """
     if not wins.any():
         return None
@@ -72,16 +61,9 @@ def optimal_shares(space: Space, wins: FloatArray) -> OptimalShares | None:
 
 
 def realised_shares(wins: FloatArray) -> FloatArray:
-    """The share of comparisons that each pair got.
+    """Shape (K, K), symmetric: the share of comparisons that each pair got, from the wins.
 
-    Parameters
-    ----------
-    wins
-        Shape (K, K): `wins[i, j]` is the summed outcome of i against j.
-
-    Returns
-    -------
-    Shape (K, K), symmetric; the upper triangle sums to 1, or to 0 before any comparison.
+    The upper triangle sums to 1, or to 0 before any comparison.
     """
     counts = wins + wins.T
     shares: FloatArray = counts / max(counts.sum() / 2.0, 1.0)
@@ -90,15 +72,7 @@ def realised_shares(wins: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class LevelEffect:
-    """The win rate of a level against its factor's first, all else being equal, with its interval.
-
-    Attributes
-    ----------
-    factor, level, reference
-        Names of the factor, of the level, and of the factor's first level.
-    win_rate, low, high
-        Estimate and ends of the interval, in [0, 1].
-    """
+    """The win rate of a level against its factor's first, all else being equal, with its interval."""
 
     factor: str
     level: str
@@ -111,17 +85,8 @@ class LevelEffect:
 def level_effects(space: Factorial, wins: FloatArray, delta: float) -> list[LevelEffect]:
     """The worth of each level over its factor's first, in win probabilities.
 
-    The intervals hold for all levels and at all times at once, if the levels act as the model says, and to
-    second order.
-
-    Parameters
-    ----------
-    space
-        The factors.
-    wins
-        Shape (K, K): `wins[i, j]` is the summed outcome of i against j.
-    delta
-        Probability with which any interval may ever miss.
+    The intervals hold for all levels and at all times at once with probability 1 - δ, if the levels act as
+    the model says, and to second order. `wins` has shape (K, K).
     """
     estimate, low, high = (special.expit(end) for end in effect_intervals(space, Tally(wins[None]), delta))
     names = [

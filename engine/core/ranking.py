@@ -75,26 +75,11 @@ class Standing:
 def rates(
     space: Space, tally: Tally, beliefs: Beliefs, delta: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Win rates of all pairs of the first run, with intervals.
+    """Win rates of all pairs of the first run, with intervals: expected, lower and upper, shape (K, K) each.
 
     The intervals miss no μ(i, j) at any time with probability at least 1 - δ. Where nothing is assumed they
     rest on each pair's own comparisons. In a Bradley-Terry space they rest on all, hold only to second order,
     and only if the model holds.
-
-    Parameters
-    ----------
-    space
-        The assumption about the preference probabilities.
-    tally
-        The data.
-    beliefs
-        The estimates of all pairs, from the same data.
-    delta
-        Risk level δ of all intervals together.
-
-    Returns
-    -------
-    Expected rates, lower and upper ends, shape (K, K) each.
     """
     K = tally.n_policies
     expected = np.empty((K, K))
@@ -111,36 +96,15 @@ def rates(
 
 
 def field(values: FloatArray) -> FloatArray:
-    """Mean of each row without its diagonal.
-
-    Parameters
-    ----------
-    values
-        Shape (K, K).
-
-    Returns
-    -------
-    Shape (K,).
-    """
+    """Shape (K,): mean of each row without its diagonal."""
     mean: FloatArray = (values.sum(axis=1) - np.diagonal(values)) / (values.shape[0] - 1)
     return mean
 
 
 def order_of(standing: FloatArray, ruled_out: FloatArray, leader: int) -> IntArray:
-    """The policies as ranked: the leader, those that are open, and those ruled out, each by standing.
+    """Shape (K,): the policies as ranked: the leader, the open ones, and those ruled out, each by standing.
 
-    Parameters
-    ----------
-    standing
-        Shape (K,): the larger, the further ahead.
-    ruled_out
-        Shape (K,): 1 for policies ruled out, 0 for others.
-    leader
-        The policy to come first.
-
-    Returns
-    -------
-    Shape (K,): indices of the policies.
+    The larger its standing, the further ahead is a policy; `ruled_out` is 1 or 0.
     """
     last = ruled_out.copy()
     last[leader] = -1

@@ -21,19 +21,9 @@ _LEAST_SEPARATION = 0.5
 
 
 def expected_remaining(ledger: Ledger, best: int | None) -> float | None:
-    """Comparisons still needed if the win rates stay as they are, in the first run of a ledger, which has not
-    stopped.
+    """Comparisons still needed if the win rates stay as they are, in the first run, which has not stopped.
 
-    Parameters
-    ----------
-    ledger
-        The comparisons so far and the evidence in them.
-    best
-        The policy that the decision would name; None where there is none.
-
-    Returns
-    -------
-    About how many comparisons, one at least; None while that cannot be told.
+    `best` is the policy that the decision would name, if any. At least one; None while it cannot be told.
     """
     expected = _expected(ledger, best)
     return None if expected is None else max(expected, 1.0)
@@ -68,18 +58,8 @@ def _expected(ledger: Ledger, best: int | None) -> float | None:
 def _speeds(wins: FloatArray, counts: FloatArray, null_mean: float, *, unsure: float = 0.0) -> FloatArray:
     """Evidence (nats) that one comparison brings if win rates stay as they are, drawn a little towards ½.
 
-    Parameters
-    ----------
-    wins, counts
-        Equal shape: summed outcomes of policies against others, and comparisons.
-    null_mean
-        ½ + ε: what the evidence is to exclude is a win rate of this or more.
-    unsure
-        Standard deviations below and above the rate that it seems to be at which to look; the mean counts.
-
-    Returns
-    -------
-    Shaped like the wins; 0 where a policy is not beaten on the face of it.
+    0 where a policy is not beaten on the face of it. The evidence is to exclude a win rate of `null_mean` or
+    more. The mean counts of rates `unsure` standard deviations below and above the one that it seems to be.
     """
     total = counts + 2.0 * _SHRINKAGE
     mean = (wins + _SHRINKAGE) / total
@@ -93,16 +73,7 @@ def _speeds(wins: FloatArray, counts: FloatArray, null_mean: float, *, unsure: f
 def _summed(missing: FloatArray, speed: FloatArray) -> float | None:
     """Comparisons until each policy lacks no more evidence, one policy after the other.
 
-    Parameters
-    ----------
-    missing
-        Shape (m,): evidence (nats) that is still missing against each.
-    speed
-        Shape (m,): evidence (nats) that one comparison of each brings.
-
-    Returns
-    -------
-    The number of comparisons, or None while some policy is not beaten by any other on the face of it.
+    `missing` and `speed` have shape (m,), in nats. None while some policy is not beaten on the face of it.
     """
     if np.any(speed <= 0.0):
         return None
@@ -112,19 +83,9 @@ def _summed(missing: FloatArray, speed: FloatArray) -> float | None:
 def _in_model(missing: FloatArray, separation: FloatArray, n_comparisons: int) -> float | None:
     """Comparisons until no evidence is missing in a Bradley-Terry space, where each tells about all policies.
 
-    Parameters
-    ----------
-    missing
-        Shape (m,): evidence (nats) that is still missing against each policy not yet refuted.
-    separation
-        Shape (m,): that of each from the best (nats), which grows in proportion to the comparisons.
-    n_comparisons
-        Comparisons so far.
-
-    Returns
-    -------
-    The number of comparisons, or None while some policy is not separated from the best at all, or none is
-    left to refute.
+    `missing`, shape (m,), is of each policy not yet refuted, `separation` that of each from the best, which
+    grows in proportion to the comparisons; both in nats. None while some policy is not separated from the
+    best at all, or none is left to refute.
     """
     if separation.size == 0 or np.any(separation < _LEAST_SEPARATION):
         return None

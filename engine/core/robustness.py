@@ -24,15 +24,7 @@ _EVEN = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """The fewest judgments that would have to come out the other way round for another policy to lead.
-
-    Attributes
-    ----------
-    n_flips
-        How many.
-    leader, rival
-        Who leads now, and who would.
-    """
+    """The fewest judgments that would have to come out the other way round for another policy to lead."""
 
     n_flips: int
     leader: int
@@ -50,18 +42,7 @@ def fewest_flips(wins: FloatArray, *, epsilon: float = 0.0, most: int = 512) -> 
     programming over the opponents finds its largest value. For the rival the loss is convex as well, and
     there taking the best next flip each time is optimal.
 
-    Parameters
-    ----------
-    wins
-        Shape (K, K): summed outcomes.
-    epsilon
-        Indifference margin.
-    most
-        Give up beyond this many flips.
-
-    Returns
-    -------
-    The flips, or None where `most` of them are not enough or nobody leads yet.
+    None where `most` flips are not enough or nobody leads yet.
     """
     if not wins.any():
         return None
@@ -295,19 +276,7 @@ def replay(
 
 
 def summed_wins(n_policies: int, outcomes: Sequence[tuple[int, int, float | None]]) -> FloatArray:
-    """Wins of every policy against every other.
-
-    Parameters
-    ----------
-    n_policies
-        Number of policies K.
-    outcomes
-        Judgments (i, j, D): D in [0, 1] is the outcome of i against j; None adds nothing.
-
-    Returns
-    -------
-    Shape (K, K): entry (i, j) is the sum of outcomes of i against j.
-    """
+    """Shape (K, K): the sums of outcomes of i against j, of judgments (i, j, D); None adds nothing."""
     wins = np.zeros((n_policies, n_policies))
     if told := [each for each in outcomes if each[2] is not None]:
         i, j, outcome = (np.array(column) for column in zip(*told, strict=True))

@@ -42,11 +42,6 @@ def sampler_names() -> list[str]:
 def build_sampler(name: str) -> Sampler:
     """Sampling rule of that name, with its default settings. Our own names come first.
 
-    Parameters
-    ----------
-    name
-        One of `sampler_names`.
-
     Raises
     ------
     ValueError
@@ -66,15 +61,7 @@ def build_sampler(name: str) -> Sampler:
 
 
 class _Checked:
-    """A sampling rule of another package, whose pairs are checked: one of a policy with itself would count.
-
-    Parameters
-    ----------
-    sampler
-        The rule.
-    name
-        Its name in messages.
-    """
+    """A sampling rule of another package with its pairs checked: one of a policy with itself would count."""
 
     def __init__(self, sampler: Sampler, name: str) -> None:
         self._sampler = sampler

@@ -434,20 +434,9 @@ def _within(values: FloatArray, low: float, high: float) -> FloatArray:
 
 
 def policy_under_test(evidence: FloatArray, refuted: BoolArray, rng: np.random.Generator) -> IntArray:
-    """The policy with the least evidence against it but for the leader, which has the least of all.
+    """Shape (R,): the policy with the least evidence against it, but for the leader.
 
     The leader is tested itself once it is the only one left, or once none is.
-
-    Parameters
-    ----------
-    evidence
-        Shape (R, K), in nats.
-    refuted
-        Shape (R, K).
-
-    Returns
-    -------
-    Shape (R,).
     """
     n_open = refuted.shape[1] - refuted.sum(axis=1)
     masked = np.where(refuted & (n_open > 0)[:, None], np.inf, evidence)
@@ -477,19 +466,7 @@ def _missing(goal: FloatArray, evidence: FloatArray) -> FloatArray:
 
 
 def argmax_random(values: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Index of the largest value along the last axis; among equals, one at random.
-
-    Parameters
-    ----------
-    values
-        Shape (..., n).
-    rng
-        Source of randomness.
-
-    Returns
-    -------
-    Shape (...).
-    """
+    """Index of the largest value along the last axis; among equals, one at random."""
     ties = values == values.max(axis=-1, keepdims=True)
     choice: IntArray = np.argmax(np.where(ties, rng.random(values.shape), -1.0), axis=-1)
     return choice

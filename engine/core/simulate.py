@@ -32,10 +32,7 @@ class SimulatedRuns:
     refuted
         Shape (R, K): the policies ruled out by the end.
     leaders
-        Shape (M, R): the leader after each number of comparisons in `marks`; a stopped run keeps its
-        answer.
-    marks
-        The M numbers of comparisons.
+        Shape (M, R): the leader after each of the M numbers in `marks`; a stopped run keeps its answer.
     """
 
     n_comparisons: IntArray

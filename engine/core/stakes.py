@@ -32,15 +32,7 @@ _SHARES = (0.5, 0.5)
 
 
 def capital_moves(claim: Claim, n_policies: int) -> bool:
-    """True if capital moves in a proof of this claim head to head, where a design allows it.
-
-    Parameters
-    ----------
-    claim
-        The claim.
-    n_policies
-        K.
-    """
+    """True if capital moves in a proof of this claim head to head, where a design allows it."""
     return claim is not Claim.BEST_IF_ANY and n_policies >= _FEWEST
 
 
@@ -106,8 +98,6 @@ class Stakes:
 
         Parameters
         ----------
-        runs
-            Shape (m,): their indices.
         to
             Shape (m, 2): the two policies of each.
         log_e

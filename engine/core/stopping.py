@@ -140,18 +140,7 @@ class Thresholded(StoppingRule):
 
 
 def raised(evidence: FloatArray, peak_evidence: ArrayLike | None) -> FloatArray:
-    """Running maximum of the evidence, going on from a stored one if there is one.
-
-    Parameters
-    ----------
-    evidence
-        Shape (R, K), in nats.
-    peak_evidence
-        Shape (R, K): the stored maximum; None where there is none.
-
-    Returns
-    -------
-    Shape (R, K).
+    """Shape (R, K): running maximum of the evidence (nats), going on from a stored one if there is one.
 
     Raises
     ------

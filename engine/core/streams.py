@@ -136,14 +136,9 @@ class StreamedEvidence:
         return self.standing() if chances is None else chances
 
     def bets(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> Bets:
-        """The bets on a showing of i and j that begins now; they are fixed from here on.
+        """The bets on a showing of i and j, shape (m,) each, that begins now; they are fixed from here on.
 
-        Parameters
-        ----------
-        i, j
-            Shape (m,): the pair of each run.
-        runs
-            Shape (m,): indices of the runs; None for all.
+        `runs` are the runs' indices; None for all.
         """
         at, sides = from_both_sides(runs, (i, j), (j, i))
         # Ties pull a win rate towards ½. What a bet can win is decided by the other outcomes.
@@ -166,17 +161,7 @@ class StreamedEvidence:
         sign: int,
         runs: IntArray | None = None,
     ) -> None:
-        """Have the bets on showings count outcomes within these bounds, or with sign -1 no more.
-
-        Parameters
-        ----------
-        i, j, runs
-            As for `bets`.
-        bets
-            The value of `bets` as the showings began.
-        bounds
-            Of their outcomes.
-        """
+        """Have the bets on showings count outcomes within these bounds, or with sign -1 no more."""
         at, sides = from_both_sides(
             runs, (i, j), tuple(bets.stakes), tuple(bets.favourite), (bounds.most, 1.0 - bounds.least)
         )
@@ -257,15 +242,6 @@ class StreamedEvidence:
 
 def recalled(memory: Sequence[Mapping[str, Any]], name: str, shape: tuple[int, ...]) -> FloatArray:
     """One part of the stored states of R runs, shape (R, *shape).
-
-    Parameters
-    ----------
-    memory
-        The states, one for each run.
-    name
-        The part.
-    shape
-        Of the part in one run.
 
     Raises
     ------

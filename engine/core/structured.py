@@ -90,16 +90,9 @@ class BradleyTerryModel:
         return self._data
 
     def covariance(self, load: FloatArray) -> FloatArray:
-        """Inverse of the regularised Fisher matrix H_t at the estimate, for comparisons `load`.
+        """Shape (R, d, d): inverse of the regularised Fisher matrix H_t at the estimate.
 
-        Parameters
-        ----------
-        load
-            Shape (R, K, K), symmetric: comparisons of each pair.
-
-        Returns
-        -------
-        Shape (R, d, d).
+        `load`, shape (R, K, K), symmetric, has the comparisons of each pair.
         """
         if not self._loaded.covers(load):
             self._loaded = ComparedPairs(self.features, load)
@@ -110,19 +103,9 @@ class BradleyTerryModel:
     def separation(self, covariance: FloatArray, margin: float = 0.0) -> FloatArray:
         """Statistic (θᵀz)² / (2 zᵀH⁻¹z) of every policy against the best, whose own entry is 0.
 
-        Its smallest value over the other policies is the paper's Z(t) [LLM-PO, eq. stop].
-
-        Parameters
-        ----------
-        covariance
-            Shape (R, d, d): H⁻¹.
-        margin
-            Log-odds by which a policy would have to beat the best: its distance from that takes the place of
-            θᵀz.
-
-        Returns
-        -------
-        Shape (R, K), in nats.
+        Shape (R, K), in nats. Its smallest value over the other policies is the paper's Z(t) [LLM-PO, eq.
+        stop]. With a margin, in log-odds, the distance from where a policy would beat the best by it takes
+        the place of θᵀz.
         """
         scores, best = self.scores, self.best
         runs = np.arange(best.size)
@@ -163,19 +146,8 @@ class BradleyTerryModel:
 def prior_precision(space: BradleyTerry, log_odds: float) -> FloatArray:
     """Precision of the prior under which the log-odds θᵀz of a random pair has standard deviation `log_odds`.
 
-    It is a multiple of the mean of z zᵀ over all pairs. So it does not depend on how the features are scaled
-    or combined.
-
-    Parameters
-    ----------
-    space
-        The features.
-    log_odds
-        Standard deviation, positive.
-
-    Returns
-    -------
-    Shape (d, d).
+    Shape (d, d), a multiple of the mean of z zᵀ over all pairs. So it does not depend on how the features are
+    scaled or combined.
     """
     rows, columns = np.triu_indices(space.n_policies, 1)
     contrasts = space.features[rows] - space.features[columns]
@@ -211,20 +183,9 @@ class SeparationStatistic:
 
 
 def log_marginal_bound(data: PairData, precision: FloatArray, start: FloatArray) -> FloatArray:
-    """Lower bound on the log of the likelihood averaged over θ ~ N(0, precision⁻¹).
+    """Shape (R,): lower bound on the log (nats) of the likelihood averaged over θ ~ N(0, precision⁻¹).
 
-    Parameters
-    ----------
-    data
-        Outcomes of R data sets.
-    precision
-        Shape (d, d).
-    start
-        Shape (R, d): where to start the search for the mode.
-
-    Returns
-    -------
-    Shape (R,), in nats.
+    `start`, shape (R, d), is where to start the search for the mode.
     """
     mode = fit(data, precision, start)
     each = np.broadcast_to(precision, (mode.shape[0], *precision.shape))
@@ -243,30 +204,15 @@ def marginal_bound_at(
     log_det: FloatArray,
     hessian: FloatArray,
 ) -> FloatArray:
-    """Lower bound on the log of the likelihood averaged over θ ~ N(centre, precision⁻¹), from its mode.
+    """Shape (R,): lower bound on the log (nats) of the likelihood averaged over θ ~ N(centre, precision⁻¹).
 
     The variational bound E_q[log-likelihood] - KL(q, prior) with q the Laplace approximation. It is below the
     true value for any q. Once every direction has a few dozen comparisons, it is within a fraction of a nat
     of it.
 
-    Parameters
-    ----------
-    data
-        Outcomes of R data sets.
-    precision
-        Shape (R, d, d).
-    mode
-        Shape (R, d): the θ at which likelihood times prior is largest, from `fit`.
-    centre
-        Shape (R, d): mean of θ.
-    log_det
-        Shape (R,): log of the determinant of the precision.
-    hessian
-        Shape (R, d, d): Fisher matrix at the mode, and the precision.
-
-    Returns
-    -------
-    Shape (R,), in nats.
+    `mode`, shape (R, d), is the θ at which likelihood times prior is largest, from `fit`; `log_det`, shape
+    (R,), the log of the determinant of the precision; `hessian`, shape (R, d, d), the Fisher matrix at the
+    mode, and the precision.
     """
     Z = data.contrasts
     logits = mode @ Z.T

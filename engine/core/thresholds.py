@@ -48,15 +48,7 @@ class HeuristicThreshold:
 
 
 class ProvenPairwiseThreshold:
-    """ρ(δ, t) with the smallest constant that the paper's proof allows. [LLM-PO, eq. unstructed_stop]
-
-    Parameters
-    ----------
-    delta
-        Risk level δ.
-    n_policies
-        Number of policies K.
-    """
+    """ρ(δ, t) with the smallest constant that the paper's proof allows. [LLM-PO, eq. unstructed_stop]"""
 
     def __init__(self, delta: float, n_policies: int) -> None:
         self._delta = delta
@@ -131,20 +123,9 @@ class ProvenLinearThreshold:
 
 
 def heuristic_threshold(delta: float, n_comparisons: ArrayLike) -> FloatArray:
-    """The threshold of the paper's own experiments: 2 log((log t + 1)/δ).
+    """The threshold (nats) of the paper's own experiments: 2 log((log t + 1)/δ); t below 1 counts as 1.
 
     Not proven: it ignores how many pairs there are. [LLM-PO, section "experiments"]
-
-    Parameters
-    ----------
-    delta
-        Risk level δ.
-    n_comparisons
-        Number of comparisons t; anything below 1 counts as 1.
-
-    Returns
-    -------
-    Shaped like t, in nats.
     """
     t = np.maximum(np.asarray(n_comparisons, dtype=np.float64), 1.0)
     threshold: FloatArray = 2.0 * np.log((np.log(t) + 1.0) / delta)
@@ -154,22 +135,9 @@ def heuristic_threshold(delta: float, n_comparisons: ArrayLike) -> FloatArray:
 def pairwise_threshold(
     delta: float, n_comparisons: ArrayLike, log_constant: float, n_pairs: int
 ) -> FloatArray:
-    """The proven threshold ρ(δ, t) = log(C t² log(1/δ)^(2|S|+1) / δ) [LLM-PO, eq. unstructed_stop].
+    """The proven threshold ρ(δ, t) = log(C t² log(1/δ)^(2|S|+1) / δ), in nats [LLM-PO, eq. unstructed_stop].
 
-    Parameters
-    ----------
-    delta
-        Risk level δ.
-    n_comparisons
-        Number of comparisons t; anything below 1 counts as 1.
-    log_constant
-        log C, from `pairwise_log_constant`.
-    n_pairs
-        Number of pairs |S|.
-
-    Returns
-    -------
-    Shaped like t, in nats.
+    t below 1 counts as 1, and `log_constant` comes from `pairwise_log_constant`.
     """
     t = np.maximum(np.asarray(n_comparisons, dtype=np.float64), 1.0)
     return _pairwise_threshold(delta, np.log(t), log_constant, n_pairs)
@@ -180,13 +148,6 @@ def pairwise_log_constant(delta: float, n_pairs: int) -> float:
 
     The condition bounds a sum over all t ≥ 1 by δ. The first ten thousand terms are summed one by one. The
     others are summed in blocks on a grid of log t, each at the larger of its ends.
-
-    Parameters
-    ----------
-    delta
-        Risk level δ.
-    n_pairs
-        Number of pairs |S|.
 
     Raises
     ------
