@@ -26,8 +26,8 @@ from engine.generation.worker import write_batch
 from engine.judges import llm_worker
 from engine.judges.rule_worker import judge_comparisons
 from engine.notifying.delivery import deliver_due
-from engine.selectors import capabilities, designs, workers
-from engine.selectors.experiments import running
+from engine.selectors import capabilities, workers
+from engine.selectors.experiments import paused_and_behind, running
 from engine.selectors.opinions import experiments_with_opinions
 from engine.services import (
     analysis,
@@ -391,7 +391,7 @@ def sweep(self: Task[Any, Any]) -> None:
         wake_import(upload_id)
     for experiment_id in running():
         wake(judge, experiment_id)
-    for experiment_id in designs.paused_and_behind():
+    for experiment_id in paused_and_behind():
         wake(advance, experiment_id)
     wake(analyse)
     wake_writers()

@@ -15,10 +15,11 @@ from engine.core.wording import number
 from engine.models import Experiment, Flag, Judgment, Lease, Response, User
 from engine.selectors import missing
 from engine.selectors.counts import standing_judgments
-from engine.selectors.designs import latest_snapshot, policy_names
 from engine.selectors.judges import could_see_policies
 from engine.selectors.missing import Tally
 from engine.selectors.people import accounts_of_one_browser
+from engine.selectors.policies import policy_names
+from engine.selectors.snapshots import latest_snapshot
 
 # Sentences of one kind, the most telling first: more would not be read.
 _MOST = 3

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 
-from engine.models import Comparison, Experiment, Membership, User
+from engine.models import Comparison, Experiment, Membership, ShowingEvent, Snapshot, User
 
 
 def every_experiment() -> QuerySet[Experiment]:
@@ -43,6 +44,19 @@ def made_by(maker: User | None, name: str) -> Experiment | None:
 def running() -> list[int]:
     """The numbers of the experiments that run."""
     return list(Experiment.objects.filter(state=Experiment.State.RUNNING).values_list("pk", flat=True))
+
+
+def paused_and_behind() -> list[int]:
+    """The keys of paused experiments whose evidence is stale, or lacks judgments, as of pairs that were on a
+    screen. Evidence that has come to a decision ends with it and lacks none.
+    """
+    latest = Snapshot.objects.filter(experiment=OuterRef("pk")).order_by("-pk")
+    new = ShowingEvent.objects.filter(experiment=OuterRef("pk"), number__isnull=True)
+    paused = Experiment.objects.filter(state=Experiment.State.PAUSED).annotate(
+        reason=Coalesce(Subquery(latest.values("reason")[:1]), Value("")),
+    )
+    behind = paused.filter(Q(evidence_stale=True) | Q(Exists(new), reason=""))
+    return list(behind.order_by("pk").values_list("pk", flat=True))
 
 
 def has_had_a_pair(experiment: Experiment) -> bool:

@@ -9,15 +9,19 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.core.claims import describe_by_answers
+from engine.core.contradictions import Misfit, misfit, summed_ties
 from engine.core.finite_pools import holds_without_replacement
+from engine.core.problem import BradleyTerry
+from engine.core.robustness import summed_wins
 from engine.core.types import Missing
 from engine.core.wording import number, two_digits
 from engine.domain.rules import CERTIFIED, LADDER
-from engine.models import Comparison, Experiment, Judgment, Response, Snapshot
+from engine.models import Comparison, Experiment, Judgment, Response
 from engine.selectors import consequences, counts, designs, pools
 from engine.selectors.designs import Observed
 from engine.selectors.judges import people_behind
 from engine.selectors.remaining import remaining_of
+from engine.selectors.snapshots import latest_snapshot
 
 _NAMES = dict(Experiment.CLAIMS)
 
@@ -108,22 +112,13 @@ class Ladder:
         return next((rung for rung in self.rungs if rung.stops), None)
 
 
-def ladder(experiment: Experiment) -> Ladder:
-    """The claims of an experiment as they stand now."""
-    return ladder_from(experiment, designs.continued(experiment))
-
-
-def ladder_at(experiment: Experiment, latest: Snapshot | None) -> Ladder:
-    """The claims at the latest snapshot, for a page that shows that snapshot."""
-    return ladder_from(experiment, None if latest is None else designs.stored_if_current(experiment))
-
-
-def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:
-    """The claims by the evidence that a caller has; none where that has still to be replayed."""
-    if observed is None:
+def ladder(experiment: Experiment, observed: Observed | None = None) -> Ladder:
+    """The claims by the present evidence, or by that which a caller has."""
+    if experiment.evidence_stale:
         return Ladder([], 0, 1.0)
+    observed = observed or designs.load(experiment)
     design = observed.design
-    decision = design.decision_given(designs.model_test(experiment, observed))
+    decision = decision_of(experiment, observed)
     states = {state.claim: state for state in decision.claims}
     told = _told(experiment, observed) if any(state.holds for state in states.values()) else _Told()
     return Ladder(
@@ -135,6 +130,29 @@ def ladder_from(experiment: Experiment, observed: Observed | None) -> Ladder:
     )
 
 
+def decision_of(experiment: Experiment, observed: Observed) -> Decision:
+    """The decision of this evidence, given the test of the assumption that levels add up."""
+    return observed.design.decision_given(_model_test(experiment, observed))
+
+
+def _model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
+    """The test on the comparisons of this evidence.
+
+    ``None`` where there is nothing to test. Also where a claim that holds, or the finding that none is best,
+    does not rest on that assumption. It takes up to a few tenths of a second.
+    """
+    design = observed.design
+    of, decision = design.space, design.decision
+    none_best = decision.claim is not None and decision.reason == StopReason.NO_SINGLE_BEST
+    wanted = none_best or any(state.holds and state.assumes_model for state in decision.claims)
+    if not isinstance(of, BradleyTerry) or not wanted:
+        return None
+    judged = experiment.comparisons.filter(designs.counted_in(observed, "pk"), outcome__isnull=False)
+    rows = judged.values_list("policy_i__index", "policy_j__index", "outcome")
+    outcomes = [(i, j, outcome) for i, j, outcome in rows if outcome is not None]
+    return misfit(of, summed_wins(of.n_policies, outcomes), summed_ties(of.n_policies, outcomes))
+
+
 def _by_answers(experiment: Experiment, design: Design, decision: Decision) -> ByAnswers | None:
     decided = decision.reason in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}
     if decided or design.missing is Missing.ANSWERS or not design.n_missing:
@@ -143,7 +161,7 @@ def _by_answers(experiment: Experiment, design: Design, decision: Decision) -> B
     # It holds whatever they say where the pairs that are open are all that it waits for.
     if found is None or math.isinf(found.gamma):
         return None
-    remaining = remaining_of(experiment, designs.latest_snapshot(experiment))
+    remaining = remaining_of(experiment, latest_snapshot(experiment))
     more = ""
     if remaining is not None and not remaining.over_budget:
         people = experiment.judge == Experiment.Judge.HUMAN
@@ -173,7 +191,7 @@ def _rung(state: ClaimState, design: Design, told: _Told) -> Rung:
 def finding_of(experiment: Experiment, observed: Observed) -> str:
     """The claim of an experiment that has stopped by itself, in words; empty if it makes none."""
     design = observed.design
-    decision = design.decision_given(designs.model_test(experiment, observed))
+    decision = decision_of(experiment, observed)
     if decision.reason not in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
         return ""
     said = decision.claim_text

@@ -18,11 +18,12 @@ from engine.models import (
     clock,
 )
 from engine.models.claims import in_time
-from engine.selectors import designs, workers
+from engine.selectors import workers
 from engine.selectors.buffer import generation_seconds, mean_seconds
 from engine.selectors.capabilities import Offer, needs_of, unserved_needs
 from engine.selectors.halts import Refused, refused
 from engine.selectors.pauses import is_troubled, usable_names, waiting_for
+from engine.selectors.policies import names_in
 from engine.selectors.spending import money_trouble, overspent_connections, overspent_experiments
 from engine.selectors.workers import Worker
 
@@ -262,7 +263,7 @@ def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
     overspent, over = overspent_connections(), overspent_experiments()
     refusals = refused([each.pk for each in experiments])
     hit = {each.experiment_id for each in refusals}
-    names = designs.names_in([each for each in experiments if each.pk in hit]) if hit else {}
+    names = names_in([each for each in experiments if each.pk in hit]) if hit else {}
     rows = (
         Response.objects.filter(
             policy__experiment__in=experiments, state=Response.State.WAITING, refused_at__isnull=True

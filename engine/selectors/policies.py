@@ -1,4 +1,4 @@
-"""Policies with everything that composes their messages."""
+"""Policies: their names, their space, and everything that composes their messages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Collection
 
 from django.db.models import QuerySet
 
+from engine.core import Factorial
+from engine.core.problem import Space
+from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
 from engine.domain.profiles import Provider
 from engine.models import Connection, Experiment, Factor, Policy, Response
 
@@ -53,3 +56,69 @@ def connections_named(names: Collection[str]) -> dict[str, Connection]:
     """The connections of these names that are asked from here, by name; those of workers are left out."""
     rows = Connection.objects.filter(name__in=names).exclude(provider=Provider.WORKER)
     return {each.name: each for each in rows}
+
+
+def space_of(experiment: Experiment) -> Space:
+    """The experiment's assumption about the preference probabilities; policy i is its row i."""
+    return labelled_space(experiment)[0]
+
+
+def labelled_space(experiment: Experiment) -> tuple[Space, list[str]]:
+    """The space of `space_of`, and the names of its policies in sentences."""
+    levels = _levels(experiment)
+    policies = combinations(levels, experiment.excluded)
+    labels = [each.name for each in names_of(levels, policies)]
+    return policy_space(experiment.space, levels, policies), labels
+
+
+def policy_names(experiment: Experiment) -> list[PolicyName]:
+    """The names of the policies, by index."""
+    return names_in([experiment])[experiment.pk]
+
+
+def levels_told(experiment: Experiment, index: int) -> list[tuple[str, str]]:
+    """The factors that vary, each with its level in the policy of this index."""
+    levels = policy_names(experiment)[index].levels
+    factors = _levels(experiment).items()
+    return [
+        (factor, level) for (factor, choices), level in zip(factors, levels, strict=True) if len(choices) > 1
+    ]
+
+
+def winner_name(experiment: Experiment) -> str:
+    """The name of the policy that has won; empty where none has."""
+    return policy_names(experiment)[experiment.winner.index].name if experiment.winner else ""
+
+
+def names_in(experiments: Collection[Experiment]) -> dict[int, list[PolicyName]]:
+    """The policies' names of each experiment by its id, in as many queries for one as for many."""
+    levels = _levels_in(experiments)
+    return {
+        experiment.pk: names_of(
+            levels[experiment.pk], combinations(levels[experiment.pk], experiment.excluded)
+        )
+        for experiment in experiments
+    }
+
+
+def _levels(experiment: Experiment) -> dict[str, list[str]]:
+    return _levels_in([experiment])[experiment.pk]
+
+
+def _levels_in(experiments: Collection[Experiment]) -> dict[int, dict[str, list[str]]]:
+    levels: dict[int, dict[str, list[str]]] = {experiment.pk: {} for experiment in experiments}
+    rows = Factor.objects.filter(experiment__in=levels).order_by("position", "levels__position")
+    for experiment_id, factor, level in rows.values_list("experiment_id", "name", "levels__name"):
+        # A factor of a draft may have no level yet.
+        levels[experiment_id].setdefault(factor, []).extend([] if level is None else [level])
+    return levels
+
+
+def factorial_space(experiment: Experiment) -> Factorial | None:
+    """The Bradley-Terry space of the levels; ``None`` if the policies do not separate the levels."""
+    levels = _levels(experiment)
+    try:
+        factorial = policy_space("factorial", levels, combinations(levels, experiment.excluded))
+    except ValueError:
+        return None
+    return factorial if isinstance(factorial, Factorial) else None

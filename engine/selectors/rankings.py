@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.core import Claim, Design, Place, Standing
+from engine.core import Claim, Place, Standing
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment
 from engine.selectors import designs
+from engine.selectors.designs import Observed
+from engine.selectors.policies import policy_names
 
 Word = Literal["winner", "leads", "may be as good", "beaten", "open", "ruled out"]
 
@@ -25,15 +27,17 @@ class Ranked:
     word: Word
 
 
-def ranking(experiment: Experiment, design: Design | None = None) -> list[Ranked]:
+def ranking(experiment: Experiment, observed: Observed | None = None) -> list[Ranked]:
     """All policies, the leader first. Ready at once after an import: nothing is replayed for it.
 
     While the evidence is being recomputed, a policy counts as ruled out only by the present counts.
 
-    ``design``: the present evidence, where the caller has it already.
+    ``observed``: the present evidence, where the caller has it already.
     """
-    names = designs.policy_names(experiment)
-    design = designs.with_late(experiment, design or designs.known_design(experiment))
+    names = policy_names(experiment)
+    design = (observed or designs.load(experiment)).design
+    if design.stopped or experiment.state == Experiment.State.CONCLUDED:
+        design = designs.load(experiment, late=True).design
     comparisons = design.counts.sum(axis=1)
     judged = bool(comparisons.any())
     return [

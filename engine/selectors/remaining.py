@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.models import Examination, Experiment, Snapshot
 from engine.models.claims import in_time
-from engine.selectors.designs import latest_snapshot
+from engine.selectors.snapshots import latest_snapshot
 
 # Shares of simulated continuations that come to a decision: enough for a mean, and too few to trust in the
 # budget.

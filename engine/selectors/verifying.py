@@ -61,8 +61,7 @@ def _evidence(experiment: Experiment) -> Iterator[str]:
     if experiment.evidence_stale:
         return  # It will be replayed anyway.
     stored = designs.stored(experiment)
-    events = designs.logged(designs.in_the_evidence(experiment))
-    replayed = designs.observe(designs.new_design(experiment), events)
+    replayed = designs.replay(experiment, designs.logged(designs.in_the_evidence(experiment)))
     if not alike(designs.state_of(stored), designs.state_of(replayed)):
         yield "The evidence is not that of the events of its log, one by one in their order."
 

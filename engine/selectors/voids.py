@@ -16,6 +16,7 @@ from engine.domain.showings import Fate, Kind, Logged
 from engine.models import Comparison, Experiment, JudgmentVoid, User
 from engine.selectors import designs
 from engine.selectors.designs import Observed
+from engine.selectors.policies import winner_name
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,10 @@ def named(experiment: Experiment, *, seconds: float = math.inf) -> Named:
 
     ``seconds``: time for replaying the evidence without them.
     """
-    known = designs.continued(experiment)
-    if known is None:
+    if experiment.evidence_stale:
         return Named("", None)
     without = design_without(experiment, seconds=seconds)
-    given = designs.winner_name(experiment) or _named(known.design)
+    given = winner_name(experiment) or _named(designs.load(experiment).design)
     return Named(given, None if without is None else _named(without))
 
 
@@ -98,11 +98,8 @@ def design_without(experiment: Experiment, *, seconds: float = math.inf) -> Desi
     outcomes = dict(
         Comparison.objects.filter(Exists(voided), experiment=experiment).values_list("pk", "outcome")
     )
-    events = designs.logged(designs.in_the_evidence(experiment))
-    if experiment.state != Experiment.State.CONCLUDED:
-        events += designs.logged(designs.not_in_the_evidence(experiment.pk))
     others = []
-    for event in events:
+    for event in designs.logged_so_far(experiment):
         outcome = outcomes.get(event.comparison)
         if event.comparison not in outcomes:
             others.append(event)
@@ -116,7 +113,7 @@ def design_without(experiment: Experiment, *, seconds: float = math.inf) -> Desi
         late = time.monotonic() >= deadline
         return not late
 
-    observed = designs.observe(designs.new_design(experiment), others, each=in_time)
+    observed = designs.replay(experiment, others, each=in_time)
     return None if late else observed.design
 
 

@@ -27,6 +27,7 @@ from engine.core.types import FloatArray
 from engine.domain.rules import Rules
 from engine.models import Examination, Experiment, Judgment, clock
 from engine.selectors import counts, designs, sequences
+from engine.selectors.policies import labelled_space, space_of
 from engine.services import claims
 
 logger = logging.getLogger(__name__)
@@ -155,11 +156,11 @@ def _forecast(
     """Simulated continuations of the experiment as it stands, all side by side; before its first comparison,
     the planner's.
     """
-    design = designs.known_design(experiment)
+    design = designs.load(experiment).design
     wins, reached = design.wins, design.progress
     n = design.n_comparisons
     horizon = min(experiment.budget, n + max(_LONGEST_FORECAST // wins.shape[0] ** 2, 200))
-    plan = Plan(designs.space(experiment), **Rules.of(experiment).plan(), budget=horizon)
+    plan = Plan(space_of(experiment), **Rules.of(experiment).plan(), budget=horizon)
     begun = _digest(wins, design.peak_evidence)
     so_far = examination.simulations
     start = Simulations(**so_far["done"]) if so_far.get("begun") == begun else Simulations()
@@ -226,7 +227,7 @@ def _replays(
     """
     material, so_far = _material(experiment, examination.replays)
     reached = _reached(so_far)
-    space = designs.space(experiment)
+    space = space_of(experiment)
     rules = Rules.of(experiment)
     turn_ends = time.monotonic() + _TURN_SECONDS
     while True:
@@ -346,7 +347,7 @@ def _finding(
     sequence: list[tuple[int, int, float | None]],
     progress: dict[str, Any],
 ) -> dict[str, Any]:
-    space, labels = designs.labelled_space(experiment)
+    space, labels = labelled_space(experiment)
     decision = Design.from_counts(
         space,
         summed_wins(space.n_policies, sequence),

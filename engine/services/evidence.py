@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from engine.domain.showings import Kind, Logged
-from engine.models import Evidence, Experiment, ShowingEvent
+from engine.models import Evidence, Experiment, ShowingEvent, Snapshot
 from engine.selectors import designs
 from engine.selectors.designs import Observed
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.locks import locked_experiment
 from engine.services.snapshots import write_snapshot
 
@@ -70,7 +71,6 @@ def fold(*, experiment: Experiment, seconds: float = _MOST_SECONDS) -> Folded:
         numbered.append(ShowingEvent(pk=event.row, number=next(numbers), showing=showing))
         return time.monotonic() < deadline
 
-    designs.recall(start, events)
     observed = designs.observe(start, events, each=store)
     if numbered:
         ShowingEvent.objects.bulk_update(numbered, ["number", "showing"], batch_size=200)
@@ -106,7 +106,9 @@ def settle(*, experiment: Experiment) -> Observed:
             return folded.observed
 
 
-def note(*, experiment: Experiment, folded: Folded) -> None:
-    """Add a point to the race of a locked experiment where its evidence has changed."""
-    if folded.complete and (folded.changed or experiment.evidence_stale):
-        write_snapshot(experiment=experiment, observed=folded.observed)
+def note(*, experiment: Experiment, folded: Folded) -> Snapshot | None:
+    """Add a point to the race of a locked experiment where its evidence has changed; returns the last one."""
+    latest = latest_snapshot(experiment)
+    if folded.complete and (latest is None or folded.changed or experiment.evidence_stale):
+        latest = write_snapshot(experiment=experiment, observed=folded.observed)
+    return latest

@@ -11,11 +11,12 @@ from engine.core import StopReason
 from engine.domain.errors import WrongStateError
 from engine.domain.profiles import Provider
 from engine.models import AuditEntry, Comparison, Connection, Experiment, Lease, Policy, Response, User, clock
-from engine.selectors import capabilities, designs
+from engine.selectors import capabilities
 from engine.selectors.connections import usable_by
 from engine.selectors.designs import Observed
-from engine.selectors.findings import finding_of, finding_on
+from engine.selectors.findings import decision_of, finding_of, finding_on
 from engine.selectors.record import record_of
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.audit import record
 from engine.services.evidence import catch_up, settle
 from engine.services.locks import lock_by_number, locked_experiment
@@ -124,7 +125,7 @@ def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
     experiment = locked_experiment(experiment_id)
     check_may_stop(experiment)
     observed = settle(experiment=experiment)
-    decision = observed.design.decision_given(designs.model_test(experiment, observed))
+    decision = decision_of(experiment, observed)
     state = next((each for each in decision.claims if each.claim == claim), None)
     if state is None or not state.holds or state.policy is None:
         missing = "This experiment does not watch that claim." if state is None else state.text
@@ -209,7 +210,7 @@ def conclude(
     _discard_leftovers(experiment_ids=[experiment.pk])
     # Take the number from the snapshot, as every page does: a late click is counted, but the finding does not
     # rest on it.
-    latest = designs.latest_snapshot(experiment)
+    latest = latest_snapshot(experiment)
     comparisons = 0 if latest is None else latest.comparisons
     record_now = record_of(experiment)
     action = AuditEntry.Action.CONCLUDE

@@ -23,9 +23,9 @@ from engine.domain.mail import why_no_mail
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
 from engine.selectors import health, people
 from engine.selectors.alarms import stall
-from engine.selectors.designs import winner_name
 from engine.selectors.doubts import doubts
 from engine.selectors.findings import by_machines
+from engine.selectors.policies import winner_name
 from engine.services import claims
 from engine.services.audit import record
 from engine.services.locks import locked_experiment

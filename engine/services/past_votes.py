@@ -40,8 +40,8 @@ from engine.models import (
     User,
     clock,
 )
-from engine.selectors import designs
 from engine.selectors.counts import next_number
+from engine.selectors.policies import policy_names
 from engine.services.audit import record
 from engine.services.descriptions import check_description
 from engine.services.drafts import store_experiment
@@ -211,7 +211,7 @@ def add_votes(
 
 def _places(experiment: Experiment) -> tuple[dict[str, int], dict[str, int]]:
     """Indexes of policies and positions of tasks, by the names that a vote may use."""
-    names = [each.name for each in designs.policy_names(experiment)]
+    names = [each.name for each in policy_names(experiment)]
     policies = {code_of(n): n for n in range(len(names))} | {name: n for n, name in enumerate(names)}
     # The first of two equal tasks.
     return policies, dict(experiment.tasks.order_by("-position").values_list("prompt", "position"))

@@ -19,6 +19,7 @@ from engine.domain.showings import Kind
 from engine.models import Comparison, Experiment, Lease, Policy, Response, clock
 from engine.selectors import buffer, counts, designs, pools
 from engine.selectors.pools import Halves, Stock
+from engine.selectors.snapshots import latest_snapshot
 from engine.services import evidence
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
@@ -133,7 +134,7 @@ def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     evidence.note(experiment=experiment, folded=folded)
     if experiment.state == Experiment.State.PAUSED:
         return None
-    latest = designs.latest_snapshot(experiment)
+    latest = latest_snapshot(experiment)
     if latest is None:
         latest = write_snapshot(experiment=experiment, observed=folded.observed)
     asks_people = experiment.judge == Experiment.Judge.HUMAN
@@ -177,7 +178,8 @@ def _is_closing(experiment: Experiment, design: Design) -> bool:
 def _top_up(experiment: Experiment, observed: Design, target: int, here: set[int]) -> list[Comparison]:
     """Plan what the annotators need next, those who are ``here`` first; returns the comparisons planned."""
     policies = list(experiment.policies.all())
-    design = designs.with_in_flight(experiment, observed)
+    design = observed
+    design.resume(counts.in_flight_matrix(experiment), designs.design_seed(experiment))
     in_flight = int(design.in_flight.sum()) // 2
     most = min(experiment.budget - design.n_comparisons - in_flight, settings.BUFFER_MAX)
     if buffer.is_stopped(experiment):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from engine.core import Design
 from engine.models import Experiment, Snapshot
-from engine.selectors.designs import Observed, n_standing
+from engine.selectors.designs import Observed
 
 
 def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
@@ -25,3 +26,9 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
         expected_left=decision.expected_left,
         reason=decision.reason or "",
     )
+
+
+def n_standing(design: Design) -> int:
+    """The number of comparisons with an outcome that stands: none that were voided."""
+    left_out: float = sum(won for _, _, won in design.progress["left_out"])
+    return design.n_comparisons - round(left_out)

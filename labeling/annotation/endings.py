@@ -12,7 +12,8 @@ from django.utils.translation import gettext as _
 from engine.core import StopReason
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, User
-from engine.selectors import designs, pools
+from engine.selectors import pools
+from engine.selectors.policies import names_in
 from engine.services.serving import Desk, Ended
 
 
@@ -32,7 +33,7 @@ def endings(experiments: Iterable[Experiment]) -> list[tuple[Experiment, Ending 
     """
     listed = list(experiments)
     told = [each for each in listed if _is_told(each)]
-    names = designs.names_in(told) if told else {}
+    names = names_in(told) if told else {}
     return [(each, _ending(each, names.get(each.pk))) for each in listed]
 
 

@@ -12,10 +12,11 @@ from ninja import Path, Query, Router, Status
 from engine.domain.tags import normal_tags
 from engine.models import Experiment, Snapshot
 from engine.selectors import browsing, counts, designs, findings, health
-from engine.selectors.designs import policy_names
 from engine.selectors.findings import Ladder
 from engine.selectors.log import audit_entries
+from engine.selectors.policies import policy_names
 from engine.selectors.remaining import remaining_of
+from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.spending import spent_in
 from engine.selectors.tags import tagged
 from engine.services import controls, drafts, experiments
@@ -227,12 +228,18 @@ def _ladder(experiment: Experiment, snapshot: Snapshot | None) -> Ladder:
     """
     rules = (experiment.claim, experiment.delta, experiment.epsilon, experiment.evidence_stale)
     version = (*rules, None if snapshot is None else snapshot.pk)
-    return remembered(f"claims:{experiment.pk}", version, lambda: findings.ladder_at(experiment, snapshot))
+    if snapshot is None:
+        return Ladder([], 0, 1.0)
+
+    def claims() -> Ladder:
+        return findings.ladder(experiment, designs.stored(experiment))
+
+    return remembered(f"claims:{experiment.pk}", version, claims)
 
 
 def _status(experiment: Experiment) -> dict[str, Any]:
     # One look for all of it: the planner may write the next snapshot meanwhile.
-    snapshot = designs.latest_snapshot(experiment)
+    snapshot = latest_snapshot(experiment)
     [told] = _summaries([experiment], {} if snapshot is None else {experiment.pk: snapshot})
     comparisons = counts.comparison_count(experiment.pk)
     remaining = remaining_of(experiment, snapshot)

@@ -9,8 +9,8 @@ from ninja import Query, Router
 
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.breakdown import Part, by_tag, by_task
-from engine.selectors.designs import policy_names
 from engine.selectors.past_votes import past_votes
+from engine.selectors.policies import policy_names
 from engine.selectors.rankings import ranking
 from labeling import access
 from labeling.api.auth import READ

@@ -7,9 +7,9 @@ from typing import Any
 
 from engine.core.wording import number
 from engine.models import Comparison, Experiment
-from engine.selectors import counts, designs
-from engine.selectors.designs import RacePoint
+from engine.selectors import counts
 from engine.selectors.health import Pulse, pulses
+from engine.selectors.snapshots import RacePoint, races_of
 from labeling.dashboard.status import statuses_of
 
 _POINTS = 40
@@ -21,7 +21,7 @@ def cards(experiments: Sequence[Experiment]) -> list[dict[str, Any]]:
     running = [each for each in experiments if each.state == Experiment.State.RUNNING]
     healths = pulses(running)
     ahead = counts.ahead_in(running)
-    races = designs.races(experiments, most=_POINTS)
+    races = races_of(experiments, most=_POINTS)
     statuses = statuses_of(experiments, healths=healths, in_brief=True)
     return [
         {

@@ -14,12 +14,13 @@ from engine.selectors import buffer, counts, designs, people, pools
 from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.doubts import Doubts, doubts
 from engine.selectors.duels import examples, weakest_tasks
-from engine.selectors.findings import by_machines, ladder_from
+from engine.selectors.findings import by_machines, ladder
 from engine.selectors.health import Pulse, QueueHealth, pulses, queue_health
 from engine.selectors.judges import Totals, longer_preferred, tallies, totals
-from engine.selectors.policies import policy_at
+from engine.selectors.policies import factorial_space, policy_at, policy_names, space_of
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining_of
+from engine.selectors.snapshots import latest_snapshot, race_of
 from engine.selectors.spending import (
     PolicySpending,
     policy_spending,
@@ -59,15 +60,14 @@ def result_figures(experiment: Experiment) -> dict[str, Any]:
 
 
 def _result_figures(experiment: Experiment) -> dict[str, Any]:
-    snapshot = designs.latest_snapshot(experiment)
+    snapshot = latest_snapshot(experiment)
     # The leader, the claims and the ranking all come from this one evidence.
-    observed = designs.continued(experiment)
-    design = (observed or designs.counted(experiment)).design
-    ranked = ranking(experiment, design)
+    observed = designs.load(experiment)
+    ranked = ranking(experiment, observed)
     comparisons = counts.comparison_count(experiment.pk)
     pulse = pulse_of(experiment)
-    ladder = ladder_from(experiment, observed) if comparisons else None
-    goal = ladder.goal if ladder else None
+    claims = ladder(experiment, observed) if comparisons else None
+    goal = claims.goal if claims else None
     reached = goal is not None and goal.holds
     remaining = None if reached else remaining_of(experiment, snapshot)
     each = None if remaining is None else _hours_each(experiment)
@@ -93,14 +93,14 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
             pulse,
             remaining,
             ranked=ranked,
-            ladder=ladder,
+            ladder=claims,
             comparisons=comparisons,
             hours=None if remaining is None or each is None else remaining.expected * each,
             n_annotators=n_annotators,
             pool=pools.supply(experiment) if running else None,
         ),
         "lacks_annotators": by_people and not n_annotators and not concluded and not reached,
-        "ladder": ladder,
+        "ladder": claims,
         "comparisons": comparisons,
         "judged_by": totals_of(experiment, comparisons) if concluded else None,
         "late": late_clicks(experiment, snapshot, comparisons),
@@ -132,7 +132,7 @@ def by_machines_of(experiment: Experiment, comparisons: int) -> str:
 
 def doubts_of(experiment: Experiment) -> Doubts:
     """The reasons to doubt a result, a moment ago: the same on every page, in the report and in the API."""
-    snapshot = designs.latest_snapshot(experiment)
+    snapshot = latest_snapshot(experiment)
     version = _version_of(experiment, snapshot, counts.comparison_count(experiment.pk))
     name = f"doubts:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
     return shared(name, version, lambda: doubts(experiment), ages=_PEOPLE)
@@ -150,7 +150,7 @@ def reading_matter(experiment: Experiment) -> dict[str, Any]:
     policy = policy_at(experiment, experiment.winner.index, composable=True)
     if policy is None:
         return {}
-    names = designs.policy_names(experiment)
+    names = policy_names(experiment)
     return {
         "number": policy.index + 1,
         "asked": asked(policy),
@@ -166,7 +166,7 @@ def moving_figures(experiment: Experiment) -> dict[str, Any]:
 
 
 def _moving_figures(experiment: Experiment) -> dict[str, Any]:
-    snapshot = designs.latest_snapshot(experiment)
+    snapshot = latest_snapshot(experiment)
     health = health_of(experiment)
     remaining = remaining_of(experiment, snapshot)
     comparisons = counts.comparison_count(experiment.pk)
@@ -219,7 +219,7 @@ def rendered_charts(experiment: Experiment, tab: str, *, at_once: bool = False) 
     ``tab``: a name in ``TABS``. ``at_once``: of a large experiment, only cached figures; without
     any the page asks for them.
     """
-    snapshot = designs.latest_snapshot(experiment)
+    snapshot = latest_snapshot(experiment)
     comparisons = counts.comparison_count(experiment.pk)
     version = _version_of(experiment, snapshot, comparisons)
     # The state is in the name: the last look at a running experiment must not outlive its conclusion.
@@ -268,7 +268,7 @@ def _result(
         name = f"tasks:{experiment.pk}:{best.pk}"
         tasks = shared(name, version, lambda: weakest_tasks(best), ages=_CONCERNS)
     return {
-        "best": None if best is None else designs.policy_names(experiment)[best.index],
+        "best": None if best is None else policy_names(experiment)[best.index],
         "tasks": tasks,
         "tags": shared(f"tags:{experiment.pk}", version, lambda: tag_rows(experiment, best), ages=_CONCERNS),
         "judged": comparisons > 0,
@@ -281,7 +281,7 @@ def _result(
 
 
 def _quality(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
-    names = designs.policy_names(experiment)
+    names = policy_names(experiment)
     spending = spending_of(experiment, version)
     return _people_of(experiment, version) | {
         "doubts": doubts_of(experiment),
@@ -313,15 +313,15 @@ def _people(experiment: Experiment) -> dict[str, Any]:
 
 
 def _method(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
-    names = designs.policy_names(experiment)
+    names = policy_names(experiment)
     wins = counts.wins_matrix(experiment)
     order = [each.standing.policy for each in ranking(experiment)]
-    snapshots = designs.race(experiment, most=charts.race_points(len(names)))
+    snapshots = race_of(experiment, most=charts.race_points(len(names)))
     spending = spending_of(experiment, version)
     return {
         "race": charts.race(snapshots, names, experiment.delta, order),
         "heat_map": charts.heat_map(wins, names, order),
-        "allocation": charts.allocation(designs.space(experiment), wins, names),
+        "allocation": charts.allocation(space_of(experiment), wins, names),
         "concerns": _concerns(experiment, snapshot, version),
         "spending": [(names[row.index], row) for row in spending],
         "total": {
@@ -353,7 +353,7 @@ def _counts_tokens(experiment: Experiment, spending: Sequence[PolicySpending]) -
 
 def _effects(experiment: Experiment) -> Factorial | None:
     """The space of the levels, where several factors vary; of a single one the ranking says all."""
-    factorial = designs.factorial_space(experiment)
+    factorial = factorial_space(experiment)
     if factorial is None or sum(len(levels) > 1 for levels in factorial.levels.values()) < 2:
         return None
     return factorial
@@ -362,7 +362,7 @@ def _effects(experiment: Experiment) -> Factorial | None:
 def _concerns(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
     def look() -> dict[str, Any]:
         judged, ties = counts.wins_and_ties(experiment)
-        names = designs.policy_names(experiment)
+        names = policy_names(experiment)
         return concerns(experiment, _effects(experiment), judged, ties, names=names, snapshot=snapshot)
 
     return shared(f"concerns:{experiment.pk}", version, look, ages=_CONCERNS)

@@ -7,9 +7,10 @@ from typing import Any
 
 from engine.core import StopReason
 from engine.models import Experiment
-from engine.selectors import counts, designs
-from engine.selectors.designs import policy_names
+from engine.selectors import counts
+from engine.selectors.policies import policy_names
 from engine.selectors.sequences import examination_of
+from engine.selectors.snapshots import latest_snapshot
 
 
 def without_each_annotator(experiment: Experiment) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def without_each_annotator(experiment: Experiment) -> dict[str, Any]:
     if not findings:
         return {"percent_done": percent_done}
     names = [name.name for name in policy_names(experiment)]
-    snapshot = designs.latest_snapshot(experiment)
+    snapshot = latest_snapshot(experiment)
     best = None if snapshot is None or snapshot.best is None else snapshot.best.index
     rows = [
         row | {"finding": _finding(row, names), "differs": row["best"] != best} for row in findings["rows"]

@@ -6,9 +6,11 @@ from typing import Any
 
 from engine.core import StopReason
 from engine.models import Experiment
-from engine.selectors import counts, designs, findings
+from engine.selectors import counts, findings
 from engine.selectors.past_votes import past_vote_count
+from engine.selectors.policies import levels_told, policy_names
 from engine.selectors.record import concluded_record
+from engine.selectors.snapshots import latest_snapshot
 from labeling.caching import shared
 from labeling.dashboard import status
 from labeling.dashboard.figures import doubts_of, result_figures, totals_of
@@ -47,7 +49,7 @@ def _report(experiment: Experiment, comparisons: int) -> dict[str, Any]:
         "late": result["late"],
         "tasks": experiment.tasks.count(),
         "tasks_compared": counts.tasks_compared(experiment),
-        "winner": designs.levels_told(experiment, experiment.winner.index) if experiment.winner else [],
+        "winner": levels_told(experiment, experiment.winner.index) if experiment.winner else [],
         "past": past,
         "only_past": 0 < past == judged.judgments,
         "by_machines": result["by_machines"],
@@ -77,7 +79,7 @@ def _caveats(experiment: Experiment, verdict: dict[str, Any], comparisons: int, 
         if verdict["over_budget"]:
             said.append(status.over_budget(experiment))
     elif experiment.conclusion != StopReason.CERTIFIED:
-        snapshot, names = designs.latest_snapshot(experiment), designs.policy_names(experiment)
+        snapshot, names = latest_snapshot(experiment), policy_names(experiment)
         said.append(status.concluded(experiment, snapshot, names, comparisons))
     said += status.notes(experiment)
     if findings.by_one_person(experiment):

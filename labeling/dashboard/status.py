@@ -10,10 +10,12 @@ from engine.core import Claim, StopReason
 from engine.core.wording import number
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Snapshot
-from engine.selectors import consequences, counts, designs
+from engine.selectors import consequences, counts
 from engine.selectors.health import Pulse, pulses
 from engine.selectors.missing import actively_held
+from engine.selectors.policies import names_in
 from engine.selectors.remaining import Remaining, forecasts, remaining_by
+from engine.selectors.snapshots import latest_snapshots
 from labeling.formatting import about, over_half, points
 
 
@@ -58,11 +60,11 @@ def statuses_of(
     """
     running = [each for each in experiments if each.state == Experiment.State.RUNNING]
     ended = [each.pk for each in experiments if each.state == Experiment.State.CONCLUDED]
-    snapshots = designs.latest_snapshots(experiments) if snapshots is None else snapshots
+    snapshots = latest_snapshots(experiments) if snapshots is None else snapshots
     healths = pulses(running) if healths is None else healths
     forecast = forecasts(running)
     led = [each for each in experiments if each.winner or (each.pk in snapshots and snapshots[each.pk].best)]
-    names = designs.names_in(led)
+    names = names_in(led)
     comparisons = counts.comparison_counts(ended)
     statuses = []
     for experiment in experiments:

@@ -7,7 +7,7 @@ from typing import Any
 from engine.models import Experiment, Policy
 from engine.selectors.breakdown import ENOUGH, by_tag, by_task
 from engine.selectors.browsing import tags_of
-from engine.selectors.designs import policy_names
+from engine.selectors.policies import policy_names
 
 
 def tag_rows(experiment: Experiment, leader: Policy | None) -> list[dict[str, Any]]:

@@ -19,9 +19,8 @@ from engine.generation.remote.replies import remarks_of
 from engine.generation.remote.requests import Prepared, prepare
 from engine.generation.responses import composition_of, request_for
 from engine.models import Experiment, Response, Task
-from engine.selectors import designs
 from engine.selectors.health import pulses
-from engine.selectors.policies import without_prompt
+from engine.selectors.policies import policy_names, without_prompt
 from engine.selectors.spending import costs_of
 from engine.selectors.trials import tried_responses
 from labeling.dashboard.policies import messages_for, targets_shown
@@ -135,7 +134,7 @@ def page_of(experiment: Experiment, *, budget_concern: str) -> dict[str, Any] | 
     responses = tried_responses(experiment)
     if not responses:
         return None
-    names = designs.policy_names(experiment)
+    names = policy_names(experiment)
     requests = {each.pk: _request(each) for each in responses}
     targets = targets_shown({request.model for request in requests.values()})
     costs = costs_of([each.pk for each in responses])

@@ -9,9 +9,10 @@ from engine.core import Claim, StopReason
 from engine.core.ranking import Place
 from engine.domain.rules import CERTIFIED
 from engine.models import Experiment, Snapshot
-from engine.selectors import consequences, designs
+from engine.selectors import consequences
 from engine.selectors.findings import Ladder, doubts_about_risk, tasks_left_out
 from engine.selectors.health import Pulse
+from engine.selectors.policies import policy_names
 from engine.selectors.pools import Supply
 from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
@@ -169,7 +170,7 @@ def _concluded(
     comparisons: int,
     by_answers: Sequence[str],
 ) -> dict[str, Any]:
-    names = designs.policy_names(experiment)
+    names = policy_names(experiment)
     finding = status.concluded(experiment, snapshot, names, comparisons)
     notes = [*status.notes(experiment), *tasks_left_out(experiment)]
     if experiment.winner is None:

@@ -28,7 +28,7 @@ from engine.domain.record import COLUMNS as COLUMNS_OF_LINE
 from engine.models import Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
-from engine.selectors.designs import policy_names
+from engine.selectors.policies import policy_names
 from engine.selectors.record import ENDED, digest_of_row, last_event
 from engine.selectors.remarks import flag_reasons
 from engine.selectors.spending import cost_in_sql

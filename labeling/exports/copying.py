@@ -23,7 +23,7 @@ from engine.importing.defusing import (
 from engine.models import Experiment
 from engine.selectors import browsing, counts
 from engine.selectors.browsing import Selection
-from engine.selectors.designs import policy_names
+from engine.selectors.policies import policy_names
 from labeling.exports.columns import COLUMNS, FIELDS, Column, Kind, time_in_sql
 from labeling.exports.formats import heading
 from labeling.exports.people import names_of_people

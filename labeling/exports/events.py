@@ -9,11 +9,12 @@ from engine.core import Factorial
 from engine.domain.showings import Kind
 from engine.models import Experiment
 from engine.selectors import designs
+from engine.selectors.policies import labelled_space
 
 
 def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
     """The settings of the design, then each event of the evidence as a call of `Design`."""
-    space, labels = designs.labelled_space(experiment)
+    space, labels = labelled_space(experiment)
     settings = designs.design_settings(experiment)
     # It only breaks ties between pairs to choose.
     del settings["seed"]

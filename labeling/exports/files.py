@@ -20,14 +20,16 @@ from zipstream import ZipStream
 from engine import __version__
 from engine.domain.specs import ExperimentSpec
 from engine.models import Comparison, Experiment
-from engine.selectors import blinding, browsing, counts, designs, specs
+from engine.selectors import blinding, browsing, counts, specs
 from engine.selectors.accounts import account
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
 from engine.selectors.doubts import doubts
 from engine.selectors.experiments import as_stored
 from engine.selectors.findings import doubts_about_risk
+from engine.selectors.policies import policy_names
 from engine.selectors.record import concluded_record, record_of
+from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.voids import groups_of, named
 from engine.services.planning import RULES_VERSION
 from labeling.exports.columns import read_rows, stamped
@@ -266,7 +268,7 @@ class Export:
             name=self.experiment.name,
             question=self.experiment.question,
             rows=rows,
-            policies=(name.name for name in designs.policy_names(self.experiment)),
+            policies=(name.name for name in policy_names(self.experiment)),
             sentences=agreement(agreement_of_people(self.experiment)),
         )
 
@@ -283,7 +285,7 @@ class Export:
         experiment = as_stored(self.experiment)
         winner, concluded = experiment.winner, concluded_record(experiment)
         # Stale evidence rests on other rows than this file has.
-        snapshot = None if experiment.evidence_stale else designs.latest_snapshot(experiment)
+        snapshot = None if experiment.evidence_stale else latest_snapshot(experiment)
         return {
             "file": self.filename,
             "sha256": tally.sha256,

@@ -8,8 +8,8 @@ from django import forms
 
 from engine.models import Comparison, Experiment, Flag, Judgment
 from engine.selectors.browsing import STANDING, VOID, Selection, tags_of
-from engine.selectors.designs import policy_names
 from engine.selectors.judges import people_who_judged
+from engine.selectors.policies import policy_names
 from labeling.forms.fields import choice_field
 
 _ANY = ("", "Any")

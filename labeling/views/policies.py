@@ -8,11 +8,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from engine.models import Experiment, Policy
-from engine.selectors import browsing, designs
+from engine.selectors import browsing
 from engine.selectors.breakdown import by_tag, by_task
 from engine.selectors.counts import wins_matrix
 from engine.selectors.duels import duel, duels_of
-from engine.selectors.policies import policy_at
+from engine.selectors.policies import policy_at, policy_names
 from engine.selectors.rankings import ranking
 from labeling import access
 from labeling.dashboard import figures
@@ -43,7 +43,7 @@ def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
         rows = rows.filter(task__in=browsing.tasks_tagged(experiment, tags.chosen))
     page = browsing.page_of(rows, **PlaceForm(request.GET).place, size=_DUELS_PER_PAGE)
     duels = [duel(row, shown) for row in page.comparisons]
-    names = designs.policy_names(experiment)
+    names = policy_names(experiment)
     how, task = asked(shown), experiment.tasks.first()
     standing = next(each for each in ranking(experiment) if each.standing.policy == shown.index)
     context = {
@@ -104,7 +104,7 @@ def results_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
     parts = [part for part in by_task(experiment) if tags.chosen in {"", *part.tasks[0].tags}]
     if by == "tag":
         parts = by_tag(parts)
-    results = breakdown_csv(parts, designs.policy_names(experiment), by)
+    results = breakdown_csv(parts, policy_names(experiment), by)
     return attachment(results, f"{stem(experiment)}-by-{by}.csv", "text/csv")
 
 

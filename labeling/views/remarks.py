@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.selectors import blinding, browsing
-from engine.selectors.designs import policy_names
+from engine.selectors.policies import policy_names
 from engine.selectors.remarks import remarked_comparisons, with_remarks
 from engine.services import review
 from labeling import access

@@ -18,8 +18,8 @@ from engine.domain.mail import why_no_mail
 from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK
 from engine.models import Experiment, Subscription
 from engine.selectors import log
-from engine.selectors.designs import winner_name
 from engine.selectors.opinions import experiments_with_opinions
+from engine.selectors.policies import winner_name
 from engine.services import controls, drafts, notifications, opinions
 from engine.tasks import deliver, wake, wake_judges, wake_planner
 from labeling import access

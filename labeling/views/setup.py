@@ -20,8 +20,9 @@ from engine.domain.specs import ExperimentSpec
 from engine.importing.files import description_in, read_experiment, write_experiment
 from engine.importing.rows import ImportingError
 from engine.models import Experiment
-from engine.selectors import browsing, connections, designs, specs
+from engine.selectors import browsing, connections, specs
 from engine.selectors.capabilities import models_named
+from engine.selectors.policies import policy_names
 from engine.selectors.uploads import kept_uploads
 from engine.services import drafts, experiments
 from engine.services.connections import lend_chosen
@@ -126,7 +127,7 @@ def _to_read(request: AuthenticatedRequest, experiment: Experiment) -> HttpRespo
             (factor, [(level, level_said(level)) for level in factor.levels.all()])
             for factor in experiment.factors.prefetch_related("levels")
         ],
-        "names": designs.policy_names(experiment),
+        "names": policy_names(experiment),
         "tag_form": tags,
         "tasks": Paginator(tasks, _TASKS_PER_PAGE).get_page(request.GET.get("page")),
     }

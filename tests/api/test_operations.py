@@ -16,8 +16,9 @@ from engine import tasks
 from engine.core.contradictions import Misfit
 from engine.core.ledger import Ledger
 from engine.models import Experiment, Flag, Judgment, Notification, WorkerPulse
-from engine.selectors import designs, specs
+from engine.selectors import findings, specs
 from engine.selectors.counts import comparison_count, pair_counts
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.experiments import stop
 from engine.services.planning import advance
 from tests.accounts import let_create
@@ -179,16 +180,14 @@ class TestWatch:
         counts = {(pair["i"], pair["j"]): (pair["wins_i"], pair["comparisons"]) for pair in status["pairs"]}
         labels = [policy.label for policy in experiment.policies.all()]
         assert counts == {(labels[i], labels[j]): count for (i, j), count in pair_counts(experiment).items()}
-        assert [policy["evidence"] for policy in status["policies"]] == designs.latest_snapshot(
-            experiment
-        ).evidence
+        assert [policy["evidence"] for policy in status["policies"]] == latest_snapshot(experiment).evidence
         assert status["queue"]["judged"] == 1
 
     def test_a_claim_that_rests_on_the_levels_adding_up_says_so_wherever_it_is_said(
         self, annotator, admin, admin_call, monkeypatch
     ):
         tested = Misfit(deviance=1.0, freedom=3, p_value=0.4, power=0.4, level=0.01)
-        monkeypatch.setattr(designs, "misfit", lambda *_: tested)
+        monkeypatch.setattr(findings, "misfit", lambda *_: tested)
         monkeypatch.setattr(Ledger, "holds_without_model", lambda *_: False)
         experiment = make_experiment(
             n_policies=2, ready=True, annotators=(annotator,), space="factorial", delta=0.4

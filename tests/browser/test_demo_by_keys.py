@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from engine.generation.base import GenerationRequest, GenerationResult, Outcome
 from engine.generation.smollm2 import SmolLM2Backend
 from engine.models import Lease, User
-from engine.selectors import designs
+from engine.selectors.policies import policy_names
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.planning import advance
@@ -61,7 +61,7 @@ def test_it_ends_with_its_outcome_within_a_hundred_clicks(page: Page, annotator,
     experiment = create_experiment(spec=human_spec())
     add_member(experiment, annotator)
     start(experiment_id=experiment.pk)
-    names = [policy.name for policy in designs.policy_names(experiment)]
+    names = [policy.name for policy in policy_names(experiment)]
 
     # Pictures show what people see.
     backend = Real() if "PICTURES" in os.environ else Echo()

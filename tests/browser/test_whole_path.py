@@ -13,7 +13,8 @@ from django.core.management import call_command
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from engine.models import Experiment, Judgment
-from engine.selectors import designs
+from engine.selectors.policies import policy_names
+from engine.selectors.snapshots import latest_snapshot
 from tests.browser.conftest import picture, watch
 from tests.factories import connect
 from tests.generation.chat_server import MODEL, serve
@@ -109,13 +110,13 @@ def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
     wait_for_the_winner(badge)
     experiment.refresh_from_db()
     expect(page.locator(".verdict")).to_contain_text(experiment.finding)
-    winner = designs.policy_names(experiment)[experiment.winner.index].name
+    winner = policy_names(experiment)[experiment.winner.index].name
     expect(page.get_by_role("heading", name=f"Use {winner}")).to_be_visible()
     assert winner in experiment.finding
     assert "loses to no other policy by more than 5 points" in experiment.finding
     picture(page, "path-3-certified")
     page.get_by_role("link", name="Method").click()
-    judged = str(designs.latest_snapshot(experiment).comparisons)
+    judged = str(latest_snapshot(experiment).comparisons)
     expect(page.locator("#race-table tbody tr").last).to_contain_text(judged)
 
     page.get_by_role("link", name="Export", exact=True).click()

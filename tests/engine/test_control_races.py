@@ -9,6 +9,7 @@ from django.db import transaction
 
 from engine.models import Experiment
 from engine.selectors import counts, designs
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.controls import change_settings, reopen
 from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts
@@ -57,9 +58,9 @@ def test_settings_clicks_and_planners_at_once_leave_evidence_that_a_replay_confi
     assert (judged.epsilon, judged.first_epsilon) == (0.1, 0.0)
     assert counts.comparison_count(judged.pk) == 8
     assert rebuild_counts(experiment_id=judged.pk) == {}
-    snapshot = designs.latest_snapshot(judged)
+    snapshot = latest_snapshot(judged)
     assert snapshot.comparisons == 8
-    assert snapshot.evidence == list(designs.replayed(judged).design.evidence)
+    assert snapshot.evidence == list(designs.replay(judged).design.evidence)
     assert judged.audit_entries.filter(action="epsilon").count() == 4
 
 

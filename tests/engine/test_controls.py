@@ -10,6 +10,7 @@ import pytest
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Evidence, Experiment, User
 from engine.selectors import consequences, counts, designs, specs
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.controls import change_settings, reopen
 from engine.services.drafts import clone
 from engine.services.experiments import archive, pause, start, stop, stop_on, unarchive
@@ -82,7 +83,7 @@ class TestChange:
         advance(experiment_id=judged.pk)
         judged.refresh_from_db()
         assert consequences.caveats(judged) == []
-        assert designs.latest_snapshot(judged).threshold == pytest.approx(np.log(1000))
+        assert latest_snapshot(judged).threshold == pytest.approx(np.log(1000))
         assert "1,000 to 1" in last_entry(judged).sentence
 
     @pytest.mark.parametrize("delta", [0.5, 0.6])
@@ -123,12 +124,12 @@ class TestChange:
         assert len(consequences.caveats(experiment)) == 1
 
     def test_another_epsilon_recomputes_all_evidence_and_is_marked(self, judged, admin):
-        before = designs.latest_snapshot(judged)
+        before = latest_snapshot(judged)
         change_settings(experiment_id=judged.pk, by=admin, epsilon=0.1)
         advance(experiment_id=judged.pk)
         judged.refresh_from_db()
-        snapshot = designs.latest_snapshot(judged)
-        replayed = designs.replayed(judged).design
+        snapshot = latest_snapshot(judged)
+        replayed = designs.replay(judged).design
         assert snapshot.pk != before.pk
         assert snapshot.evidence == list(replayed.evidence)
         assert snapshot.peak_evidence == list(replayed.peak_evidence)
@@ -140,16 +141,14 @@ class TestChange:
         change_settings(experiment_id=judged.pk, by=admin, epsilon=0.1)
         judge_until(judged, who_judged, 3)
         judged.refresh_from_db()
-        assert designs.latest_snapshot(judged).evidence == pytest.approx(
-            list(designs.replayed(judged).design.evidence)
-        )
+        assert latest_snapshot(judged).evidence == pytest.approx(list(designs.replay(judged).design.evidence))
 
     def test_there_and_back_again_is_where_one_was(self, judged, admin):
-        before = list(designs.design(judged).evidence)
+        before = list(designs.load(judged).design.evidence)
         for epsilon in (0.2, 0.0):
             change_settings(experiment_id=judged.pk, by=admin, epsilon=epsilon)
         judged.refresh_from_db()
-        assert list(designs.design(judged).evidence) == before
+        assert list(designs.replay(judged).design.evidence) == before
         assert consequences.caveats(judged) == []
 
     @pytest.mark.parametrize("wrong", [{"delta": 0.9}, {"delta": 0.0}, {"epsilon": 0.5}, {"budget": 0}])
@@ -168,7 +167,7 @@ class TestChange:
         advance(experiment_id=judged.pk)
         judged.refresh_from_db()
         assert (judged.state, judged.conclusion) == ("concluded", "budget")
-        latest, again = designs.latest_snapshot(judged), designs.replayed(judged)
+        latest, again = latest_snapshot(judged), designs.replay(judged)
         assert latest.comparisons == 3
         assert Evidence.objects.get(experiment=judged).state == designs.state_of(again)
 

@@ -15,6 +15,7 @@ from engine.core import Design, Plan, Unstructured, forecast, forecast_remaining
 from engine.domain.outcomes import joint_outcome
 from engine.models import Estimate, Examination, Experiment, User, WorkerPulse
 from engine.selectors import counts, designs, sequences
+from engine.selectors.policies import space_of
 from engine.selectors.remaining import forecast_progress, remaining_of
 from engine.services import analysis, claims, estimates
 from engine.services.analysis import request_replays, to_examine
@@ -86,7 +87,7 @@ class TestForecast:
         assert to_examine() == [experiment.pk]
         finish(experiment)
         plan = Plan(
-            designs.space(experiment),
+            space_of(experiment),
             claim="best_if_any",
             delta=experiment.delta,
             budget=experiment.budget,

@@ -12,8 +12,9 @@ from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.rules import Rules, completed
 from engine.importing.votes import Vote, Winner
 from engine.models import Evidence, Experiment, Notification, User
-from engine.selectors import consequences, designs, specs
+from engine.selectors import consequences, specs
 from engine.selectors.findings import ladder
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.controls import change_settings, reopen
 from engine.services.drafts import clone, create_experiment
 from engine.services.experiments import stop_on
@@ -107,7 +108,7 @@ class TestChoice:
             assert experiment.winner.index == 0
             [text] = [rung.text for rung in ladder(experiment).rungs if rung.claim == claim]
             assert experiment.finding.startswith(text)
-            stopped[claim] = designs.latest_snapshot(experiment).comparisons
+            stopped[claim] = latest_snapshot(experiment).comparisons
         assert stopped[Claim.GOOD_ENOUGH] < stopped[Claim.BEST]
 
 

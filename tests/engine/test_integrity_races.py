@@ -8,6 +8,7 @@ from django.db import transaction
 from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
 from engine.models import Judgment, JudgmentVoid, Lease, User
 from engine.selectors import answers, designs
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
 from engine.services.drafts import create_experiment
 from engine.services.forgetting import forget_person
@@ -76,7 +77,7 @@ def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_repl
     advance(experiment_id=experiment.pk)
     experiment.refresh_from_db()
     assert not experiment.evidence_stale
-    snapshot, replay = designs.latest_snapshot(experiment), designs.replayed(experiment).design
+    snapshot, replay = latest_snapshot(experiment), designs.replay(experiment).design
     assert (snapshot.comparisons, snapshot.evidence) == (10, replay.evidence.tolist())
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 

@@ -21,8 +21,8 @@ from engine.models import (
     PairCount,
     Response,
 )
-from engine.selectors import designs
 from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, judge_ready, rebuild_counts, void_judgment
 from engine.services.planning import advance
@@ -231,13 +231,13 @@ class TestVoid:
         before = wins_matrix(experiment)
         extra = click_for(experiment, annotator, lambda i, j: i < j)
         advance(experiment_id=experiment.pk)
-        with_it = designs.latest_snapshot(experiment)
+        with_it = latest_snapshot(experiment)
         void_judgment(judgment_id=extra.pk, by=admin, reason="A slip.")
         advance(experiment_id=experiment.pk)
 
         assert np.array_equal(wins_matrix(experiment), before)
         assert comparison_count(experiment.pk) == 8
-        snapshot = designs.latest_snapshot(experiment)
+        snapshot = latest_snapshot(experiment)
         assert (with_it.comparisons, snapshot.comparisons) == (9, 8)
         assert snapshot.evidence == with_it.evidence
         assert snapshot.peak_evidence == with_it.peak_evidence

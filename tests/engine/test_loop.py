@@ -7,6 +7,7 @@ from engine.generation.worker import write_batch
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment
 from engine.selectors import counts, designs
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.judging import rebuild_counts
 from engine.services.planning import advance
 from tests.backends import SkilledBackend
@@ -29,11 +30,11 @@ def test_a_rule_judged_experiment_runs_to_a_certified_winner():
     assert experiment.winner.index == 2
     assert not Comparison.objects.filter(experiment=experiment, state__in=Comparison.PENDING).exists()
     assert rebuild_counts(experiment_id=experiment.pk) == {}
-    snapshot = designs.latest_snapshot(experiment)
+    snapshot = latest_snapshot(experiment)
     assert Judgment.objects.count() == counts.comparison_count(experiment.pk)
     # The rule judges all that is ready before the planner looks, so that some come after the one that
     # decides.
     assert snapshot.comparisons <= Judgment.objects.count()
-    assert designs.replayed(experiment).design.n_comparisons == snapshot.comparisons
+    assert designs.replay(experiment).design.n_comparisons == snapshot.comparisons
     assert snapshot.open_rivals == 0
     assert experiment.certified_claim == experiment.claim

@@ -13,6 +13,7 @@ import pytest
 
 from engine.models import Evidence, Experiment, User
 from engine.selectors import counts, designs
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from tests.factories import click_for, click_on, make_experiment, write_responses
@@ -42,7 +43,7 @@ def state(experiment: Experiment) -> object:
 
 
 def replayed(experiment: Experiment) -> object:
-    return designs.state_of(designs.replayed(experiment))
+    return designs.state_of(designs.replay(experiment))
 
 
 @pytest.mark.parametrize("space", ["unstructured", "factorial"])
@@ -51,7 +52,7 @@ def test_however_seldom_the_planner_looks_it_sees_what_a_replay_sees(space, rule
     experiment = make_experiment(ready=True, annotators=(annotator,), delta=1e-6, space=space, **rules)
     judge(experiment, annotator, lambda i, j, number: (i < j) == bool(number % 3), [1, 4, 2, 5, 5])
     assert state(experiment) == replayed(experiment)
-    latest = designs.latest_snapshot(experiment)
+    latest = latest_snapshot(experiment)
     assert latest.comparisons == 17
 
 
@@ -80,9 +81,9 @@ def test_it_concludes_with_the_comparison_that_decides_whenever_the_planner_look
             judge(experiment, annotator, lambda i, j, _: i < j, [every])
             experiment.refresh_from_db()
         assert state(experiment) == replayed(experiment)
-        snapshot = designs.latest_snapshot(experiment)
+        snapshot = latest_snapshot(experiment)
         endings.append((experiment.conclusion, snapshot.comparisons, snapshot.peak_evidence))
-        assert designs.design(experiment).n_comparisons == snapshot.comparisons
+        assert designs.load(experiment).design.n_comparisons == snapshot.comparisons
     assert endings[0] == endings[1]
     assert endings[0][0] == "certified"
     # Four clicks between two looks: some came after the one that decided.
@@ -101,10 +102,10 @@ def test_an_event_that_is_committed_after_one_with_a_larger_key_has_its_place(an
             designs, "not_in_the_evidence", lambda pk: every(pk).exclude(comparison=slow.comparison)
         )
         advance(experiment_id=experiment.pk)
-    assert designs.latest_snapshot(experiment).comparisons == 4
+    assert latest_snapshot(experiment).comparisons == 4
     advance(experiment_id=experiment.pk)
     assert state(experiment) == replayed(experiment)
-    assert designs.latest_snapshot(experiment).comparisons == 5
+    assert latest_snapshot(experiment).comparisons == 5
     numbers = dict(experiment.showing_events.values_list("pk", "number"))
     assert sorted(numbers, key=numbers.__getitem__) != sorted(numbers)
 
@@ -117,7 +118,7 @@ def test_an_undo_between_two_looks_leaves_the_evidence_of_the_others(annotator, 
     void_judgment(judgment_id=last.pk, by=admin, reason="A slip.")
     advance(experiment_id=experiment.pk)
     assert state(experiment) == replayed(experiment)
-    assert designs.latest_snapshot(experiment).comparisons == 6
+    assert latest_snapshot(experiment).comparisons == 6
 
 
 def test_the_planner_counts_ties_as_a_replay_does(annotator):

@@ -29,6 +29,7 @@ from engine.models import (
 from engine.selectors import buffer, counts, designs, log
 from engine.selectors.opinions import agreement_table, opinion_report, votes_now, votes_to_cast
 from engine.selectors.rubrics import DEFAULT_RUBRIC, identity
+from engine.selectors.snapshots import latest_snapshot
 from engine.services import serving
 from engine.services.drafts import clone
 from engine.services.experiments import pause, stop
@@ -382,9 +383,9 @@ class TestVotes:
         opine(calibrated)
         cast_votes(experiment_id=calibrated.pk)
         advance(experiment_id=calibrated.pk)
-        latest = designs.latest_snapshot(calibrated)
+        latest = latest_snapshot(calibrated)
         assert latest.comparisons == 20
-        assert list(designs.replayed(calibrated).design.evidence) == pytest.approx(latest.evidence)
+        assert list(designs.replay(calibrated).design.evidence) == pytest.approx(latest.evidence)
 
     def test_a_buffer_of_at_least_a_batch_waits_for_it(self, calibrated, settings):
         settings.BUFFER_MIN, settings.BUFFER_MAX, settings.JUDGE_BATCH = 4, 64, 32

@@ -22,9 +22,11 @@ from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membersh
 from engine.models.append_only import lifted
 from engine.selectors import consequences, counts, designs
 from engine.selectors.answers import newest_answer
+from engine.selectors.experiments import paused_and_behind
 from engine.selectors.past_votes import past_votes
 from engine.selectors.pools import name_of
 from engine.selectors.rankings import ranking
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.forgetting import forget_person
@@ -177,7 +179,7 @@ def test_the_evidence_is_that_of_the_same_votes_told_in_order():
     advance(experiment_id=experiment.pk)
     experiment.refresh_from_db()
     assert not experiment.evidence_stale
-    snapshot = designs.latest_snapshot(experiment)
+    snapshot = latest_snapshot(experiment)
     assert snapshot is not None
     index: dict[str, int] = {}
     told = Design(Unstructured(6), **designs.design_settings(experiment))
@@ -207,12 +209,12 @@ def test_the_ranking_is_there_before_the_evidence_is_replayed():
 def test_votes_after_the_one_that_decides_do_not_keep_the_planner_busy():
     """Their evidence ends earlier than they do."""
     experiment = made([vote("a", "P", "Q", f"T{n}") for n in range(60)])
-    assert designs.paused_and_behind() == [experiment.pk]
+    assert paused_and_behind() == [experiment.pk]
     advance(experiment_id=experiment.pk)
-    latest = designs.latest_snapshot(experiment)
+    latest = latest_snapshot(experiment)
     assert latest.reason
     assert latest.comparisons < 60
-    assert designs.paused_and_behind() == []
+    assert paused_and_behind() == []
 
 
 def test_an_import_is_not_a_conclusion_and_the_claim_names_its_origin():
@@ -534,8 +536,8 @@ def test_votes_of_both_kinds_add_up_in_one_experiment():
     assert counts.comparison_count(experiment.pk) == 2
     advance(experiment_id=experiment.pk)
     experiment.refresh_from_db()
-    replayed = designs.replayed(experiment).design
-    snapshot = designs.latest_snapshot(experiment)
+    replayed = designs.replay(experiment).design
+    snapshot = latest_snapshot(experiment)
     assert snapshot is not None
     assert snapshot.evidence == replayed.evidence.tolist()
 
@@ -655,5 +657,5 @@ def test_an_arenas_import_is_what_telling_its_votes_makes():
     told = Design(Unstructured(60), **Rules.of(experiment).design())
     for each in votes:
         told.tell(index[each.policy_a], index[each.policy_b], outcomes.get(each.winner, 0.5))
-    assert np.array_equal(designs.known_design(experiment).counts, told.counts)
+    assert np.array_equal(designs.load(experiment).design.counts, told.counts)
     assert len(ranking(experiment)) == 60

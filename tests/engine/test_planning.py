@@ -13,6 +13,7 @@ from engine.core import Design, Unstructured
 from engine.generation.base import GenerationFailure
 from engine.models import Comparison, Experiment, Response
 from engine.selectors import buffer, counts, designs
+from engine.selectors.snapshots import latest_snapshot
 from engine.services import evidence
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import judge_leased
@@ -169,7 +170,7 @@ class TestWhatIsPlanned:
         for k in range(12):
             wins = counts.wins_matrix(experiment)
             in_flight = counts.in_flight_matrix(experiment)
-            progress = designs.replayed(experiment).design.progress
+            progress = designs.replay(experiment).design.progress
             first = experiment.comparisons.count()
             advance(experiment_id=experiment.pk)
             made = list(experiment.comparisons.order_by("pk")[first:])
@@ -216,7 +217,7 @@ class TestConclusion:
         experiment = self.run(annotator, lambda i, j: i == 1 or (j != 1 and i < j))
         assert (experiment.state, experiment.conclusion) == ("concluded", "certified")
         assert experiment.winner.index == 1
-        snapshot = designs.latest_snapshot(experiment)
+        snapshot = latest_snapshot(experiment)
         assert snapshot.reason == "certified"
         assert snapshot.best == experiment.winner
         assert snapshot.open_rivals == 0
@@ -225,13 +226,13 @@ class TestConclusion:
     def test_a_cycle_has_no_single_best_policy(self, annotator):
         experiment = self.run(annotator, lambda i, j: (j - i) % 3 == 1)
         assert (experiment.conclusion, experiment.winner) == ("no_single_best", None)
-        assert designs.latest_snapshot(experiment).best is None
+        assert latest_snapshot(experiment).best is None
 
     def test_when_the_budget_is_spent_the_leader_is_not_called_a_winner(self, annotator):
         experiment = self.run(annotator, lambda i, j: i < j, budget=5)
         assert (experiment.conclusion, experiment.winner) == ("budget", None)
         assert counts.comparison_count(experiment.pk) == 5
-        assert designs.latest_snapshot(experiment).best is not None
+        assert latest_snapshot(experiment).best is not None
 
     def test_a_concluded_experiment_does_not_move_any_more(self, annotator):
         experiment = self.run(annotator, lambda i, j: i < j, budget=3)
@@ -251,7 +252,7 @@ class TestConclusion:
             click_for(experiment, annotator, lambda i, j: i > j)
         advance(experiment_id=experiment.pk)
         experiment.refresh_from_db()
-        n = designs.latest_snapshot(experiment).comparisons
+        n = latest_snapshot(experiment).comparisons
         assert n < counts.comparison_count(experiment.pk) == 20
         told = experiment.audit_entries.get(action="conclude").sentence
         assert told.startswith(f"Concluded after {n} comparisons: ")
@@ -271,8 +272,8 @@ class TestSnapshots:
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click_on(experiment, annotator, 6)
         experiment.refresh_from_db()
-        design = designs.design(experiment)
-        snapshot = designs.latest_snapshot(experiment)
+        design = designs.load(experiment).design
+        snapshot = latest_snapshot(experiment)
         assert snapshot.evidence == design.evidence.tolist()
         assert snapshot.peak_evidence == design.peak_evidence.tolist()
         assert snapshot.open_rivals == len(design.decision.open)
@@ -298,10 +299,10 @@ class TestSnapshots:
         for winner in (0, 0, 1):
             click_for(experiment, annotator, lambda i, j, winner=winner: i == winner)
         advance(experiment_id=experiment.pk)
-        snapshot = designs.latest_snapshot(experiment)
+        snapshot = latest_snapshot(experiment)
         assert snapshot.comparisons == 3
         assert snapshot.peak_evidence[1] > max(snapshot.evidence[1], 0)
-        assert snapshot.peak_evidence == designs.replayed(experiment).design.peak_evidence.tolist()
+        assert snapshot.peak_evidence == designs.replay(experiment).design.peak_evidence.tolist()
 
 
 class TestSeveralCallers:

@@ -10,6 +10,7 @@ from engine.domain.policy_space import combinations
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Policy
 from engine.selectors import designs
+from engine.selectors.policies import space_of
 from engine.services.drafts import create_experiment
 
 LEVELS = {"prompt": ["plain", "kind"], "strategy": ["direct", "steps", "list"]}
@@ -62,7 +63,7 @@ def test_the_stored_policies_are_the_rows_of_the_space() -> None:
     experiment = create_experiment(
         spec=_spec(space="factorial", excluded=[{"prompt": "kind", "strategy": "list"}])
     )
-    space = designs.space(experiment)
+    space = space_of(experiment)
     assert isinstance(space, Factorial)
     assert space.columns == ("prompt=kind", "strategy=steps", "strategy=list")
     stored = [
@@ -70,12 +71,12 @@ def test_the_stored_policies_are_the_rows_of_the_space() -> None:
         for policy in Policy.objects.filter(experiment=experiment)
     ]
     assert stored == list(space.policies)
-    assert designs.design(experiment).n_policies == 5
+    assert designs.load(experiment).design.n_policies == 5
 
 
 @pytest.mark.django_db
 def test_nothing_is_assumed_by_default() -> None:
-    assert designs.space(create_experiment(spec=_spec())) == Unstructured(6)
+    assert space_of(create_experiment(spec=_spec())) == Unstructured(6)
 
 
 @pytest.mark.django_db

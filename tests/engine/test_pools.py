@@ -233,7 +233,7 @@ class TestNobodyTwice:
 def test_the_claim_names_the_pool():
     experiment = pool_of({"A": ["a"] * 3, "B": ["b"] * 3}, budget=2)
     assert Response.objects.count() == 6
-    observed = designs.replayed(experiment)
+    observed = designs.replay(experiment)
     for _ in range(200):
         observed.design.tell(0, 1, 1.0)
     said = finding_of(experiment, observed)

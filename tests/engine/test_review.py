@@ -9,11 +9,13 @@ from engine.domain.errors import WrongStateError
 from engine.models import Experiment, Judgment, JudgmentVoid, User
 from engine.models.append_only import lifted
 from engine.selectors import counts, designs
+from engine.selectors.snapshots import latest_snapshot
 from engine.services import serving
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator, void_one
+from engine.services.snapshots import n_standing
 from tests.factories import (
     click,
     click_on,
@@ -40,9 +42,9 @@ def void(judgment: Judgment, by: User) -> Judgment:
 def assert_counts_are_those_of_the_judgments(experiment: Experiment) -> None:
     assert rebuild_counts(experiment_id=experiment.pk) == {}
     advance(experiment_id=experiment.pk)
-    snapshot = designs.latest_snapshot(experiment)
-    replayed = designs.replayed(experiment).design
-    assert snapshot.comparisons == designs.n_standing(replayed)
+    snapshot = latest_snapshot(experiment)
+    replayed = designs.replay(experiment).design
+    assert snapshot.comparisons == n_standing(replayed)
     assert np.array_equal(snapshot.evidence, replayed.evidence)
     assert np.array_equal(snapshot.peak_evidence, replayed.peak_evidence)
 
@@ -85,9 +87,9 @@ class TestRestore:
     def test_counts_are_those_of_before_the_void_to_the_bit(self, annotator, admin):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click_on(experiment, annotator, 11)
-        before = designs.design(experiment).wins
+        before = designs.load(experiment).design.wins
         restore_judgment(judgment_id=void(click_of(experiment, 3), admin).pk)
-        assert np.array_equal(before, designs.design(experiment).wins)
+        assert np.array_equal(before, designs.load(experiment).design.wins)
         assert_counts_are_those_of_the_judgments(experiment)
 
     def test_void_and_restore_may_go_on_for_ever(self, experiment, annotator, admin):

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from engine.models import Experiment, Judgment, User
 from engine.selectors import designs, voids
+from engine.selectors.policies import policy_names, winner_name
 from engine.selectors.verifying import faults_of
 from engine.selectors.voids import Named
 from engine.services import evidence
@@ -69,12 +70,12 @@ def test_an_editor_who_voids_what_the_favourite_lost_gains_nothing_and_it_is_sai
     """Without bob's answers the favourite is named. The proofs keep them, so it is still open."""
     judge(experiment, bob, 5, winner=1)
     judge(experiment, annotator, 10, winner=0)
-    before = designs.observed(experiment).design
+    before = designs.load(experiment).design
     assert not before.stopped
     assert void_all(experiment, bob, admin) == 5
     evidence.catch_up(experiment_id=experiment.pk)
-    assert (designs.observed(experiment).design.evidence == before.evidence).all()
-    best = designs.policy_names(experiment)[0].name
+    assert (designs.load(experiment).design.evidence == before.evidence).all()
+    best = policy_names(experiment)[0].name
     assert voids.named(experiment) == Named(given="", without=best)
     [group] = voids.groups_of(experiment)
     assert (group.by, group.of, group.judgments, group.reasons) == (admin, bob, 5, ("Spam",))
@@ -102,7 +103,7 @@ def test_what_is_named_without_them_is_that_of_an_experiment_that_never_had_them
     judge(experiment, annotator, 6, winner=0)
     void_all(experiment, bob, admin)
     found = voids.design_without(experiment)
-    never = designs.new_design(experiment).design
+    never = designs.replay(experiment, []).design
     for judgment in Judgment.objects.filter(annotator=annotator).order_by("pk"):
         comparison = judgment.comparison
         never.tell(comparison.policy_i.index, comparison.policy_j.index, judgment.outcome)
@@ -157,7 +158,7 @@ def test_the_winner_of_a_concluded_experiment_is_named(experiment, annotator, bo
     judge(experiment, bob, 1, winner=1)
     void_all(experiment, bob, admin)
     to_the_end(experiment, annotator, winner=0)
-    name = designs.winner_name(experiment)
+    name = winner_name(experiment)
     assert name
     assert voids.named(experiment) == Named(given=name, without=name)
 

@@ -14,7 +14,7 @@ from engine.models import Check, Comparison, Experiment, Flag, Judgment, Judgmen
 from engine.models.append_only import lifted
 from engine.models.full_text import responses_with
 from engine.selectors import browsing, counts
-from engine.selectors.designs import policy_names
+from engine.selectors.policies import policy_names
 from engine.services.experiments import stop
 from labeling.dashboard.explanations import explain
 from tests.factories import add_member, click, click_on, discard_pending, make_experiment, make_user

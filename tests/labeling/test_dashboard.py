@@ -10,7 +10,7 @@ from django.urls import reverse
 from engine.core import StopReason
 from engine.models import Experiment, Response
 from engine.selectors.counts import wins_matrix
-from engine.selectors.designs import policy_names
+from engine.selectors.policies import policy_names
 from engine.services.experiments import conclude, pause, stop
 from engine.services.judging import judge_leased
 from engine.services.planning import advance

@@ -21,9 +21,10 @@ from engine.importing.defusing import STARTS, as_it_was, defused
 from engine.importing.votes import Vote, Winner
 from engine.models import Experiment, Flag, Judgment, Response, User
 from engine.models.append_only import lifted
-from engine.selectors import counts, designs
+from engine.selectors import counts
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
+from engine.selectors.snapshots import latest_snapshot
 from engine.services.evidence import settle
 from engine.services.judging import void_judgment
 from engine.services.past_votes import start_from_votes
@@ -511,7 +512,7 @@ class TestManifest:
         assert manifest["versions"]["schema"] == 2
         assert manifest["versions"]["database"].startswith("0")
         assert manifest["experiment"]["spec"]["settings"]["delta"] == rich.delta
-        assert manifest["experiment"]["evidence"] == designs.latest_snapshot(rich).evidence
+        assert manifest["experiment"]["evidence"] == latest_snapshot(rich).evidence
 
     def test_evidence_that_is_being_recomputed_is_left_out(self, rich, admin, client_for):
         """Stale evidence is not that of the rows."""

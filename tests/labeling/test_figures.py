@@ -16,11 +16,12 @@ from engine.core import Factorial
 from engine.domain.policy_space import PolicyName
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
 from engine.models.append_only import lifted
-from engine.selectors import buffer, designs, spending
+from engine.selectors import buffer, spending
 from engine.selectors.agreement import shared_answers
 from engine.selectors.health import queue_health
 from engine.selectors.judges import tallies
 from engine.selectors.remaining import remaining_of
+from engine.selectors.snapshots import race_of, races_of
 from engine.services import serving
 from engine.services.experiments import pause, stop
 from engine.services.planning import advance
@@ -61,8 +62,8 @@ class TestRace:
             for owner in (other, experiment)
             for k in range(n)
         )
-        drawn = designs.races([experiment, other], most)
-        for race in (designs.race(experiment, most=most), *drawn.values()):
+        drawn = races_of([experiment, other], most)
+        for race in (race_of(experiment, most=most), *drawn.values()):
             points = [point.comparisons for point in race]
             assert len(points) == min(n, most)
             assert (points[0], points[-1]) == (0, n - 1)

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from engine.core import StopReason
 from engine.models import Experiment, User
-from engine.selectors.designs import policy_names
+from engine.selectors.policies import policy_names
 from engine.services.experiments import conclude, pause, stop
 from tests.factories import add_member, click, make_experiment, make_user, workers_alive
 

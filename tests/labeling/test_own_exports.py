@@ -20,7 +20,8 @@ from engine.importing.reader import source_at
 from engine.importing.rows import ImportingError
 from engine.importing.votes import Judge, Vote, Winner, read_votes
 from engine.models import Comparison, Experiment, Judgment, User
-from engine.selectors import counts, designs
+from engine.selectors import counts
+from engine.selectors.policies import policy_names
 from engine.services.judging import void_judgment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
@@ -138,7 +139,7 @@ def test_an_export_adds_nothing_to_its_own_experiment(make, annotator, tmp_path)
 
 
 def by_names(experiment: Experiment) -> dict[frozenset[tuple[str, float]], int]:
-    names = [each.name for each in designs.policy_names(experiment)]
+    names = [each.name for each in policy_names(experiment)]
     return {
         frozenset({(names[i], wins), (names[j], n - wins)}): n
         for (i, j), (wins, n) in counts.pair_counts(experiment).items()

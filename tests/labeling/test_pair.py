@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from engine.models import Comparison, Experiment, Lease
 from engine.selectors import admission
-from engine.selectors.designs import policy_names
+from engine.selectors.policies import policy_names
 from engine.services.experiments import archive, pause, start, stop
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend

@@ -126,7 +126,7 @@ class TestStopHere:
 
     def test_while_the_evidence_is_recomputed_nothing_is_replayed(self, experiment, client, monkeypatch):
         Experiment.objects.filter(pk=experiment.pk).update(evidence_stale=True)
-        monkeypatch.setattr(designs, "replayed", None)
+        monkeypatch.setattr(designs, "replay", None)
         shown = page(client, "dashboard", experiment)
         assert "The evidence is being recomputed." in shown
         assert "Stop here…" not in shown

@@ -17,8 +17,7 @@ from engine.generation.remote.replies import remarks_of
 from engine.generation.responses import composition_of, request_for
 from engine.management.finding import find_experiment
 from engine.models import Task
-from engine.selectors.designs import policy_names
-from engine.selectors.policies import policies_of
+from engine.selectors.policies import policies_of, policy_names
 
 SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"
 
