@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Collection
 from functools import partial
@@ -51,9 +50,8 @@ logger = logging.getLogger(__name__)
 _PULSE_SECONDS = 2.0
 # The least time between two messages of a process that ask for planning.
 _GATHERING_SECONDS = 0.25
-# After a round of planning for an experiment, if enough pairs were left, there is none for this long, or for
-# three times as long as the round took. A worker keeps three quarters of its time for others.
-_ROUND_SECONDS, _REST, _LONGEST_REST_SECONDS = 0.1, 3.0, 0.5
+# The clocks of two processes differ by less.
+_CLOCKS_SECONDS = 0.02
 
 
 def wake(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
@@ -113,72 +111,45 @@ class _Once:
 _writing, _judging = _Once(), _Once()
 
 
-class _Gathered:
-    """Calls for experiments. All calls within some seconds of an earlier one become a single later call."""
-
-    def __init__(self) -> None:
-        # By experiment: the end of those seconds, and whether a call is to follow then.
-        self._ends: dict[int, tuple[float, bool]] = {}
-
-    def comes_later(self, experiment_id: int, seconds: float) -> bool:
-        """True if there was a call just now; then one call follows when the seconds are over."""
-        now = time.monotonic()
-        ends, follows = self._ends.get(experiment_id, (now, False))
-        if now >= ends:
-            self._ends[experiment_id] = (now + seconds, False)
-            return False
-        if not follows:
-            self._ends[experiment_id] = (ends, True)
-            # Not by a message with a date: the worker that reads it may have a different clock.
-            later = Timer(ends - now, _send, (advance, experiment_id))
-            later.daemon = True
-            later.start()
-        return True
-
-    def rest(self, experiment_id: int, seconds: float, *, then: bool) -> None:
-        """Allow no call for so many seconds; with ``then``, let one follow."""
-        self._ends[experiment_id] = (time.monotonic() + seconds, False)
-        if then:
-            self.comes_later(experiment_id, seconds)
+def _send_after(seconds: float, task: Task[Any, Any], *args: Any) -> None:
+    # Not by a message with a date: the worker that reads it may have a different clock.
+    later = Timer(seconds, _send, (task, *args))
+    later.daemon = True
+    later.start()
 
 
-# Messages sent and rounds planned by this process, and the length of each experiment's last round with the
-# pause after it.
-_messages, _rounds = _Gathered(), _Gathered()
-_round_seconds: dict[int, float] = {}
+# By experiment: until when this process gathers messages that ask for planning, and whether one follows then.
+_gathering: dict[int, tuple[float, bool]] = {}
 
 
 def wake_planner(experiment_id: int) -> None:
     """Wake a worker to plan for an experiment, once the transaction is committed."""
+    transaction.on_commit(partial(_gather, experiment_id))
 
-    def ask() -> None:
-        if not _messages.comes_later(experiment_id, _GATHERING_SECONDS):
-            _send(advance, experiment_id)
 
-    transaction.on_commit(ask)
+def _gather(experiment_id: int) -> None:
+    """Send one message now, or a single one for all that come within some time of it."""
+    now = time.monotonic()
+    ends, follows = _gathering.get(experiment_id, (now, False))
+    if now >= ends:
+        _gathering[experiment_id] = (now + _GATHERING_SECONDS, False)
+        _send(advance, experiment_id)
+    elif not follows:
+        _gathering[experiment_id] = (ends, True)
+        _send_after(ends - now, advance, experiment_id)
 
 
 @shared_task(bind=True)
 def advance(self: Task[Any, Any], experiment_id: int) -> None:
     """Bring one experiment up to date, and wake workers to write the planned responses."""
-    by_message = not (self.request.called_directly or self.request.is_eager)
-    if by_message and _rounds.comes_later(experiment_id, _ROUND_SECONDS):
-        return
-    started = time.monotonic()
-    done = planning.advance(
-        experiment_id=experiment_id,
-        most_rounds=1 if by_message else math.inf,
-        round_seconds=_round_seconds.get(experiment_id, 0.0),
-    )
-    if done is not None and done.behind:
-        wake(advance, experiment_id)
-    elif done is not None and by_message:
-        took = time.monotonic() - started
-        # A round costs about the same for one click as for twenty; but nobody is to wait for a pair.
-        rest = 0.0 if done.low else min(_REST * took, _LONGEST_REST_SECONDS)
-        rest = max(_ROUND_SECONDS, rest)
-        _round_seconds[experiment_id] = took + rest
-        _rounds.rest(experiment_id, rest, then=done.unseen)
+    if self.request.called_directly or self.request.is_eager:
+        done = planning.advance(experiment_id=experiment_id)
+    elif planning.rests(experiment_id):
+        return  # A message follows the rest.
+    else:
+        done = planning.plan_round(experiment_id=experiment_id)
+        if done is not None and (done.rest or done.again):
+            _send_after(done.rest + _CLOCKS_SECONDS, advance, experiment_id)
     if done is not None and done.planned > done.ready:
         wake_writers()
     if done is not None and done.ready and done.asks_machine:

@@ -320,6 +320,12 @@ class Experiment(models.Model):
             "new one. Empty otherwise."
         ),
     )
+    round_seconds = models.FloatField(
+        default=0.0, editable=False, help_text="Time from the last round of planning to the next one."
+    )
+    rests_until = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="End of the pause after the last round of planning."
+    )
     used_up = models.BooleanField(
         default=False,
         editable=False,

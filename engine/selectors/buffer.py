@@ -118,8 +118,6 @@ def buffer_target(
     experiment: Experiment,
     latest: Snapshot | None = None,
     here: Collection[int] | None = None,
-    *,
-    round_seconds: float = 0.0,
 ) -> int:
     """The number of planned and ready comparisons to keep ahead.
 
@@ -138,8 +136,6 @@ def buffer_target(
         The latest snapshot, where the caller has it already.
     here
         The annotators who are present, where the caller knows them already.
-    round_seconds
-        The time from one round of planning to the next, where that is known.
     """
     is_written_here = experiment.responses != Experiment.Responses.IMPORTED
     if is_written_here and waiting_responses() >= _LONG_QUEUE_BATCHES * settings.GENERATION_BATCH_MAX:
@@ -148,7 +144,7 @@ def buffer_target(
         return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, _AHEAD_OF_RULES))
     present = len(annotators_present(experiment) if here is None else here)
     seconds = (writing_seconds(experiment) if is_written_here else None) or 0.0
-    seconds = max(seconds, round_seconds, _PLANNING_SECONDS)
+    seconds = max(seconds, experiment.round_seconds, _PLANNING_SECONDS)
     demand = click_rate(experiment, present=present) * seconds
     ample = max(present, math.ceil(_SAFETY * demand))
     if votes_now(experiment):
@@ -165,10 +161,24 @@ def waiting_responses() -> int:
     return Response.objects.filter(state=Response.State.WAITING).count()
 
 
+def most_at_once(experiment: Experiment) -> int:
+    """The most comparisons to plan now: none while nothing more is asked for, and a single one now and then
+    while generation fails.
+    """
+    if experiment.responses == Experiment.Responses.IMPORTED:
+        return settings.BUFFER_MAX
+    halted = any(each.halted for each in halts.refused([experiment.pk]))
+    if halted or experiment.pk in overspent_experiments():
+        return 0
+    if not generation_is_failing(experiment):
+        return settings.BUFFER_MAX
+    # Time to see if generation works again?
+    since = clock.now() - _PROBE_INTERVAL
+    return int(not Comparison.objects.filter(experiment=experiment, created_at__gte=since).exists())
+
+
 def generation_is_failing(experiment: Experiment) -> bool:
     """True if the latest responses all failed: planning more would only make more failures."""
-    if experiment.responses == Experiment.Responses.IMPORTED:
-        return False
     settled = Response.objects.filter(
         policy__experiment=experiment, state__in=[Response.State.DONE, Response.State.FAILED]
     ).order_by("-pk")
@@ -176,17 +186,3 @@ def generation_is_failing(experiment: Experiment) -> bool:
     settled = settled.exclude(state=Response.State.FAILED, attempts=0)
     states = list(settled.values_list("state", flat=True)[:_FAILING_RUN])
     return len(states) == _FAILING_RUN and Response.State.DONE not in states
-
-
-def is_stopped(experiment: Experiment) -> bool:
-    """True if nothing more is asked for: a policy is refused, or the money is spent."""
-    if experiment.responses == Experiment.Responses.IMPORTED:
-        return False
-    halted = any(each.halted for each in halts.refused([experiment.pk]))
-    return halted or experiment.pk in overspent_experiments()
-
-
-def probe_is_due(experiment: Experiment) -> bool:
-    """True if nothing was planned for half a minute: time to see if generation works again."""
-    since = clock.now() - _PROBE_INTERVAL
-    return not Comparison.objects.filter(experiment=experiment, created_at__gte=since).exists()

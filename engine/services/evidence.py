@@ -109,6 +109,6 @@ def settle(*, experiment: Experiment) -> Observed:
 def note(*, experiment: Experiment, folded: Folded) -> Snapshot | None:
     """Add a point to the race of a locked experiment where its evidence has changed; returns the last one."""
     latest = latest_snapshot(experiment)
-    if folded.complete and (latest is None or folded.changed or experiment.evidence_stale):
+    if folded.complete and (folded.changed or experiment.evidence_stale):
         latest = write_snapshot(experiment=experiment, observed=folded.observed)
     return latest

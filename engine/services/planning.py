@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
-from django.conf import settings
 from django.db import transaction
 from django.db.models import prefetch_related_objects
 
@@ -19,22 +19,26 @@ from engine.domain.showings import Kind
 from engine.models import Comparison, Experiment, Lease, Policy, Response, clock
 from engine.selectors import buffer, counts, designs, pools
 from engine.selectors.pools import Halves, Stock
-from engine.selectors.snapshots import latest_snapshot
 from engine.services import evidence
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
 from engine.services.identical_texts import settle_by_rule
 from engine.services.leases import discard_unwanted
 from engine.services.snapshots import write_snapshot
-from engine.services.task_draws import Draw, PoolDrawer, drawer, pool_of
+from engine.services.task_draws import Pool, PoolDrawer, Source, source_of
 
 # Raise it whenever the same counts and seed would give other pairs: a replay needs the version.
 RULES_VERSION = 7
 
 
+# After a round that changed something there is none for this long, or for three times as long as the round
+# took: a worker keeps three quarters of its time for other experiments.
+_LEAST_REST_SECONDS, _REST, _LONGEST_REST_SECONDS = 0.1, 3.0, 0.5
+
+
 @dataclass(frozen=True)
 class Advance:
-    """The result of one call.
+    """The result of a round.
 
     Attributes
     ----------
@@ -46,54 +50,51 @@ class Advance:
         Those among them whose responses are written.
     asks_machine
         A rule or a language model may judge those at once.
-    low
-        Less than half of the target of pairs was left.
-    behind
-        The evidence lacks more events than one round takes; call again.
-    unseen
-        Something happened during the last round; call again.
-    held
-        Some of those planned now need no judge, and are shown to nobody; call again.
+    rest
+        Seconds until the next round; 0 after a round that changed nothing.
+    again
+        There is more to do: something happened meanwhile, the evidence lacks more events than one round
+        takes, or some of those planned need no judge.
     """
 
     comparisons: int
-    planned: int
-    concluded: bool
+    planned: int = 0
+    concluded: bool = False
     ready: int = 0
     asks_machine: bool = False
-    low: bool = False
-    behind: bool = False
-    unseen: bool = False
-    held: bool = False
+    rest: float = 0.0
+    again: bool = False
 
 
-def advance(
-    *,
-    experiment_id: int,
-    most_rounds: float = math.inf,
-    round_seconds: float = 0.0,
-) -> Advance | None:
+def advance(*, experiment_id: int) -> Advance | None:
+    """Make rounds of planning, without a rest, until there is no more to do.
+
+    Where people click all the time this has no end. A worker, which serves other experiments too, makes
+    single rounds (`plan_round`).
+    """
+    while True:
+        done = plan_round(experiment_id=experiment_id)
+        if done is None or not done.again:
+            return done
+
+
+def rests(experiment_id: int) -> bool:
+    """True if the last round was so lately that the next one has to wait."""
+    return Experiment.objects.filter(pk=experiment_id, rests_until__gt=clock.now()).exists()
+
+
+def plan_round(*, experiment_id: int) -> Advance | None:
     """Bring a running experiment up to date with its judgments, and the evidence of a paused one.
 
     One at a time per experiment: while another caller holds the row, this one returns ``None`` at once. The
-    holder looks again after its commit, so that no judgment is left unseen. Where people click all the time
-    this has no end. So a worker that serves other experiments too makes ``most_rounds`` rounds and is told
-    whether there is more. Where the evidence lacks many events, a round takes a slice of them alone.
-
-    ``round_seconds``: the time that passes from one round to the next, where that is known.
+    holder looks again after its commit, so that no judgment is left unseen.
     """
-    rounds = 0
-    while True:
-        _settle(experiment_id)
-        done = _advance_once(experiment_id, round_seconds)
-        rounds += 1
-        if done is None or done.concluded:
-            return done
-        unseen = designs.not_in_the_evidence(experiment_id).exclude(kind=Kind.BEGUN)
-        if not (done.held or done.behind or unseen.exists()):
-            return done
-        if rounds >= most_rounds:
-            return replace(done, unseen=True)
+    _settle(experiment_id)
+    done = _plan_round(experiment_id)
+    if done is None or done.concluded or done.again:
+        return done
+    unseen = designs.not_in_the_evidence(experiment_id).exclude(kind=Kind.BEGUN)
+    return replace(done, again=unseen.exists())
 
 
 def _locked(experiment_id: int) -> Experiment | None:
@@ -122,41 +123,49 @@ def _settle(experiment_id: int) -> None:
 
 
 @transaction.atomic
-def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
+def _plan_round(experiment_id: int) -> Advance | None:
+    started = time.monotonic()
     experiment = _locked(experiment_id)
     if experiment is None:
         return None
     # They are the same for as long as it runs, and most of what follows asks for them.
     prefetch_related_objects([experiment], "policies")
     folded = evidence.fold(experiment=experiment)
+    design = folded.observed.design
     if not folded.complete:
-        return Advance(folded.observed.design.n_comparisons, planned=0, concluded=False, behind=True)
-    evidence.note(experiment=experiment, folded=folded)
+        return Advance(design.n_comparisons, again=True)
+    latest = evidence.note(experiment=experiment, folded=folded)
     if experiment.state == Experiment.State.PAUSED:
         return None
-    latest = latest_snapshot(experiment)
-    if latest is None:
-        latest = write_snapshot(experiment=experiment, observed=folded.observed)
-    asks_people = experiment.judge == Experiment.Judge.HUMAN
-    here = buffer.annotators_present(experiment) if asks_people else set()
-    observed = folded.observed
-    decision = observed.design.decision
-    if decision.reason is not None:
-        conclude_as(experiment=experiment, observed=observed)
-        return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
-    if (folded.changed or experiment.closing_since) and _is_closing(experiment, observed.design):
-        return Advance(comparisons=decision.n_comparisons, planned=0, concluded=False)
-    target = buffer.buffer_target(experiment, latest, here, round_seconds=round_seconds)
-    added = _top_up(experiment, observed.design, target, here)
+    latest = latest or write_snapshot(experiment=experiment, observed=folded.observed)
+    if design.decision.reason is not None:
+        conclude_as(experiment=experiment, observed=folded.observed)
+        return Advance(design.n_comparisons, concluded=True)
+    target, added = 0, list[Comparison]()
+    if not ((folded.changed or experiment.closing_since) and _is_closing(experiment, design)):
+        asks_people = experiment.judge == Experiment.Judge.HUMAN
+        here = buffer.annotators_present(experiment) if asks_people else set()
+        target = buffer.buffer_target(experiment, latest, here)
+        added = _top_up(experiment, design, target, here)
+    rest = 0.0
+    if folded.changed or added:
+        took = time.monotonic() - started
+        # Nobody is to wait for a pair.
+        low = 2 * len(added) > target
+        rest = max(_LEAST_REST_SECONDS, 0.0 if low else min(_REST * took, _LONGEST_REST_SECONDS))
+        experiment.round_seconds = took + rest
+        experiment.rests_until = clock.now() + timedelta(seconds=rest)
+    experiment.save(
+        update_fields=["planned_count", "used_up", "closing_since", "round_seconds", "rests_until"]
+    )
     return Advance(
-        comparisons=decision.n_comparisons,
+        design.n_comparisons,
         planned=len(added),
-        concluded=False,
         ready=sum(comparison.ready_at is not None for comparison in added),
         asks_machine=experiment.judge == Experiment.Judge.RULE
         or experiment.llm_judge != Experiment.LLMJudge.OFF,
-        low=2 * len(added) > target,
-        held=any("by_rule" in comparison.plan for comparison in added),
+        rest=rest,
+        again=any("by_rule" in comparison.plan for comparison in added),
     )
 
 
@@ -171,22 +180,16 @@ def _is_closing(experiment: Experiment, design: Design) -> bool:
     closing = bool(looked_at) and design.settled_without(looked_at)
     if closing != (experiment.closing_since is not None):
         experiment.closing_since = clock.now() if closing else None
-        experiment.save(update_fields=["closing_since"])
     return closing
 
 
-def _top_up(experiment: Experiment, observed: Design, target: int, here: set[int]) -> list[Comparison]:
+def _top_up(experiment: Experiment, design: Design, target: int, here: set[int]) -> list[Comparison]:
     """Plan what the annotators need next, those who are ``here`` first; returns the comparisons planned."""
-    policies = list(experiment.policies.all())
-    design = observed
     design.resume(counts.in_flight_matrix(experiment), designs.design_seed(experiment))
     in_flight = int(design.in_flight.sum()) // 2
-    most = min(experiment.budget - design.n_comparisons - in_flight, settings.BUFFER_MAX)
-    if buffer.is_stopped(experiment):
-        most = 0
-    elif buffer.generation_is_failing(experiment):
-        most = min(most, int(buffer.probe_is_due(experiment)))
-    if not pools.is_finite(experiment):
+    most = min(experiment.budget - design.n_comparisons - in_flight, buffer.most_at_once(experiment))
+    source = source_of(experiment)
+    if not (isinstance(source, Pool) and experiment.judge == Experiment.Judge.HUMAN):
         # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.
         waiting = Comparison.objects.filter(
             counts.FOR_PEOPLE,
@@ -194,28 +197,23 @@ def _top_up(experiment: Experiment, observed: Design, target: int, here: set[int
             state__in=[Comparison.State.PLANNED, Comparison.State.READY],
             skips=0,
         ).count()
-        return _planned(
-            experiment, _Chooser(design, policies, drawer(experiment)), min(target - waiting, most)
-        )
+        return _planned(experiment, _Chooser(experiment, design, source), min(target - waiting, most))
     if most <= 0:
         return []
     stocks = pools.stocks(experiment, here)
-    added = _planned_from_pool(experiment, design, policies, stocks, target, most)
+    added = _planned_from_pool(experiment, design, source, stocks, target, most)
     if not added and not any(stock.n_waiting for stock in stocks):
         # However many members are away, they are looked at only while nobody here is served.
         stocks = [stock for stock in pools.stocks(experiment) if stock.annotator not in here]
-        added = _planned_from_pool(experiment, design, policies, stocks, target, most)
-    used_up = not added and not any(stock.n_waiting for stock in stocks)
-    if used_up != experiment.used_up:
-        experiment.used_up = used_up
-        experiment.save(update_fields=["used_up"])
+        added = _planned_from_pool(experiment, design, source, stocks, target, most)
+    experiment.used_up = not added and not any(stock.n_waiting for stock in stocks)
     return added
 
 
 def _planned_from_pool(  # noqa: PLR0917 - they belong to one round
     experiment: Experiment,
     design: Design,
-    policies: list[Policy],
+    pool: Pool,
     stocks: Sequence[Stock],
     target: int,
     most: int,
@@ -225,12 +223,9 @@ def _planned_from_pool(  # noqa: PLR0917 - they belong to one round
     The same texts wait for one annotator and are over for another: the one who has least comes first.
     """
     wanted = [stock for stock in stocks if stock.n_waiting < target]
-    if not wanted:
-        return []
-    pool = pool_of(experiment)
     while wanted:
         stock, *others = wanted
-        chooser = _PoolChooser(design, policies, PoolDrawer(experiment, pool, stock.annotator))
+        chooser = _PoolChooser(experiment, design, PoolDrawer(experiment, pool, stock.annotator))
         if added := _planned(experiment, chooser, min(target - stock.n_waiting, most)):
             return added
         wanted = pools.with_texts_left(experiment, others)
@@ -250,28 +245,32 @@ class _Choice(NamedTuple):
 class _Chooser:
     """Chooses policies by the design, and a task and responses by the rule of the experiment's responses."""
 
-    def __init__(self, design: Design, policies: list[Policy], draw: Draw) -> None:
+    # Whether the texts that it chooses come again, so that their use is looked up by name.
+    names_texts = False
+
+    def __init__(self, experiment: Experiment, design: Design, source: Source) -> None:
         self.design = design
-        self.policies = policies
-        self._draw = draw
+        self.policies = list(experiment.policies.all())
+        self._source = source
 
     def choices(self, rngs: Sequence[np.random.Generator]) -> Iterator[_Choice]:
-        """One choice for each of these generators, in their order; fewer where nothing is left."""
+        """One choice for each of these generators, in their order; fewer where a pool has nothing left."""
         for rng in rngs:
             # Read before the choice, which changes it.
             propensities = self.design.propensities()
             i, j = sorted(self.design.ask())
-            if (halves := self._draw(rng, self.policies[i], self.policies[j])) is None:
-                return
+            halves = self._source.draw(rng, self.policies[i], self.policies[j])
             yield _Choice(halves, None if propensities is None else float(propensities[i, j]))
 
 
 class _PoolChooser:
     """Chooses from a finite pool for one annotator: another pair in place of one that is used up."""
 
-    def __init__(self, design: Design, policies: list[Policy], pool: PoolDrawer) -> None:
+    names_texts = True
+
+    def __init__(self, experiment: Experiment, design: Design, pool: PoolDrawer) -> None:
         self.design = design
-        self.policies = policies
+        self.policies = list(experiment.policies.all())
         self._pool = pool
         self._left: BoolArray | None = None
 
@@ -329,13 +328,12 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
     ]
     choices = list(chooser.choices(rngs))
     _store_new(choices)
-    is_finite = pools.is_finite(experiment)
     comparisons: list[Comparison] = []
     for number, (halves, propensity) in enumerate(choices, first):
         half_i, half_j = halves
         i, j = indices[half_i.policy_id], indices[half_j.policy_id]
         ready = half_i.state == half_j.state == Response.State.DONE
-        texts = pools.name_of(half_i, half_j) if ready and is_finite else ""
+        texts = pools.name_of(half_i, half_j) if ready and chooser.names_texts else ""
         rule = pools.rule_for(experiment, texts)
         comparisons.append(
             Comparison(
@@ -372,7 +370,6 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
         )
     Comparison.objects.bulk_create(comparisons)
     experiment.planned_count = first + len(comparisons)
-    experiment.save(update_fields=["planned_count"])
     return comparisons
 
 

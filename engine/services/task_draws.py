@@ -15,11 +15,12 @@ the draw for them: docs/algorithm.md says what that means for the risk.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,26 +30,60 @@ from engine.models import Experiment, Policy, Response
 from engine.selectors import pools
 from engine.selectors.pools import Half, Halves, Stored
 
-Draw = Callable[[np.random.Generator, Policy, Policy], Halves | None]
 
+class Source(ABC):
+    """Where the responses of a comparison come from, one class for each kind of responses."""
 
-class Pool(Protocol):
-    """Responses that come again."""
-
-    def read(self, policy_ids: Collection[int]) -> None:
-        """Read what these policies wrote, all of them at once, before it is asked for."""
-
+    @abstractmethod
     def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
-        """Two responses to one task; one that is not written yet is not stored yet."""
+        """Two responses to one task, seen by annotators or not; new ones are not stored yet."""
 
+
+class Pool(Source):
+    """Responses that come again, read for policies that are asked for: most rounds ask for few.
+
+    Parameters
+    ----------
+    responses
+        Those that may be drawn.
+    written
+        What is known of them, by policy: read once and added to.
+    """
+
+    def __init__(
+        self, experiment: Experiment, responses: QuerySet[Response], written: dict[int, _ByTask]
+    ) -> None:
+        self._index = {policy.pk: policy.index for policy in experiment.policies.all()}
+        self._responses = responses.order_by("pk")
+        self._written = written
+
+    @abstractmethod
     def in_random_order(
         self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy
     ) -> Iterator[Halves]:
         """Everything that `draw` may give for these two policies, each once."""
 
+    @abstractmethod
     def sizes(self) -> npt.NDArray[np.int64]:
         """K×K, symmetric: the number of different pairs of texts of each two policies."""
 
+    def read(self, policy_ids: Collection[int]) -> None:
+        """Read what these policies wrote, all of them at once, before it is asked for."""
+        if not (unread := set(policy_ids) - self._written.keys()):
+            return
+        found: dict[int, _ByTask] = {policy_id: {} for policy_id in unread}
+        rows = self._responses.filter(policy_id__in=unread)
+        for row in map(Stored._make, rows.values_list(*Stored._fields)):
+            found[row.policy_id].setdefault(row.task_id, []).append(row)
+        # All at once: had the read failed half-way, the rest would be missing for good.
+        self._written.update(found)
+
+    def _written_by(self, policy_id: int) -> _ByTask:
+        self.read([policy_id])
+        return self._written[policy_id]
+
+
+_ByTask = dict[int, list[Stored]]
 
 # Pairs of responses whose use is looked up at once. Mostly one of the first few has none yet.
 _FIRST, _AT_ONCE = 3, 200
@@ -56,23 +91,15 @@ _FIRST, _AT_ONCE = 3, 200
 _PAIRS_KEPT = 128
 
 
-def drawer(experiment: Experiment) -> Draw:
-    """The rule that draws the responses of a comparison, whether annotators have seen them or not.
-
-    Responses that are new are not stored yet.
-    """
-    return (
-        _fresh(experiment) if experiment.responses == Experiment.Responses.FRESH else pool_of(experiment).draw
-    )
-
-
-def pool_of(experiment: Experiment) -> Pool:
-    """The responses of an experiment in which the same ones come again."""
-    return (
-        _Imported(experiment)
-        if experiment.responses == Experiment.Responses.IMPORTED
-        else _Reused(experiment)
-    )
+def source_of(experiment: Experiment) -> Source:
+    """The source of an experiment's responses."""
+    match Experiment.Responses(experiment.responses):
+        case Experiment.Responses.FRESH:
+            return _Fresh(experiment)
+        case Experiment.Responses.REUSE:
+            return _Reused(experiment)
+        case Experiment.Responses.IMPORTED:
+            return _Imported(experiment)
 
 
 @dataclass(frozen=True)
@@ -148,57 +175,22 @@ class PoolDrawer:
         return pools.pairs_left(self._experiment, self._annotator, self._pool.sizes())
 
 
-def _fresh(experiment: Experiment) -> Draw:
-    task_ids = list(experiment.tasks.values_list("pk", flat=True))
+class _Fresh(Source):
+    """New responses to a task drawn uniformly with replacement."""
 
-    def draw(rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
-        task_id = task_ids[rng.integers(len(task_ids))]
+    def __init__(self, experiment: Experiment) -> None:
+        self._task_ids = list(experiment.tasks.values_list("pk", flat=True))
+
+    def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
+        task_id = self._task_ids[rng.integers(len(self._task_ids))]
         seed_i, seed_j = (int(seed) for seed in rng.integers(2**31, size=2))
         return (
             Response(policy=policy_i, task_id=task_id, seed=seed_i),
             Response(policy=policy_j, task_id=task_id, seed=seed_j),
         )
 
-    return draw
 
-
-class _Pool:
-    """The responses that exist, read for policies that are asked for: most rounds of planning ask for few.
-
-    Parameters
-    ----------
-    responses
-        Those that may be drawn.
-    written
-        What is known of them, by policy: read once and added to.
-    """
-
-    def __init__(
-        self, experiment: Experiment, responses: QuerySet[Response], written: dict[int, _ByTask]
-    ) -> None:
-        self._index = {policy.pk: policy.index for policy in experiment.policies.all()}
-        self._responses = responses.order_by("pk")
-        self._written = written
-
-    def read(self, policy_ids: Collection[int]) -> None:
-        if not (unread := set(policy_ids) - self._written.keys()):
-            return
-        found: dict[int, _ByTask] = {policy_id: {} for policy_id in unread}
-        rows = self._responses.filter(policy_id__in=unread)
-        for row in map(Stored._make, rows.values_list(*Stored._fields)):
-            found[row.policy_id].setdefault(row.task_id, []).append(row)
-        # All at once: had the read failed half-way, the rest would be missing for good.
-        self._written.update(found)
-
-    def _written_by(self, policy_id: int) -> _ByTask:
-        self.read([policy_id])
-        return self._written[policy_id]
-
-
-_ByTask = dict[int, list[Stored]]
-
-
-class _Reused(_Pool):
+class _Reused(Pool):
     """One response for each policy and task; those that are not written yet are made by the draw."""
 
     def __init__(self, experiment: Experiment) -> None:
@@ -260,7 +252,7 @@ def _ready_made(experiment_id: int, created_at: datetime) -> _ReadyMade:
     return _ReadyMade()
 
 
-class _Imported(_Pool):
+class _Imported(Pool):
     """Responses that were written elsewhere, any number for each policy and task."""
 
     def __init__(self, experiment: Experiment) -> None:

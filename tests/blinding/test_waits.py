@@ -9,9 +9,9 @@ from django.db import transaction
 
 from engine.domain import blinding
 from engine.models import Check, Experiment, Lease
-from engine.selectors import designs
 from engine.selectors.answers import newest_answer
-from engine.services import serving
+from engine.selectors.snapshots import latest_snapshot
+from engine.services import evidence, serving
 from engine.services.locks import locked_experiment
 from engine.services.planning import advance
 from tests.concurrency import at_once, blocked
@@ -46,7 +46,7 @@ def test_an_answer_does_not_wait_for_a_round_that_judged_ties(monkeypatch: pytes
     tie, *_ = experiment.comparisons.order_by("number")
     hold_back(tie)
     shown = serving.show_next(experiment=experiment, annotator=annotator)
-    latest_snapshot, answered = designs.latest_snapshot, []
+    answered = []
 
     def beside_an_answer(planned: Experiment) -> Any:
         answered.extend(
@@ -58,10 +58,10 @@ def test_an_answer_does_not_wait_for_a_round_that_judged_ties(monkeypatch: pytes
                 ]
             )
         )
-        monkeypatch.setattr(designs, "latest_snapshot", latest_snapshot)
+        monkeypatch.setattr(evidence, "latest_snapshot", latest_snapshot)
         return latest_snapshot(planned)
 
-    monkeypatch.setattr(designs, "latest_snapshot", beside_an_answer)
+    monkeypatch.setattr(evidence, "latest_snapshot", beside_an_answer)
     advance(experiment_id=experiment.pk)
     assert [answer.created for answer in answered] == [True]
     tie.refresh_from_db()

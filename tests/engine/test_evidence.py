@@ -27,7 +27,7 @@ from engine.services.controls import change_settings
 from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.past_votes import start_from_votes
-from engine.services.planning import advance
+from engine.services.planning import advance, plan_round
 from engine.services.review import restore_judgment, void_annotator
 from tests.concurrency import with_helpers
 from tests.factories import (
@@ -48,7 +48,7 @@ GOOD_ENOUGH = {"claim": "good_enough", "epsilon": 0.1}
 def assert_a_replay_agrees(experiment: Experiment) -> None:
     """Bit by bit: the stored state, and that of the numbered events told one by one to a new design."""
     events = designs.logged(designs.in_the_evidence(experiment))
-    replayed = designs.observe(designs.new_design(experiment), events)
+    replayed = designs.replay(experiment, events)
     assert replayed.last == len(events)
     assert Evidence.objects.get(experiment=experiment).state == designs.state_of(replayed)
     assert designs.stored(experiment).design.decision == replayed.design.decision
@@ -197,10 +197,9 @@ def test_another_claim_is_folded_anew_in_slices(annotator, monkeypatch):
     change_settings(experiment_id=experiment.pk, by=None, claim="good_enough", epsilon=0.1)
     experiment.refresh_from_db()
     assert experiment.evidence_stale
-    assert designs.continued(experiment) is None
-    done = advance(experiment_id=experiment.pk, most_rounds=1)
+    done = plan_round(experiment_id=experiment.pk)
     assert done is not None
-    assert done.behind
+    assert done.again
     assert Evidence.objects.get(experiment=experiment).last == 5
     advance(experiment_id=experiment.pk)
     experiment.refresh_from_db()
@@ -215,15 +214,15 @@ def test_what_is_left_counts_against_until_it_is_answered(annotator):
     bob = make_user("bob")
     experiment = make_experiment(ready=True, annotators=(annotator, bob), n_policies=2, **GOOD_ENOUGH)
     click_on(experiment, annotator, 3)
-    without = designs.observed(experiment).design.evidence
+    without = designs.load(experiment).design.evidence
     held = lease(experiment, bob)
     serving.leave(annotator=bob)
-    with_it = designs.observed(experiment).design
+    with_it = designs.load(experiment).design
     assert with_it.open_showings == [held.comparison_id]
     assert (with_it.evidence <= without).all()
     Experiment.objects.filter(pk=experiment.pk).update(missing="answers")
     experiment.refresh_from_db()
-    assert (designs.replayed(experiment).design.evidence == without).all()
+    assert (designs.replay(experiment).design.evidence == without).all()
 
 
 def test_past_votes_are_folded_too():
@@ -245,9 +244,8 @@ def test_what_comes_after_the_end_is_no_part_of_it(annotator):
     experiment.refresh_from_db()
     assert Evidence.objects.get(experiment=experiment).state == state
     assert designs.not_in_the_evidence(experiment.pk).count() == 1
-    known = designs.known_design(experiment)
-    assert known.n_comparisons == 3
-    assert designs.with_late(experiment, known).n_comparisons == 4
+    assert designs.load(experiment).design.n_comparisons == 3
+    assert designs.load(experiment, late=True).design.n_comparisons == 4
 
 
 def test_no_new_pairs_once_the_claim_would_hold_without_the_open_ones(annotator):

@@ -8,7 +8,7 @@ from engine.models import Comparison, Judgment, PairCount, Response
 from engine.selectors import buffer, counts, designs
 from engine.services.identical_texts import name_and_hold_back, settle_by_rule
 from engine.services.judging import rebuild_counts, void_judgment
-from engine.services.planning import advance
+from engine.services.planning import advance, plan_round
 from tests.backends import ScriptedBackend
 from tests.engine.test_pools import N_TASKS, judged_by, pool_of
 from tests.factories import add_member, make_experiment, make_user, write_responses
@@ -68,7 +68,7 @@ def test_new_responses_that_come_out_the_same_are_one_too(overlap):
     assert experiment.comparisons.filter(state="judged", outcome=0.5).count() == n_planned
     assert PairCount.objects.get(experiment=experiment).wins_i == n_planned / 2
     assert rebuild_counts(experiment_id=experiment.pk) == {}
-    assert designs.replayed(experiment).design.n_comparisons == n_planned
+    assert designs.replay(experiment).design.n_comparisons == n_planned
 
 
 def test_a_tie_that_is_taken_back_is_discarded_and_not_shown():
@@ -96,7 +96,7 @@ def test_a_tie_waits_for_nothing():
 def test_the_ties_of_another_experiment_stay_held_back():
     ours, others = (pool_of({a: ["same"] * N_TASKS for a in "AB"}, name=name) for name in ("one", "two"))
     for experiment in (ours, others):
-        advance(experiment_id=experiment.pk, most_rounds=1)
+        plan_round(experiment_id=experiment.pk)
     held = others.comparisons.filter(state="planned").count()
     assert held
     settle_by_rule(experiment=ours)
@@ -107,7 +107,7 @@ def test_the_ties_of_another_experiment_stay_held_back():
 def test_nothing_is_to_be_written_for_those_that_are_held_back():
     """Each round that planned some woke the writers."""
     experiment = pool_of({name: ["same"] * N_TASKS for name in "AB"})
-    done = advance(experiment_id=experiment.pk, most_rounds=1)
+    done = plan_round(experiment_id=experiment.pk)
     assert done.ready == done.planned > 0
 
 

@@ -25,12 +25,12 @@ from kombu.utils import symbol_by_name
 from engine import tasks
 from engine.generation.base import BackendError
 from engine.models import Comparison, Experiment, Lease, Response, User, WorkerPulse
-from engine.selectors import counts, designs
+from engine.selectors import counts
+from engine.selectors.snapshots import latest_snapshot
 from engine.services import evidence, planning
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import judge_leased
-from engine.services.planning import Advance
 from llmpo_site.celery import app
 from tests.backends import BreakingBackend, SkilledBackend
 from tests.engine.test_drawing import imported_spec, started
@@ -224,92 +224,67 @@ class TestEachTask:
         monkeypatch.setattr(tasks, "Timer", timer)
         return clock
 
-    def test_what_comes_during_a_round_is_served_by_one_that_follows(self, sent, clock):
-        rounds = tasks._Gathered()
-
-        def put_off(*experiments: int) -> list[bool]:
-            found = []
-            for experiment_id in experiments:
-                found.append(rounds.comes_later(experiment_id, 0.1))
-                clock.now += 0.01
-            return found
-
-        assert put_off(1, 1, 1, 2, 1) == [False, True, True, False, True]
-        [(seconds, send)] = clock.booked
-        assert seconds == pytest.approx(0.09)
-        clock.now = 100.01 + seconds
-        send()
-        assert sent == [("advance", (1,))]
-        assert put_off(1, 1) == [False, True]
-        assert len(clock.booked) == 2
-
     def test_after_a_round_the_next_one_waits_for_three_times_as_long_as_it_took(
-        self, sent, clock, monkeypatch
+        self, annotator, monkeypatch
     ):
-        rounds = []
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        for takes, rest in [(0.01, 0.1), (0.08, 0.24), (9.0, 0.5)]:
+            times = iter([0.0, takes])
+            monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=lambda times=times: next(times)))
+            click(experiment, annotator)
+            done = planning.plan_round(experiment_id=experiment.pk)
+            assert done.rest == pytest.approx(rest)
+            assert planning.rests(experiment.pk)
+            experiment.refresh_from_db()
+            assert experiment.round_seconds == pytest.approx(takes + rest)
 
-        def plan(*, experiment_id: int, **_: Any) -> Advance:
-            rounds.append(experiment_id)
-            clock.now += clock.takes
-            return Advance(comparisons=0, planned=0, concluded=False, low=clock.low)
+    def test_nobody_waits_for_a_pair_because_of_a_rest(self, annotator, monkeypatch):
+        experiment = make_experiment(planned=False, annotators=(annotator,))
+        times = iter([0.0, 9.0])
+        monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=lambda: next(times)))
+        assert planning.plan_round(experiment_id=experiment.pk).rest == pytest.approx(0.1)
 
-        monkeypatch.setattr(tasks.planning, "advance", plan)
-        monkeypatch.setattr(tasks, "_rounds", tasks._Gathered())
-        tasks.advance.push_request(called_directly=False, is_eager=False)
-        for clock.takes, clock.low, rest in [
-            (0.01, False, 0.1),
-            (0.08, False, 0.24),
-            (0.08, True, 0.1),
-            (9.0, False, 0.5),
-        ]:
-            clock.booked.clear()
-            tasks.advance.run(7)
-            tasks.advance.run(7)
-            [(seconds, _)] = clock.booked
-            assert seconds == pytest.approx(rest)
-            clock.now += rest
-        tasks.advance.pop_request()
-        assert rounds == [7, 7, 7, 7]
-
-    def test_what_was_judged_during_a_round_is_planned_for_after_its_rest(self, sent, clock, monkeypatch):
-        experiment = make_experiment(ready=True, annotators=(annotator := make_user("ann"),))
+    def test_one_message_follows_a_rest_and_all_others_are_dropped(self, sent, clock, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
         click(experiment, annotator)
-        late = lease(experiment, annotator)
-        targets = []
-        write_snapshot, buffer_target = evidence.write_snapshot, planning.buffer.buffer_target
-
-        def click_meanwhile(**arguments: Any) -> Any:
-            judge_leased(experiment_id=experiment.pk, token=late.token, annotator=annotator, choice="left")
-            clock.now += 4.0
-            return write_snapshot(**arguments)
-
-        def target(*arguments: Any, round_seconds: float) -> int:
-            targets.append(round_seconds)
-            return buffer_target(*arguments, round_seconds=round_seconds)
-
-        monkeypatch.setattr(evidence, "write_snapshot", click_meanwhile)
-        monkeypatch.setattr(planning.buffer, "buffer_target", target)
-        monkeypatch.setattr(tasks, "_rounds", tasks._Gathered())
-        monkeypatch.setattr(tasks, "_round_seconds", {})
         tasks.advance.push_request(called_directly=False, is_eager=False)
         tasks.advance.run(experiment.pk)
-        assert [snapshot.comparisons for snapshot in experiment.snapshots.order_by("pk")] == [0, 1]
+        tasks.advance.run(experiment.pk)
+        assert latest_snapshot(experiment).comparisons == 1
+        click(experiment, annotator)
+        tasks.advance.run(experiment.pk)
+        assert latest_snapshot(experiment).comparisons == 1
         [(seconds, send)] = clock.booked
-        clock.booked.clear()
-        clock.now += seconds
+        assert seconds > 0.1
         sent.clear()
         send()
         assert sent == [("advance", (experiment.pk,))]
-        monkeypatch.setattr(planning, "write_snapshot", write_snapshot)
-        tasks.advance.run(experiment.pk)
+        for booked in (1, 0):  # a round that changes nothing needs no rest
+            clock.booked.clear()
+            Experiment.objects.update(rests_until=timezone.now() - timedelta(seconds=1))
+            tasks.advance.run(experiment.pk)
+            assert latest_snapshot(experiment).comparisons == 2
+            assert len(clock.booked) == booked
         tasks.advance.pop_request()
-        assert designs.latest_snapshot(experiment).comparisons == 2
-        assert clock.booked == []
-        # The second one plans for as long as the first one took, with its rest.
-        assert targets == [0.0, pytest.approx(4.0 + seconds)]
+
+    def test_what_was_judged_during_a_round_is_planned_for_afterwards(self, monkeypatch):
+        experiment = make_experiment(ready=True, annotators=(annotator := make_user("ann"),))
+        click(experiment, annotator)
+        late = lease(experiment, annotator)
+        write_snapshot = evidence.write_snapshot
+
+        def click_meanwhile(**arguments: Any) -> Any:
+            judge_leased(experiment_id=experiment.pk, token=late.token, annotator=annotator, choice="left")
+            return write_snapshot(**arguments)
+
+        monkeypatch.setattr(evidence, "write_snapshot", click_meanwhile)
+        assert planning.plan_round(experiment_id=experiment.pk).again
+        monkeypatch.setattr(evidence, "write_snapshot", write_snapshot)
+        planning.plan_round(experiment_id=experiment.pk)
+        assert latest_snapshot(experiment).comparisons == 2
 
     def test_clicks_of_one_moment_ask_for_planning_twice_at_most(self, sent, clock, monkeypatch):
-        monkeypatch.setattr(tasks, "_messages", tasks._Gathered())
+        monkeypatch.setattr(tasks, "_gathering", {})
         monkeypatch.setattr(tasks, "_GATHERING_SECONDS", 0.05)
         for _ in range(20):
             tasks.wake_planner(1)
