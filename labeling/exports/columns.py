@@ -176,7 +176,7 @@ _TABLE = (
     Column(
         "reference",
         Kind.TEXT,
-        "The task's reference answer; empty where it has none.",
+        "The task's reference answer.",
         path="comparison__task__reference",
     ),
     *(
@@ -341,30 +341,29 @@ _TABLE = (
     Column(
         "plan_stopping",
         Kind.TEXT,
-        "The stopping rule when the pair was picked.",
+        "The stopping rule.",
         plan="stopping",
         ours=True,
     ),
-    Column("plan_delta", Kind.NUMBER, "δ when the pair was picked.", plan="delta"),
-    Column("plan_epsilon", Kind.NUMBER, "ε when the pair was picked.", plan="epsilon"),
+    Column("plan_delta", Kind.NUMBER, "δ.", plan="delta"),
+    Column("plan_epsilon", Kind.NUMBER, "ε.", plan="epsilon"),
     Column(
         "plan_comparisons",
         Kind.INTEGER,
-        "Comparisons that had been judged when the round of picks began.",
+        "Comparisons that had been judged.",
         plan="comparisons",
     ),
     Column(
         "plan_in_flight",
         Kind.INTEGER,
-        "Comparisons that were picked and not yet judged when the round of picks began.",
+        "Comparisons that were picked and not yet judged.",
         plan="in_flight",
     ),
     *(
         Column(
             f"plan_evidence_{side}",
             Kind.NUMBER,
-            f"log E (natural logarithm) against policy {side}'s being the best, when the round of picks "
-            "began.",
+            f"log E (natural logarithm) against policy {side}'s being the best.",
             python=_evidence(place),
             of=("plan",),
             sql=f"r.plan -> 'evidence' ->> {place}",
@@ -448,9 +447,7 @@ _TABLE = (
         "that shows which policy wrote what. See [blinding](blinding.md).",
         path="annotator_could_see_policies",
     ),
-    Column(
-        "plan_claim", Kind.TEXT, "The claim to stop on when the pair was picked.", plan="claim", ours=True
-    ),
+    Column("plan_claim", Kind.TEXT, "The claim to stop on.", plan="claim", ours=True),
     *(
         Column(
             f"task_{name}",
@@ -464,11 +461,10 @@ _TABLE = (
         for name, says in (
             (
                 "messages",
-                "The task's conversation: a JSON list of objects with `role` and `content`; empty if the "
-                "task is one text.",
+                "The task's conversation: a JSON list of objects with `role` and `content`.",
             ),
-            ("variables", "The task's variables: a JSON object of texts; empty if it has none."),
-            ("tags", "The task's tags: a JSON list of texts; empty if it has none."),
+            ("variables", "The task's variables: a JSON object of texts."),
+            ("tags", "The task's tags: a JSON list of texts."),
         )
     ),
     Column(
