@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 import httpx2
 
 from llmpo_client import types
-from llmpo_client.errors import ApiError, UnreachableError, error_of
+from llmpo_client.errors import ApiError, InvalidError, UnreachableError, error_of
 
 _BUSY = (429, 503)
 # A proxy answers these while its server starts anew; the request may have had its effect.
@@ -25,6 +25,8 @@ _BROKEN = (502, 504)
 _CUT = (httpx2.NetworkError, httpx2.RemoteProtocolError)
 # Seconds before each try where the server does not say how many.
 _PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)
+# Seconds between two looks at an import.
+_BETWEEN_LOOKS = 1.0
 
 Query = str | int | bool
 
@@ -135,14 +137,14 @@ class Client:
     def create_from_responses(
         self, name: str, file: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None
     ) -> types.Imported:
-        """Create a draft on ready-made responses. ``columns``: meanings of columns with other names."""
-        return self._upload("/experiments/from-responses", file, columns, name=name)
+        """Create a draft on ready-made responses. ``columns``: roles of columns with other names."""
+        return self._import(file, columns, material="responses", name=name)
 
     def create_from_votes(
         self, name: str, file: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None
     ) -> types.Imported:
         """Create a paused experiment of past votes."""
-        return self._upload("/experiments/from-votes", file, columns, name=name)
+        return self._import(file, columns, material="votes", name=name)
 
     def add_votes(
         self,
@@ -150,16 +152,15 @@ class Client:
         file: str | os.PathLike[str],
         *,
         columns: Mapping[str, str] | None = None,
-        again: bool = False,
-        only_new: bool = False,
+        counted: Literal["", "only_new", "again"] = "",
     ) -> types.Imported:
         """Add past votes to a draft or a paused experiment.
 
-        A file with votes that count already is refused, unless one of two options is given. ``only_new``
-        leaves these votes out, as for a table that grows; ``again`` counts every vote of the file.
+        A file with votes that count already is refused. With ``counted="only_new"`` these votes are left out,
+        as for a table that grows; ``"again"`` counts every vote of the file.
         """
-        fields = {name: "true" for name, said in (("again", again), ("only_new", only_new)) if said}
-        return self._upload(f"/experiments/{experiment_id}/votes", file, columns, **fields)
+        experiment = str(experiment_id)
+        return self._import(file, columns, material="votes", experiment=experiment, counted=counted)
 
     def status(self, experiment_id: int) -> types.Status:
         """The experiment with the dashboard's figures."""
@@ -329,21 +330,23 @@ class Client:
                 return
             offset += page_size
 
-    def _upload(
-        self,
-        path: str,
-        file: str | os.PathLike[str],
-        columns: Mapping[str, str] | None,
-        **fields: str,
+    def _import(
+        self, file: str | os.PathLike[str], columns: Mapping[str, str] | None, **fields: str
     ) -> types.Imported:
+        """Upload a file, and wait until a worker has imported it."""
         source = Path(file)
-        form: dict[str, Any] = {
-            **fields,
-            "columns": [f"{column}={meaning}" for column, meaning in (columns or {}).items()],
-        }
+        roles = [f"{column}={role}" for column, role in (columns or {}).items()]
         # Whole: a request that is sent again needs all of it again, and the server takes a limited size.
         files = {"file": (source.name, source.read_bytes())}
-        return cast(types.Imported, self._answer("POST", path, data=form, files=files))
+        made = self._answer("POST", "/imports", data={**fields, "columns": roles}, files=files)
+        path = f"/imports/{made['id']}"
+        while made["state"] in {"waiting", "reading"}:
+            self._sleep(_BETWEEN_LOOKS)
+            made = self._json("GET", path)
+        if made["state"] == "asking":
+            self._json("DELETE", path)
+            raise InvalidError(422, "\n".join(filter(None, [made["summary"], *made["faults"]])))
+        return cast(types.Imported, made)
 
     def _json(self, method: str, path: str, body: Any = None, **query: Query) -> Any:
         sent: dict[str, Any] = {} if body is None else {"json": body}

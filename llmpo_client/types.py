@@ -230,9 +230,15 @@ class Quality(TypedDict):
 
 
 class Imported(TypedDict):
+    """A file that is imported; ``rows`` counts its responses or votes."""
+
+    id: str
+    state: Literal["waiting", "reading", "asking", "done"]
     experiment: Experiment
     rows: int
     warnings: list[str]
+    summary: str
+    faults: list[str]
 
 
 class Response(TypedDict):

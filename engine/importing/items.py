@@ -86,7 +86,7 @@ def rows_in(given: str | Source, material: Material) -> Iterator[Row | Fault]:
 def read_tasks(given: str | Source, columns: Columns | None = None) -> list[TaskSpec]:
     """Tasks, one per line (after a tab its right answer), or of a table or JSON.
 
-    Columns that have no role are variables of the task, if a variable can have that name.
+    Columns that have no role are variables of the task.
 
     Raises
     ------
@@ -168,10 +168,8 @@ def _variables(place: str, values: Values, wishes: Wishes) -> dict[str, str]:
         name: text_in(place, f"The variable {name}", value, json_texts=wishes.json_texts)
         for name, value in given.items()
     }
-    for name, value in values.get("others", {}).items():
-        if wishes.json_texts or not isinstance(value, (dict, list)):
-            variables.setdefault(name, text_in(place, name, value, json_texts=True))
-    return variables
+    others = values.get("others", {}).items()
+    return {name: text_in(place, name, value, json_texts=True) for name, value in others} | variables
 
 
 def _tags(place: str, values: Values) -> tuple[str, ...]:

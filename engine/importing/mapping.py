@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -105,7 +105,7 @@ ALL_ROLES = tuple(
 )
 # Several columns may have these.
 _MANY = {RESPONSE, VARIABLE, IGNORE}
-_LONGEST_VARIABLE = 99
+_LONGEST_VARIABLE = 90
 ABSENT = object()
 
 
@@ -160,7 +160,7 @@ class Roles:
     Attributes
     ----------
     unread
-        Columns that hold something, and have no role.
+        Columns that hold something and are not read. Of tasks, those without a role are variables.
     """
 
     def __init__(self, material: Material, said: Columns | None = None) -> None:
@@ -203,28 +203,23 @@ class Roles:
                 elif not is_empty(value) and value != values[role]:
                     self.unread[column] = None
         if chosen := [column for column, roles in self.said.items() if VARIABLE in roles]:
-            found = {variable_name(column): self._found_at(row, column) for column in chosen}
+            found = {name: self._found_at(row, column) for column, name in variable_names(*chosen).items()}
             values["variables"] = {name: "" if v in (ABSENT, None) else v for name, v in found.items()}
         if self.wide:
             found = {column: self._found_at(row, column) for column in self.wide}
             values["responses"] = {column: value for column, value in found.items() if value is not ABSENT}
-        values["others"] = dict(self._others(row, plan))
+        rest = self._rest(names, plan)
+        if self.material == Material.TASKS:
+            found = {name: row.fields[column] for column, name in variable_names(*rest).items()}
+            values["others"] = {name: value for name, value in found.items() if value is not None}
+        else:
+            self.unread |= {name: None for name in rest if not is_empty(row.fields[name])}
         return values
 
     def _found_at(self, row: Row, column: str) -> Any:
         if (value := value_at(row.fields, column)) is not ABSENT:
             self._missing.discard(column)
         return value
-
-    def _others(self, row: Row, plan: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Any]]:
-        """The variables of a task that nobody has named. Other columns without a role are noted as unread."""
-        for name in self._rest(tuple(row.fields), plan):
-            value = row.fields[name]
-            is_task = self.material == Material.TASKS and not self.said and NAME.fullmatch(name.lower())
-            if is_task and (value == "" or not is_empty(value)):
-                yield name.lower(), value
-            elif not is_empty(value) and name not in self.said:
-                self.unread[name] = None
 
     def check_all_found(self) -> None:
         """Raise :class:`ImportingError` for a column that somebody named and that no row has."""
@@ -256,10 +251,10 @@ class Roles:
         """The roles that somebody has given to columns."""
         return {role for roles in self.said.values() for role in roles}
 
-    def _rest(self, names: Iterable[str], plan: Mapping[str, Sequence[str]]) -> Iterator[str]:
-        read = {name.partition(".")[0] for columns in plan.values() for name in columns} | {*self.said}
-        read |= {name for columns in plan.values() for name in columns}
-        return (name for name in names if name not in read)
+    def _rest(self, names: Iterable[str], plan: Mapping[str, Sequence[str]]) -> list[str]:
+        read = {*self.said} | {name for columns in plan.values() for name in columns}
+        read |= {name.partition(".")[0] for name in read}
+        return [name for name in names if name not in read]
 
 
 def known_roles(material: Material, names: Iterable[str], *, guess: bool = False) -> dict[str, str]:
@@ -313,11 +308,22 @@ def paths_in(fields: Mapping[str, Any], most: int = 60, depth: int = 3) -> list[
     return paths[:most]
 
 
-def variable_name(column: str) -> str:
-    """The name of the variable that a column or a path becomes: "Customer Name" is customer_name."""
-    last = column.rpartition(".")[2] or column
-    name = re.sub(r"[^a-z0-9_]+", "_", last.strip().lower())[:_LONGEST_VARIABLE]
-    return name if NAME.fullmatch(name) else f"_{name}"
+@lru_cache
+def variable_names(*columns: str) -> Mapping[str, str]:
+    """The variables that columns or paths become: "Customer Name" is customer_name, a second one
+    customer_name_2.
+    """
+    names: dict[str, str] = {}
+    for column in columns:
+        last = column.rpartition(".")[2] or column
+        name = re.sub(r"[^a-z0-9_]+", "_", last.strip().lower())[:_LONGEST_VARIABLE]
+        name = first = name if NAME.fullmatch(name) else f"_{name}"
+        number = 1
+        while name in names.values():
+            number += 1
+            name = f"{first}_{number}"
+        names[column] = name
+    return names
 
 
 def missing_roles(roles: Iterable[str], material: Material) -> list[str]:

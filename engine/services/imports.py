@@ -17,7 +17,7 @@ from engine.importing.rows import FaultyRowsError, ImportingError
 from engine.importing.votes import read_votes
 from engine.models import Experiment, Upload, clock
 from engine.services.drafts import create_experiment
-from engine.services.past_votes import add_votes, start_from_votes
+from engine.services.past_votes import store_votes
 
 # The limits on files, by what they hold.
 MOST_BYTES = {Material.RESPONSES: RESPONSES_BYTES, Material.VOTES: VOTES_BYTES}
@@ -95,25 +95,18 @@ def _imported(upload: Upload) -> Experiment:
     if upload.material == Material.RESPONSES:
         answers = read_responses(source, wishes=wishes)
         made = create_experiment(spec=answers.spec(upload.name), by=upload.user, upload=upload)
-        said, warnings = "Saved as a draft. Check it, then start it.", [*answers.warnings]
+        said, n_rows, warnings = (
+            "Saved as a draft. Check it, then start it.",
+            len(answers.responses),
+            answers.warnings,
+        )
     else:
         votes = read_votes(source, wishes=wishes)
-        warnings = [*votes.warnings]
-        if upload.experiment is None:
-            made = start_from_votes(name=upload.name, votes=votes.votes, by=upload.user, upload=upload)
-            n_votes = len(votes.votes)
-        else:
-            counted = upload.wishes.get("counted")
-            added = add_votes(
-                experiment_id=upload.experiment.pk,
-                votes=votes.votes,
-                by=upload.user,
-                again=counted == "again",
-                only_new=counted == "only_new",
-                upload=upload,
-            )
-            made, n_votes = added.experiment, added.n_votes
-            warnings += added.warnings
-        said = f"{number(n_votes, 'vote')} imported."
-    Upload.objects.filter(pk=upload.pk).update(found={"said": said, "warnings": warnings})
+        counted = upload.wishes.get("counted", "")
+        to = {"experiment": upload.experiment, "name": upload.name, "counted": counted}
+        added = store_votes(**to, votes=votes.votes, by=upload.user, upload=upload)
+        made, n_rows, warnings = added.experiment, added.n_votes, [*votes.warnings, *added.warnings]
+        said = f"{number(n_rows, 'vote')} imported."
+    found = {"said": said, "rows": n_rows, "warnings": [*warnings]}
+    Upload.objects.filter(pk=upload.pk).update(found=found)
     return made

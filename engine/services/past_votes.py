@@ -69,6 +69,37 @@ _CHOICES = {Winner.TIE: Judgment.Choice.TIE, Winner.BOTH_BAD: Judgment.Choice.BO
 _Text = tuple[int, int, str | None]
 
 
+@dataclass(frozen=True)
+class Added:
+    """An experiment, and the numbers of votes that were added to it, and left out as they counted already."""
+
+    experiment: Experiment
+    n_votes: int
+    n_left_out: int = 0
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings besides those of the file."""
+        return (
+            [f"{number(self.n_left_out, 'vote')} left out that counted already."] if self.n_left_out else []
+        )
+
+
+def store_votes(
+    *,
+    experiment: Experiment | None,
+    name: str,
+    votes: Sequence[Vote],
+    by: User | None = None,
+    counted: str = "",
+    upload: Upload | None = None,
+) -> Added:
+    """Add the votes to the experiment, or make one of this name of them."""
+    if experiment is None:
+        return Added(start_from_votes(name=name, votes=votes, by=by, upload=upload), len(votes))
+    return add_votes(experiment_id=experiment.pk, votes=votes, by=by, counted=counted, upload=upload)
+
+
 def start_from_votes(
     *, name: str, votes: Sequence[Vote], by: User | None = None, upload: Upload | None = None
 ) -> Experiment:
@@ -123,29 +154,12 @@ def start_from_votes(
         return _store(experiment, votes, policies=policies, tasks=tasks, known={}, by=by)
 
 
-@dataclass(frozen=True)
-class Added:
-    """An experiment, and the numbers of votes that were added to it, and left out as they counted already."""
-
-    experiment: Experiment
-    n_votes: int
-    n_left_out: int
-
-    @property
-    def warnings(self) -> list[str]:
-        """Warnings besides those of the file."""
-        return (
-            [f"{number(self.n_left_out, 'vote')} left out that counted already."] if self.n_left_out else []
-        )
-
-
 def add_votes(
     *,
     experiment_id: int,
     votes: Sequence[Vote],
     by: User | None = None,
-    again: bool = False,
-    only_new: bool = False,
+    counted: str = "",
     upload: Upload | None = None,
 ) -> Added:
     """Count past votes in a draft or a paused experiment that knows their policies and tasks.
@@ -154,23 +168,20 @@ def add_votes(
     P3. The budget grows by the votes, so that as many new comparisons fit as before, and the evidence is
     marked as stale.
 
-    A file with votes that count here already is refused unless somebody says what to do. ``only_new`` leaves
-    these out, ``again`` counts every vote of the file. ``upload``: the kept file of which the votes are.
+    A file with votes that count here already is refused unless ``counted`` says what to do: "only_new" leaves
+    these out, "again" counts every vote of the file. ``upload``: the kept file of which the votes are.
 
     Raises
     ------
     SpecError
-        A vote does not fit the experiment; the message names its row. Or both ``again`` and ``only_new`` are
-        said.
+        A vote does not fit the experiment; the message names its row.
     ImportedBeforeError
         Some of the votes count here already, or all of them, as after a request that is repeated. With
-        ``only_new``: all of them.
+        "only_new": all of them.
     WrongStateError
         The experiment runs, has concluded or is in the archive, or changed meanwhile; or another request has
         imported the file.
     """
-    if again and only_new:
-        raise SpecError("Choose one: again counts every vote of the file, only_new those that are new.")
     experiment = Experiment.objects.get(pk=experiment_id)
     n_in_file = len(votes)
     _check_state(experiment)
@@ -183,9 +194,9 @@ def add_votes(
         if vote.task not in tasks:
             position += 1
             tasks[vote.task] = position
-    if not again:
+    if counted != "again":
         found = Counted.of(experiment, tasks).sort(votes, policies, tasks)
-        if not (only_new and found.new):
+        if not (counted == "only_new" and found.new):
             refuse_taken(upload)
             refuse_repeated(len(votes), found)
         votes = found.new

@@ -217,11 +217,11 @@ def refuse_repeated(n_votes: int, found: Sorted) -> None:
     if n_new:
         said += (
             f"To import the other {n_new:,}, choose “Only new votes” (--only-new on the command line, "
-            "only_new=true in the API). "
+            "counted=only_new in the API). "
         )
     raise ImportedBeforeError(
-        f"{said}To count every row of the file, choose “All votes” (--again on the command line, again=true "
-        "in the API)."
+        f"{said}To count every row of the file, choose “All votes” (--again on the command line, "
+        "counted=again in the API)."
     )
 
 

@@ -24,17 +24,27 @@ def keep_upload(
     file_name: str,
     data: bytes,
     wishes: dict[str, Any] | None = None,
+    experiment: Experiment | None = None,
+    state: Upload.State = Upload.State.ASKING,
 ) -> Upload:
-    """Store the file. Only the newest files of a user are kept, and none for more than a day.
+    """Store the file, to be imported at once if its ``state`` is waiting.
+
+    A user's newest files are kept for a day.
 
     Raises
     ------
     SpecError
         A name cannot be stored.
+    WrongStateError
+        As many files of this user wait for a worker.
     """
-    for what, text in (("name", name), ("The file's name", file_name)):
-        if fault := limits.text_fault(text, what):
-            raise SpecError(fault)
+    _check_texts(name, file_name, wishes or {})
+    others = Upload.objects.filter(user=user)
+    going = others.filter(state__in=(Upload.State.WAITING, Upload.State.READING))
+    if going.count() >= Upload.MOST_OF_ONE_USER:
+        raise WrongStateError(
+            f"{Upload.MOST_OF_ONE_USER} of your files wait for a worker. Wait for them, or cancel one."
+        )
     upload = Upload.objects.create(
         user=user,
         material=material,
@@ -42,26 +52,41 @@ def keep_upload(
         file_name=file_name[:200],
         wishes=wishes or {},
         data=data,
+        experiment=experiment,
+        state=state,
     )
-    newest = Upload.objects.filter(user=user).values_list("pk", flat=True)[: Upload.MOST_OF_ONE_USER]
-    Upload.objects.filter(user=user).exclude(pk__in=list(newest)).delete()
+    newest = others.values_list("pk", flat=True)[: Upload.MOST_OF_ONE_USER]
+    others.exclude(pk__in=[*newest, *going.values_list("pk", flat=True)]).delete()
     Upload.objects.filter(created_at__lt=clock.now() - Upload.KEPT_FOR).delete()
     return upload
+
+
+def _check_texts(name: str, file_name: str, wishes: dict[str, Any]) -> None:
+    given = {"name": name, "The file's name": file_name, "sheet": wishes.get("sheet", "")}
+    for what, text in [*given.items(), *(("A column", column) for column in wishes.get("columns", ()))]:
+        if fault := limits.text_fault(text, what):
+            raise SpecError(fault)
 
 
 def want_import(*, upload: Upload, name: str, experiment: Experiment | None, wishes: dict[str, Any]) -> None:
     """Let a worker import the file; a second request while it does changes nothing.
 
     ``experiment``: the one that votes are added to; ``None`` to make one of this name.
+
+    Raises
+    ------
+    SpecError
+        A name cannot be stored.
     """
+    _check_texts(name, upload.file_name, wishes)
     Upload.objects.filter(pk=upload.pk, state=Upload.State.ASKING).update(
         name=name[:200], experiment=experiment, wishes=wishes, found={}, state=Upload.State.WAITING
     )
 
 
-def drop_upload(upload: Upload) -> None:
-    """Delete the file. A worker that reads it stores nothing then."""
-    _still_kept(upload).delete()
+def drop_upload(upload: Upload) -> bool:
+    """Delete the file, so that a worker that reads it stores nothing; false if it is imported already."""
+    return bool(_still_kept(upload).delete()[0])
 
 
 def forget_upload(upload: Upload) -> None:

@@ -18,10 +18,10 @@ from ninja.parser import Parser
 
 from engine.domain import limits
 from engine.domain.errors import EngineError, SpecError, UnknownTokenError
-from engine.importing.rows import MOST_FAULTS, FaultyRowsError, ImportingError
+from engine.importing.rows import MOST_FAULTS, ImportingError
 from engine.importing.strict_json import JSONLimitError, loads
 from engine.models import Experiment
-from labeling.api import annotating, connections, experiments, material, people, results
+from labeling.api import annotating, connections, experiments, imports, people, results
 from labeling.api.auth import TokenAuth, TokenThrottle
 from labeling.api.reference import sections
 from labeling.middleware.failures import TOO_LARGE, UNAVAILABLE
@@ -90,8 +90,7 @@ api = _API(
     parser=StrictParser(),
     urls_namespace="api",
 )
-# Before the addresses that begin with an experiment's number.
-api.add_router("/experiments", material.router, tags=["Material"])
+api.add_router("/imports", imports.router, tags=["Imports"])
 api.add_router("/experiments", experiments.router, tags=["Experiments"])
 api.add_router("/experiments", results.router, tags=["Results"])
 api.add_router("/experiments", people.router, tags=["People"])
@@ -107,9 +106,7 @@ def _refused(request: HttpRequest, refused: EngineError) -> HttpResponse:
 
 @api.exception_handler(ImportingError)
 def _unreadable(request: HttpRequest, unreadable: ImportingError) -> HttpResponse:
-    summary = unreadable.summary if isinstance(unreadable, FaultyRowsError) else ""
-    advice = f"{summary} To leave the others out, send leave_out=true." if summary else ""
-    return api.create_response(request, {"detail": f"{unreadable}\n{advice}".rstrip()}, status=422)
+    return api.create_response(request, {"detail": str(unreadable)}, status=422)
 
 
 @api.exception_handler(PermissionDenied)

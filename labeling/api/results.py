@@ -1,4 +1,4 @@
-"""Results: the ranking of the policies, who won where, and the agreement of people."""
+"""Results: the responses, the ranking of the policies, who won where, and the agreement of people."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from typing import Annotated, Any
 
 from ninja import Query, Router
 
+from engine.domain.policy_space import code_of
+from engine.models import Experiment
 from engine.selectors.agreement import agreement_of_people
+from engine.selectors.blinding import withholds_unfinished
 from engine.selectors.breakdown import Part, by_tag, by_task
+from engine.selectors.browsing import written_responses
 from engine.selectors.past_votes import past_votes
 from engine.selectors.policies import policy_names
 from engine.selectors.rankings import ranking
+from engine.selectors.spending import costs_of
 from labeling import access
 from labeling.api.auth import READ
 from labeling.api.experiments import PROBLEMS, Id, check_tag
-from labeling.api.schemas import QualityOut, RankedOut, TagResultOut, TaskResultOut
+from labeling.api.schemas import QualityOut, RankedOut, ResponsesOut, TagResultOut, TaskResultOut
 from labeling.formatting import agreement_figures
 from labeling.requests import AuthenticatedRequest
 
@@ -82,5 +87,45 @@ def _won(part: Part, labels: list[str]) -> dict[str, Any]:
         "policies": [
             {"policy": labels[policy], "wins": won.wins, "comparisons": won.comparisons, "share": won.share}
             for policy, won in sorted(part.policies.items())
+        ],
+    }
+
+
+_PARTS = (
+    "text", "thinking", "refusal", "finish_reason", "model", "served_model", "prompt_tokens",
+    "cached_tokens", "completion_tokens", "thinking_tokens",
+)  # fmt: skip
+
+
+@router.get("/{experiment_id}/responses", auth=READ, response={200: ResponsesOut} | PROBLEMS)
+def list_responses(
+    request: AuthenticatedRequest,
+    experiment_id: Id,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
+    tag: Annotated[str, Query(max_length=200, description="Only responses to tasks with this tag.")] = "",
+) -> dict[str, Any]:
+    """List the responses, ready-made or written here, in the order in which they were stored.
+
+    Where people judge, only responses of finished comparisons are listed.
+    """
+    experiment = access.to_watch(request, experiment_id)
+    check_tag(experiment, tag)
+    # Nobody can judge a draft yet, and its editors brought its responses.
+    withheld = experiment.state != Experiment.State.DRAFT and withholds_unfinished(experiment)
+    done = written_responses(experiment, tag=tag, finished=withheld)
+    rows = done.values("pk", "policy__index", "task__position", *_PARTS)[offset : offset + limit]
+    costs = costs_of([row["pk"] for row in rows])
+    return {
+        "count": done.count(),
+        "items": [
+            {
+                "id": row["pk"],
+                "policy": code_of(row["policy__index"]),
+                "task": row["task__position"] + 1,
+            }
+            | {part: row[part] for part in _PARTS}
+            | {"cost": costs.get(row["pk"], {})}
+            for row in rows
         ],
     }

@@ -16,6 +16,7 @@ from engine.domain.limits import MAILED
 from engine.domain.replies import Finish
 from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK, USUAL_MARGIN
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
+from engine.importing.votes import Judge
 from engine.models import Connection, Experiment, Factor, Flag, Judgment, Membership
 from engine.selectors.rankings import Word
 from engine.services.connections import EDITABLE
@@ -363,12 +364,52 @@ class CloneIn(Payload):
     name: str = Field(min_length=1, max_length=200)
 
 
-class ImportedOut(Schema):
-    """An experiment that a file was read into."""
+class ImportIn(Schema):
+    """How a file is to be imported; the page of a file asks the same."""
 
-    experiment: ExperimentOut
-    rows: int = Field(description="Responses or votes that were imported.")
+    material: Literal["responses", "votes"]
+    name: str = Field("", max_length=200, description="Name of the new experiment.")
+    experiment: int | None = Field(
+        None, ge=1, le=2**63 - 1, description="Votes: the experiment to add them to."
+    )
+    columns: list[str] = Field(
+        [], description="COLUMN=ROLE for a column that has another name, as --map of the commands."
+    )
+    sheet: str = Field("", description="XLSX: the sheet to read; the first one unless given.")
+    json_texts: bool = Field(
+        default=False, description="Take an object or a list as its JSON text where a text is wanted."
+    )
+    leave_out: bool = Field(default=False, description="Leave out the rows that cannot be read.")
+    judged_by: Judge | Literal[""] = Field(
+        "", description="Who gave the votes, where the file does not say it."
+    )
+    counted: Literal["", "only_new", "again"] = Field(
+        "",
+        description="Votes that count in the experiment already: import nothing if there are any, leave "
+        "them out, or count every vote of the file.",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_target(self) -> Self:
+        if self.experiment is None and not self.name.strip():
+            raise ValueError("Give the name of the new experiment, or the experiment to add votes to.")
+        if self.experiment is not None and self.material != "votes":
+            raise ValueError("Only votes are added to an experiment. Give a name in its place.")
+        return self
+
+
+class ImportedOut(Schema):
+    """An import: `asking` says in `faults` what to change. Then send the file again, or open its page."""
+
+    id: uuid.UUID
+    state: Literal["waiting", "reading", "asking", "done"]
+    experiment: ExperimentOut | None = Field(description="The one that the file is imported into.")
+    rows: int = Field(description="Rows that were read; once it is done, responses or votes imported.")
     warnings: list[str] = Field(description="Possible slips in the file, with counts, and what was left out.")
+    summary: str = Field(
+        description="“113 of 120 rows can be read. …”; `leave_out` imports these. Empty if none can."
+    )
+    faults: list[str] = Field(description="What is wrong with the file, or with each row.")
 
 
 class ResponseOut(Schema):

@@ -56,17 +56,20 @@ def receive(
     file_name, data = as_one(source_of([(file.name or "", file) for file in files], MOST_BYTES[material]))
     wishes = _wishes_sent(request, {})
     target = _target(request, material, name)
+    look = bool(request.POST.get("look"))
     upload = keep_upload(
-        user=request.user, material=material, name=name, file_name=file_name, data=data, wishes=wishes
+        user=request.user,
+        material=material,
+        name=name,
+        experiment=target,
+        file_name=file_name,
+        data=data,
+        wishes=wishes,
+        state=Upload.State.ASKING if look else Upload.State.WAITING,
     )
-    if not request.POST.get("look"):
-        _import(upload, name, target, wishes)
+    if not look:
+        wake_import(upload.pk)
     return redirect("map_columns", upload_id=upload.pk)
-
-
-def _import(upload: Upload, name: str, target: Experiment | None, wishes: dict[str, Any]) -> None:
-    want_import(upload=upload, name=name, experiment=target, wishes=wishes)
-    wake_import(upload.pk)
 
 
 @read_or_write
@@ -76,8 +79,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     if (upload := kept_upload(request.user, upload_id)) is None:
         raise Http404
     back = reverse(_BACK[Material(upload.material)])
-    if request.method == "POST" and request.POST.get("action") == "cancel":
-        drop_upload(upload)
+    if request.method == "POST" and request.POST.get("action") == "cancel" and drop_upload(upload):
         messages.success(request, f"{upload.file_name} was not imported, and is no longer kept.")
         return redirect(back)
     if upload.state == Upload.State.DONE:
@@ -146,10 +148,11 @@ def _asked(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResp
     if action in {"import", "leave_out"} and not request.htmx and not faults:
         try:
             target = _target(request, Material(upload.material), name)
+            want_import(upload=upload, name=name, experiment=target, wishes=wishes)
         except SpecError as error:
             faults.append(str(error))
         else:
-            _import(upload, name, target, wishes)
+            wake_import(upload.pk)
             return redirect(request.path)
     context = {
         "upload": upload,

@@ -32,6 +32,7 @@ from llmpo_client import (
 from llmpo_site.wsgi import application
 from tests.backends import ScriptedBackend, system_of
 from tests.factories import make_experiment, make_user, write_responses
+from tests.tables import run_imports
 
 SPEC: dict[str, Any] = {
     "factors": [
@@ -47,7 +48,9 @@ SPEC: dict[str, Any] = {
 def client(admin: User, connection_stays_open: None) -> Iterator[Client]:
     """Straight to the application, with every scope."""
     _, secret = make_token(user=admin, name="t", valid_days=1, scopes=Token.Scope.values)
-    with Client("http://testserver", secret, transport=httpx2.WSGITransport(application)) as made:
+    transport = httpx2.WSGITransport(application)
+    # A worker imports a file while the client waits for it.
+    with Client("http://testserver", secret, transport=transport, sleep=lambda _: run_imports()) as made:
         yield made
 
 
@@ -110,13 +113,13 @@ def test_material_people_and_pairs(client, tmp_path):
     assert client.add_votes(made["id"], votes)["rows"] == 1
     past = client.create_from_votes("Votes", votes)["experiment"]
     assert past["state"] == "paused"
-    assert client.add_votes(past["id"], votes, again=True)["rows"] == 1
+    assert client.add_votes(past["id"], votes, counted="again")["rows"] == 1
     with votes.open("a") as file:
         file.write("Hi,B,A,b,Good day,Hello\nHi,A,B,b,Hello,Good day\n")
-    added = client.add_votes(past["id"], votes, only_new=True)
+    added = client.add_votes(past["id"], votes, counted="only_new")
     assert (added["rows"], added["warnings"][-1]) == (1, "2 votes left out that counted already.")
-    with pytest.raises(ConflictError, match="All 3 votes count"):
-        client.add_votes(past["id"], votes, only_new=True)
+    with pytest.raises(InvalidError, match="All 3 votes count"):
+        client.add_votes(past["id"], votes, counted="only_new")
     changed = client.change_settings(made["id"], {"budget": 77, "tags": "tone, mail"})
     assert (changed["budget"], changed["tags"]) == (77, ["mail", "tone"])
     assert client.clone(made["id"], "Copy")["state"] == "draft"

@@ -28,10 +28,8 @@ WITH_RULES = {
     # An address has to be allowed, and a header has to be none.
     "/api/connections",
     "/api/connections/{connection_id}",
-    # A file has to be readable, and an account or another role has to be there.
-    "/api/experiments/from-responses",
-    "/api/experiments/from-votes",
-    "/api/experiments/{experiment_id}/votes",
+    # A name or an experiment has to be given, and an account or another role has to be there.
+    "/api/imports",
     "/api/experiments/{experiment_id}/members",
     # Mail cannot be sent to every text.
     "/api/experiments/{experiment_id}/invitations/mailed",

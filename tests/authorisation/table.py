@@ -168,7 +168,7 @@ _MODEL = "models/<connection_id>"
 _API = "api/experiments/<experiment_id>"
 _API_LABEL = "api/label/<experiment_id>"
 # A file with its name: the body is a form then.
-_NO_VOTES = {"file": ("votes.csv", b"nothing")}
+_VOTES = {"material": "votes", "name": "x", "file": ("votes.csv", b"nothing")}
 _NO_PAIR = {"token": "00000000-0000-4000-8000-000000000000"}
 
 TABLE: dict[str, Row] = {
@@ -361,13 +361,13 @@ TABLE: dict[str, Row] = {
         )
     },
     f"{_API}/events.jsonl": operation(get=watchers(403)),
-    **{
-        f"api/experiments/{source}": operation(
-            post=everybody(403) | {"superuser": 422}, body={"name": "x"} | _NO_VOTES, makes=True
-        )
-        for source in ("from-responses", "from-votes")
-    },
-    f"{_API}/votes": operation(post=runners(422), body=_NO_VOTES),
+    "api/imports": operation(post=everybody(403) | {"superuser": 202}, body=_VOTES, makes=True),
+    "api/imports/<upload_id>": Row(
+        {"get": {"superuser": 200}, "delete": {"superuser": 204}},
+        elsewhere={},
+        scopes={"get": "read", "delete": "manage"},
+        unbound=True,
+    ),
     f"{_API}/responses": operation(get=watchers(200)),
     f"{_API}/members": operation(
         get=runners(200), post={"owner": 403, "superuser": 422}, body={"username": "x", "role": "viewer"}

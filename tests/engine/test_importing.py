@@ -19,7 +19,7 @@ from engine.importing.items import (
     write_gold,
     write_tasks,
 )
-from engine.importing.mapping import check_columns, parse_columns, variable_name
+from engine.importing.mapping import check_columns, parse_columns, variable_names
 from engine.importing.reader import Source
 from engine.importing.rows import FaultyRowsError, ImportingError
 from engine.importing.votes import Judge, Vote, Winner, read_votes, time_of
@@ -52,7 +52,10 @@ def test_a_column_of_no_role_is_a_variable_and_one_may_be_the_task_too():
         read_tasks(table)
     columns = parse_columns(["topic=task", "topic=variable", "Tone=variable"])
     assert read_tasks(table, columns) == [TaskSpec("frogs", variables={"topic": "frogs", "tone": "warm"})]
-    assert read_tasks("prompt,tone,Not a name\nHi,warm,x\n") == [TaskSpec("Hi", variables={"tone": "warm"})]
+    [task] = read_tasks("prompt,tone,Not a name\nHi,warm,x\n")
+    assert task.variables == {"tone": "warm", "not_a_name": "x"}
+    [task] = read_tasks(lines({"q": "Hi", "choices": ["a", "b"], "id": 7, "none": None}), {"q": "task"})
+    assert task.variables == {"choices": '["a", "b"]', "id": "7"}
 
 
 def test_values_inside_of_objects_are_reached_by_a_path_or_taken_as_their_json_text():
@@ -128,7 +131,9 @@ def test_what_is_written_is_read_back():
 
 def test_a_mapping_names_roles_that_there_are_and_columns_that_there_are():
     assert parse_columns(["a=b=task"]) == {"a=b": "task"}
-    assert variable_name("data.Customer Name") == "customer_name"
+    assert [*variable_names("data.Customer Name", "customer_name", "Größe", "1").values()] == [
+        "customer_name", "customer_name_2", "gr_e", "_1",
+    ]  # fmt: skip
     for columns, words in (
         ({"a": "tasks"}, "there is no role 'tasks'"),
         ({"a": "task", "b": "task"}, "are both task"),

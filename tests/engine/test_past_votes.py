@@ -377,10 +377,10 @@ def test_a_file_that_shares_votes_with_an_earlier_one_is_refused_with_their_numb
     assert counted_in(experiment, votes[:1]) == "All 1 votes"
     experiment.refresh_from_db()
     assert experiment.past_votes == 30
-    assert add_votes(experiment_id=experiment.pk, votes=votes[25:], only_new=True).n_votes == 10
+    assert add_votes(experiment_id=experiment.pk, votes=votes[25:], counted="only_new").n_votes == 10
     with pytest.raises(ImportedBeforeError, match="All 40 votes count in this experiment already"):
-        add_votes(experiment_id=experiment.pk, votes=votes, only_new=True)
-    add_votes(experiment_id=experiment.pk, votes=votes[25:], again=True)
+        add_votes(experiment_id=experiment.pk, votes=votes, counted="only_new")
+    add_votes(experiment_id=experiment.pk, votes=votes[25:], counted="again")
     experiment.refresh_from_db()
     assert experiment.past_votes == 55
     assert rebuild_counts(experiment_id=experiment.pk) == {}
@@ -416,7 +416,7 @@ def test_a_name_that_is_kept_in_another_form_is_the_same_person(name):
     experiment = made(votes)
     assert counted_in(experiment, votes) == "All 15 votes"
     more = [replace(each, annotator=name, judged_at=None) for each in KNOWN[10:20]]
-    assert add_votes(experiment_id=experiment.pk, votes=[*votes, *more], only_new=True).n_votes == 10
+    assert add_votes(experiment_id=experiment.pk, votes=[*votes, *more], counted="only_new").n_votes == 10
     assert User.objects.filter(username__endswith=f"@import-{experiment.pk}").count() == 2
 
 
@@ -426,10 +426,10 @@ def test_the_votes_of_a_forgotten_person_do_not_come_back_with_their_file():
     for user in User.objects.filter(username__endswith=f"@import-{experiment.pk}")[:20]:
         forget_person(user_id=user.pk, by=None)
     assert counted_in(experiment, votes[:30]) == "All 30 votes"
-    assert add_votes(experiment_id=experiment.pk, votes=votes, only_new=True).n_votes == 10
+    assert add_votes(experiment_id=experiment.pk, votes=votes, counted="only_new").n_votes == 10
     # An equal vote of somebody who is known takes the place of nobody.
     known = replace(votes[0], annotator="somebody else")
-    assert add_votes(experiment_id=experiment.pk, votes=[*votes, known], only_new=True).n_votes == 1
+    assert add_votes(experiment_id=experiment.pk, votes=[*votes, known], counted="only_new").n_votes == 1
 
 
 def test_votes_that_only_look_alike_count_when_somebody_says_so():
@@ -438,16 +438,10 @@ def test_votes_that_only_look_alike_count_when_somebody_says_so():
     experiment = made(bare[:5])
     with pytest.raises(ImportedBeforeError, match=r"3 of these .* may be other votes that look the same"):
         add_votes(experiment_id=experiment.pk, votes=bare[1:4])
-    assert add_votes(experiment_id=experiment.pk, votes=bare[1:4], again=True).n_votes == 3
+    assert add_votes(experiment_id=experiment.pk, votes=bare[1:4], counted="again").n_votes == 3
     assert counted_in(experiment, [*bare[:5], *bare[1:4], bare[0]]) == "8 of the 9 votes"
     assert counted_in(experiment, bare[5:]) == ""
     assert rebuild_counts(experiment_id=experiment.pk) == {}
-
-
-def test_nobody_says_both_to_leave_out_and_to_count_what_counts():
-    experiment = made(KNOWN[:3])
-    with pytest.raises(SpecError, match="Choose one"):
-        add_votes(experiment_id=experiment.pk, votes=KNOWN, again=True, only_new=True)
 
 
 @pytest.mark.parametrize("n_before", [2, 5, 12])
@@ -458,12 +452,12 @@ def test_of_a_table_to_which_bare_votes_are_appended_only_the_new_ones_count(n_b
     experiment = made(bare[:n_before])
     table = bare[: n_before + n_more]
     assert counted_in(experiment, table) == f"{n_before} of the {len(table)} votes"
-    assert add_votes(experiment_id=experiment.pk, votes=table, only_new=True).n_votes == n_more
+    assert add_votes(experiment_id=experiment.pk, votes=table, counted="only_new").n_votes == n_more
     experiment.refresh_from_db()
     assert experiment.past_votes == len(table)
-    for only_new in (True, False):
+    for counted in ("only_new", ""):
         with pytest.raises(ImportedBeforeError, match=f"All {len(table)} votes count"):
-            add_votes(experiment_id=experiment.pk, votes=table, only_new=only_new)
+            add_votes(experiment_id=experiment.pk, votes=table, counted=counted)
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
@@ -518,7 +512,7 @@ def test_somebody_whose_account_has_a_number_is_known_by_the_name_in_the_file():
     votes = [replace(each, annotator="ann", judged_at=None) for each in KNOWN]
     add_votes(experiment_id=experiment.pk, votes=votes[:10])
     assert counted_in(experiment, votes[:10]) == "All 10 votes"
-    assert add_votes(experiment_id=experiment.pk, votes=votes[:20], only_new=True).n_votes == 10
+    assert add_votes(experiment_id=experiment.pk, votes=votes[:20], counted="only_new").n_votes == 10
     judged = Judgment.objects.filter(annotator__username__startswith="ann").distinct()
     assert set(judged.values_list("annotator__username", flat=True)) == {f"ann@import-{experiment.pk}-2"}
 
@@ -570,7 +564,7 @@ def test_new_responses_and_tasks_of_a_growing_table_join_the_pool():
     add_votes(experiment_id=experiment.pk, votes=[known])
     assert Response.objects.count() == 2
     grown = [replace(known, response_b="Another"), replace(known, task="T2")]
-    experiment = add_votes(experiment_id=experiment.pk, votes=[known, *grown], only_new=True).experiment
+    experiment = add_votes(experiment_id=experiment.pk, votes=[known, *grown], counted="only_new").experiment
     assert experiment.past_votes == 3
     assert [task.prompt for task in experiment.tasks.order_by("position")] == ["T1", "T2"]
     assert sorted(Response.objects.values_list("task__prompt", "text")) == [
@@ -599,11 +593,11 @@ def test_the_same_votes_with_the_times_of_a_spreadsheet_do_not_double(spoiled, t
     with pytest.raises(ImportedBeforeError, match="All 40 votes"):
         add_votes(experiment_id=experiment.pk, votes=again)
     with pytest.raises(ImportedBeforeError, match="All 40 votes"):
-        add_votes(experiment_id=experiment.pk, votes=again, only_new=True)
+        add_votes(experiment_id=experiment.pk, votes=again, counted="only_new")
     # And the other way about.
     other = start_from_votes(name="Other", votes=again)
     with pytest.raises(ImportedBeforeError, match="All 40 votes"):
-        add_votes(experiment_id=other.pk, votes=votes, only_new=True)
+        add_votes(experiment_id=other.pk, votes=votes, counted="only_new")
 
 
 def test_a_concluded_or_archived_experiment_takes_no_votes():

@@ -53,9 +53,9 @@ def n_standing(experiment: Experiment) -> int:
 def assert_all_count(experiment: Experiment, file: Path) -> None:
     """Every vote of the file counts in the experiment already."""
     votes = read_votes(source_at(file, MOST)).votes
-    for only_new in (False, True):
+    for counted in ("", "only_new"):
         with pytest.raises(ImportedBeforeError, match=rf"All {len(votes)} votes count"):
-            add_votes(experiment_id=experiment.pk, votes=votes, only_new=only_new)
+            add_votes(experiment_id=experiment.pk, votes=votes, counted=counted)
 
 
 def fresh(annotator: User) -> Experiment:

@@ -22,7 +22,7 @@ from engine.selectors.agreement import agreement_of_people
 from engine.selectors.experiments import made_by
 from engine.selectors.findings import ladder
 from engine.selectors.rankings import ranking
-from engine.services.past_votes import add_votes, start_from_votes
+from engine.services.past_votes import store_votes
 from engine.services.planning import advance
 from labeling.dashboard.past_votes import facts
 from labeling.exports.rankings import ranking_table
@@ -70,27 +70,21 @@ class Command(BaseCommand):
         found = _read(file, wishes_of(options), options["sheet"])
         # With an owner, only theirs is meant: another user may have an experiment of the same name.
         there = named(experiment) if user is None else made_by(user, experiment)
-        n_counted, warnings = len(found.votes), [*found.warnings]
+        counted = "again" if options["again"] else "only_new" if options["only_new"] else ""
         try:
-            if there is None:
-                made = start_from_votes(name=experiment, votes=found.votes, by=user)
-            else:
-                added = add_votes(
-                    experiment_id=there.pk,
-                    votes=found.votes,
-                    by=user,
-                    again=options["again"],
-                    only_new=options["only_new"],
-                )
-                made, n_counted = added.experiment, added.n_votes
-                warnings += added.warnings
+            added = store_votes(
+                experiment=there, name=experiment, votes=found.votes, by=user, counted=counted
+            )
         except EngineError as error:
             raise CommandError(f"{file}: {error}") from error
+        made = added.experiment
         advance(experiment_id=made.pk)
         made.refresh_from_db()
-        for warning in warnings:
+        for warning in [*found.warnings, *added.warnings]:
             self.stderr.write(f"Warning: {warning}")
-        self.stdout.write(f"Experiment {made.pk} ({made.name}): {number(n_counted, 'vote')} imported.\n\n")
+        self.stdout.write(
+            f"Experiment {made.pk} ({made.name}): {number(added.n_votes, 'vote')} imported.\n\n"
+        )
         ranked = ranking(made)
         self.stdout.write(ranking_table(ranked[:_SHOWN]))
         if len(ranked) > _SHOWN:

@@ -12,13 +12,13 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import HttpResponse
 from django.test import Client
 
-from engine.models import Experiment, Invitation, User
+from engine.models import Experiment, Invitation, Upload, User
 from engine.services.experiments import stop
 from engine.services.invitations import accept_invitation, find_invitation
 from labeling.exports import files
 from tests.accounts import bearer
 from tests.factories import click, make_user
-from tests.tables import imported
+from tests.tables import imported, run_imports
 
 pytestmark = pytest.mark.django_db
 
@@ -32,9 +32,9 @@ VOTES = b"task,policy_a,policy_b,winner,response_a,response_b,annotator\nHi,A,B,
 def send(admin: User) -> Send:
     """Sends a form with a file, as an administrator."""
 
-    def post(path: str, content: bytes, **fields: str | list[str]) -> HttpResponse:
-        form = fields | {"file": SimpleUploadedFile("table.csv", content)}
-        return Client().post(f"/api{path}", form, headers=bearer(admin))
+    def post(content: bytes, **fields: Any) -> HttpResponse:
+        form = {"material": "votes"} | fields | {"file": SimpleUploadedFile("table.csv", content)}
+        return Client().post("/api/imports", form, headers=bearer(admin))
 
     return post
 
@@ -44,13 +44,11 @@ def admin_call(admin: User, caller_for: Any) -> Any:
     return caller_for(admin)
 
 
-class TestMaterial:
+class TestImports:
     def test_responses_become_a_draft_and_are_listed(self, send, admin, admin_call):
-        assert send("/experiments/from-responses", RESPONSES).status_code == 422, "a name is missing"
-        made = upload(send, "/experiments/from-responses", RESPONSES)
-        assert made.status_code == 201, made.content
-        told = made.json()
-        assert (told["rows"], told["experiment"]["state"]) == (3, "draft")
+        assert send(RESPONSES, material="responses").status_code == 422, "a name is missing"
+        told = done(send, RESPONSES, material="responses")
+        assert (told["state"], told["rows"], told["experiment"]["state"]) == ("done", 3, "draft")
         assert told["warnings"] == ["1 response equal to an earlier one. Each counts."]
         experiment = Experiment.objects.get(pk=told["experiment"]["id"])
         assert (experiment.maker, experiment.responses) == (admin, "imported")
@@ -65,13 +63,11 @@ class TestMaterial:
 
     def test_a_wide_table_says_of_each_policys_column_that_it_is_one(self, send, admin_call):
         wide = b"task,GPT 4,Claude\nHi,Hello,\nBye,Bye,Ah\n"
-        refused = upload(send, "/experiments/from-responses", wide)
-        assert refused.status_code == 422
-        assert refused.json()["detail"].startswith("No column is the policy.")
+        [fault] = done(send, wide, material="responses")["faults"]
+        assert fault.startswith("No column is the policy.")
         columns = ["GPT 4=response", "Claude=response"]
-        made = upload(send, "/experiments/from-responses", wide, columns=columns)
-        assert made.status_code == 201, made.content
-        path = f"/experiments/{made.json()['experiment']['id']}"
+        made = done(send, wide, material="responses", columns=columns)
+        path = f"/experiments/{made['experiment']['id']}"
         named = [each["levels"] for each in admin_call("get", path).json()["policies"]]
         assert named == [["GPT 4"], ["Claude"]]
         listed = admin_call("get", f"{path}/responses").json()["items"]
@@ -79,69 +75,86 @@ class TestMaterial:
             ("P1", 1, "Hello"), ("P2", 1, ""), ("P1", 2, "Bye"), ("P2", 2, "Ah"),
         ]  # fmt: skip
 
-    @pytest.mark.parametrize(
-        ("path", "data"),
-        [
-            ("/experiments/from-votes", VOTES),
-            ("/experiments/from-responses", b"task,policy,response\nHi,A,Hello\nHi,B,Oh\n"),
-        ],
-    )
-    def test_a_request_that_is_sent_again_for_lack_of_an_answer_makes_one_experiment(self, path, data, send):
-        assert upload(send, path, data).status_code == 201
-        again = upload(send, path, data)
-        assert again.status_code == 422
-        assert "You have an experiment of this name" in again.json()["detail"]
+    @pytest.mark.parametrize(("material", "data"), [("votes", VOTES), ("responses", RESPONSES)])
+    def test_a_file_that_is_sent_again_for_lack_of_an_answer_makes_one_experiment(self, material, data, send):
+        assert done(send, data, material=material)["state"] == "done"
+        again = done(send, data, material=material)
+        assert again["state"] == "asking"
+        assert "You have an experiment of this name" in again["faults"][0]
         assert Experiment.objects.count() == 1
 
-    def test_votes_make_an_experiment_and_are_added_to_one(self, send, admin, admin_call):
-        made = upload(send, "/experiments/from-votes", VOTES)
-        assert made.status_code == 201, made.content
-        experiment = made.json()["experiment"]
-        assert (made.json()["rows"], experiment["state"]) == (1, "paused")
-        path = f"/experiments/{experiment['id']}/votes"
-        renamed = VOTES.replace(b"winner", b"won", 1)
-        assert upload(send, path, renamed).status_code == 422
-        assert upload(send, path, renamed, columns="won=winner").status_code == 409
-        assert upload(send, path, renamed, columns="won=winner", again="true").json()["rows"] == 1
+    def test_votes_make_an_experiment_and_are_added_to_one(self, send, admin_call):
+        made = done(send, VOTES)
+        experiment = made["experiment"]
+        assert (made["rows"], experiment["state"]) == (1, "paused")
+        to: dict[str, Any] = {"experiment": experiment["id"]}
+        renamed, won = VOTES.replace(b"winner", b"won", 1), {"columns": "won=winner"}
+        assert done(send, renamed, **to)["state"] == "asking"
+        assert "All 1 votes" in done(send, renamed, **to, **won)["faults"][0]
+        assert done(send, renamed, **to, **won, counted="again")["rows"] == 1
         grown = b"task,policy_a,policy_b,winner,response_a,response_b,judged_at\n" + b"".join(
             b"Hi,A,B,a,Hello,Good day,2026-03-01T10:00:%02d\n" % second for second in range(3)
         )
-        assert upload(send, path, grown[:-1].rpartition(b"\n")[0]).json()["rows"] == 2
-        refused = upload(send, path, grown)
-        assert (refused.status_code, "2 of the 3 votes count in this" in refused.json()["detail"]) == (
-            409,
-            True,
-        )
-        assert upload(send, path, grown, only_new="true").json()["rows"] == 1
+        assert done(send, grown[:-1].rpartition(b"\n")[0], **to)["rows"] == 2
+        assert "2 of the 3 votes count in this" in done(send, grown, **to)["faults"][0]
+        assert done(send, grown, **to, counted="only_new")["rows"] == 1
         status = admin_call("get", f"/experiments/{experiment['id']}").json()
         assert status["comparisons"] == 5
         assert "5 past votes count." in status["caveats"][0]
         admin_call("post", f"/experiments/{experiment['id']}/actions/start")
-        running = upload(send, path, VOTES)
-        assert running.status_code == 409
-        assert "Pause it first." in running.json()["detail"]
+        assert "Pause it first." in done(send, VOTES, **to)["faults"][0]
+        assert send(RESPONSES, material="responses", **to).status_code == 422, "only votes are added"
 
     @pytest.mark.parametrize("where", ["page", "api"])
     def test_a_faulty_file_is_refused_in_the_same_words(self, where, send, admin):
-        """One reader, one service."""
+        """One reader, one worker."""
         faulty = VOTES.replace(b",a,", b",nobody,")
         if where == "api":
-            refused = upload(send, "/experiments/from-votes", faulty)
-            said, status = refused.json()["detail"], 422
+            said = "".join(done(send, faulty)["faults"])
         else:
             client = Client()
             client.force_login(admin)
             form = {"name": "x", "votes": SimpleUploadedFile("table.csv", faulty)}
-            refused = imported(client, "/experiments/new/votes/", form)
-            said, status = refused.content.decode(), 200
-        assert refused.status_code == status
+            said = imported(client, "/experiments/new/votes/", form).content.decode()
         assert "line 2" in said
         assert "nobody" in said
         assert not Experiment.objects.exists()
 
+    def test_the_rows_that_cannot_be_read_are_listed_and_left_out_on_request(self, send):
+        faulty = VOTES + b"Hi,A,B,nobody,x,y,zoe\n,A,B,a,x,y,zoe\n"
+        asked = done(send, faulty)
+        assert asked["summary"].startswith("1 of 3 rows can be read.")
+        assert [each.partition(":")[0] for each in asked["faults"]] == ["line 3", "line 4"]
+        made = done(send, faulty, leave_out="true")
+        assert (made["rows"], made["faults"]) == (1, [])
 
-def upload(send: Send, path: str, content: bytes, **fields: str | list[str]) -> HttpResponse:
-    return send(path, content, **fields, **({} if path.endswith("/votes") else {"name": "By program"}))
+    def test_an_import_tells_its_progress_and_is_cancelled(self, send, admin_call, caller_for):
+        answer = send(VOTES, name="Mine")
+        assert (answer.status_code, answer.json()["state"]) == (202, "waiting")
+        path = answer["Location"].removeprefix("/api")
+        Upload.objects.update(state=Upload.State.READING, found={"rows": 500})
+        told = admin_call("get", path).json()
+        assert (told["state"], told["rows"], told["experiment"]) == ("reading", 500, None)
+        assert caller_for(make_user("other", is_superuser=True))("get", path).status_code == 404
+        assert admin_call("delete", path).status_code == 204
+        assert admin_call("get", path).status_code == 404
+        run_imports()
+        assert not Experiment.objects.exists()
+
+    def test_files_that_wait_are_not_pushed_out_by_more_of_them(self, send):
+        answers = [send(VOTES, name=f"{n}").status_code for n in range(Upload.MOST_OF_ONE_USER + 1)]
+        assert answers == [202] * Upload.MOST_OF_ONE_USER + [409]
+        assert Upload.objects.count() == Upload.MOST_OF_ONE_USER
+
+
+def done(send: Send, content: bytes, **fields: Any) -> Any:
+    """What is told of an import once a worker has done it."""
+    named = {} if "experiment" in fields else {"name": "By program"}
+    answer: Any = send(content, **named | fields)
+    assert answer.status_code == 202, answer.content
+    run_imports()
+    admin = User.objects.get(username="admin")
+    return Client().get(answer["Location"], headers=bearer(admin)).json()
 
 
 @pytest.mark.parametrize("kind", files.FORMATS)
