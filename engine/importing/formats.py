@@ -6,6 +6,7 @@ Files of other tools that only call their columns otherwise are in the table of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from engine.domain import limits
@@ -36,14 +37,6 @@ def unfold(row: Row, material: Material) -> list[Row]:
     """The rows that a row holds; itself if it is of no nested format."""
     found = next((each for read in _READERS[material] if (each := read(row)) is not None), [row])
     return [_whole(each) for each in found]
-
-
-def is_nested(row: Row, material: Material) -> bool:
-    """True for a row of a nested format."""
-    try:
-        return any(read(row) is not None for read in _READERS[material])
-    except ImportingError:
-        return True
 
 
 # ---------------------------------------------------------------- tasks
@@ -155,53 +148,34 @@ def _is_true(place: str, fields: Fields, name: str, *, missing: bool = True) -> 
 
 
 def _label_studio(row: Row) -> list[Row] | None:
-    """Label Studio's task with its annotations, or a row of its short export. a is on the left."""
+    """Label Studio's task with its annotations, or a row of JSON-MIN. a is on the left."""
     data, annotations = row.fields.get("data"), row.fields.get("annotations")
     if isinstance(data, Mapping) and isinstance(annotations, list):
-        return [
-            each for a in annotations if isinstance(a, Mapping) for each in _annotated(row.place, data, a)
-        ]
+        given = [each for each in annotations if isinstance(each, Mapping)]
+        return [vote for each in given for vote in _annotated(row.place, data, each)]
     if "annotation_id" not in row.fields:
         return None
     known = known_roles(Material.VOTES, row.fields)
-    words: dict[str, list[str]] = {}
-    for name, value in row.fields.items():
-        given = in_json(value)
-        if isinstance(value, str) and given is value and known.get(name, "winner") == "winner":
-            words[name] = [value] * (unmarked(value) in _NO_SIDE or unmarked(value) in {"left", "right"})
-        else:
-            words[name] = [
-                w for each in (given if isinstance(given, list) else [given]) for w in _words(each)
-            ]
-    said = [word for each in words.values() for word in each]
-    answer = _answer(row.place, said)
-    # A column that holds such a word may be data, as the category “draw”.
-    name = next((n for n, each in words.items() if n not in known and {*each} & _ALSO_DATA), "")
-    if name and not {"left", "right"}.isdisjoint(map(unmarked, said)):
-        raise ImportingError.at(
-            row.place, f"{name} is {limits.shown(row.fields[name])}, and a side is chosen too. Remove one."
-        )
-    own = {"winner": answer} if answer else {}
-    if not own and all(known.get(n) != "winner" or is_empty(v) for n, v in row.fields.items()):
-        return []
-    return [Row(row.place, {**row.fields, **own, "side_a": "left"})]
+    asked = {name: value for name, value in row.fields.items() if known.get(name, "winner") == "winner"}
+    if answer := _answer(row.place, [word for value in asked.values() for word in _words(in_json(value))]):
+        return [Row(row.place, {**row.fields, "winner": answer, "side_a": "left"})]
+    said = any(name in known and not is_empty(value) for name, value in asked.items())
+    return [Row(row.place, {**row.fields, "side_a": "left"})] if said else []
 
 
-_NO_SIDE = {
-    **dict.fromkeys(
-        ("tie", "tied", "draw", "equal", "equallygood", "bothgood", "same", "tieinconsistent"), "tie"
-    ),
-    **dict.fromkeys(("bothbad", "tiebothbad", "bothbadtie", "neither"), "both_bad"),
+_TIES = {
+    **dict.fromkeys(("tie", "tied", "equallygood", "bothgood", "tieinconsistent"), "tie"),
+    **dict.fromkeys(("bothbad", "tiebothbad", "bothbadtie"), "both_bad"),
 }
-_ALSO_DATA = {"draw", "same", "equal", "neither"}
+# These may also be data of a task.
+_NO_SIDE = _TIES | dict.fromkeys(("draw", "equal", "same"), "tie") | {"neither": "both_bad"}
 _OF_SIDE = {"left": "a", "right": "b"}
 
 
 def _annotated(place: str, data: Fields, annotation: Fields) -> Iterator[Row]:
     """The vote of an annotation; none if it was cancelled or has no result."""
     results = annotation.get("result")
-    values = [each.get("value") for each in results or () if isinstance(each, Mapping)]
-    words = [word for value in values for word in _words(value)]
+    words = [w for each in results or () if isinstance(each, Mapping) for w in _words(each.get("value"))]
     if annotation.get("was_cancelled") or not words:
         return
     if not (answer := _answer(place, words)):
@@ -216,36 +190,32 @@ def _annotated(place: str, data: Fields, annotation: Fields) -> Iterator[Row]:
 
 
 def _words(value: Any) -> list[str]:
-    """The words that a result of a choice or of a side holds."""
-    if not isinstance(value, Mapping):
-        return []
-    choices = value.get("choices")
-    words = [value["selected"]] if "selected" in value else choices if isinstance(choices, list) else []
-    return [word for word in words if isinstance(word, str)]
+    """The words that a result holds: of a choice, of a side, or one that can only be an answer."""
+    if isinstance(value, list):
+        return [word for each in value for word in _words(each)]
+    if isinstance(value, str):
+        return [value] if unmarked(value) in _TIES.keys() | _OF_SIDE.keys() else []
+    given = value.get("selected", value.get("choices")) if isinstance(value, Mapping) else None
+    return [word for word in (given if isinstance(given, list) else [given]) if isinstance(word, str)]
 
 
 def _answer(place: str, words: Sequence[str]) -> str:
     """The answer that words give, a tie before a side; empty if none does."""
-    said = {word: said_in(word) for word in words}
-    answers = {word: _OF_SIDE.get(answer, answer) for word, answer in said.items() if answer}
-    counted = {word: answer for word, answer in answers.items() if answer in {"tie", "both_bad"}} or answers
-    if len({*counted.values()}) > 1:
+    said = {_OF_SIDE.get(answer, answer) for word in words if (answer := said_in(word))}
+    said = said & {"tie", "both_bad"} or said
+    if len(said) > 1:
         raise ImportingError.at(
             place,
-            f"An annotation has several answers: {', '.join(map(limits.shown, counted))}. Remove "
-            "all but one.",
+            f"An annotation has several answers: {', '.join(map(limits.shown, words))}. Remove all but one.",
         )
-    return next(iter(counted.values()), "")
+    return next(iter(said), "")
 
 
 _THINGS = ("", "policy", "model", "response", "answer", "option", "output", "completion", "text", "assistant")
-NAMED = {
-    f"{thing}{word}": side
-    for thing in _THINGS
-    for side, words in (("a", "a1"), ("b", "b2"))
-    for word in words
+_WORDS = {
+    f"{thing}{word}": side for thing in _THINGS for side in "ab" for word in (side, "ab".index(side) + 1)
 }
-ON_SIDE = {f"{thing}{side}": side for thing in _THINGS for side in ("left", "right")}
+_WORDS |= _NO_SIDE | {f"{thing}{side}": side for thing in _THINGS for side in _OF_SIDE}
 
 
 def said_in(word: str) -> str:
@@ -253,135 +223,101 @@ def said_in(word: str) -> str:
     # A sign or a doubt makes it another answer: -1, ≠A, "B?".
     if word.strip()[:1] in {*"-+−±.,<>=≠≤≥!¬~%/"} or word.strip().endswith("?"):
         return ""
-    key = unmarked(word)
-    return NAMED.get(key) or _NO_SIDE.get(key) or ON_SIDE.get(key, "")
+    return _WORDS.get(unmarked(word), "")
 
 
 def _argilla(row: Row) -> list[Row] | None:
     """Argilla's record: several people's answers to a question about two responses. a is on the left."""
     fields = row.fields
-    metadata = in_json(fields.get("metadata"))
-    record: dict[str, Any] = dict(metadata) if isinstance(metadata, Mapping) else {}
-    if isinstance(fields.get("fields"), Mapping) and isinstance(fields.get("responses"), Mapping):
-        record |= fields["fields"]
-        questions = dict(fields["responses"])
-    elif names := [name for name in fields if name.endswith(".responses")]:
-        record |= {name: value for name, value in fields.items() if ".responses" not in name}
-        questions = {name.removesuffix(".responses"): _flattened(fields, name) for name in names}
-    else:
-        # The first releases write the record flat.
+    record, questions = fields.get("fields"), fields.get("responses")
+    if isinstance(record, Mapping) and isinstance(questions, Mapping):
+        metadata = in_json(fields.get("metadata"))
+        record = {**(metadata if isinstance(metadata, Mapping) else {}), **record}
+    elif names := [name.removesuffix(".responses") for name in fields if name.endswith(".responses")]:
+        # As `to_datasets` flattens it.
+        record = {name: value for name, value in fields.items() if ".responses" not in name}
         questions = {
-            name: each for name, value in fields.items() if (each := _first_releases(value)) is not None
+            name: [
+                dict(zip(("value", "user_id", "status"), each, strict=True))
+                for each in zip_longest(
+                    *(fields.get(f"{name}.responses{part}") or () for part in ("", ".users", ".status"))
+                )
+            ]
+            for name in names
         }
-        if not questions:
-            return [] if fields.keys() >= {"external_id", "metadata"} else None
-        record |= {name: value for name, value in fields.items() if name not in {*questions, "metadata"}}
-    answers = _answers(row.place, questions)
+    else:
+        return None
     # Our own export has names, times, UUIDs and kinds of judges beside the answers, in their order.
     beside = {"annotators": "annotator", "judged_at": "judged_at", "judgment_uuids": "judgment_uuid"}
     lists = {role: record.pop(name, None) for name, role in (beside | {"judged_by": "judged_by"}).items()}
     rows = []
-    for number, answer in enumerate(answers):
-        own = {"winner": answer["value"], "annotator": answer.get("user_id"), "side_a": "left"}
-        for role, values in lists.items():
-            if isinstance(values, list) and number < len(values):
-                own[role] = values[number]
-        if answer.get("status") not in {"draft", "discarded"}:
+    for number, answer in enumerate(_answers(row.place, questions)):
+        own = {"winner": _best(answer.get("value")), "annotator": answer.get("user_id"), "side_a": "left"}
+        own |= {
+            role: each[number] for role, each in lists.items() if isinstance(each, list) and each[number:]
+        }
+        if _counts(answer):
             rows.append(Row(row.place, record | own))
     return rows
 
 
-def _answers(place: str, questions: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _counts(answer: Mapping[str, Any]) -> bool:
+    return answer.get("status") not in {"draft", "discarded"} and _best(answer.get("value")) is not None
+
+
+def _answers(place: str, questions: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The answers to the question whose answers name a response, by the name of a winner where several do."""
-    readable: dict[str, list[dict[str, Any]]] = {}
-    given = False
-    for name, answers in questions.items():
-        each = [{**a, "value": _best(a.get("value"))} for a in answers or () if isinstance(a, Mapping)]
-        counted = [
-            a for a in each if a.get("status") not in {"draft", "discarded"} and a["value"] is not None
-        ]
-        given = given or bool(counted)
-        if counted and all(isinstance(a["value"], str) and said_in(a["value"]) for a in counted):
-            readable[name] = each
-    if not readable and given:
+    given = {
+        name: [a for a in answers or () if isinstance(a, Mapping)] for name, answers in questions.items()
+    }
+    counted = {name: [a for a in answers if _counts(a)] for name, answers in given.items()}
+    readable = [
+        n for n, each in counted.items() if each and all(said_in(str(_best(a["value"]))) for a in each)
+    ]
+    if not readable and any(counted.values()):
         raise ImportingError.at(
             place, f"No answer to {', '.join(questions)} names a response. Write a, b, tie or both_bad."
         )
-    by_name = [n for n in readable if known_roles(Material.VOTES, [n]).get(n) == "winner"]
-    if len(readable) > 1 and len(by_name) != 1:
-        raise ImportingError.at(
-            place,
-            f"The answers to {' and '.join(readable)} name a response. Call the one that counts preference.",
-        )
-    return readable[by_name[0] if by_name else next(iter(readable))] if readable else []
+    if len(readable) > 1:
+        found = [name for name in readable if known_roles(Material.VOTES, [name]).get(name) == "winner"]
+        if len(found) != 1:
+            raise ImportingError.at(
+                place,
+                f"The answers to {' and '.join(readable)} name a response. Call the one that counts "
+                "preference.",
+            )
+        readable = found
+    return given[readable[0]] if readable else []
 
 
 def _best(value: Any) -> Any:
-    """The best of a ranking, a tie where two share the first rank; any other value as it is."""
+    """The best of a ranking, a tie where two share the first rank; the one label of a list of one."""
     if not isinstance(value, list) or not value:
         return value
-    if all(isinstance(each, Mapping) and isinstance(each.get("rank"), (int, float)) for each in value):
+    if all(isinstance(each, Mapping) and isinstance(each.get("rank"), int) for each in value):
         first = min(each["rank"] for each in value)
-        best = [each.get("value") for each in value if each["rank"] == first]
-        return best[0] if len(best) == 1 else "tie"
+        value = [each.get("value") for each in value if each["rank"] == first]
+        return value[0] if len(value) == 1 else "tie"
     return value[0] if len(value) == 1 else None
-
-
-def _flattened(fields: Fields, name: str) -> list[dict[str, Any]]:
-    values, users, statuses = (
-        each if isinstance(each, list) else [] if each is None else [each]
-        for each in (fields[name], fields.get(f"{name}.users"), fields.get(f"{name}.status"))
-    )
-    return [
-        {
-            "value": value,
-            "user_id": users[n] if n < len(users) else None,
-            "status": statuses[n] if n < len(statuses) else None,
-        }
-        for n, value in enumerate(values)
-    ]
-
-
-def _first_releases(value: Any) -> list[Any] | None:
-    """The answers that a column of an older record holds: objects, or one object of lists."""
-    wanted = {"value", "user_id"}
-    if isinstance(value, Mapping) and value.keys() >= wanted:
-        lists = [each if isinstance(each, list) else [] for each in value.values()]
-        return [dict(zip(value, parts, strict=False)) for parts in zip(*lists, strict=False)]
-    if (
-        isinstance(value, list)
-        and value
-        and all(isinstance(v, Mapping) and v.keys() >= wanted for v in value)
-    ):
-        return value
-    return None
 
 
 def _kaggle(row: Row) -> list[Row] | None:
     """LMArena's table for Kaggle: lists of turns, and a column for each answer."""
     if not row.fields.keys() >= _KAGGLE.keys():
         return None
-    marked = [
-        winner for name, winner in _KAGGLE.items() if str(row.fields[name]).lower() in {"1", "1.0", "true"}
-    ]
+    fields = {name: value for name, value in row.fields.items() if name not in _KAGGLE}
+    marked = [winner for name, winner in _KAGGLE.items() if str(row.fields[name]) == "1"]
     if len(marked) != 1:
         raise ImportingError.at(row.place, f"One of {', '.join(_KAGGLE)} must be 1, and the others 0.")
-    fields = {name: value for name, value in row.fields.items() if name not in _KAGGLE}
-    turns = [in_json(fields.get(name)) for name in ("prompt", "response_a", "response_b")]
-    if any(isinstance(each, list) for each in turns):
-        if not all(isinstance(each, list) and len(each) == len(turns[0]) for each in turns) or not turns[0]:
-            raise ImportingError.at(
-                row.place, "prompt, response_a and response_b must have as many turns each."
-            )
-        users, *answers = turns
-        for side, given in zip("ab", answers, strict=True):
-            pairs = zip(users, given, strict=True)
-            fields[f"conversation_{side}"] = [
-                {"role": role, "content": text or ""}
-                for pair in pairs
-                for role, text in zip(("user", "assistant"), pair, strict=True)
-            ]
-        fields = {n: v for n, v in fields.items() if n not in {"prompt", "response_a", "response_b"}}
+    turns = [in_json(fields.pop(name, None)) for name in ("prompt", "response_a", "response_b")]
+    if not all(isinstance(each, list) and len(each) == len(turns[0]) for each in turns):
+        raise ImportingError.at(row.place, "prompt, response_a and response_b must have as many turns each.")
+    for side, given in zip("ab", turns[1:], strict=True):
+        fields[f"conversation_{side}"] = [
+            {"role": role, "content": text or ""}
+            for pair in zip(turns[0], given, strict=True)
+            for role, text in zip(("user", "assistant"), pair, strict=True)
+        ]
     return [Row(row.place, fields | {"winner": marked[0], "side_a": "left"})]
 
 

@@ -18,6 +18,7 @@ from engine.domain.texts import is_blank
 from engine.importing import warnings
 from engine.importing.formats import unfold, unfolded
 from engine.importing.mapping import (
+    IGNORE,
     RESPONSE,
     TASK_NAMES,
     VARIABLE,
@@ -168,8 +169,8 @@ def _variables(place: str, values: Values, wishes: Wishes) -> dict[str, str]:
         name: text_in(place, f"The variable {name}", value, json_texts=wishes.json_texts)
         for name, value in given.items()
     }
-    others = values.get("others", {}).items()
-    return {name: text_in(place, name, value, json_texts=True) for name, value in others} | variables
+    columns = values.get("columns", {}).items()
+    return {name: text_in(place, name, value, json_texts=True) for name, value in columns} | variables
 
 
 def _tags(place: str, values: Values) -> tuple[str, ...]:
@@ -415,7 +416,7 @@ class Column:
 
 def look(
     given: str | Source, material: Material, columns: Columns | None = None
-) -> tuple[list[Column], list[Row]]:
+) -> tuple[list[Column], list[Row | Fault]]:
     """The columns of a table, each with a guess at its roles, and the first rows. Only those are read.
 
     Raises
@@ -423,52 +424,40 @@ def look(
     ImportingError
         The file is damaged or too large.
     """
-    found = rows_in(given, material)
-    rows = [row for row in islice(found, _LOOKED_AT) if isinstance(row, Row)]
-    with contextlib.suppress(AttributeError):
-        found.close()  # type: ignore[attr-defined]
-    names = list(dict.fromkeys(path for row in rows for path in paths_in(row.fields)))
-    whole = {name for row in rows for name in row.fields}
-    known = known_roles(material, whole, guess=True)
+    found = list(islice(rows_in(given, material), _LOOKED_AT))
+    rows = [row for row in found if isinstance(row, Row)]
+    whole = {name: None for row in rows for name in row.fields}
+    known = {} if columns else known_roles(material, whole, guess=True)
     roles: dict[str, str] = {}
-    for name in names:
-        otherwise = VARIABLE if material == Material.TASKS and name in whole else "ignore"
-        if columns:
-            roles[name] = columns.get(name, otherwise)
-        else:
-            role = known.get(name, "")
-            roles[name] = role if role and role not in roles.values() else otherwise
+    for name in dict.fromkeys(path for row in rows for path in paths_in(row.fields)):
+        role = (columns or known).get(name, "")
+        if not role or (known and role in roles.values()):
+            role = VARIABLE if material == Material.TASKS and name in whole else IGNORE
+        roles[name] = role
     return (
         [
             Column(name, role, [cell_text(value_at(row.fields, name)) for row in rows[:3]])
             for name, role in roles.items()
             if name in whole or not all(isinstance(value_at(row.fields, name), dict) for row in rows)
         ],
-        rows[:_SHOWN],
+        found[:_SHOWN],
     )
 
 
-_INNER = {"variables", "responses", "others"}
-
-
 def as_read(
-    rows: Iterable[Row], roles: Roles, make: Callable[[Row], object]
+    rows: Iterable[Row | Fault], roles: Roles, make: Callable[[Row], object]
 ) -> Iterator[tuple[str, dict[str, str], str]]:
     """Rows as they will be read: the place of each, its texts by their roles, and its fault."""
     for row in rows:
+        if isinstance(row, Fault):
+            yield row.place, {}, row.message
+            continue
         fault = ""
         try:
             make(row)
         except ImportingError as error:
             fault = error.faults[0].message
         values = roles.values(row)
-        others = values.pop("others", {})
-        shown = {role: cell_text(value) for role, value in values.items() if role not in _INNER}
-        variables = (
-            {**(values.get("variables") or {}), **others}
-            if isinstance(values.get("variables", {}), dict)
-            else {}
-        )
-        shown |= {f"variable {name}": cell_text(value) for name, value in variables.items()}
-        shown |= {f"response of {column}": cell_text(v) for column, v in values.get("responses", {}).items()}
-        yield row.place, shown, fault
+        wide = values.pop("responses", {})
+        shown = values | {f"response of {column}": value for column, value in wide.items()}
+        yield row.place, {role: cell_text(value) for role, value in shown.items()}, fault

@@ -74,13 +74,8 @@ _NAMES: Mapping[Material, Mapping[str, Sequence[str]]] = {
         "side_known": ("sideknown",),
     },
 }  # fmt: skip
-# Files of other tools whose columns have names of their own: all of these names, and what each is.
-_FORMATS: Mapping[Material, Sequence[Mapping[str, str]]] = {
-    Material.TASKS: (),
-    # AlpacaEval's outputs of one model.
-    Material.RESPONSES: ({"instruction": "task", "output": RESPONSE, "generator": "policy"},),
-    Material.VOTES: (),
-}
+# AlpacaEval's outputs of one model: where all of these names are there, this is what they are.
+_OUTPUTS = {"instruction": "task", "output": RESPONSE, "generator": "policy"}
 # The roles that people may choose, those that some column must have, and guesses that people confirm.
 ROLES: Mapping[Material, Sequence[str]] = {
     Material.TASKS: ("task", f"task,{VARIABLE}", "reference", "tags", VARIABLE, IGNORE),
@@ -96,10 +91,9 @@ NEEDED: Mapping[Material, Sequence[str]] = {
     Material.RESPONSES: ("task", "policy", RESPONSE),
     Material.VOTES: ("task", "policy_a", "policy_b", "winner"),
 }
-_GUESSES = {
-    Material.RESPONSES: dict.fromkeys(("model", "modelname", "modelid", "generator", "system"), "policy")
-    | dict.fromkeys(("responsetext", "completion", "generation", "modeloutput", "output"), RESPONSE),
-}
+_GUESSES = dict.fromkeys(("model", "modelname", "modelid", "generator", "system"), "policy") | dict.fromkeys(
+    ("responsetext", "completion", "generation", "modeloutput", "output"), RESPONSE
+)
 ALL_ROLES = tuple(
     dict.fromkeys(role for roles in ROLES.values() for each in roles for role in each.split(","))
 )
@@ -165,10 +159,10 @@ class Roles:
 
     def __init__(self, material: Material, said: Columns | None = None) -> None:
         self.material = material
+        # A description may say roles for its file of tasks and for that of responses at once.
         own = {role for roles in ROLES[material] for role in roles.split(",")}
         split = {
-            column: [role for role in roles.split(",") if role in own]
-            for column, roles in (said or {}).items()
+            column: [*filter(own.__contains__, roles.split(","))] for column, roles in (said or {}).items()
         }
         self.said = {column: roles for column, roles in split.items() if roles}
         self.unread: dict[str, None] = {}
@@ -185,7 +179,7 @@ class Roles:
         return columns if len(columns) > 1 else []
 
     def values(self, row: Row) -> dict[str, Any]:
-        """The values of a row by their roles; ``variables`` is an object of them.
+        """The values of a row by their roles. Of tasks, ``columns`` are the variables by their names.
 
         Where several columns have a role by their names, the first that holds something is read.
         """
@@ -202,16 +196,17 @@ class Roles:
                     values[role] = value
                 elif not is_empty(value) and value != values[role]:
                     self.unread[column] = None
-        if chosen := [column for column, roles in self.said.items() if VARIABLE in roles]:
-            found = {name: self._found_at(row, column) for column, name in variable_names(*chosen).items()}
-            values["variables"] = {name: "" if v in (ABSENT, None) else v for name, v in found.items()}
         if self.wide:
             found = {column: self._found_at(row, column) for column in self.wide}
             values["responses"] = {column: value for column, value in found.items() if value is not ABSENT}
         rest = self._rest(names, plan)
         if self.material == Material.TASKS:
-            found = {name: row.fields[column] for column, name in variable_names(*rest).items()}
-            values["others"] = {name: value for name, value in found.items() if value is not None}
+            chosen = [column for column, roles in self.said.items() if VARIABLE in roles]
+            values["columns"] = {
+                name: "" if value in (None, ABSENT) else value
+                for column, name in variable_names(*chosen, *rest).items()
+                if (value := self._found_at(row, column)) is not None or column in chosen
+            }
         else:
             self.unread |= {name: None for name in rest if not is_empty(row.fields[name])}
         return values
@@ -235,8 +230,6 @@ class Roles:
             for role in roles:
                 if role not in {VARIABLE, IGNORE} and not (role == RESPONSE and self.wide):
                     plan[role] = [column]
-        if any({VARIABLE} & set(roles) for roles in self.said.values()):
-            plan.setdefault("variables", [])
         known = known_roles(self.material, names)
         for name, role in known.items():
             if name not in self.said and role not in self.said_roles:
@@ -257,14 +250,13 @@ class Roles:
         return [name for name in names if name not in read]
 
 
-def known_roles(material: Material, names: Iterable[str], *, guess: bool = False) -> dict[str, str]:
+def known_roles(material: Material, names: Iterable[str], *, guess: bool = False) -> Mapping[str, str]:
     """The columns whose names say their roles. ``guess``: also those that people are to confirm."""
     names = list(names)
-    for columns in _FORMATS[material]:
-        if columns.keys() <= {*names}:
-            return {name: columns[name] for name in names if name in columns}
+    if material == Material.RESPONSES and _OUTPUTS.keys() <= {*names}:
+        return _OUTPUTS
     known = _by_name(material)
-    guesses = _GUESSES.get(material, {}) if guess else {}
+    guesses = _GUESSES if guess and material == Material.RESPONSES else {}
     found = {name: guesses.get(key := unmarked(name)) or known.get(key, "") for name in names}
     return {name: role for name, role in found.items() if role}
 

@@ -108,7 +108,8 @@ class Source:
                     self.on_row(number)
                     if not line.endswith(b"\n"):
                         break  # It was killed in the middle of it.
-                    said = json.loads(line)
+                    # Not a number (NaN), of Parquet, is no value.
+                    said = json.loads(line, parse_constant=lambda _: None)
                     if "row" in said:
                         yield Row(*said["row"])
                     elif "fault" in said:

@@ -116,7 +116,6 @@ def read(rows: Iterable[Row | Fault], make: Callable[[Row], Sequence[T]], limit:
     """
     records: Records[T] = Records()
     missing: NoColumnError | None = None
-    n_missing = 0
     for row in rows:
         records.n_rows += 1
         if message := limit.refusal(max(records.n_rows, len(records.items))):
@@ -130,10 +129,10 @@ def read(rows: Iterable[Row | Fault], make: Callable[[Row], Sequence[T]], limit:
         except ImportingError as error:
             records.n_faulty += 1
             if isinstance(error, NoColumnError):
-                missing, n_missing = missing or error, n_missing + 1
+                missing = missing or error
             if len(records.faults) < _KEPT_FAULTS:
                 records.faults += error.faults
-    if missing is not None and n_missing == records.n_rows:
+    if missing is not None and not records.items:
         raise ImportingError([replace(missing.faults[0], place="")])
     return records
 

@@ -11,7 +11,6 @@ import csv
 import gzip
 import io
 import json
-import math
 import os
 import re
 import resource
@@ -19,6 +18,7 @@ import signal
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from pathlib import PurePosixPath
 from typing import Any
@@ -37,7 +37,6 @@ _ABOUT = re.compile(r"(?:dataset_infos?|dataset_dict|state|.*\.manifest)\.json|c
 _ROWS = ("data", "rows", "records", "votes", "items", "results", "examples")
 _OF_A_ROW = {"task", "prompt", "input", "question", "instruction", "model_a", "policy_a"}
 DELIMITERS = (",", ";", "\t", "|")
-_SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t|])"?(?=[\r\n])', re.IGNORECASE)
 # A character that XML cannot hold, as workbooks write it.
 _ESCAPED = re.compile("_x(00(?:0[1-9A-Fa-f]|1[0-9A-Fa-f]))_")
 Found = Iterator[Row | Fault]
@@ -69,7 +68,6 @@ def is_json(text: str) -> bool:
 
 def names_in(text: str) -> list[str]:
     """The cells of the first line, of a table its names of columns."""
-    _, text = _separator(text)
     first = next(iter(text.lstrip("\ufeff \t\r\n").splitlines()), "")[:100_000]
     with contextlib.suppress(csv.Error):
         return [cell.strip() for cell in next(csv.reader([first], delimiter=_delimiter(first)), [])]
@@ -86,7 +84,7 @@ def rows_of_text(text: str, headings: Sequence[str] = (), *, table: bool = False
     if is_json(text):
         return _json_rows(text.lstrip("\ufeff"))
     named = {name.lower() for name in names_in(text)}
-    if headings and not table and not _separator(text)[0] and named.isdisjoint(headings):
+    if headings and not table and named.isdisjoint(headings):
         return _lines(text)
     return _csv_rows(text)
 
@@ -98,14 +96,6 @@ def _lines(text: str) -> Found:
             yield Row(f"line {number}", {"task": task.strip(), "reference": reference.strip()})
 
 
-def _separator(text: str) -> tuple[str, str]:
-    """The delimiter that a first line such as ``sep=;`` names, and the text without it. The line stays,
-    empty.
-    """
-    found = _SEPARATOR.match(text)
-    return (found[1], text[found.end() :]) if found else ("", text)
-
-
 def _delimiter(first: str) -> str:
     """The delimiter that the first line has most often. The sniffer of `csv` guesses one for plain text
     too.
@@ -114,12 +104,12 @@ def _delimiter(first: str) -> str:
 
 
 def _csv_rows(text: str) -> Found:
-    delimiter, text = _separator(text.lstrip("\ufeff"))
+    text = text.lstrip("\ufeff")
     first = re.search(r"[^\r\n]*\S[^\r\n]*", text)
     csv.field_size_limit(limits.CELL_CHARACTERS.most)
     reader = csv.reader(
         io.StringIO(text, newline=""),
-        delimiter=delimiter or _delimiter(first[0] if first else ""),
+        delimiter=_delimiter(first[0] if first else ""),
         strict=True,
     )
     names: list[str] = []
@@ -337,17 +327,12 @@ def _arrow_rows(data: bytes) -> Found:
             opened = ipc.open_stream(source)
             schema, batches = opened.schema, opened
         _names(schema.names)
-        labels = _labels(schema)
         number = 0
         for batch in batches:
             batch.validate(full=True)
             for start in range(0, batch.num_rows, 200):
                 for fields in _in_microseconds(batch.slice(start, 200)).to_pylist():
                     number += 1
-                    for name, texts in labels.items():
-                        value = fields[name]
-                        known = isinstance(value, int) and -1 <= value < len(texts)
-                        fields[name] = (None if value == -1 else texts[value]) if known else value
                     yield Row(f"row {number}", fields)
     except (ImportingError, MemoryError):
         raise
@@ -355,15 +340,6 @@ def _arrow_rows(data: bytes) -> Found:
         raise ImportingError.at(
             "", f"The file cannot be read: {error}. Write it again, or as JSON Lines."
         ) from error
-
-
-def _labels(schema: Any) -> dict[str, list[str]]:
-    """The labels of columns in which `datasets` has a number in the place of each: its ClassLabel."""
-    try:
-        features = loads((schema.metadata or {})[b"huggingface"].decode())["info"]["features"]
-        return {name: each["names"] for name, each in features.items() if each.get("_type") == "ClassLabel"}
-    except (KeyError, TypeError, AttributeError, ValueError):
-        return {}
 
 
 def _in_microseconds(batch: Any) -> Any:
@@ -458,12 +434,12 @@ def main() -> None:
     signal.alarm(asked["seconds"])
     try:
         for row in _all_rows(asked):
-            if isinstance(row, Fault):
-                _tell({"fault": [row.place, row.message]})
-            else:
-                _tell({"row": [row.place, row.fields]})
+            _tell(
+                {"row": (row.place, row.fields)}
+                if isinstance(row, Row)
+                else {"fault": (row.place, row.message)}
+            )
         _tell({"end": True})
-        sys.stdout.flush()
     except ImportingError as error:
         _tell({"stop": [[fault.place, fault.message] for fault in error.faults]})
     except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError, ValueError):
@@ -492,7 +468,7 @@ def _all_rows(asked: dict[str, Any]) -> Found:
                     columns = columns or frozenset(row.fields)
                     if prefix and columns.isdisjoint(row.fields):
                         raise ImportingError.at("", "The columns are not those of the first file.")
-                yield type(row)(f"{prefix}{row.place}", *_rest(row)) if prefix else row
+                yield replace(row, place=f"{prefix}{row.place}") if prefix else row
         except ImportingError as error:
             raise ImportingError(
                 [Fault(f"{prefix}{f.place}".rstrip(", "), f.message) for f in error.faults]
@@ -503,22 +479,10 @@ def _too_large(what: str, most: int) -> ImportingError:
     return ImportingError.at("", f"{what} larger than {most / 1e6:g} MB, unpacked, which is the limit.")
 
 
-def _rest(row: Row | Fault) -> tuple[Any]:
-    return (row.fields,) if isinstance(row, Row) else (row.message,)
-
-
 def _tell(said: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(_plain(said)) + "\n")
+    sys.stdout.write(json.dumps(said, default=_text) + "\n")
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON has it: a time and an exact number are texts, and NaN is nothing."""
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
+def _text(value: Any) -> str:
+    """A value that JSON lacks: a time, an exact number, bytes."""
     return value.isoformat() if isinstance(value, (date, time)) else str(value)

@@ -41,11 +41,8 @@ from engine.importing.rows import (
     text_in,
 )
 
-# Seconds from 1970 to the year 10000, the last that a time may have. As milliseconds this is 1978.
-_MILLISECONDS_FROM = 253_402_300_800
-# Spreadsheets store a time as days since 1900, and this is the year 10000. As seconds it is February 1970.
-_DAYS_BEFORE = 2_958_466
-_COMPACT = {8: "%Y%m%d", 14: "%Y%m%d%H%M%S"}
+# Seconds since 1970 from 1973 to 2286. Smaller numbers are days, as spreadsheets count, or a date's digits.
+_SECONDS = 1e8, 1e10
 # A whole number as pandas writes it in a column with gaps.
 _FRACTION = re.compile(r"^(\d+)[.,]0$")
 Values = Mapping[str, Any]
@@ -365,37 +362,28 @@ def time_of(place: str, value: Any) -> datetime | None:
 
     ``None`` where there is none, or a word that programs write for none.
     """
-    if is_empty(value) or (isinstance(value, str) and warnings.is_nothing(value)):
+    if is_empty(value) or warnings.is_nothing(str(value)):
         return None
-    # BigQuery and PostgreSQL name the zone; some programs write slashes.
-    text = re.sub(r"^(\d{4})/(\d\d)/(\d\d)", r"\1-\2-\3", str(value).strip().removesuffix(" UTC"))
     try:
-        if text.isascii() and text.isdecimal() and (form := _COMPACT.get(len(text))):
-            return datetime.strptime(text, form).replace(tzinfo=UTC)
-    except ValueError:
-        pass  # A number of seconds or of milliseconds.
-    try:
-        if re.fullmatch(r"\d+([.,]\d+)?", text) and not isinstance(value, bool):
-            seconds = float(text.replace(",", "."))
-            if seconds < _DAYS_BEFORE:
-                raise ImportingError.at(
-                    place,
-                    f"judged_at is {limits.shown(value)}, as spreadsheets count days. Format the column "
-                    "as a date, and save the file again. If it is a duration, leave the column out.",
-                )
-            time = datetime.fromtimestamp(seconds / 1000 if seconds > _MILLISECONDS_FROM else seconds, UTC)
-        else:
-            time = datetime.fromisoformat(text)
-        time = time if time.tzinfo else time.replace(tzinfo=UTC)
+        time = _instant(str(value).strip().removesuffix(" UTC"))  # BigQuery and PostgreSQL name the zone.
         # In the first and the last hours that there are, databases cannot turn every zone into theirs.
-        time.astimezone(UTC)
-    except (OverflowError, OSError, ValueError) as error:
-        if isinstance(error, ImportingError):
-            raise
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except (OverflowError, ValueError) as error:
         raise ImportingError.at(
-            place, f"judged_at is {limits.shown(value)}. Write a time in ISO 8601, or leave it empty."
+            place,
+            f"judged_at is {limits.shown(value)}. Write a time in ISO 8601, or seconds or milliseconds since "
+            "1970, or leave it empty. In a spreadsheet, format the column as a date.",
         ) from error
-    return time
+
+
+def _instant(text: str) -> datetime:
+    if not re.fullmatch(r"\d+([.,]\d+)?", text):
+        return datetime.fromisoformat(text)
+    seconds = float(text.replace(",", "."))
+    seconds = seconds / 1000 if seconds >= 1000 * _SECONDS[0] else seconds
+    if not _SECONDS[0] <= seconds < _SECONDS[1]:
+        raise ValueError
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _uuid(place: str, value: Any) -> UUID | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from django.contrib.auth.hashers import make_password
@@ -46,28 +45,18 @@ def name_in_file(username: str, experiment_id: int) -> str:
 
 
 def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
-    """New accounts, one for each of these names from a file; nobody can log in to them.
+    """New accounts, one for each of these names, which `person_of` gave; nobody can log in to them.
 
-    Two names may be equal after they are cut or brought into one form of Unicode: the second gets a number.
-    If an account of the name exists already, in any case, the number stands at the end, where `name_in_file`
+    If an account of the name exists already, in any case, a number stands at the end, where `name_in_file`
     ignores it.
     """
     suffix = suffix_of(experiment.pk)
     existing = User.objects.filter(username__contains=suffix).values_list("username", flat=True)
     taken = {username.lower() for username in existing}
-    numbers: Counter[str] = Counter()
-    stems: set[str] = set()
     accounts: dict[str, User] = {}
     for name in names:
-        stem = User.normalize_username(name)[:_LONGEST_STEM]
-        while True:
-            numbers[stem] += 1
-            own = _numbered(stem, numbers[stem])
-            if own not in stems:
-                break
-        stems.add(own)
-        usernames = (_numbered(f"{own}{suffix}", number) for number in itertools.count(1))
-        username = next(each for each in usernames if each.lower() not in taken)
+        ends = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+        username = next(u for end in ends if (u := f"{name}{suffix}{end}").lower() not in taken)
         taken.add(username.lower())
         accounts[name] = User(username=username, password=make_password(None), is_active=False)
     User.objects.bulk_create(accounts.values(), batch_size=BATCH)
@@ -77,10 +66,6 @@ def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]
 def suffix_of(experiment_id: int) -> str:
     """The end of the names of accounts that imports of votes make."""
     return f"@import-{experiment_id}"
-
-
-def _numbered(name: str, number: int) -> str:
-    return name if number == 1 else f"{name}-{number}"
 
 
 def tokens_of(experiment: Experiment, uuids: Sequence[uuid.UUID | None]) -> list[uuid.UUID]:

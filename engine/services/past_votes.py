@@ -61,7 +61,7 @@ from engine.services.imported_votes import (
 from engine.services.locks import locked_experiment
 from engine.services.repeated_votes import Counted, refuse_repeated
 from engine.services.showings import told
-from engine.services.uploads import refuse_taken, take_upload
+from engine.services.uploads import take_upload
 
 _CHOICES = {Winner.TIE: Judgment.Choice.TIE, Winner.BOTH_BAD: Judgment.Choice.BOTH_BAD}
 
@@ -197,7 +197,6 @@ def add_votes(
     if counted != "again":
         found = Counted.of(experiment, tasks).sort(votes, policies, tasks)
         if not (counted == "only_new" and found.new):
-            refuse_taken(upload)
             refuse_repeated(len(votes), found)
         votes = found.new
     offered = {vote.winner for vote in votes}

@@ -12,8 +12,6 @@ from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.material import Material
 from engine.models import Experiment, Upload, User, clock
 
-_GONE = "The file was imported by another request, or its import was cancelled."
-
 
 @transaction.atomic
 def keep_upload(
@@ -107,19 +105,7 @@ def take_upload(upload: Upload | None, experiment: Experiment | None = None) -> 
     if upload is None:
         return
     if not _still_kept(upload).update(state=Upload.State.DONE, data=b"", experiment=experiment):
-        raise WrongStateError(_GONE)
-
-
-def refuse_taken(upload: Upload | None) -> None:
-    """Refuse a file that another request has imported meanwhile, where its rows would be refused for that.
-
-    Raises
-    ------
-    WrongStateError
-        It has, or it was cancelled.
-    """
-    if upload and not _still_kept(upload).exists():
-        raise WrongStateError(_GONE)
+        raise WrongStateError("The file was imported by another worker, or its import was cancelled.")
 
 
 def _still_kept(upload: Upload) -> QuerySet[Upload]:

@@ -16,13 +16,14 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django_htmx.http import HttpResponseClientRedirect
 
 from engine.domain.errors import SpecError
 from engine.domain.material import Material
 from engine.importing.items import Column, Wishes, as_read, look, make_answers
 from engine.importing.mapping import IGNORE, ROLES, Roles, check_columns, missing_roles
 from engine.importing.reader import as_one, source_of
-from engine.importing.rows import ImportingError, Row
+from engine.importing.rows import Fault, ImportingError, Row
 from engine.importing.votes import Judge, vote_of
 from engine.models import Experiment, Upload
 from engine.selectors.uploads import kept_upload
@@ -94,13 +95,9 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     return _asked(request, upload, back)
 
 
-def _moved(request: HttpRequest, url: str) -> HttpResponse:
+def _moved(request: AuthenticatedRequest, url: str) -> HttpResponse:
     """Lead to another page, also from a request of htmx."""
-    if getattr(request, "htmx", False):
-        response = HttpResponse()
-        response["HX-Redirect"] = url
-        return response
-    return redirect(url)
+    return HttpResponseClientRedirect(url) if request.htmx else redirect(url)
 
 
 def _told(request: AuthenticatedRequest, upload: Upload) -> str:
@@ -202,10 +199,11 @@ def _preview(upload: Upload) -> _Preview:
     )
 
 
-def _knows_itself(rows: Sequence[Row], material: Material) -> bool:
+def _knows_itself(rows: Sequence[Row | Fault], material: Material) -> bool:
     """True if the names of the columns say all that is needed."""
     roles = Roles(material)
-    return bool(rows) and not missing_roles([*roles.values(rows[0])], material)
+    found = [role for row in rows if isinstance(row, Row) for role in roles.values(row)]
+    return not missing_roles(dict.fromkeys(found), material)
 
 
 def _maker(material: Material, roles: Roles, wishes: Wishes) -> Callable[[Row], object]:

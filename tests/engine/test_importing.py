@@ -234,9 +234,7 @@ def test_a_side_is_an_answer_where_the_side_of_a_is_known():
     ("said", "wanted"),
     [
         ("2026-03-01T10:30:00+02:00", datetime(2026, 3, 1, 8, 30, tzinfo=UTC)),
-        ("2026/03/01 10:30", datetime(2026, 3, 1, 10, 30, tzinfo=UTC)),
-        ("20260301", datetime(2026, 3, 1, tzinfo=UTC)),
-        ("20260301103000", datetime(2026, 3, 1, 10, 30, tzinfo=UTC)),
+        ("2026-03-01", datetime(2026, 3, 1, tzinfo=UTC)),
         ("2026-03-01 10:30:00 UTC", datetime(2026, 3, 1, 10, 30, tzinfo=UTC)),
         (1_772_361_000, datetime(2026, 3, 1, 10, 30, tzinfo=UTC)),
         (1_772_361_000_500, datetime(2026, 3, 1, 10, 30, 0, 500_000, tzinfo=UTC)),
@@ -248,7 +246,9 @@ def test_times(said, wanted):
     assert time_of("", said) == wanted
 
 
-@pytest.mark.parametrize("said", ["46082.4", 0, True, "yesterday", "99999999999999999999", "2026-13-01"])
+@pytest.mark.parametrize(
+    "said", ["46082.4", 0, True, "yesterday", "9" * 20, "2026-13-01", "20260301", 20260301103000]
+)
 def test_a_time_that_is_none_is_refused(said):
     with pytest.raises(ImportingError, match="judged_at"):
         time_of("line 2", said)
@@ -282,11 +282,6 @@ FLAT = {
     "prompt": "T", "response_a": "p", "response_b": "q", "model_a": "P", "model_b": "Q",
     "preference.responses": ["response_b", "both_bad"], "preference.responses.users": ["ann@x", "3"],
 }  # fmt: skip
-FIRST = {
-    "prompt": "T", "response_a": "p", "response_b": "q", "external_id": None,
-    "metadata": json.dumps({"model_a": "P", "model_b": "Q"}),
-    "preference": [{"value": "response_b", "user_id": "ann@x"}, {"value": "both_bad", "user_id": "3"}],
-}  # fmt: skip
 SHORT = [
     {**STUDIO["data"], "annotation_id": 1, "annotator": "ann@x", "side": {"selected": "right"}},
     {**STUDIO["data"], "annotation_id": 2, "annotator": 3, "side": {"selected": "left"}, "also": "both bad"},
@@ -294,9 +289,7 @@ SHORT = [
 ]
 
 
-@pytest.mark.parametrize(
-    "given", [STUDIO, ARGILLA, FLAT, FIRST, SHORT], ids=["studio", "argilla", "flat", "first", "short"]
-)
+@pytest.mark.parametrize("given", [STUDIO, ARGILLA, FLAT, SHORT], ids=["studio", "argilla", "flat", "short"])
 def test_the_answers_of_annotation_tools(given):
     assert [content(vote) for vote in votes(given)] == [
         ("T", "P", "Q", "b", "p", "q", "ann@x"),
@@ -326,8 +319,7 @@ def test_any_name_and_path_of_label_studios_tasks_can_be_mapped():
 def test_an_annotation_without_one_answer_is_refused(changed, words):
     with pytest.raises(ImportingError, match=words):
         votes(STUDIO | changed)
-    with pytest.raises(ImportingError, match="a side is chosen too"):
-        votes([SHORT[0] | {"category": "draw"}])
+    assert votes([SHORT[0] | {"category": "draw"}])[0].winner == "b", "a word of the task's data"
     with pytest.raises(ImportingError, match="names a response"):
         votes(ARGILLA | {"responses": {"q": [{"value": "good", "user_id": "1"}]}})
 

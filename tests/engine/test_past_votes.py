@@ -78,24 +78,6 @@ def test_the_file_makes_the_experiment_and_each_vote_counts_once():
     assert (entry.by, entry.details["votes"]) == (user, 4)
 
 
-@pytest.mark.skipif("connection.vendor != 'sqlite'")
-def test_no_key_of_a_new_row_is_looked_up_while_sqlite_is_locked():
-    """New keys follow one another, so numbers become keys by an addition."""
-    looked_up = []
-
-    def watch(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if many and "INTO staged_keys" in sql:
-            params = list(params)
-            looked_up.extend(params)
-        return execute(sql, params, many, context)
-
-    votes = with_texts(*(vote(task=f"T{n}", annotator="ann") for n in range(50)))
-    with connection.execute_wrapper(watch):
-        experiment = made(votes)
-    assert Response.objects.filter(policy__experiment=experiment).count() == 100
-    assert looked_up == []
-
-
 def test_the_texts_of_a_vote_have_the_name_that_new_pairs_of_them_get():
     for comparison in made(with_texts(*THREE)).comparisons.all():
         assert comparison.texts == name_of(comparison.response_i, comparison.response_j)
@@ -386,15 +368,13 @@ def test_a_file_that_shares_votes_with_an_earlier_one_is_refused_with_their_numb
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
-def test_who_comes_late_with_a_file_that_was_imported_meanwhile_is_told_so(admin: User):
-    """It was told that these votes count already, and asked whether to count them again."""
+def test_a_file_that_was_imported_meanwhile_is_not_imported_again(admin: User):
     kept = keep_upload(user=admin, material="votes", name="Mine", file_name="mine.csv", data=b"votes")
     late = Upload.objects.get(pk=kept.pk)
-    experiment = start_from_votes(name="Mine", votes=THREE, by=admin, upload=kept)
-    with pytest.raises(WrongStateError, match="imported by another request"):
-        add_votes(experiment_id=experiment.pk, votes=THREE, by=admin, upload=late)
-    with pytest.raises(ImportedBeforeError):
-        add_votes(experiment_id=experiment.pk, votes=THREE, by=admin)
+    start_from_votes(name="Mine", votes=THREE, by=admin, upload=kept)
+    with pytest.raises(WrongStateError, match="imported by another worker"):
+        start_from_votes(name="Other", votes=THREE, by=admin, upload=late)
+    assert Experiment.objects.count() == 1
 
 
 def test_a_vote_that_was_voided_does_not_come_back_with_its_file(admin: User):

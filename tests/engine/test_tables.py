@@ -37,7 +37,6 @@ def faults(data: bytes | str, name: str = "given.csv", **more: Any) -> list[str]
         "a;b\r\n1;x\r\n",
         "a\tb\r1\tx",
         "\ufeffa|b\n\n1|x\n\n",
-        "sep=;\na;b\n1;x\n",
         '[{"a": "1",\n"b": "x"}]',
         '{"a": "1", "b": "x"}\n\n',
         '{"data": [{"a": "1", "b": "x"}], "total": 1}',
