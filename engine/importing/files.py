@@ -20,7 +20,7 @@ from engine.importing.items import (
     fields_of,
     nothing_in,
     read_responses,
-    task_records,
+    tasks_and_warnings,
 )
 from engine.importing.mapping import check_columns
 from engine.importing.reader import BinaryFile, Source, source_of
@@ -191,10 +191,8 @@ def _tasks(
     tasks = [_task(entry) for entry in parts["tasks"].items()] if "tasks" in parts else []
 
     def read(given: str | Source) -> list[TaskSpec]:
-        records, said = task_records(given, wishes)
-        if not wishes.leave_out:
-            records.refuse_faults()
-        if not (found := records.items):
+        found, said = tasks_and_warnings(given, wishes)
+        if not found:
             # A draft may lack tasks, but not those of a file that it names.
             raise nothing_in(given, "There are no tasks here.")
         warnings.extend(said)

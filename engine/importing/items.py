@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.domain.conversations import Message, holds_more_than_text, read_messages, text_and_messages
-from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS
+from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
 from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.tags import distinct, read_tags
@@ -32,9 +32,9 @@ from engine.importing.mapping import (
 from engine.importing.reader import Source
 from engine.importing.rows import (
     Fault,
+    FaultyRowsError,
     ImportingError,
     NoColumnError,
-    Records,
     Row,
     in_json,
     is_empty,
@@ -49,6 +49,7 @@ HEADINGS = TASK_NAMES
 LONGEST_POLICY = 100
 _LOOKED_AT, _SHOWN = 20, 10
 Values = Mapping[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,23 @@ def rows_in(given: str | Source, material: Material) -> Iterator[Row | Fault]:
     return unfolded(rows, material)
 
 
+def records_in(
+    given: str | Source, roles: Roles, wishes: Wishes, limit: Limit, make: Callable[[Row], Sequence[T]]
+) -> tuple[list[T], list[str]]:
+    """The records that ``make`` makes of the rows, and a warning of the rows that are left out.
+
+    Raises
+    ------
+    ImportingError
+        Names every place that cannot be read, unless the wish is to leave them out.
+    """
+    records = read(rows_in(given, roles.material), make, limit)
+    roles.check_all_found()
+    if records.faults and not wishes.leave_out:
+        raise FaultyRowsError(records)
+    return records.items, [f"{records.summary} The others are left out."] if records.faults else []
+
+
 # ---------------------------------------------------------------- tasks
 
 
@@ -94,19 +112,16 @@ def read_tasks(given: str | Source, columns: Columns | None = None) -> list[Task
     ImportingError
         Names every place that cannot be read.
     """
-    records, _ = task_records(given, Wishes(columns or {}))
-    records.refuse_faults()
-    return records.items
+    return tasks_and_warnings(given, Wishes(columns or {}))[0]
 
 
-def task_records(given: str | Source, wishes: Wishes = USUAL) -> tuple[Records[TaskSpec], list[str]]:
-    """The tasks, with the faults of rows that are none, and warnings."""
+def tasks_and_warnings(given: str | Source, wishes: Wishes = USUAL) -> tuple[list[TaskSpec], list[str]]:
+    """As `read_tasks`, by these wishes; also what may be wrong."""
     roles = Roles(Material.TASKS, wishes.columns)
-    records = read(
-        rows_in(given, Material.TASKS), lambda row: [_task(row.place, roles.values(row), row, wishes)], TASKS
+    tasks, left_out = records_in(
+        given, roles, wishes, TASKS, lambda row: [_task(row.place, roles.values(row), row, wishes)]
     )
-    roles.check_all_found()
-    return records, [*warnings_of_tasks(records.items), *warnings.unread(roles.unread)]
+    return tasks, [*left_out, *warnings_of_tasks(tasks), *warnings.unread(roles.unread)]
 
 
 def warnings_of_tasks(tasks: Sequence[TaskSpec]) -> Iterator[str]:
@@ -247,7 +262,8 @@ def read_gold(given: str | Source) -> list[GoldSpec]:
     """
     rows = given.rows() if isinstance(given, Source) else rows_of_text(given)
     records = read(rows, lambda row: [_gold(row)], GOLD_ITEMS)
-    records.refuse_faults()
+    if records.faults:
+        raise FaultyRowsError(records)
     return records.items
 
 
@@ -318,11 +334,7 @@ def read_responses(
     roles = Roles(Material.RESPONSES, wishes.columns)
     tasks: dict[str, TaskSpec] = {}
     make = make_answers(roles, wishes, tasks)
-    records = read(rows_in(given, Material.RESPONSES), make, RESPONSES)
-    roles.check_all_found()
-    if not wishes.leave_out:
-        records.refuse_faults()
-    responses = records.items
+    responses, left_out = records_in(given, roles, wishes, RESPONSES, make)
     if not responses:
         raise nothing_in(
             given, "There are no responses here. The first line names task, policy and response."
@@ -331,7 +343,7 @@ def read_responses(
     policies = list(dict.fromkeys(each.policy for each in responses))
     texts = [each.response for each in responses]
     found = [
-        *_left_out(records),
+        *left_out,
         *warnings.empty(texts, "response"),
         *warnings.duplicate(responses, "response"),
         *warnings.nearly_equal(policies, "policy", "policies"),
@@ -387,11 +399,6 @@ def _of_row(row: Row, values: Values, roles: Roles, wishes: Wishes, task: int) -
     if response is None:
         raise ImportingError.at(row.place, "The response is empty. Write it, or leave the row out.")
     yield ReadyMade(task, policy, text_in(row.place, RESPONSE, response, json_texts=wishes.json_texts))
-
-
-def _left_out(records: Records[Any]) -> Iterator[str]:
-    if records.faults:
-        yield f"{records.summary} The others are left out."
 
 
 def nothing_in(given: str | Source, message: str) -> ImportingError:

@@ -33,7 +33,13 @@ class Fault:
 
 
 class ImportingError(ValueError):
-    """Something cannot be read. ``faults`` holds every place, up to a number that people can read."""
+    """Something cannot be read. ``faults`` holds every place, up to a number that people can read.
+
+    Where only some rows cannot be read, ``summary`` says how many can, and ``all_faults`` holds each.
+    """
+
+    summary = ""
+    all_faults: Sequence[Fault] = ()
 
     def __init__(self, faults: Collection[Fault]) -> None:
         self.faults = list(faults)
@@ -90,11 +96,6 @@ class Records(Generic[T]):
         kinds = Counter(fault.message for fault in self.faults).most_common(3)
         listed = " ".join(f"{n:,} {'row' if n == 1 else 'rows'}: {message}" for message, n in kinds)
         return f"{self.n_rows - self.n_faulty:,} of {self.n_rows:,} rows can be read. {listed}"
-
-    def refuse_faults(self) -> None:
-        """Raise :class:`FaultyRowsError` if a row has a fault."""
-        if self.faults:
-            raise FaultyRowsError(self)
 
 
 class FaultyRowsError(ImportingError):

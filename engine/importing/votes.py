@@ -27,7 +27,7 @@ from engine.domain.material import Material
 from engine.domain.texts import is_blank
 from engine.importing import warnings
 from engine.importing.formats import said_in
-from engine.importing.items import LONGEST_POLICY, USUAL, Wishes, nothing_in, rows_in
+from engine.importing.items import LONGEST_POLICY, USUAL, Wishes, nothing_in, records_in
 from engine.importing.mapping import Columns, Roles
 from engine.importing.reader import Source
 from engine.importing.rows import (
@@ -36,7 +36,6 @@ from engine.importing.rows import (
     Row,
     in_json,
     is_empty,
-    read,
     storable,
     text_in,
 )
@@ -120,18 +119,14 @@ def read_votes(source: str | Source, columns: Columns | None = None, wishes: Wis
     """
     wishes = wishes or Wishes(columns or {})
     roles = Roles(Material.VOTES, wishes.columns)
-    records = read(
-        rows_in(source, Material.VOTES), lambda row: [vote_of(row, roles, wishes)], limits.JUDGMENTS
+    found, left_out = records_in(
+        source, roles, wishes, limits.JUDGMENTS, lambda row: [vote_of(row, roles, wishes)]
     )
-    roles.check_all_found()
-    if not wishes.leave_out:
-        records.refuse_faults()
-    if not records.items:
+    if not found:
         raise nothing_in(source, "There are no votes here. A vote has a task, two policies and a winner.")
-    votes, again = _once_each(records.items)
+    votes, again = _once_each(found)
     if all(vote.judged_at is not None for vote in votes):
         votes.sort(key=lambda vote: vote.judged_at or datetime.min)
-    left_out = [f"{records.summary} The others are left out."] if records.faults else []
     return Votes(votes, [*left_out, *_warnings(votes, again), *warnings.unread(roles.unread)])
 
 

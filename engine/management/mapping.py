@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from engine.importing.items import Wishes
 from engine.importing.mapping import ALL_ROLES, parse_columns
-from engine.importing.rows import FaultyRowsError, ImportingError
+from engine.importing.rows import ImportingError
 
 
 def add_map(parser: ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def wishes_of(options: Mapping[str, Any]) -> Wishes:
 
 def said(file: Path, error: ImportingError) -> str:
     """The message of a file that cannot be read; every row of it where others can be."""
-    if isinstance(error, FaultyRowsError) and error.summary:
+    if error.summary:
         listed = "\n".join(f"{file}, {fault}" for fault in error.all_faults)
         return f"{listed}\n{error.summary} To leave the others out, add --leave-out. Nothing was imported."
     return "\n".join(f"{file}, {fault}" for fault in error.faults)

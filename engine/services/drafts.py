@@ -52,7 +52,7 @@ def create_experiment(
     SpecError
         Says which part is unusable and what it should be.
     WrongStateError
-        Another request has imported the file.
+        Another worker has imported the file, or its user has cancelled.
     """
     return store_experiment(description=check_description(spec), by=by, upload=upload)
 
@@ -62,16 +62,12 @@ def store_experiment(
     *, description: Description, by: User | None = None, upload: Upload | None = None
 ) -> Experiment:
     """Store a description that was checked before the transaction: SQLite has one writer at a time."""
-    # Before the name is checked: if another request has imported this file, the name is taken too, but the
-    # file is the fault to report.
-    take_upload(upload)
     experiment = _write_description(experiment=Experiment(maker=by), description=description)
     if by is not None:
         Membership.objects.create(
             experiment=experiment, user=by, role=Membership.Role.OWNER, origin=Membership.Origin.FOUNDER
         )
-    if upload is not None:
-        Upload.objects.filter(pk=upload.pk).update(experiment=experiment)
+    take_upload(upload, experiment)
     record(experiment=experiment, by=by, action=AuditEntry.Action.CREATE)
     return experiment
 

@@ -7,13 +7,12 @@ from io import BytesIO
 from typing import Any
 from uuid import UUID
 
-from engine.core.wording import number
 from engine.domain.errors import EngineError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES
 from engine.domain.material import Material
 from engine.importing.items import Wishes, read_responses
 from engine.importing.reader import Source, source_of
-from engine.importing.rows import FaultyRowsError, ImportingError
+from engine.importing.rows import ImportingError
 from engine.importing.votes import read_votes
 from engine.models import Experiment, Upload, clock
 from engine.services.drafts import create_experiment
@@ -52,14 +51,10 @@ def run_import(upload_id: UUID) -> Experiment | None:
         return _imported(upload)
     except CancelledError:
         return None
-    except FaultyRowsError as error:
-        _ask(
-            upload,
-            error,
-            summary=error.summary,
-            all_faults=[[fault.place, fault.message] for fault in error.all_faults],
-        )
-    except (ImportingError, EngineError) as error:
+    except ImportingError as error:
+        all_faults = [[fault.place, fault.message] for fault in error.all_faults]
+        _ask(upload, error, summary=error.summary, all_faults=all_faults)
+    except EngineError as error:
         _ask(upload, error)
     except Exception:
         _ask(upload, RuntimeError("The import failed. The log of the worker has the reason."))
@@ -94,19 +89,15 @@ def _imported(upload: Upload) -> Experiment:
     source.on_row = tell
     if upload.material == Material.RESPONSES:
         answers = read_responses(source, wishes=wishes)
-        made = create_experiment(spec=answers.spec(upload.name), by=upload.user, upload=upload)
-        said, n_rows, warnings = (
-            "Saved as a draft. Check it, then start it.",
-            len(answers.responses),
-            answers.warnings,
-        )
-    else:
-        votes = read_votes(source, wishes=wishes)
-        counted = upload.wishes.get("counted", "")
-        to = {"experiment": upload.experiment, "name": upload.name, "counted": counted}
-        added = store_votes(**to, votes=votes.votes, by=upload.user, upload=upload)
-        made, n_rows, warnings = added.experiment, added.n_votes, [*votes.warnings, *added.warnings]
-        said = f"{number(n_rows, 'vote')} imported."
-    found = {"said": said, "rows": n_rows, "warnings": [*warnings]}
-    Upload.objects.filter(pk=upload.pk).update(found=found)
-    return made
+        upload.found = {"rows": len(answers.responses), "warnings": [*answers.warnings]}
+        return create_experiment(spec=answers.spec(upload.name), by=upload.user, upload=upload)
+    found = read_votes(source, wishes=wishes)
+    upload.found = {"rows": len(found.votes), "warnings": [*found.warnings]}
+    return store_votes(
+        experiment=upload.experiment,
+        name=upload.name,
+        votes=found.votes,
+        by=upload.user,
+        counted=upload.wishes.get("counted", ""),
+        upload=upload,
+    ).experiment

@@ -71,18 +71,11 @@ _Text = tuple[int, int, str | None]
 
 @dataclass(frozen=True)
 class Added:
-    """An experiment, and the numbers of votes that were added to it, and left out as they counted already."""
+    """An experiment, the number of votes that were added to it, and warnings besides those of the file."""
 
     experiment: Experiment
     n_votes: int
-    n_left_out: int = 0
-
-    @property
-    def warnings(self) -> list[str]:
-        """Warnings besides those of the file."""
-        return (
-            [f"{number(self.n_left_out, 'vote')} left out that counted already."] if self.n_left_out else []
-        )
+    warnings: Sequence[str] = ()
 
 
 def store_votes(
@@ -117,7 +110,7 @@ def start_from_votes(
     SpecError
         The votes exceed a limit, or the name is taken; nothing is stored then.
     WrongStateError
-        Another request has imported the file.
+        Another worker has imported the file, or its user has cancelled.
     """
     policies = {name: n for n, name in enumerate(_once(p for v in votes for p in (v.policy_a, v.policy_b)))}
     tasks = {prompt: n for n, prompt in enumerate(_once(vote.task for vote in votes))}
@@ -179,8 +172,8 @@ def add_votes(
         Some of the votes count here already, or all of them, as after a request that is repeated. With
         "only_new": all of them.
     WrongStateError
-        The experiment runs, has concluded or is in the archive, or changed meanwhile; or another request has
-        imported the file.
+        The experiment runs, has concluded or is in the archive, or changed meanwhile; or another worker has
+        imported the file, or its user has cancelled.
     """
     experiment = Experiment.objects.get(pk=experiment_id)
     n_in_file = len(votes)
@@ -200,23 +193,22 @@ def add_votes(
             refuse_repeated(len(votes), found)
         votes = found.new
     offered = {vote.winner for vote in votes}
+    left_out = n_in_file - len(votes)
+    warnings = [f"{number(left_out, 'vote')} left out that counted already."] if left_out else []
     rows = _rows_of(experiment)
     limits.RESPONSES.check(len(known) + len(_texts_of(votes, policies, tasks)))
     with transaction.atomic():
         n_before = experiment.past_votes
         experiment = locked_experiment(experiment_id)
-        take_upload(upload, experiment)
+        take_upload(upload, experiment, left_out, warnings)
         _check_state(experiment)
         if _rows_of(experiment) != rows or experiment.past_votes != n_before:
             raise WrongStateError("The experiment changed meanwhile. Import the votes again.")
         experiment.allow_tie |= Winner.TIE in offered
         experiment.allow_both_bad |= Winner.BOTH_BAD in offered
         _add_tasks(experiment, votes, tasks)
-        return Added(
-            _store(experiment, votes, policies=policies, tasks=tasks, known=known, by=by),
-            len(votes),
-            n_in_file - len(votes),
-        )
+        stored = _store(experiment, votes, policies=policies, tasks=tasks, known=known, by=by)
+        return Added(stored, len(votes), warnings)
 
 
 def _places(experiment: Experiment) -> tuple[dict[str, int], dict[str, int]]:

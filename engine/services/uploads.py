@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
@@ -92,19 +93,27 @@ def forget_upload(upload: Upload) -> None:
     upload.delete()
 
 
-def take_upload(upload: Upload | None, experiment: Experiment | None = None) -> None:
+def take_upload(
+    upload: Upload | None, experiment: Experiment, n_left_out: int = 0, warnings: Sequence[str] = ()
+) -> None:
     """Mark the file as imported in the transaction that stores its rows, so that it is imported once.
 
-    If the process is killed meanwhile, the file stays. ``None``: the rows come from no kept file.
+    If the process is killed meanwhile, the file stays. ``None``: the rows come from no kept file. The
+    upload's own ``found``, with the rows that were left out and more warnings, is what its user is told.
 
     Raises
     ------
     WrongStateError
-        Another process has imported it, its user has cancelled, or newer files have taken its place.
+        Another process has imported it, or its user has cancelled.
     """
     if upload is None:
         return
-    if not _still_kept(upload).update(state=Upload.State.DONE, data=b"", experiment=experiment):
+    found = {
+        "rows": upload.found.get("rows", 0) - n_left_out,
+        "warnings": [*upload.found.get("warnings", ()), *warnings],
+    }
+    done = {"state": Upload.State.DONE, "data": b"", "experiment": experiment, "found": found}
+    if not _still_kept(upload).update(**done):
         raise WrongStateError("The file was imported by another worker, or its import was cancelled.")
 
 

@@ -26,7 +26,7 @@ from engine.importing.items import (
     is_table,
     look,
     read_gold,
-    task_records,
+    tasks_and_warnings,
     write_gold,
     write_tasks,
 )
@@ -194,15 +194,11 @@ class DraftEditor:
     def _read_tasks(self, text: str, wishes: Wishes, asked_tag: str = "") -> Items[TaskSpec]:
         columns = self._columns(text)
         try:
-            records, warnings = task_records(text, wishes)
-            if not wishes.leave_out:
-                records.refuse_faults()
+            tasks, warnings = tasks_and_warnings(text, wishes)
         except ImportingError as error:
-            summary = getattr(error, "summary", "")
-            return Items("tasks", text, [], str(error).splitlines(), columns=columns, summary=summary)
-        return Items(
-            "tasks", text, records.items, [], columns=columns, asked_tag=asked_tag, warnings=warnings
-        )
+            faults = str(error).splitlines()
+            return Items("tasks", text, [], faults, columns=columns, summary=error.summary)
+        return Items("tasks", text, tasks, [], columns=columns, asked_tag=asked_tag, warnings=warnings)
 
     def _columns(self, text: str) -> list[Column]:
         """The columns of the tasks, where they have some, each with the roles that are chosen for it."""

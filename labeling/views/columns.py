@@ -18,6 +18,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
+from engine.core.wording import number
 from engine.domain.errors import SpecError
 from engine.domain.material import Material
 from engine.importing.items import Column, Wishes, as_read, look, make_answers
@@ -102,10 +103,12 @@ def _moved(request: AuthenticatedRequest, url: str) -> HttpResponse:
 
 def _told(request: AuthenticatedRequest, upload: Upload) -> str:
     """Say what came of the import; returns the page of its experiment."""
-    messages.success(request, upload.found.get("said", "Imported."))
-    for warning in upload.found.get("warnings", ()):
+    are_votes = upload.material == Material.VOTES
+    said = f"{number(upload.found['rows'], 'vote')} imported."
+    messages.success(request, said if are_votes else "Saved as a draft. Check it, then start it.")
+    for warning in upload.found["warnings"]:
         messages.warning(request, warning)
-    page = "setup" if upload.material == Material.RESPONSES else "dashboard"
+    page = "dashboard" if are_votes else "setup"
     url = reverse(page, args=[upload.experiment_id])
     forget_upload(upload)
     return url
