@@ -24,10 +24,9 @@ from engine.domain.conversations import (
     transcript,
 )
 from engine.domain.material import Material
-from engine.domain.texts import is_blank
 from engine.importing import warnings
 from engine.importing.formats import said_in
-from engine.importing.items import LONGEST_POLICY, USUAL, Wishes, nothing_in, records_in
+from engine.importing.items import LONGEST_POLICY, USUAL, Wishes, asked, nothing_in, records_in
 from engine.importing.mapping import Columns, Roles
 from engine.importing.reader import Source
 from engine.importing.rows import (
@@ -200,15 +199,7 @@ def _texts(
     if not any(map(is_empty, given)):
         task, responses = _conversations(place, values, given)
         return *task, responses, True
-    if "task" not in values:
-        raise NoColumnError(row, "task")
-    task = in_json(values["task"])
-    if isinstance(task, list) and any(isinstance(each, dict) for each in task):
-        prompt, messages = _task(place, _messages(place, "task", task))
-    else:
-        prompt, messages = _text(place, "task", values["task"], json_texts=wishes.json_texts) or "", ()
-    if is_blank(prompt):
-        raise ImportingError.at(place, "The task is empty. Write it, or leave the row out.")
+    prompt, messages = asked(place, values, row, wishes)
     first, second = (
         _text(place, name, values.get(name), json_texts=wishes.json_texts)
         for name in ("response_a", "response_b")
