@@ -452,19 +452,15 @@ def look(
 
 
 def as_read(
-    rows: Iterable[Row | Fault], roles: Roles, make: Callable[[Row], object]
+    rows: Iterable[Row | Fault], make: Callable[[Row], Iterable[Mapping[str, Any]]]
 ) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Rows as they will be read: the place of each, its texts by their roles, and its fault."""
+    """Rows as they will be read: the place of each with the texts of a record of it, or with its fault."""
     for row in rows:
         if isinstance(row, Fault):
             yield row.place, {}, row.message
             continue
-        fault = ""
         try:
-            make(row)
+            for fields in make(row):
+                yield row.place, {name: cell_text(each) for name, each in fields.items() if each}, ""
         except ImportingError as error:
-            fault = error.faults[0].message
-        values = roles.values(row)
-        wide = values.pop("responses", {})
-        shown = values | {f"response of {column}": value for column, value in wide.items()}
-        yield row.place, {role: cell_text(value) for role, value in shown.items()}, fault
+            yield row.place, {}, error.faults[0].message

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from engine.domain import limits
@@ -42,8 +42,11 @@ class ImportingError(ValueError):
     all_faults: Sequence[Fault] = ()
 
     def __init__(self, faults: Collection[Fault]) -> None:
+        super().__init__()
         self.faults = list(faults)
-        super().__init__("\n".join(map(str, self.faults)))
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.faults))
 
     @classmethod
     def at(cls, place: str, message: str) -> ImportingError:
@@ -134,7 +137,10 @@ def read(rows: Iterable[Row | Fault], make: Callable[[Row], Sequence[T]], limit:
             if len(records.faults) < _KEPT_FAULTS:
                 records.faults += error.faults
     if missing is not None and not records.items:
-        raise ImportingError([replace(missing.faults[0], place="")])
+        message = missing.faults[0].message
+        others = [fault for fault in records.faults if fault.message != message]
+        missing.faults = [Fault("", message), *_gathered(others)]
+        raise missing
     return records
 
 

@@ -12,7 +12,7 @@ from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES
 from engine.domain.material import Material
 from engine.importing.items import Wishes, read_responses
 from engine.importing.reader import Source, source_of
-from engine.importing.rows import ImportingError
+from engine.importing.rows import ImportingError, NoColumnError
 from engine.importing.votes import read_votes
 from engine.models import Experiment, Upload, clock
 from engine.services.drafts import create_experiment
@@ -53,7 +53,8 @@ def run_import(upload_id: UUID) -> Experiment | None:
         return None
     except ImportingError as error:
         all_faults = [[fault.place, fault.message] for fault in error.all_faults]
-        _ask(upload, error, summary=error.summary, all_faults=all_faults)
+        lacks_columns = isinstance(error, NoColumnError)
+        _ask(upload, error, summary=error.summary, all_faults=all_faults, lacks_columns=lacks_columns)
     except EngineError as error:
         _ask(upload, error)
     except Exception:

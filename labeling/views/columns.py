@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -21,11 +21,12 @@ from django_htmx.http import HttpResponseClientRedirect
 from engine.core.wording import number
 from engine.domain.errors import SpecError
 from engine.domain.material import Material
+from engine.domain.specs import TaskSpec
 from engine.importing.items import Column, Wishes, as_read, look, make_answers
 from engine.importing.mapping import IGNORE, ROLES, Roles, check_columns, missing_roles
 from engine.importing.reader import as_one, source_of
 from engine.importing.rows import Fault, ImportingError, Row
-from engine.importing.votes import Judge, vote_of
+from engine.importing.votes import Judge, Vote, vote_of
 from engine.models import Experiment, Upload
 from engine.selectors.uploads import kept_upload
 from engine.services.imports import MOST_BYTES, source_of_upload, wishes_of
@@ -124,13 +125,18 @@ def _list_of_faults(upload: Upload) -> HttpResponse:
 
 @dataclass(frozen=True)
 class _Preview:
-    """The first rows of a file as they will be read."""
+    """The first rows of a file as they will be read.
+
+    ``is_known``: the names of the columns say all that is needed. ``missing``: the roles that lack a column.
+    """
 
     columns: Sequence[Column] = ()
     rows: Sequence[tuple[str, Sequence[str], str]] = ()
     roles: Sequence[str] = ()
+    unread: Sequence[str] = ()
     sheets: Sequence[str] = ()
-    is_nested: bool = False
+    is_known: bool = False
+    missing: Sequence[str] = ()
     faults: Sequence[str] = ()
 
 
@@ -145,6 +151,8 @@ def _asked(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResp
     upload.wishes = wishes
     preview = _preview(upload)
     faults = [*preview.faults]
+    if preview.missing:
+        faults.append(f"Choose a column for: {', '.join(map(_label, preview.missing))}.")
     if action in {"import", "leave_out"} and not request.htmx and not faults:
         try:
             target = _target(request, Material(upload.material), name)
@@ -154,6 +162,8 @@ def _asked(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResp
         else:
             wake_import(upload.pk)
             return redirect(request.path)
+    # The page asks for them in its own words.
+    asks_columns = upload.found.get("lacks_columns") and not wishes.get("columns")
     context = {
         "upload": upload,
         "name": name,
@@ -163,7 +173,7 @@ def _asked(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResp
         "labels": [_label(role) for role in preview.roles],
         "sheet": wishes.get("sheet", ""),
         "faults": faults,
-        "found": upload.found if request.method != "POST" else {},
+        "found": {} if request.method == "POST" or asks_columns else upload.found,
         "wishes": wishes,
         "judges": [("", "People, or as the file says"), (Judge.LLM.value, "A language model")],
         **counted_votes(request, wishes.get("counted", "")),
@@ -181,25 +191,16 @@ def _preview(upload: Upload) -> _Preview:
     source = source_of_upload(upload)
     try:
         columns, rows = look(source, material, wishes.columns)
-        said = wishes.columns or {column.name: column.roles for column in columns}
-        nested = not wishes.columns and _knows_itself(rows, material)
-        roles = Roles(material, {} if nested else said)
-        shown = list(as_read(rows, roles, _maker(material, roles, wishes)))
+        said = check_columns(wishes.columns or {column.name: column.roles for column in columns})
+        is_known = not wishes.columns and _knows_itself(rows, material)
+        roles = Roles(material, {} if is_known else said)
+        missing = [] if is_known else missing_roles(said.values(), material)
+        shown = [] if missing else list(as_read(rows, _maker(roles, wishes)))
         names = list(dict.fromkeys(name for _, texts, _ in shown for name in texts))
-        faults: list[str] = []
-        if not nested and (missing := missing_roles(said.values(), material)):
-            faults.append(f"Choose a column for: {', '.join(ROLE_LABELS[each] for each in missing)}.")
-        check_columns(said)
     except ImportingError as error:
         return _Preview(sheets=source.sheets, faults=str(error).splitlines())
-    return _Preview(
-        columns,
-        [(place, [texts.get(name, "") for name in names], fault) for place, texts, fault in shown],
-        names,
-        source.sheets,
-        nested,
-        faults,
-    )
+    found = [(place, [texts.get(name, "") for name in names], fault) for place, texts, fault in shown]
+    return _Preview(columns, found, names, [*roles.unread], source.sheets, is_known, missing)
 
 
 def _knows_itself(rows: Sequence[Row | Fault], material: Material) -> bool:
@@ -209,10 +210,31 @@ def _knows_itself(rows: Sequence[Row | Fault], material: Material) -> bool:
     return not missing_roles(dict.fromkeys(found), material)
 
 
-def _maker(material: Material, roles: Roles, wishes: Wishes) -> Callable[[Row], object]:
-    if material == Material.VOTES:
-        return lambda row: vote_of(row, roles, wishes)
-    return make_answers(roles, wishes)
+def _maker(roles: Roles, wishes: Wishes) -> Callable[[Row], Iterable[dict[str, Any]]]:
+    """What makes the records of a row, as the page shows them."""
+    if roles.material == Material.VOTES:
+        return lambda row: [_shown_vote(vote_of(row, roles, wishes))]
+    tasks: dict[str, TaskSpec] = {}
+    make = make_answers(roles, wishes, tasks)
+
+    def answers(row: Row) -> Iterator[dict[str, Any]]:
+        for each in make(row):
+            task = [*tasks.values()][each.task]
+            yield {"task": task.prompt, "policy": each.policy, "response": each.response or "(empty)"} | {
+                "reference": task.reference,
+                "tags": ", ".join(task.tags),
+            }
+
+    return answers
+
+
+def _shown_vote(vote: Vote) -> dict[str, Any]:
+    shown = {role: getattr(vote, role, None) for role in ROLE_LABELS}
+    return shown | {
+        "judged_at": vote.judged_at and str(vote.judged_at),
+        "side_a": {True: "left", False: "right", None: ""}[vote.a_on_left],
+        "judged_by": "" if vote.judge == Judge.HUMAN else vote.judge,
+    }
 
 
 def _label(role: str) -> str:

@@ -136,7 +136,7 @@ class World:
                 file_name="a.csv",
                 data=b"item,left one\nT,P\n",
             )
-            for name in ("superuser", "stranger")
+            for name in ("superuser", "token holder", "stranger")
         }
         # One for all: each new one loads all middleware anew, which takes longer than most requests.
         self._client = Client(raise_request_exception=False)
@@ -183,7 +183,9 @@ class World:
             "token_id": self.tokens[role if place == "own" and role in self.tokens else "deactivated"].pk,
             "start": "blank",
             "name": "dashboard",
-            "upload_id": self.uploads["superuser" if place == "own" else "stranger"].pk,
+            "upload_id": self.uploads[
+                "stranger" if place != "own" else "token holder" if role in TOKENS else "superuser"
+            ].pk,
             "action": "pause",
             # Secrets of accounts that nobody was sent
             "uidb36": "1",

@@ -89,8 +89,8 @@ def test_conversations_in_files_of_tasks(text):
 def test_columns_of_a_table_are_variables_and_tags():
     table = "prompt,reference,document,Tags,not a name\nSum up.,,Long { text,a;b,x\nSum up again.,ok,,,y\n"
     assert read_tasks(table) == [
-        TaskSpec("Sum up.", "", (), {"document": "Long { text"}, ("a", "b")),
-        TaskSpec("Sum up again.", "ok", (), {"document": ""}, ()),
+        TaskSpec("Sum up.", "", (), {"document": "Long { text", "not_a_name": "x"}, ("a", "b")),
+        TaskSpec("Sum up again.", "ok", (), {"document": "", "not_a_name": "y"}, ()),
     ]
 
 
