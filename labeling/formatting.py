@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.core import ranking
 from engine.core.agreement import FEWEST_UNITS, Alpha, Proportion
-from engine.core.wording import number, two_digits
+from engine.domain.wording import number, two_digits
 
 # Halves and tenths of so many hours would be too exact for an estimate.
 _ROUGH_HOURS = 10

@@ -14,8 +14,6 @@ whoever leaves or delays what (docs/proofs.md, "Counting against the claim").
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,13 +22,9 @@ from scipy import special
 from .evidence import PairwiseEvidence
 from .mixture import BradleyTerryEvidence
 from .stakes import Stakes
-from .types import BoolArray, Claim, FloatArray, IntArray, Missing, located
+from .types import BoolArray, FloatArray, IntArray, located
 
 NOBODY = -1
-# The names of policies to which nobody gave any.
-_MADE_UP = re.compile(r"policy \d+")
-# Larger factors are reported as this value.
-_MANY_TIMES = 100.0
 # Comparing the evidence of more policies than this takes long.
 _FEW = 64
 # This share of the initial capital follows the prior strengths. If they mislead, a proof needs
@@ -290,164 +284,3 @@ class InModel:
 
 
 Proof: TypeAlias = HeadToHead | InModel
-
-
-def describe(
-    claim: Claim,
-    policy: str,
-    open_rivals: Sequence[str],
-    n_open: int,
-    *,
-    delta: float,
-    margin: float,
-    missing: Missing = Missing.AGAINST,
-    model: bool = False,
-    note: str = "",
-    follows_from: Claim | None = None,
-) -> str:
-    """The claim about a policy and its assumption, or what is still missing: a sentence and a note.
-
-    Parameters
-    ----------
-    claim
-        Which claim.
-    policy
-        Its name.
-    open_rivals
-        Names of the first few of those still to be excluded.
-    n_open
-        How many are still to be excluded; none where the claim holds.
-    delta
-        Risk level δ.
-    margin
-        ε of the claim.
-    missing
-        How its proof counts a showing without an outcome.
-    model
-        Whether it holds only if a Bradley-Terry model does.
-    note
-        A sentence about that model, said where the claim holds.
-    follows_from
-        The claim about the policy that implies it, where that is why it holds.
-    """
-    statement = _statement(claim, policy, margin)
-    if n_open:
-        shown = ", ".join(open_rivals) + (", …" if n_open > len(open_rivals) else "")
-        rivals = "1 rival" if n_open == 1 else f"{n_open} rivals"
-        return f"Not established yet: {statement}; {rivals} still open ({shown})."
-    if follows_from is not None:
-        statement += f"; this follows from “{_statement(follows_from, policy, 0.0)}”, and so"
-    else:
-        statement += ";"
-    # Names that somebody gave stay as they are: "a" and "A" may be two policies.
-    if claim is Claim.BEST_IF_ANY or _MADE_UP.fullmatch(policy):
-        statement = f"{statement[0].upper()}{statement[1:]}"
-    return f"{statement} {_small_print(delta, missing, model=model)} {note}".rstrip()
-
-
-def describe_no_best(
-    *,
-    delta: float,
-    margin: float,
-    missing: Missing = Missing.AGAINST,
-    model: bool = False,
-    note: str = "",
-) -> str:
-    """The claim that there is no single best policy, and its assumption: a sentence and a note.
-
-    Parameters
-    ----------
-    delta
-        Risk level δ.
-    margin
-        ε of the claim "best if any".
-    missing
-        How its proof counts a showing without an outcome.
-    model
-        Whether it holds only if a Bradley-Terry model does.
-    note
-        A sentence about that model.
-    """
-    by = f" with a win rate of at least {_percent(0.5 + margin)}" if margin > 0 else ""
-    return f"No policy beats every other{by}; {_small_print(delta, missing, model=model)} {note}".rstrip()
-
-
-def describe_contradiction(policy: str | None, *, sure: bool = False) -> str:
-    """A sentence beside a claim where the evidence establishes the opposite, too.
-
-    Parameters
-    ----------
-    policy
-        The policy that the other claim names; None where it says that none beats every other.
-    sure
-        Whether the other claim is "best", and not "best if any".
-    """
-    other = "no policy beats every other"
-    if policy is not None:
-        other = _statement(Claim.BEST if sure else Claim.BEST_IF_ANY, policy, 0.0)
-    return (
-        f"The evidence also establishes that {other}. One of the two is wrong: the accepted risk allows for "
-        "that, or an assumption does not hold."
-    )
-
-
-def describe_by_answers(policy: str, gamma: float, n_missing: int, more: str = "") -> str:
-    """The policy that the answers alone name where the claim does not hold, and what that rests on.
-
-    Parameters
-    ----------
-    policy
-        Its name.
-    gamma
-        Γ of `Answers`.
-    n_missing
-        How many showings ended without an outcome.
-    more
-        How much more it takes to settle it, such as "310 more clicks"; empty where nobody can tell.
-    """
-    pairs, they = ("1 pair has", "it was") if n_missing == 1 else (f"{n_missing:,} pairs have", "they were")
-    what = "it says" if n_missing == 1 else "they say"
-    said = (
-        f"By the answers alone: {policy}. {pairs} no outcome; if {they} left because of what {what}, it may "
-        "be wrong."
-    )
-    if more:
-        said += f" About {more} would settle it."
-    # Rounded down: it holds up to this.
-    times = math.floor(10.0 * min(gamma, _MANY_TIMES)) / 10.0
-    often = "no more often" if times <= 1.0 else f"at most {times:g} times as often"
-    return (
-        f"{said} Taken as it is, it holds as long as pairs are left {often} when {policy} would lose, and "
-        "none because of a later answer."
-    )
-
-
-def _statement(claim: Claim, policy: str, margin: float) -> str:
-    if claim is Claim.GOOD_ENOUGH:
-        points = _percent(margin).removesuffix("%")
-        most = _percent(0.5 + margin)
-        return (
-            f"{policy} loses to no other policy by more than {points} points "
-            f"(none wins more than {most} against it)"
-        )
-    if claim is Claim.BEST:
-        return f"{policy} beats every other policy"
-    by = f" with a win rate of at least {_percent(0.5 + margin)}" if margin > 0 else ""
-    return f"if some policy beats every other{by}, it is {policy}"
-
-
-def _small_print(delta: float, missing: Missing, *, model: bool) -> str:
-    risk = f"the risk of ever saying so wrongly is at most {_percent(delta)}"
-    # A likelihood knows only what was answered, whatever the rule for proofs head to head.
-    if model or missing is Missing.ANSWERS:
-        assumed = "strengths add up as the model says and " if model else ""
-        return (
-            f"{risk}, if {assumed}each judgment is a fresh draw with the win rate of its pair, whether it "
-            "comes soon, late or never."
-        )
-    about = "It is about the people who judged, each as often as they did."
-    return f"{risk}, whoever leaves or delays what. {about}"
-
-
-def _percent(share: float) -> str:
-    return f"{100.0 * share:.4g}%"

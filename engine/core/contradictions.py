@@ -70,27 +70,9 @@ def is_qualified(tested: Misfit | None, *, assumes_model: bool) -> bool:
     """True if nothing but the assumption supports the model that a claim rests on.
 
     Not where the claim is proved head to head. Nor where the test of the model would probably have found a
-    large departure, and has not. Then the claim is still one about policies whose strengths add up, and says
-    so: such a test misses small departures, which decide where policies are close.
+    large departure, and has not. Such a test misses small departures, which decide where policies are close.
     """
     return assumes_model and (tested is None or tested.contradicted or not tested.has_power)
-
-
-def on_the_test(tested: Misfit | None, *, assumes_model: bool) -> str:
-    """A sentence on how far the data support the model that a claim rests on; empty where nothing is to say.
-
-    Parameters
-    ----------
-    tested, assumes_model
-        As for `is_qualified`.
-    """
-    if not assumes_model or tested is None:
-        return ""
-    if tested.contradicted:
-        return "The data contradict the model."
-    if not tested.has_power:
-        return "There are too few comparisons to test the model."
-    return "A test of the model that would probably have found a large departure found none."
 
 
 def misfit(

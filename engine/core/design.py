@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from .capacity import check_memory
 from .claims import NOBODY
-from .contradictions import Misfit
 from .judgments import checked_columns, checked_policy_name, checked_triples
 from .ledger import NONE, OPEN, Ledger
 from .missing import by_answers
@@ -50,7 +49,6 @@ from .types import (
     checked_in_flight,
 )
 from .verdict import Verdict
-from .wording import number
 
 
 class Design:
@@ -757,7 +755,7 @@ class Design:
         axes.axvline(0.5, color="grey", linewidth=0.8)
         axes.set_yticks(range(len(ranking)), [row.label for row in ranking])
         axes.set_xlabel("win rate against the other policies")
-        axes.set_title(self.decision.claim_text, fontsize="small", wrap=True)
+        axes.set_title(self._progress_in_words(), fontsize="small", wrap=True)
         return axes
 
     def __repr__(self) -> str:
@@ -770,12 +768,11 @@ class Design:
         decision = self.decision
         if not self.n_comparisons:
             return "nothing compared yet"
-        n_open = len(decision.open)
-        state = f"stopped ({decision.reason})" if decision.stopped else f"{number(n_open, 'rival')} open"
+        state = f"stopped ({decision.reason})" if decision.stopped else f"{len(decision.open)} open"
         named = decision.reason is StopReason.CERTIFIED and decision.claim is not None
         verb = "is named" if named else "leads"
         leader = "no leader" if decision.best is None else f"{self.labels[decision.best]!r} {verb}"
-        return f"{number(self.n_comparisons, 'comparison')}, {leader}, {state}"
+        return f"{self.n_comparisons:,} compared, {leader}, {state}"
 
     def resume(self, in_flight: ArrayLike, seed: Seed) -> None:
         """Go on asking with other comparisons under way, as a design rebuilt from the same counts would.
@@ -904,27 +901,18 @@ class Design:
         Outcomes that are told after the end can undo it under "best_if_any" and without a claim. The policy
         that is left must lead each other one in the present data, and late losses may end that.
         """
-        return self._verdict(None).reason is not None
+        return self._verdict.reason is not None
 
     @property
     def decision(self) -> Decision:
         """The decision that the comparisons so far allow."""
         if self._decision is None:
-            self._decision = self.decision_given(None)
+            self._decision = self._verdict.decision()
         return self._decision
 
-    def decision_given(self, tested: Misfit | None) -> Decision:
-        """The same decision, whose sentences also rest on a test of the Bradley-Terry model.
-
-        Parameters
-        ----------
-        tested
-            `contradictions.misfit` of the same outcomes; None where there was nothing to test.
-        """
-        return self._verdict(tested).decision()
-
-    def _verdict(self, tested: Misfit | None) -> Verdict:
-        return Verdict(self._ledger, self.labels, self.delta, self.stopping, self.budget, tested)
+    @property
+    def _verdict(self) -> Verdict:
+        return Verdict(self._ledger, self.delta, self.budget)
 
     def _checked_outcome(self, outcome: float | None) -> float | None:
         if outcome is None:

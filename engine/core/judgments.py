@@ -6,8 +6,6 @@ import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from .wording import number
-
 
 def checked_triples(judgments: Iterable[Any]) -> Iterator[tuple[Any, Any, Any]]:
     """The judgments (i, j, outcome); their three values are as they were given.
@@ -72,8 +70,8 @@ def checked_columns(frame: Any, names: Sequence[str]) -> list[list[Any]]:
         columns.append(values)
     if len({len(column) for column in columns}) > 1:
         found = zip(names, columns, strict=True)
-        lengths = ", ".join(f"{name!r} has {number(len(column), 'row')}" for name, column in found)
-        raise ValueError(f"the columns must be equally long: {lengths}; give each a value for every row")
+        lengths = ", ".join(f"{name!r}: {len(column):,}" for name, column in found)
+        raise ValueError(f"the columns must be equally long ({lengths}); give each a value for every row")
     return columns
 
 

@@ -11,8 +11,6 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .wording import number, two_digits
-
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -95,19 +93,17 @@ class ClaimState:
     risk
         The risk, in [0, 1], at which it would just hold by the present evidence; that of the other claim,
         where it follows.
-    text
-        The claim and its assumptions in one sentence, or what is missing for it to hold.
+    margin
+        ε of this claim.
     assumes_model
         Whether it rests on a Bradley-Terry model: the space has one, and head-to-head evidence alone would
-        not do.
-    qualified
-        Whether nothing but the assumption supports that model. See `contradictions.is_qualified`.
+        not do. Of "best_if_any" where every policy is refuted, whether that does.
     follows_from
         The claim that holds and implies it, where its own evidence does not suffice. It is wrong only where
         that one is, and adds no risk of its own.
     contradicted
-        Whether the evidence for another claim establishes the opposite; the text says so. Then one of the two
-        errs, which has a probability of at most the sum of their risks, or an assumption does not hold.
+        Whether the evidence for another claim establishes the opposite. Then one of the two errs, which has a
+        probability of at most the sum of their risks, or an assumption does not hold.
     """
 
     claim: Claim
@@ -115,9 +111,8 @@ class ClaimState:
     policy: int | None
     open: tuple[int, ...]
     risk: float
-    text: str
+    margin: float
     assumes_model: bool = False
-    qualified: bool = False
     follows_from: Claim | None = None
     contradicted: bool = False
 
@@ -146,8 +141,9 @@ class Decision:
         most δ; one that is picked after a look at several errs with at most `joint_risk`.
     joint_risk
         δ times the number of claims watched, at most 1; 1 under a stopping rule that makes no claim.
-    claim_text
-        The claim that may be made now, in one sentence, with its assumptions.
+    assumes_model
+        Whether the claim that stops the experiment, or the finding that there is no single best policy, rests
+        on a Bradley-Terry model.
     open
         The rivals that the claim which stops the experiment has still to exclude by its own evidence. That is
         `claims[0].open`, except where this claim follows from another one: the experiment goes on, and these
@@ -178,7 +174,7 @@ class Decision:
     claim: Claim | None = None
     claims: tuple[ClaimState, ...] = ()
     joint_risk: float = 1.0
-    claim_text: str = ""
+    assumes_model: bool = False
     open: tuple[int, ...] = ()
 
     def holds(self, claim: Claim | str) -> bool:
@@ -191,14 +187,10 @@ class Decision:
         if self.reason is StopReason.CERTIFIED:
             leader = f"policy {self.best} {'leads' if self.claim is None else 'is named'}"
         remaining = (
-            ""
-            if self.stopped or self.expected_left is None
-            else f", about {two_digits(self.expected_left):,} remain"
+            "" if self.stopped or self.expected_left is None else f", about {self.expected_left:,.0f} remain"
         )
-        return (
-            f"<Decision after {number(self.n_comparisons, 'comparison')}: {state}, {leader}{remaining}. "
-            f"{self.claim_text}>"
-        )
+        claim = "" if self.claim is None else f", claim {self.claim.value!r}"
+        return f"<Decision{claim}: {self.n_comparisons:,} compared, {state}, {leader}{remaining}>"
 
 
 class Tally:

@@ -1,19 +1,15 @@
-"""The claims and the decision that an experiment's state allows, and the sentences for both."""
+"""The claims and the decision that an experiment's state allows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .claims import NOBODY, describe, describe_contradiction, describe_no_best
-from .contradictions import Misfit, is_qualified, on_the_test
+from .claims import NOBODY
 from .ledger import Ledger
 from .remaining import expected_remaining
 from .types import Claim, ClaimState, Decision, StopReason
-
-_RIVALS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +20,15 @@ class Verdict:
     ----------
     ledger
         The comparisons so far and the evidence in them.
-    labels
-        Names of the K policies.
     delta
         Risk level δ.
-    stopping
-        Name of the stopping rule.
     budget
         Number of comparisons after which the experiment ends regardless; None means no limit.
-    tested
-        A test of the Bradley-Terry model on the same data; None where there was none.
     """
 
     ledger: Ledger
-    labels: Sequence[str]
     delta: float
-    stopping: str
     budget: int | None
-    tested: Misfit | None = None
 
     def decision(self) -> Decision:
         """The decision that the comparisons so far allow."""
@@ -53,11 +40,12 @@ class Verdict:
         own = self._claim_states()
         claims = self._with_contradiction(self._with_what_follows(own))
         if not own:
-            risk = float(self.ledger.rule.risk[0, others].max())
+            risk, assumes_model = float(self.ledger.rule.risk[0, others].max()), False
         elif none_best:
             risk = self.ledger.none_risk()
+            assumes_model = not self.ledger.none_without_model(self.ledger.claim)
         else:
-            risk = own[0].risk
+            risk, assumes_model = own[0].risk, own[0].assumes_model
         return Decision(
             stopped=reason is not None,
             reason=reason,
@@ -71,7 +59,7 @@ class Verdict:
             claim=self.ledger.claim,
             claims=claims,
             joint_risk=min(1.0, self.delta * len(claims)) if claims else 1.0,
-            claim_text=self._claim_text(claims, none_best=none_best),
+            assumes_model=assumes_model,
             open=own[0].open
             if own
             else tuple(np.flatnonzero(others & ~self.ledger.rule.refuted[0]).tolist()),
@@ -110,31 +98,19 @@ class Verdict:
         return self._state(Claim.BEST_IF_ANY, policy, rivals, risk)
 
     def _state(self, claim: Claim, policy: int | None, rivals: tuple[int, ...], risk: float) -> ClaimState:
-        if policy is None:
-            none = self._n_comparisons > 0
-            text = self._no_best(claim) if none else "Nothing has been compared yet."
-            return ClaimState(claim, holds=False, policy=None, open=(), risk=1.0, text=text)
-        assumes_model = not self.ledger.holds_without_model(claim, policy)
-        text = describe(
-            claim,
-            self._name(policy),
-            [self._name(rival) for rival in rivals[:_RIVALS_SHOWN]],
-            len(rivals),
-            delta=self.delta,
-            margin=self.ledger.margin_of(claim),
-            missing=self.ledger.missing,
-            model=assumes_model,
-            note=on_the_test(self.tested, assumes_model=assumes_model),
-        )
+        ledger = self.ledger
+        if policy is not None:
+            without_model = ledger.holds_without_model(claim, policy)
+        else:
+            without_model = self._n_comparisons == 0 or ledger.none_without_model(claim)
         return ClaimState(
             claim,
-            holds=not rivals,
+            holds=policy is not None and not rivals,
             policy=policy,
             open=rivals,
             risk=risk,
-            text=text,
-            assumes_model=assumes_model,
-            qualified=is_qualified(self.tested, assumes_model=assumes_model),
+            margin=ledger.margin_of(claim),
+            assumes_model=not without_model,
         )
 
     def _with_what_follows(self, states: tuple[ClaimState, ...]) -> tuple[ClaimState, ...]:
@@ -146,30 +122,15 @@ class Verdict:
         best = next((each for each in states if each.claim is Claim.BEST and each.holds), None)
         if best is None or best.policy is None:
             return states
-        text = {
-            each.claim: describe(
-                each.claim,
-                self._name(best.policy),
-                (),
-                0,
-                delta=self.delta,
-                margin=self.ledger.margin_of(each.claim),
-                missing=self.ledger.missing,
-                model=best.assumes_model,
-                note=on_the_test(self.tested, assumes_model=best.assumes_model),
-                follows_from=best.claim,
-            )
-            for each in states
-        }
         return tuple(
             each
             if each.holds or each.policy is None
-            else replace(best, claim=each.claim, holds=False, text=text[each.claim], follows_from=best.claim)
+            else replace(best, claim=each.claim, margin=each.margin, holds=False, follows_from=best.claim)
             for each in states
         )
 
     def _with_contradiction(self, states: tuple[ClaimState, ...]) -> tuple[ClaimState, ...]:
-        """The same, where "best" and "best, if there is a best" exclude each other, and say so.
+        """The same, where "best" and "best, if there is a best" exclude each other.
 
         Their evidence differs: only the latter's has the streams.
         """
@@ -181,39 +142,10 @@ class Verdict:
         named = other.policy if other.holds else None
         if other.policy is not None and named in {None, best.policy}:
             return states
-        opposites = {
-            best.claim: describe_contradiction(None if named is None else self._name(named)),
-            other.claim: describe_contradiction(self._name(best.policy), sure=True),
-        }
         return tuple(
-            replace(each, text=f"{each.text} {opposites[each.claim]}", contradicted=True)
-            if each.claim in opposites
-            else each
+            replace(each, contradicted=True) if each.claim in (best.claim, other.claim) else each
             for each in states
         )
-
-    def _claim_text(self, claims: tuple[ClaimState, ...], *, none_best: bool) -> str:
-        if not claims:
-            return f"The stopping rule {self.stopping!r} makes no claim that holds at any time."
-        # Under "best" the claim that stops the run has a rival still open, and says nothing of the finding.
-        opposite = none_best and claims[0].policy is not None
-        return self._no_best(self.ledger.claim) if opposite else claims[0].text
-
-    def _no_best(self, claim: Claim | None) -> str:
-        """The finding of a claim that no policy is the single best."""
-        assumes_model = not self.ledger.none_without_model(claim)
-        return describe_no_best(
-            delta=self.delta,
-            margin=self.ledger.margin,
-            missing=self.ledger.missing,
-            model=assumes_model,
-            note=on_the_test(self.tested, assumes_model=assumes_model),
-        )
-
-    def _name(self, policy: int) -> str:
-        # Names with commas in a list could be any number of names.
-        label = self.labels[policy]
-        return f"“{label}”" if "," in label else label
 
     @property
     def reason(self) -> StopReason | None:

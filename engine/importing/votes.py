@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from engine.core.wording import number
 from engine.domain import limits
 from engine.domain.conversations import (
     ASSISTANT,
@@ -24,6 +23,7 @@ from engine.domain.conversations import (
     transcript,
 )
 from engine.domain.material import Material
+from engine.domain.wording import number
 from engine.importing import warnings
 from engine.importing.formats import said_in
 from engine.importing.items import LONGEST_POLICY, USUAL, Wishes, asked, nothing_in, records_in

@@ -11,9 +11,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
 from ftfy.badness import is_bad
 
-from engine.core.wording import number
 from engine.domain import limits
 from engine.domain.texts import is_blank
+from engine.domain.wording import number
 
 _SHOWN = 5
 # A cell of Excel holds so many characters, and Excel cuts off the rest.

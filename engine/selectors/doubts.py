@@ -11,7 +11,7 @@ import numpy.typing as npt
 from django.db.models import Count, Q
 
 from engine.core.doubts import Examined, Found, Kind, Showings, examine
-from engine.core.wording import number
+from engine.domain.wording import number
 from engine.models import Experiment, Flag, Judgment, Lease, Response, User
 from engine.selectors import missing
 from engine.selectors.counts import standing_judgments

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
-from engine.core.claims import describe_by_answers
-from engine.core.contradictions import Misfit, misfit, summed_ties
+from engine.core.contradictions import Misfit, is_qualified, misfit, summed_ties
 from engine.core.finite_pools import holds_without_replacement
 from engine.core.problem import BradleyTerry
 from engine.core.robustness import summed_wins
 from engine.core.types import Missing
-from engine.core.wording import number, two_digits
+from engine.domain import claim_sentences
 from engine.domain.rules import CERTIFIED, LADDER
+from engine.domain.wording import number, two_digits
 from engine.models import Comparison, Experiment, Judgment, Response
 from engine.selectors import consequences, counts, designs, pools
 from engine.selectors.designs import Observed
@@ -118,11 +118,11 @@ def ladder(experiment: Experiment, observed: Observed | None = None) -> Ladder:
         return Ladder([], 0, 1.0)
     observed = observed or designs.load(experiment)
     design = observed.design
-    decision = decision_of(experiment, observed)
+    decision, tested = design.decision, _model_test(experiment, observed)
     states = {state.claim: state for state in decision.claims}
     told = _told(experiment, observed) if any(state.holds for state in states.values()) else _Told()
     return Ladder(
-        rungs=[_rung(states[claim], design, told) for claim in LADDER if claim in states],
+        rungs=[_rung(states[claim], design, told, tested) for claim in LADDER if claim in states],
         n_claims=consequences.claims_to_choose(experiment),
         joint_risk=consequences.joint_risk(experiment),
         unproven=unproven(experiment),
@@ -130,20 +130,15 @@ def ladder(experiment: Experiment, observed: Observed | None = None) -> Ladder:
     )
 
 
-def decision_of(experiment: Experiment, observed: Observed) -> Decision:
-    """The decision of this evidence, given the test of the assumption that levels add up."""
-    return observed.design.decision_given(_model_test(experiment, observed))
-
-
 def _model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
-    """The test on the comparisons of this evidence.
+    """The test of the assumption that levels add up, on the comparisons of this evidence.
 
     ``None`` where there is nothing to test. Also where a claim that holds, or the finding that none is best,
     does not rest on that assumption. It takes up to a few tenths of a second.
     """
     design = observed.design
     of, decision = design.space, design.decision
-    none_best = decision.claim is not None and decision.reason == StopReason.NO_SINGLE_BEST
+    none_best = decision.reason == StopReason.NO_SINGLE_BEST and decision.assumes_model
     wanted = none_best or any(state.holds and state.assumes_model for state in decision.claims)
     if not isinstance(of, BradleyTerry) or not wanted:
         return None
@@ -167,11 +162,12 @@ def _by_answers(experiment: Experiment, design: Design, decision: Decision) -> B
         people = experiment.judge == Experiment.Judge.HUMAN
         n = two_digits(remaining.expected * (experiment.overlap if people else 1))
         more = number(n, "more click" if people else "more comparison")
-    text = describe_by_answers(design.labels[found.policy], found.gamma, design.n_missing, more)
+    text = claim_sentences.by_answers_alone(design, found.policy, found.gamma, more)
     return ByAnswers(found.policy, found.gamma, text)
 
 
-def _rung(state: ClaimState, design: Design, told: _Told) -> Rung:
+def _rung(state: ClaimState, design: Design, told: _Told, tested: Misfit | None) -> Rung:
+    text = claim_sentences.sentence(design, state, tested)
     stops = state.claim == design.claim
     shown = state.holds or state.follows_from is not None
     return Rung(
@@ -182,8 +178,8 @@ def _rung(state: ClaimState, design: Design, told: _Told) -> Rung:
         follows_from=state.follows_from,
         policy=state.policy,
         n_open=len(state.open),
-        text=told.around(state.text) if shown else state.text,
-        qualified=shown and state.qualified,
+        text=told.around(text) if shown else text,
+        qualified=shown and is_qualified(tested, assumes_model=state.assumes_model),
         contradicted=state.contradicted,
     )
 
@@ -191,10 +187,10 @@ def _rung(state: ClaimState, design: Design, told: _Told) -> Rung:
 def finding_of(experiment: Experiment, observed: Observed) -> str:
     """The claim of an experiment that has stopped by itself, in words; empty if it makes none."""
     design = observed.design
-    decision = decision_of(experiment, observed)
+    decision = design.decision
     if decision.reason not in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
         return ""
-    said = decision.claim_text
+    said = claim_sentences.conclusion(design, _model_test(experiment, observed))
     if decision.claim is None:
         # A stop other than the certified one names a winner, but makes no claim.
         wins = "No policy wins." if decision.best is None else f"{design.labels[decision.best]} wins."
@@ -202,19 +198,20 @@ def finding_of(experiment: Experiment, observed: Observed) -> str:
     return _told(experiment, observed).around(said, *of_pool(experiment))
 
 
-def finding_on(experiment: Experiment, observed: Observed, state: ClaimState, decision: Decision) -> str:
+def finding_on(experiment: Experiment, observed: Observed, state: ClaimState) -> str:
     """The claim of an experiment that somebody stops on it, in words.
 
     The claim of the setup was not picked after looking: it errs as rarely if somebody stops on it.
     """
-    if state.claim == decision.claim:
+    if state.claim == observed.design.claim:
         return finding_of(experiment, observed)
     picked = f"Somebody stopped on it after looking at {consequences.claims_to_choose(experiment)} claims"
     if not unproven(experiment):
         risk = f"{100 * consequences.joint_risk(experiment):.4g}%"
         picked += f"; the risk that any of them is ever made wrongly is at most {risk}"
     picked += "."
-    return _told(experiment, observed).around(state.text, picked, *of_pool(experiment))
+    text = claim_sentences.sentence(observed.design, state, _model_test(experiment, observed))
+    return _told(experiment, observed).around(text, picked, *of_pool(experiment))
 
 
 def of_pool(experiment: Experiment) -> list[str]:

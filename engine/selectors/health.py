@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Min, Q, QuerySet, Sum
 
-from engine.core.wording import duration, number
+from engine.domain.wording import duration, number
 from engine.models import (
     Comparison,
     Connection,

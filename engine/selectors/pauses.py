@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from engine.core.wording import moment
 from engine.domain.profiles import Provider
+from engine.domain.wording import moment
 from engine.models import Connection, Loan, clock
 
 # So many failures in a row, or a pause so long, say that somebody should look.

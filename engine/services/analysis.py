@@ -24,6 +24,7 @@ from engine.core import Claim, Design, Forecast, Plan, Simulations, forecast, fo
 from engine.core.claims import NOBODY
 from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
+from engine.domain import claim_sentences
 from engine.domain.rules import Rules
 from engine.models import Examination, Experiment, Judgment, clock
 from engine.selectors import counts, designs, sequences
@@ -348,16 +349,17 @@ def _finding(
     progress: dict[str, Any],
 ) -> dict[str, Any]:
     space, labels = labelled_space(experiment)
-    decision = Design.from_counts(
+    design = Design.from_counts(
         space,
         summed_wins(space.n_policies, sequence),
         progress=progress,
         labels=labels,
         **designs.design_settings(experiment),
-    ).decision
+    )
+    decision = design.decision
     return {
         "comparisons": decision.n_comparisons,
         "best": decision.best,
         "reason": str(decision.reason or ""),
-        "text": decision.claim_text,
+        "text": claim_sentences.conclusion(design),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.core.wording import number
+from engine.domain.wording import number
 from engine.models import AuditEntry, Experiment, User
 
 _Action = AuditEntry.Action

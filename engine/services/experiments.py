@@ -8,13 +8,14 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from engine.core import StopReason
+from engine.domain import claim_sentences
 from engine.domain.errors import WrongStateError
 from engine.domain.profiles import Provider
 from engine.models import AuditEntry, Comparison, Connection, Experiment, Lease, Policy, Response, User, clock
 from engine.selectors import capabilities
 from engine.selectors.connections import usable_by
 from engine.selectors.designs import Observed
-from engine.selectors.findings import decision_of, finding_of, finding_on
+from engine.selectors.findings import finding_of, finding_on
 from engine.selectors.record import record_of
 from engine.selectors.snapshots import latest_snapshot
 from engine.services.audit import record
@@ -125,10 +126,12 @@ def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
     experiment = locked_experiment(experiment_id)
     check_may_stop(experiment)
     observed = settle(experiment=experiment)
-    decision = decision_of(experiment, observed)
-    state = next((each for each in decision.claims if each.claim == claim), None)
+    design = observed.design
+    state = next((each for each in design.decision.claims if each.claim == claim), None)
     if state is None or not state.holds or state.policy is None:
-        missing = "This experiment does not watch that claim." if state is None else state.text
+        missing = "This experiment does not watch that claim."
+        if state is not None:
+            missing = claim_sentences.sentence(design, state)
         raise WrongStateError(
             f"The experiment cannot stop on this claim, because it does not hold by itself. {missing}"
         )
@@ -137,7 +140,7 @@ def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
         conclusion=StopReason.CERTIFIED,
         winner=experiment.policies.get(index=state.policy),
         claim=claim,
-        finding=finding_on(experiment, observed, state, decision),
+        finding=finding_on(experiment, observed, state),
         by=by,
     )
     return experiment

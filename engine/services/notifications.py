@@ -16,10 +16,10 @@ from django.core.validators import validate_email
 from django.db import transaction
 from django.db.models import F, QuerySet
 
-from engine.core.wording import moment
 from engine.domain.addresses import check_url
 from engine.domain.errors import SubscriptionError
 from engine.domain.mail import why_no_mail
+from engine.domain.wording import moment
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
 from engine.selectors import health, people
 from engine.selectors.alarms import stall

@@ -17,7 +17,6 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Exists, Max, OuterRef
 
-from engine.core.wording import number
 from engine.domain import limits
 from engine.domain.conversations import as_json
 from engine.domain.errors import SpecError, WrongStateError
@@ -26,6 +25,7 @@ from engine.domain.policy_space import code_of
 from engine.domain.showings import Phase
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.domain.texts import digest, pair_of_texts
+from engine.domain.wording import number
 from engine.importing.items import factor_of
 from engine.importing.votes import Vote, Winner
 from engine.models import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.core.wording import number
+from engine.domain.wording import number
 from engine.models import Comparison, Experiment
 from engine.selectors import counts
 from engine.selectors.health import Pulse, pulses

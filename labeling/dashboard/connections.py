@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.utils import timezone
 
-from engine.core.wording import moment
 from engine.domain.profiles import Provider
+from engine.domain.wording import moment
 from engine.models import Connection
 
 

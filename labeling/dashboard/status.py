@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.core import Claim, StopReason
-from engine.core.wording import number
 from engine.domain.policy_space import PolicyName
+from engine.domain.wording import number
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, counts
 from engine.selectors.health import Pulse, pulses

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.wording import number
+from engine.domain.wording import number
 from engine.models import Experiment
 from engine.selectors import designs, voids
 from engine.selectors.voids import Named, Voided

@@ -11,8 +11,8 @@ from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext
 
-from engine.core.wording import duration
 from engine.domain.policy_space import PolicyName
+from engine.domain.wording import duration
 from engine.models import Experiment, Policy
 from engine.selectors.pauses import waiting_for
 from engine.services import invitation_mails
@@ -87,7 +87,7 @@ def moment(at: datetime, form: str = "Y-m-d H:i") -> SafeString:
     return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), here.tzname(), said)
 
 
-# As `engine.core.wording.moment` writes it.
+# As `engine.domain.wording.moment` writes it.
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d) UTC")
 
 

@@ -7,8 +7,8 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
-from engine.core.wording import number
 from engine.domain.errors import WrongStateError
+from engine.domain.wording import number
 from engine.models import Experiment, User
 from engine.selectors import judges, people
 from engine.selectors.agreement import shared_answers

@@ -18,10 +18,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
-from engine.core.wording import number
 from engine.domain.errors import SpecError
 from engine.domain.material import Material
 from engine.domain.specs import TaskSpec
+from engine.domain.wording import number
 from engine.importing.items import Column, Wishes, as_read, look, make_answers
 from engine.importing.mapping import IGNORE, ROLES, Roles, check_columns, missing_roles
 from engine.importing.reader import as_one, source_of

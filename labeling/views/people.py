@@ -7,8 +7,8 @@ from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from engine.core.wording import number
 from engine.domain.errors import MembershipError
+from engine.domain.wording import number
 from engine.models import Experiment, Invitation, Membership
 from engine.selectors import blinding
 from engine.selectors.people import open_invitations

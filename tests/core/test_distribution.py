@@ -103,7 +103,7 @@ def test_the_program_in_its_readme_runs_as_typed_to_a_decision(bare: Path) -> No
     readme = (ROOT / "packaging/llmpo-core/README.md").read_text(encoding="utf-8")
     [program] = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
     out = run(bare, "-I", "-c", program).stdout
-    assert re.match(r"<Decision after \d+ comparisons: stopped \(certified\), policy \d is named\. ", out)
+    assert re.match(r"<Decision, claim 'best': \d+ compared, stopped \(certified\), policy \d is named>", out)
 
 
 PICKLED = """

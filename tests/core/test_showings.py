@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import combinations
 from typing import Any
 
@@ -86,7 +87,8 @@ def seen(design: Design) -> str:
     """Everything about it, to the bit."""
     shown = {n: design.showing(n) for n in sorted(design._showings)}
     progress = design.progress | {"showings": None}
-    return json.dumps([design.wins.tolist(), progress, shown, repr(design.decision), repr(design.ranking())])
+    decision, ranking = asdict(design.decision), repr(design.ranking())
+    return json.dumps([design.wins.tolist(), progress, shown, decision, ranking])
 
 
 @settings(max_examples=60)

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from engine.core.wording import moment
 from engine.domain.replies import Fault, Finish, Usage
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.domain.targets import Target
+from engine.domain.wording import moment
 from engine.generation.base import GenerationFailure, GenerationRequest, GenerationResult, Outcome
 from engine.generation.remote.backend import RemoteBackend
 from engine.generation.worker import write_batch

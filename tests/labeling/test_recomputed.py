@@ -17,6 +17,7 @@ from engine.core import Design, Factorial, Place, Unstructured
 from engine.core.outlook import level_effects, optimal_shares, realised_shares
 from engine.core.problem import Space
 from engine.core.robustness import fewest_flips
+from engine.domain.claim_sentences import conclusion, sentence
 from engine.domain.outcomes import joint_outcome
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Membership
@@ -140,13 +141,13 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(
     assert f"Rivals to exclude {len(decision.open)} " in words
     assert decision.stopped or until is not None
     if decision.stopped:
-        assert f"comparisons: {decision.claim_text}" in unescape(words)
+        assert f"comparisons: {conclusion(design)}" in unescape(words)
     else:
         # The last one standing may have to meet some that are ruled out: they are open, and out all the same.
         n_out = sum(row.place is Place.RULED_OUT for row in design.ranking())
         assert f"{design.labels[decision.best]} . {n_out} of {len(design.labels) - 1} rivals" in words
     for state in decision.claims:
-        assert state.text in unescape(words)
+        assert sentence(design, state) in unescape(words)
 
     # Evidence: the last point of the race, and the list of policies.
     assert [float(value) for value in table(html, 'id="race-table"')[-1][1:]] == np.round(

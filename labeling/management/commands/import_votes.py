@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.core.wording import number
 from engine.domain.errors import EngineError
 from engine.domain.limits import FILE_BYTES
+from engine.domain.wording import number
 from engine.importing.items import Wishes
 from engine.importing.reader import source_at
 from engine.importing.rows import ImportingError

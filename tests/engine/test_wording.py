@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.wording import duration
+from engine.domain.wording import duration
 
 
 @pytest.mark.parametrize(
