@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from typing import Any
 
 from allauth.account.authentication import get_authentication_records
@@ -15,20 +15,19 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from engine.models import Connection, Experiment, Invitation, Membership, Token, User
+from engine.models import Connection, Experiment, ExperimentQuerySet, Invitation, Membership, Token, User
 from engine.selectors import blinding, connections, people
 from engine.services.people import begin_to_judge
 from labeling.requests import AuthenticatedRequest
 
-# Returns the experiment with this number, if the user has a certain right to it.
-_Find = Callable[[User, int], Experiment | None]
+# The experiments to which a user has a certain right.
+_Right = Callable[[User], ExperimentQuerySet]
 
 
 def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -51,35 +50,33 @@ def bound_to(request: AuthenticatedRequest) -> int | None:
     return token.experiment_id if isinstance(token, Token) else None
 
 
-def _reached(request: AuthenticatedRequest, experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
+def _reached(request: AuthenticatedRequest, experiments: ExperimentQuerySet) -> ExperimentQuerySet:
     bound = bound_to(request)
     return experiments if bound is None else experiments.filter(pk=bound)
 
 
-def watched(request: AuthenticatedRequest) -> QuerySet[Experiment]:
+def watched(request: AuthenticatedRequest) -> ExperimentQuerySet:
     """All experiments whose dashboards the request may see."""
-    return _reached(request, people.experiments_to_watch(request.user))
+    return _reached(request, Experiment.objects.watched_by(request.user))
 
 
-def runnable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
+def runnable(request: AuthenticatedRequest) -> ExperimentQuerySet:
     """All experiments that the request may change."""
-    return _reached(request, people.experiments_to_run(request.user))
+    return _reached(request, Experiment.objects.run_by(request.user))
 
 
-def _reaches(request: AuthenticatedRequest, experiment_id: int) -> bool:
-    """False if the request's API token is bound to another experiment."""
-    return bound_to(request) in {None, experiment_id}
-
-
-def _found(request: AuthenticatedRequest, experiment_id: int, find: _Find) -> Experiment | None:
-    return find(request.user, experiment_id) if _reaches(request, experiment_id) else None
+def _found(request: AuthenticatedRequest, experiment_id: int, right: _Right) -> Experiment | None:
+    return _reached(request, right(request.user)).filter(pk=experiment_id).first()
 
 
 def judged(request: AuthenticatedRequest, experiment_id: int, *, counted: bool = False) -> Experiment | None:
     """The experiment, if the user is its annotator already; ``counted``: with the number of their answers
     today.
     """
-    return _found(request, experiment_id, partial(people.experiment_to_label, counted=counted))
+    if not counted:
+        return _found(request, experiment_id, Experiment.objects.judged_by)
+    reaches = bound_to(request) in {None, experiment_id}
+    return people.experiment_to_label(request.user, experiment_id) if reaches else None
 
 
 def to_label(request: AuthenticatedRequest, experiment_id: int, *, counted: bool = False) -> Experiment:
@@ -92,7 +89,7 @@ def to_label(request: AuthenticatedRequest, experiment_id: int, *, counted: bool
     joined = _permitted(
         request,
         experiment_id,
-        people.experiment_to_join,
+        Experiment.objects.joinable_by,
         # The only one of these pages that is not in English.
         _(
             "You may not judge here. Annotators and owners may, after the start and where people judge. "
@@ -109,7 +106,7 @@ def to_watch(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return _permitted(
         request,
         experiment_id,
-        people.experiment_to_watch,
+        Experiment.objects.watched_by,
         "You may judge here, but not see results. Ask an owner for the role viewer.",
     )
 
@@ -118,13 +115,13 @@ def to_run(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return _permitted(
         request,
         experiment_id,
-        people.experiment_to_run,
+        Experiment.objects.run_by,
         "Only editors and owners of the experiment may do this. Ask an owner for the role editor.",
     )
 
 
-def _permitted(request: AuthenticatedRequest, experiment_id: int, find: _Find, reason: str) -> Experiment:
-    """The experiment that ``find`` returns, if this user has the right to it.
+def _permitted(request: AuthenticatedRequest, experiment_id: int, right: _Right, reason: str) -> Experiment:
+    """The experiment, if this user has the right to it.
 
     Raises
     ------
@@ -133,16 +130,17 @@ def _permitted(request: AuthenticatedRequest, experiment_id: int, find: _Find, r
     Http404
         The user may see no such experiment.
     """
-    found = _found(request, experiment_id, find)
+    found = _found(request, experiment_id, right)
     if found is not None:
         return found
-    if _reaches(request, experiment_id) and people.may_see(request.user, experiment_id):
+    seen = Experiment.objects.watched_by(request.user) | Experiment.objects.judged_by(request.user)
+    if _reached(request, seen).filter(pk=experiment_id).exists():
         raise PermissionDenied(reason)
     raise Http404
 
 
 def may_run(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    return _found(request, experiment.pk, people.experiment_to_run) is not None
+    return _found(request, experiment.pk, Experiment.objects.run_by) is not None
 
 
 def may_void(request: AuthenticatedRequest, experiment: Experiment) -> bool:
@@ -152,11 +150,11 @@ def may_void(request: AuthenticatedRequest, experiment: Experiment) -> bool:
 
 def may_begin_to_judge(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     """True for an owner who would become an annotator by judging."""
-    return _found(request, experiment.pk, people.experiment_to_join) is not None
+    return _found(request, experiment.pk, Experiment.objects.joinable_by) is not None
 
 
 def may_own(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    return _found(request, experiment.pk, people.experiment_to_own) is not None
+    return _found(request, experiment.pk, Experiment.objects.owned_by) is not None
 
 
 def withholds_responses(request: AuthenticatedRequest, experiment: Experiment) -> bool:
@@ -189,13 +187,11 @@ def to_copy(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
 
 def judges_blind(request: HttpRequest, experiment: Experiment) -> bool:
     """True if the reader is known to judge this experiment, and may not see its results before its end."""
-    user = request.user
-    return (
-        user.is_authenticated
-        and experiment.state != Experiment.State.CONCLUDED
-        and people.experiment_to_label(user, experiment.pk) is not None
-        and people.experiment_to_watch(user, experiment.pk) is None
-    )
+    if not request.user.is_authenticated or experiment.state == Experiment.State.CONCLUDED:
+        return False
+    rights = (Experiment.objects.judged_by(request.user), Experiment.objects.watched_by(request.user))
+    judges, watches = (experiments.filter(pk=experiment.pk).exists() for experiments in rights)
+    return judges and not watches
 
 
 def may_create(request: HttpRequest) -> bool:
@@ -229,7 +225,7 @@ def to_own(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return _permitted(
         request,
         experiment_id,
-        people.experiment_to_own,
+        Experiment.objects.owned_by,
         "Only owners of the experiment may do this.",
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from django.apps import apps
 from django.conf import settings
+from django.db.models import QuerySet
 
 ROOT = Path(settings.BASE_DIR)
 _PACKAGES = ("engine", "labeling", "llmpo_site")
@@ -62,9 +63,11 @@ def writes(tree: ast.AST) -> Iterator[ast.Call]:
 def reads(tree: ast.AST) -> Iterator[ast.expr]:
     """The managers of models that are asked, and the searches in rows that belong to a row."""
     # A method may have a manager's name; a manager is not called.
-    called = {id(call.func) for call, _ in _methods(tree)}
+    allowed = {id(call.func) for call, _ in _methods(tree)}
+    named = _named_queries()
+    allowed |= {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in named}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in _MANAGERS and id(node) not in called:
+        if isinstance(node, ast.Attribute) and node.attr in _MANAGERS and id(node) not in allowed:
             yield node
     related = _related()
     for call, name in _methods(tree):
@@ -88,6 +91,15 @@ def _chain(node: ast.expr) -> Iterator[str]:
         else:
             yield node.attr
             node = node.value
+
+
+def _named_queries() -> set[str]:
+    """The queries that our own models define, such as ``watched_by``."""
+    classes = {
+        getattr(model._default_manager, "_queryset_class", QuerySet)
+        for model in apps.get_app_config("engine").get_models()
+    }
+    return {name for each in classes if each is not QuerySet for name in vars(each)}
 
 
 def _related() -> set[str]:

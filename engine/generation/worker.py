@@ -27,10 +27,9 @@ from engine.generation.base import (
 )
 from engine.generation.responses import ResponseInProgress, Step, composition_of
 from engine.generation.speed import Speed
-from engine.models import Connection, Experiment, Response
+from engine.models import Connection, Experiment, Policy, Response
 from engine.selectors.capabilities import Offer
 from engine.selectors.pauses import asked_from_here, by_name, is_probed, pause_seconds
-from engine.selectors.policies import composable
 from engine.selectors.spending import overspent_connections
 from engine.services.charges import Spent
 from engine.services.claims import StoppedError
@@ -244,7 +243,7 @@ class _Batch:
         if new:
             if not self.is_remote:
                 self._connections = by_name()
-            for policy in composable(new):
+            for policy in Policy.objects.composable().filter(pk__in=new):
                 self._compositions[policy.pk] = composition_of(policy)
                 if policy.experiment.shown_thinking == Experiment.ShownThinking.BOTH:
                     self._thinking_is_shown.add(policy.pk)

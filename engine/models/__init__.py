@@ -19,7 +19,7 @@ from engine.models.checks import Check, GoldItem
 from engine.models.comparisons import Comparison, Flag, Lease
 from engine.models.connections import Connection, Loan
 from engine.models.evidence import Estimate, Examination, Snapshot
-from engine.models.experiments import Experiment
+from engine.models.experiments import Experiment, ExperimentQuerySet
 from engine.models.generation import Response, WorkerPulse
 from engine.models.history import AuditEntry
 from engine.models.judgments import Allowance, Judgment, JudgmentVoid, PairCount
@@ -53,6 +53,7 @@ __all__ = [
     "Evidence",
     "Examination",
     "Experiment",
+    "ExperimentQuerySet",
     "Factor",
     "Flag",
     "GoldItem",

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models import Exists, OuterRef, Q
 
 from engine.domain.profiles import Provider
 from engine.models import clock
 from engine.models.experiments import Experiment
+from engine.models.people import User
+
+
+class ConnectionQuerySet(models.QuerySet["Connection"]):
+    """Connections by their users."""
+
+    def remote(self) -> Self:
+        """Those that are asked over the network, not the models of our own workers."""
+        return self.exclude(provider=Provider.WORKER)
+
+    def usable_by(self, experiment: Experiment) -> Self:
+        """Those that policies, judge and guards of this experiment may use."""
+        lent = Loan.objects.filter(connection=OuterRef("pk"), experiment=experiment, by__is_active=True)
+        return self.filter(Q(everybody=True) | Exists(lent), retired_at__isnull=True)
+
+    def choosable_by(self, user: User, experiment: Experiment | None) -> Self:
+        """Those that this person may name in a draft; ``None``: it is not stored yet.
+
+        Their own are among them: :func:`engine.services.connections.lend_chosen` lends those.
+        """
+        allowed = Q(everybody=True) | Q(owner=user)
+        if experiment is not None:
+            allowed |= Q(pk__in=Connection.objects.usable_by(experiment).values("pk"))
+        return self.filter(allowed, retired_at__isnull=True)
 
 
 class Connection(models.Model):
@@ -100,6 +127,8 @@ class Connection(models.Model):
     )
     test = models.JSONField(default=dict, editable=False, help_text="The last test: request, reply, remarks.")
     test_asked_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = ConnectionQuerySet.as_manager()
 
     class Meta:
         ordering = ("name",)

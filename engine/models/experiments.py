@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any, Self
+
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q, Value
+from django.db.models.functions import Concat
 
 from engine.core import StopReason
+from engine.domain import limits
 from engine.models import clock
 from engine.models.blinding import Blinding
 from engine.models.judges import Judges
+from engine.models.people import Membership, User
 from engine.models.responses import Responding
 from engine.models.rules import DecisionRules
 from engine.models.serving import Serving
@@ -20,6 +26,54 @@ _CONCLUSIONS = {
     StopReason.BUDGET: "Budget spent",
     StopReason.STOPPED: "Stopped by hand",
 }
+
+
+class ExperimentQuerySet(models.QuerySet["Experiment"]):
+    """Experiments by a person's rights, and by tag."""
+
+    def held_by(self, user: User, roles: Collection[str] = Membership.Role.values) -> Self:
+        """Those in which this user has one of these roles; for superusers, all."""
+        return self.all() if user.is_superuser else self.filter(_has_role(user, roles))
+
+    def watched_by(self, user: User) -> Self:
+        """Those whose dashboard this user may see."""
+        return self.held_by(user, Membership.WATCHING)
+
+    def run_by(self, user: User) -> Self:
+        """Those that this user may start, pause and stop."""
+        return self.held_by(user, (Membership.Role.EDITOR, Membership.Role.OWNER))
+
+    def owned_by(self, user: User) -> Self:
+        """Those that are this user's to give away and to delete."""
+        return self.held_by(user, (Membership.Role.OWNER,))
+
+    def judged_by(self, user: Any, role: str = Membership.Role.ANNOTATOR) -> Self:
+        """Those that have started, that people judge, and in which this user is an annotator."""
+        judged = self.filter(_has_role(user, [role]), judge=Experiment.Judge.HUMAN)
+        return judged.exclude(state=Experiment.State.DRAFT)
+
+    def joinable_by(self, user: User) -> Self:
+        """Those that this user owns and could begin to judge."""
+        owned = self.judged_by(user, Membership.Role.OWNER)
+        return owned.exclude(_has_role(user, [Membership.Role.ANNOTATOR]))
+
+    def tagged(self, tag: str) -> Self:
+        """Those that have this tag; none where it is empty, or no text that can be stored."""
+        if not tag or limits.text_fault(tag, "The tag"):
+            return self.none()
+        return self.alias(listed=Concat(Value(", "), "tags", Value(", "))).filter(
+            listed__contains=f", {tag}, "
+        )
+
+    def tag_names(self) -> list[str]:
+        """All their tags, by name."""
+        stored = self.exclude(tags="").order_by().values_list("tags", flat=True).distinct()
+        return sorted({tag for tags in stored for tag in tags.split(", ")})
+
+
+def _has_role(user: Any, roles: Collection[str]) -> Exists:
+    """The user has one of these roles. No join: two roles give no second row."""
+    return Exists(Membership.objects.filter(experiment=OuterRef("pk"), user=user, role__in=roles))
 
 
 class Experiment(DecisionRules, Serving, Judges, Responding, Blinding):
@@ -103,6 +157,8 @@ class Experiment(DecisionRules, Serving, Judges, Responding, Blinding):
     started_at = models.DateTimeField(null=True, blank=True)
     concluded_at = models.DateTimeField(null=True, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ExperimentQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at", "-id")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
@@ -12,7 +12,6 @@ from django.db.models import F, Q
 from django.db.models.functions import Lower
 
 from engine.models import clock
-from engine.models.experiments import Experiment
 
 
 class User(AbstractUser):
@@ -80,7 +79,7 @@ class Membership(models.Model):
     # The roles that show which policy wrote what.
     WATCHING = (Role.VIEWER, Role.EDITOR, Role.OWNER)
 
-    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="memberships")
+    experiment = models.ForeignKey("Experiment", models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=10, choices=Role, default=Role.ANNOTATOR)
     origin = models.CharField(max_length=15, choices=Origin, default=Origin.ADMINISTRATOR)
@@ -106,7 +105,7 @@ class Membership(models.Model):
 class RoleLoss(models.Model):
     """A role that was taken from somebody. Older invitations give this person no role."""
 
-    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="role_losses")
+    experiment = models.ForeignKey("Experiment", models.CASCADE, related_name="role_losses")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="role_losses")
     role = models.CharField(max_length=10, choices=Membership.Role)
     at = models.DateTimeField(default=clock.now)
@@ -140,7 +139,7 @@ class Invitation(models.Model):
     hint = models.CharField(
         max_length=12, help_text="First characters of the secret; they identify the link."
     )
-    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="invitations")
+    experiment = models.ForeignKey("Experiment", models.CASCADE, related_name="invitations")
     role = models.CharField(max_length=10, choices=Membership.Role, default=Membership.Role.ANNOTATOR)
     most_uses = models.PositiveIntegerField(default=1, validators=[MinValueValidator(1)])
     uses = models.PositiveIntegerField(default=0)
@@ -169,6 +168,15 @@ class Invitation(models.Model):
         return f"{self.role} of {self.experiment}, {self.uses}/{self.most_uses} used"
 
 
+class ReportLinkQuerySet(models.QuerySet["ReportLink"]):
+    """Links to reports by their state."""
+
+    def open(self) -> Self:
+        """Those that nobody has ended and that have not expired, newest first."""
+        unended = self.filter(ended_at__isnull=True).exclude(expires_at__lt=clock.now())
+        return unended.select_related("created_by").order_by("-pk")
+
+
 class ReportLink(models.Model):
     """A link by which anybody may read the report of an experiment, without an account.
 
@@ -180,7 +188,7 @@ class ReportLink(models.Model):
     hint = models.CharField(
         max_length=12, help_text="First characters of the secret; they identify the link."
     )
-    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="report_links")
+    experiment = models.ForeignKey("Experiment", models.CASCADE, related_name="report_links")
     shows_prompt = models.BooleanField(
         default=False,
         db_default=False,
@@ -190,6 +198,8 @@ class ReportLink(models.Model):
     created_at = models.DateTimeField(default=clock.now)
     expires_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ReportLinkQuerySet.as_manager()
 
     def __str__(self) -> str:
         return f"Report of {self.experiment} ({self.hint}…)"
@@ -233,7 +243,7 @@ class Token(models.Model):
     )
     scopes = models.JSONField(help_text="A list of scopes, at least one.")
     experiment = models.ForeignKey(
-        Experiment,
+        "Experiment",
         models.CASCADE,
         null=True,
         blank=True,

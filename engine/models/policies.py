@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from django.db import models
 
 from engine.domain.conversations import Message, turns_of
@@ -58,12 +60,26 @@ class Level(models.Model):
         return self.name
 
 
+class PolicyQuerySet(models.QuerySet["Policy"]):
+    """Policies with what composes their messages."""
+
+    def composable(self) -> Self:
+        """The same, each with its experiment, levels and factors, in two more queries for all."""
+        return self.select_related("experiment").prefetch_related("levels__factor")
+
+    def at(self, index: int) -> Policy | None:
+        """The policy of this index, of those of one experiment; ``None`` where there is none."""
+        return self.filter(index=index).first()
+
+
 class Policy(models.Model):
     """A tuple of levels, one per factor; ``index`` is its row in every K×K matrix."""
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="policies")
     index = models.PositiveSmallIntegerField()
     levels = models.ManyToManyField(Level, related_name="policies")
+
+    objects = PolicyQuerySet.as_manager()
 
     class Meta:
         ordering = ("index",)

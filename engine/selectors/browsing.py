@@ -14,7 +14,6 @@ from engine.domain.conversations import Message, turns_of
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, Response, Task
 from engine.models.full_text import responses_with
 from engine.selectors.blinding import in_finished_comparison
-from engine.selectors.policies import policy_at
 
 STANDING, VOID = "standing", "void"
 
@@ -193,10 +192,10 @@ def _of_policies(experiment: Experiment, selection: Selection, at: str) -> Q:
     conditions = Q()
     for index in (selection.policy, selection.against):
         if index is not None:
-            policy = policy_at(experiment, index)
+            policy = experiment.policies.at(index)
             conditions &= Q(**{f"{at}policy_i": policy}) | Q(**{f"{at}policy_j": policy})
     if selection.winner is not None:
-        policy = policy_at(experiment, selection.winner)
+        policy = experiment.policies.at(selection.winner)
         conditions &= Q(**{f"{at}policy_i": policy, f"{at}outcome__gt": 0.5}) | Q(
             **{f"{at}policy_j": policy, f"{at}outcome__lt": 0.5}
         )

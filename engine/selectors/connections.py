@@ -1,4 +1,4 @@
-"""Connections: which an experiment may use, and which a person may see, choose and change."""
+"""Connections that a person may see and change."""
 
 from __future__ import annotations
 
@@ -7,46 +7,20 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from engine.domain.profiles import Provider
 from engine.models import Connection, Experiment, Loan, Response, User
-from engine.selectors import people
-
-
-def usable_by(experiment: Experiment) -> QuerySet[Connection]:
-    """The connections that policies, judge and guards of this experiment may use, by name."""
-    lent = Loan.objects.filter(connection=OuterRef("pk"), experiment=experiment, by__is_active=True)
-    return Connection.objects.filter(Q(everybody=True) | Exists(lent), retired_at__isnull=True)
-
-
-def to_choose(user: User, experiment: Experiment | None) -> QuerySet[Connection]:
-    """The connections that this person may name in a draft, by name; ``None``: it is not stored yet.
-
-    Their own are among them: :func:`engine.services.connections.lend_chosen` lends those.
-    """
-    allowed = Q(everybody=True) | Q(owner=user)
-    if experiment is not None:
-        allowed |= Q(pk__in=usable_by(experiment).values("pk"))
-    return Connection.objects.filter(allowed, retired_at__isnull=True)
-
-
-def remote_to_choose(user: User, experiment: Experiment | None) -> QuerySet[Connection]:
-    """Those of them that are asked over the network."""
-    return to_choose(user, experiment).exclude(provider=Provider.WORKER)
 
 
 def of_the_environment() -> Connection | None:
     """The connection that ``OPENAI_MODEL`` made, if it is for everybody; it serves what names no model."""
     if not settings.OPENAI_MODEL:
         return None
-    made = Connection.objects.filter(owner=None, everybody=True, retired_at=None).exclude(
-        provider=Provider.WORKER
-    )
+    made = Connection.objects.remote().filter(owner=None, everybody=True, retired_at=None)
     return made.filter(name=settings.OPENAI_MODEL).first()
 
 
 def made_by(owner: User | None) -> QuerySet[Connection]:
     """The connections of this person, or of the site: retired ones keep their names."""
-    return Connection.objects.filter(owner=owner).exclude(provider=Provider.WORKER)
+    return Connection.objects.remote().filter(owner=owner)
 
 
 def numbered(connection_id: int) -> Connection:
@@ -69,7 +43,7 @@ def seen_by(user: User) -> QuerySet[Connection]:
     found = Connection.objects.select_related("owner")
     if user.is_superuser:
         return found
-    lent = Loan.objects.filter(connection=OuterRef("pk"), experiment__in=people.experiments_to_run(user))
+    lent = Loan.objects.filter(connection=OuterRef("pk"), experiment__in=Experiment.objects.run_by(user))
     seen: Any = Q(owner=user) | Exists(lent)
     if may_make(user):
         seen |= Q(everybody=True)

@@ -7,7 +7,6 @@ from collections.abc import Collection
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from engine.domain.profiles import Provider
 from engine.domain.wording import moment
 from engine.models import Connection, Loan, clock
 
@@ -18,7 +17,7 @@ _LONG_PAUSE_SECONDS = 60.0
 
 def asked_from_here() -> QuerySet[Connection]:
     """The connections that the remote worker asks: all but the models of our own workers."""
-    return Connection.objects.filter(retired_at__isnull=True).exclude(provider=Provider.WORKER)
+    return Connection.objects.remote().filter(retired_at__isnull=True)
 
 
 def by_name() -> dict[str, Connection]:
@@ -27,7 +26,7 @@ def by_name() -> dict[str, Connection]:
 
 
 def usable_names(experiment_ids: Collection[int]) -> dict[int, dict[str, Connection]]:
-    """The connections that each experiment may use, by name; as `usable_by`, in two queries for all."""
+    """The connections that each experiment may use, by name, in two queries for all."""
     everybody = {each.name: each for each in Connection.objects.filter(everybody=True, retired_at=None)}
     lent: dict[int, dict[str, Connection]] = defaultdict(dict)
     loans = Loan.objects.filter(

@@ -13,7 +13,6 @@ from engine.models import (
     Judgment,
     Membership,
     Notification,
-    ReportLink,
     User,
     clock,
 )
@@ -28,7 +27,6 @@ _INCLUDED = {
     _Role.EDITOR: {_Role.VIEWER, _Role.EDITOR},
     _Role.OWNER: {_Role.VIEWER, _Role.EDITOR, _Role.OWNER},
 }
-_RUNNING = (_Role.EDITOR, _Role.OWNER)
 
 
 def held_roles(user: User, experiment_id: int) -> set[str]:
@@ -61,11 +59,6 @@ def has_any_right(user: User) -> bool:
     )
 
 
-def with_a_role(user: User) -> QuerySet[Experiment]:
-    """Experiments in which this user has a role; for superusers, all."""
-    return _with_one_of(user, _Role).order_by("-pk")
-
-
 def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet[Invitation]:
     """Invitations to these roles that still let people in, newest first."""
     return (
@@ -74,16 +67,6 @@ def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet
         )
         .select_related("created_by")
         .prefetch_related(Prefetch("notifications", Notification.objects.order_by("-pk")))
-        .order_by("-pk")
-    )
-
-
-def open_report_links() -> QuerySet[ReportLink]:
-    """Links to reports that nobody has ended and that have not expired, newest first."""
-    return (
-        ReportLink.objects.filter(ended_at__isnull=True)
-        .exclude(expires_at__lt=clock.now())
-        .select_related("created_by")
         .order_by("-pk")
     )
 
@@ -111,77 +94,17 @@ def annotators(experiment_id: int) -> QuerySet[Membership]:
     )
 
 
-def experiments_to_label(user: User) -> QuerySet[Experiment]:
-    """The started experiments in which this user is an annotator."""
-    return _judged_by(user, Membership.Role.ANNOTATOR)
-
-
 _USER, _SINCE = Given("user", BigAutoField()), Given("since", DateTimeField())
 _TO_LABEL_COUNTED = Prepared(
-    lambda: with_answers_since(_judged_by(_USER, _Role.ANNOTATOR).filter(pk=EXPERIMENT), _USER, _SINCE)
+    lambda: with_answers_since(Experiment.objects.judged_by(_USER).filter(pk=EXPERIMENT), _USER, _SINCE)
 )
 
 
-def experiment_to_label(user: User, experiment_id: int, *, counted: bool = False) -> Experiment | None:
-    """The experiment, if it is among :func:`experiments_to_label`.
+def experiment_to_label(user: User, experiment_id: int) -> Experiment | None:
+    """The experiment, if this user judges it, with the number of their answers today.
 
-    ``counted``: with the number of the user's answers today, which each click shows, and which
-    :func:`engine.selectors.answers.counted_today` reads off the experiment. The more they are, the longer it
-    takes.
+    :func:`engine.selectors.answers.counted_today` reads that number, which each click shows, off the
+    experiment. The more they are, the longer it takes.
     """
-    if counted:
-        found = _TO_LABEL_COUNTED(user=user.pk, experiment=experiment_id, since=midnight())
-        return found[0] if found else None
-    return experiments_to_label(user).filter(pk=experiment_id).first()
-
-
-def experiment_to_join(user: User, experiment_id: int) -> Experiment | None:
-    """The experiment, if it has started and this user owns it and could begin to annotate it."""
-    owned = _judged_by(user, _Role.OWNER).exclude(_holds(user, [_Role.ANNOTATOR]))
-    return owned.filter(pk=experiment_id).first()
-
-
-def _judged_by(user: User | Given, role: str) -> QuerySet[Experiment]:
-    judged = Experiment.objects.filter(_holds(user, [role]), judge=Experiment.Judge.HUMAN)
-    return judged.exclude(state=Experiment.State.DRAFT)
-
-
-def experiments_to_watch(user: User) -> QuerySet[Experiment]:
-    """Experiments whose dashboard this user may see."""
-    return _with_one_of(user, Membership.WATCHING)
-
-
-def experiments_to_run(user: User) -> QuerySet[Experiment]:
-    """Experiments that this user may start, pause and stop."""
-    return _with_one_of(user, _RUNNING)
-
-
-def experiment_to_watch(user: User, experiment_id: int) -> Experiment | None:
-    """The experiment, if it is among :func:`experiments_to_watch`."""
-    return experiments_to_watch(user).filter(pk=experiment_id).first()
-
-
-def experiment_to_run(user: User, experiment_id: int) -> Experiment | None:
-    """The experiment, if it is among :func:`experiments_to_run`."""
-    return experiments_to_run(user).filter(pk=experiment_id).first()
-
-
-def experiment_to_own(user: User, experiment_id: int) -> Experiment | None:
-    """The experiment, if it is this user's to give away and to delete."""
-    return _with_one_of(user, [_Role.OWNER]).filter(pk=experiment_id).first()
-
-
-def may_see(user: User, experiment_id: int) -> bool:
-    """True if the experiment is among :func:`experiments_to_watch` or :func:`experiments_to_label`."""
-    seen = experiments_to_watch(user) | experiments_to_label(user)
-    return seen.filter(pk=experiment_id).exists()
-
-
-def _with_one_of(user: User, roles: Collection[str]) -> QuerySet[Experiment]:
-    """Experiments in which this user has one of these roles; for superusers, all."""
-    return Experiment.objects.all() if user.is_superuser else Experiment.objects.filter(_holds(user, roles))
-
-
-def _holds(user: User | Given, roles: Collection[str]) -> Exists:
-    """True of an experiment in which a user has one of these roles. No join: two roles give no second row."""
-    return Exists(Membership.objects.filter(experiment=OuterRef("pk"), user=user, role__in=roles))
+    found = _TO_LABEL_COUNTED(user=user.pk, experiment=experiment_id, since=midnight())
+    return found[0] if found else None

@@ -7,7 +7,6 @@ import hashlib
 from django.conf import settings
 
 from engine.models import Connection, Experiment
-from engine.selectors.connections import usable_by
 
 # Raised whenever engine.judges.llm asks in other words: agreement was measured with the old ones.
 WORDING = 1
@@ -32,7 +31,7 @@ def why_no_judge(experiment: Experiment | None = None) -> str:
     ``None``: an experiment that names no connection as its judge.
     """
     if experiment is not None and experiment.judge_model:
-        if usable_by(experiment).filter(name=experiment.judge_model).exists():
+        if Connection.objects.usable_by(experiment).filter(name=experiment.judge_model).exists():
             return ""
         return (
             f"The experiment may not use the connection {experiment.judge_model!r}. Choose another judge, or "

@@ -23,7 +23,6 @@ from engine.domain.profiles import VENDORS, Provider, takes_of
 from engine.domain.replies import Usage
 from engine.models import AuditEntry, Charge, Connection, Experiment, Loan, User, clock
 from engine.selectors import connections as selectors
-from engine.selectors import people
 from engine.services import charges, keys
 from engine.services.audit import record
 from engine.services.connection_states import WORKS
@@ -174,7 +173,7 @@ def lend(*, connection_id: int, experiment: Experiment, by: User) -> Loan:
     connection = _locked(connection_id)
     if not selectors.may_change(by, connection):
         raise LoanError("Only its owner lends a connection.")
-    if people.experiment_to_run(by, experiment.pk) is None:
+    if not Experiment.objects.run_by(by).filter(pk=experiment.pk).exists():
         raise LoanError("You lend to experiments that you own or edit.")
     if connection.retired_at is not None:
         raise LoanError("This connection is retired.")
@@ -186,7 +185,7 @@ def lend(*, connection_id: int, experiment: Experiment, by: User) -> Loan:
 
 def lend_chosen(*, experiment: Experiment, by: User, names: Collection[str]) -> None:
     """Lend the user's own connections that they have just named in a draft."""
-    chosen = selectors.to_choose(by, experiment).filter(name__in=names, owner=by, everybody=False)
+    chosen = Connection.objects.choosable_by(by, experiment).filter(name__in=names, owner=by, everybody=False)
     for connection in chosen:
         lend(connection_id=connection.pk, experiment=experiment, by=by)
 
@@ -201,7 +200,7 @@ def end_loans_without_rights(*, user: User, by: User | None) -> None:
     """End the loans of a person who lost the right to lend there."""
     for loan in Loan.objects.filter(by=user).select_related("connection"):
         lends = selectors.may_change(user, loan.connection)
-        if not lends or people.experiment_to_run(user, loan.experiment_id) is None:
+        if not lends or not Experiment.objects.run_by(user).filter(pk=loan.experiment_id).exists():
             _end([loan], by=by, because="The person who lent it lost the right to.")
 
 

@@ -13,7 +13,6 @@ from engine.domain.errors import WrongStateError
 from engine.domain.profiles import Provider
 from engine.models import AuditEntry, Comparison, Connection, Experiment, Lease, Policy, Response, User, clock
 from engine.selectors import capabilities
-from engine.selectors.connections import usable_by
 from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
 from engine.selectors.record import record_of
@@ -61,7 +60,7 @@ def _check_connections(experiment: Experiment) -> None:
     if experiment.llm_judge != Experiment.LLMJudge.OFF:
         named.add(experiment.judge_model)
     asked = Connection.objects.filter(name__in=named).exclude(provider=Provider.WORKER)
-    if barred := asked.exclude(pk__in=usable_by(experiment).values("pk")).first():
+    if barred := asked.exclude(pk__in=Connection.objects.usable_by(experiment).values("pk")).first():
         raise WrongStateError(
             f"This experiment may not use the connection {barred.name}: it is retired, or nobody lends it. "
             "Its owner lends it on the page Models. Or choose another one."

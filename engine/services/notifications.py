@@ -21,7 +21,7 @@ from engine.domain.errors import SubscriptionError
 from engine.domain.mail import why_no_mail
 from engine.domain.wording import moment
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
-from engine.selectors import health, people
+from engine.selectors import health
 from engine.selectors.alarms import stall
 from engine.selectors.doubts import doubts
 from engine.selectors.findings import by_machines
@@ -106,7 +106,7 @@ def end_subscriptions_without_rights(*, user: User, by: User | None) -> None:
     """End a user's subscriptions to experiments that they may no longer run."""
     theirs = Subscription.objects.filter(created_by=user).select_related("experiment")
     if user.is_active:
-        theirs = theirs.exclude(experiment__in=people.experiments_to_run(user))
+        theirs = theirs.exclude(experiment__in=Experiment.objects.run_by(user))
     for subscription in theirs.order_by("pk"):
         unsubscribe(subscription=subscription, by=by)
 

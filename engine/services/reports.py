@@ -10,7 +10,6 @@ from django.db import transaction
 from engine.domain.credentials import hashed
 from engine.domain.errors import WrongStateError
 from engine.models import AuditEntry, Experiment, ReportLink, User, clock
-from engine.selectors import people
 from engine.services.audit import record
 
 
@@ -68,9 +67,9 @@ def end_links_without_rights(*, user: User, by: User | None) -> None:
 
     If they get the role back, the links stay ended.
     """
-    links = people.open_report_links().filter(created_by=user)
+    links = ReportLink.objects.open().filter(created_by=user)
     if user.is_active:
-        links = links.exclude(experiment__in=people.experiments_to_run(user))
+        links = links.exclude(experiment__in=Experiment.objects.run_by(user))
     for link in links.select_for_update(no_key=True, of=("self",)).order_by("pk"):
         _end(link, by=by, about=user)
 
@@ -92,8 +91,8 @@ def open_link(*, secret: str) -> ReportLink | None:
 
     A link also stops working when the person who made it may no longer run the experiment.
     """
-    link = people.open_report_links().filter(hash=hashed(secret)).select_related("experiment").first()
+    link = ReportLink.objects.open().filter(hash=hashed(secret)).select_related("experiment").first()
     if link is None or not link.created_by.is_active:
         return None
-    may_run = people.experiments_to_run(link.created_by).filter(pk=link.experiment_id).exists()
+    may_run = Experiment.objects.run_by(link.created_by).filter(pk=link.experiment_id).exists()
     return link if may_run else None

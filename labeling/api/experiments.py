@@ -18,7 +18,6 @@ from engine.selectors.policies import policy_names
 from engine.selectors.remaining import remaining_of
 from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.spending import spent_in
-from engine.selectors.tags import tagged
 from engine.services import controls, drafts, experiments
 from engine.services.drafts import create_experiment
 from engine.services.experiments import stop_on
@@ -66,7 +65,7 @@ def list_experiments(
     """List the experiments that you may see, newest first."""
     watched = access.watched(request).filter(archived_at__isnull=not archived)
     if tag:
-        watched = tagged(watched, normal_tags(tag))
+        watched = watched.tagged(normal_tags(tag))
     return {"count": watched.count(), "items": _summaries(watched[offset : offset + limit])}
 
 

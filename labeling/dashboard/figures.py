@@ -17,7 +17,7 @@ from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import by_machines, ladder
 from engine.selectors.health import Pulse, QueueHealth, pulses, queue_health
 from engine.selectors.judges import Totals, longer_preferred, tallies, totals
-from engine.selectors.policies import factorial_space, policy_at, policy_names, space_of
+from engine.selectors.policies import factorial_space, policy_names, space_of
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining_of
 from engine.selectors.snapshots import latest_snapshot, race_of
@@ -147,7 +147,7 @@ def reading_matter(experiment: Experiment) -> dict[str, Any]:
     """The winner's prompt and examples, which a decision maker reads once. Polls leave them out."""
     if experiment.winner is None:
         return {}
-    policy = policy_at(experiment, experiment.winner.index, composable=True)
+    policy = experiment.policies.composable().at(experiment.winner.index)
     if policy is None:
         return {}
     names = policy_names(experiment)
@@ -261,7 +261,7 @@ def _result(
 ) -> dict[str, Any]:
     wins = counts.wins_matrix(experiment)
     leader = ranked[0].standing.policy
-    best = experiment.winner or (policy_at(experiment, leader) if comparisons else None)
+    best = experiment.winner or (experiment.policies.at(leader) if comparisons else None)
     tasks = None
     version = (experiment.state, comparisons)
     if best is not None:

@@ -6,10 +6,8 @@ from typing import Any
 
 from django.conf import settings
 
-from engine.domain.profiles import Provider
-from engine.models import Experiment, Opinion
+from engine.models import Connection, Experiment, Opinion
 from engine.selectors import workers
-from engine.selectors.connections import usable_by
 from engine.selectors.opinions import opinion_report, votes_now
 from engine.selectors.pauses import waiting_for
 from engine.selectors.rubrics import DEFAULT_RUBRIC, judge_name, why_no_judge
@@ -24,7 +22,7 @@ def panel(experiment: Experiment) -> dict[str, Any] | None:
     is_on = experiment.llm_judge != Experiment.LLMJudge.OFF
     worker_alive, trouble = _worker(experiment) if is_on else (False, "")
     connections = {
-        each.name: each for each in usable_by(experiment).exclude(provider=Provider.WORKER).order_by("name")
+        each.name: each for each in Connection.objects.remote().usable_by(experiment).order_by("name")
     }
     asked = connections.get(experiment.judge_model)
     # What may judge, and what it is called: names of connections, and "" for the judging worker's own model.

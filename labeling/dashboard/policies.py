@@ -13,7 +13,7 @@ from engine.domain.targets import Target
 from engine.generation.remote.requests import prepare
 from engine.generation.responses import composition_of, request_for
 from engine.models import Experiment, Factor, Level, Policy, Task
-from engine.selectors.policies import connections_named, model_that_wrote, policy_at
+from engine.selectors.policies import connections_named, model_that_wrote
 from engine.services.keys import target_without_key
 
 # Stands for a task in a request to send elsewhere.
@@ -71,7 +71,7 @@ def _is_known_by_name(policy: Policy) -> bool:
 
 def winner_asked(experiment: Experiment) -> dict[str, Any] | None:
     """The messages and settings of the winner; ``None`` without one, or where it wrote elsewhere."""
-    winner = experiment.winner and policy_at(experiment, experiment.winner.index, composable=True)
+    winner = experiment.winner and experiment.policies.composable().at(experiment.winner.index)
     return asked(winner) if winner else None
 
 

@@ -33,8 +33,8 @@ from engine.importing.items import (
 from engine.importing.mapping import ROLES, VARIABLE, check_columns
 from engine.importing.reader import source_of
 from engine.importing.rows import ImportingError
-from engine.models import Experiment, Factor, User
-from engine.selectors import connections, specs
+from engine.models import Connection, Experiment, Factor, User
+from engine.selectors import specs
 from engine.selectors.capabilities import Need, live_offers
 from engine.services.drafts import check_name
 from engine.services.estimates import Question
@@ -157,7 +157,8 @@ class DraftEditor:
 
     @cached_property
     def _connections(self) -> list[str]:
-        return list(connections.to_choose(self.maker, self.experiment).values_list("name", flat=True))
+        theirs = Connection.objects.choosable_by(self.maker, self.experiment)
+        return list(theirs.values_list("name", flat=True))
 
     @cached_property
     def models(self) -> list[str]:
@@ -370,7 +371,7 @@ class DraftEditor:
         named = [name or known.get("model", "") for name in self._named(Factor.Kind.MODEL, "text") or [""]]
         guards = filter(None, self._named(Factor.Kind.GUARDRAIL, "guard_model"))
         models = dict.fromkeys([*named, *guards])
-        theirs = connections.remote_to_choose(self.maker, self.experiment)
+        theirs = Connection.objects.remote().choosable_by(self.maker, self.experiment)
         remote = set(theirs.values_list("name", flat=True))
         return [
             Need(known.get("backend", ""), frozenset({name} - {""}), frozenset({name} & remote), name)

@@ -10,9 +10,8 @@ from django.db.models import QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Lower
 
-from engine.models import Experiment, User
+from engine.models import Experiment, ExperimentQuerySet, User
 from engine.selectors.accounts import makers_of
-from engine.selectors.tags import tagged, tags_of
 
 _ARCHIVED, _MINE = "archived", "mine"
 _ORDERS: Mapping[str, Sequence[str | Combinable]] = {
@@ -37,10 +36,10 @@ class HomeForm(forms.Form):
         label="Sort by", choices=[("", "newest first"), ("name", "name"), ("state", "state")], required=False
     )
 
-    def __init__(self, data: Any, *, user: User, watched: QuerySet[Experiment]) -> None:
+    def __init__(self, data: Any, *, user: User, watched: ExperimentQuerySet) -> None:
         super().__init__(data, label_suffix="")
         self._user, self._watched = user, watched
-        tags = tags_of(watched)
+        tags = watched.tag_names()
         self.fields["tag"].choices = [("", "any"), *((tag, tag) for tag in tags)]  # type: ignore[attr-defined]
         if not tags:
             del self.fields["tag"]
@@ -62,7 +61,7 @@ class HomeForm(forms.Form):
         if asked["state"] not in {"", _ARCHIVED}:
             found = found.filter(state=asked["state"])
         if asked.get("tag"):
-            found = tagged(found, asked["tag"])
+            found = found.tagged(asked["tag"])
         if asked["maker"]:
             found = found.filter(maker=self._user.pk if asked["maker"] == _MINE else int(asked["maker"]))
         return found.order_by(*_ORDERS[asked["sort"]])

@@ -15,7 +15,7 @@ from engine.domain.errors import WrongStateError
 from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import blinding, browsing
 from engine.selectors.judges import passed_checks, people_who_judged
-from engine.selectors.policies import policy_at, policy_names
+from engine.selectors.policies import policy_names
 from engine.selectors.spending import costs_of
 from engine.services import review
 from engine.tasks import wake_planner
@@ -101,7 +101,7 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
 
 
 def _messages(experiment: Experiment, index: int, row: Comparison) -> list[tuple[str, str]]:
-    policy = policy_at(experiment, index, composable=True)
+    policy = experiment.policies.composable().at(index)
     return [] if policy is None else messages_for(policy, row.task)
 
 

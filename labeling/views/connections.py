@@ -13,9 +13,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import LoanError, SpecError
 from engine.domain.profiles import VENDORS, Provider
-from engine.models import Connection, clock
+from engine.models import Connection, Experiment, clock
 from engine.selectors import connections as selectors
-from engine.selectors import people
 from engine.selectors.spending import DAY, spent_with
 from engine.services import connections as services
 from engine.tasks import try_connection, wake
@@ -44,7 +43,7 @@ def connections(request: AuthenticatedRequest) -> HttpResponse:
         "retired": [row for row in rows if row["connection"].retired_at is not None],
         "may_make": may_make,
         "may_compare": access.may_create(request)
-        and selectors.remote_to_choose(request.user, None).count() > 1,
+        and Connection.objects.remote().choosable_by(request.user, None).count() > 1,
     }
     return render(request, "connections/connections.html", context)
 
@@ -237,7 +236,7 @@ def _test(found: Connection) -> HttpResponse:
 
 def _experiments(request: AuthenticatedRequest, found: Connection) -> Any:
     """Experiments that the user may lend it to."""
-    return people.experiments_to_run(request.user).exclude(loans__connection=found).order_by("-pk")
+    return Experiment.objects.run_by(request.user).exclude(loans__connection=found).order_by("-pk")
 
 
 def _row(request: AuthenticatedRequest, found: Connection) -> dict[str, Any]:

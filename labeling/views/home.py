@@ -6,7 +6,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from engine.models import Experiment
-from engine.selectors import answers, people
+from engine.selectors import answers
 from labeling import access
 from labeling.accounts.client_address import untrusted_proxy
 from labeling.annotation.endings import endings
@@ -23,7 +23,7 @@ _WORTH_SEARCHING = 7
 @require_safe
 def home(request: AuthenticatedRequest) -> HttpResponse:
     """Experiments to label, and experiments to watch with their badges, found by name, state or maker."""
-    watched = people.experiments_to_watch(request.user)
+    watched = Experiment.objects.watched_by(request.user)
     n_watched = watched.count()
     may_create = access.may_create(request)
     if may_create or n_watched:
@@ -32,7 +32,7 @@ def home(request: AuthenticatedRequest) -> HttpResponse:
     page = Paginator(form.found().select_related("winner"), _PER_PAGE).get_page(request.GET.get("page"))
     to_label = endings(
         answers.with_own_answers(
-            people.experiments_to_label(request.user).filter(archived_at__isnull=True),
+            Experiment.objects.judged_by(request.user).filter(archived_at__isnull=True),
             request.user,
         ).select_related("winner")
     )

@@ -12,7 +12,7 @@ from engine.selectors import browsing
 from engine.selectors.breakdown import by_tag, by_task
 from engine.selectors.counts import wins_matrix
 from engine.selectors.duels import duel, duels_of
-from engine.selectors.policies import policy_at, policy_names
+from engine.selectors.policies import policy_names
 from engine.selectors.rankings import ranking
 from labeling import access
 from labeling.dashboard import figures
@@ -110,6 +110,6 @@ def results_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
 
 def _policy(experiment: Experiment, number: int) -> Policy:
     """The policy with the code P``number``."""
-    if (found := policy_at(experiment, number - 1, composable=True)) is None:
+    if (found := experiment.policies.composable().at(number - 1)) is None:
         raise Http404
     return found

@@ -13,7 +13,6 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.models import Experiment
-from engine.selectors.people import open_report_links
 from engine.services import reports
 from labeling import access
 from labeling.dashboard.policies import winner_asked
@@ -132,6 +131,6 @@ def _page(
         "may_run": may_run,
         "form": form or ShareForm(experiment),
         "link": link,
-        "links": open_report_links().filter(experiment=experiment) if may_run else [],
+        "links": experiment.report_links.open() if may_run else [],
     }
     return render(request, "reports/report.html", context, status=status)

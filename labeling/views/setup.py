@@ -19,8 +19,8 @@ from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec
 from engine.importing.files import description_in, read_experiment, write_experiment
 from engine.importing.rows import ImportingError
-from engine.models import Experiment
-from engine.selectors import browsing, connections, specs
+from engine.models import Connection, Experiment
+from engine.selectors import browsing, specs
 from engine.selectors.capabilities import models_named
 from engine.selectors.policies import policy_names
 from engine.selectors.uploads import kept_uploads
@@ -83,7 +83,7 @@ def new_from(request: AuthenticatedRequest, start: str) -> HttpResponse:
     access.to_create(request)
     url = reverse("new_from", args=[start])
     if start == "models":
-        names = connections.remote_to_choose(request.user, None).values_list("name", flat=True)
+        names = Connection.objects.remote().choosable_by(request.user, None).values_list("name", flat=True)
         if request.method != "POST" and len(names) < 2:
             messages.info(request, "Connect two models or more. Then choose “Compare models” again.")
             return redirect("connections")

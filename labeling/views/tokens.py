@@ -12,7 +12,6 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from engine.models import Experiment, Token, User
-from engine.selectors import people
 from engine.selectors.accounts import tokens_of
 from engine.services.tokens import make_token, revoke_token
 from labeling import access
@@ -39,9 +38,8 @@ class TokenForm(forms.Form):
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        cast("forms.ModelChoiceField[Experiment]", self.fields["experiment"]).queryset = people.with_a_role(
-            user
-        )
+        field = cast("forms.ModelChoiceField[Experiment]", self.fields["experiment"])
+        field.queryset = Experiment.objects.held_by(user).order_by("-pk")
         say_bounds(self.fields["valid_days"], self.fields["valid_days"].validators)
 
 

@@ -16,7 +16,7 @@ from engine.domain.errors import MembershipError
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.judges.rule_worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, User
-from engine.selectors import blinding, people
+from engine.selectors import blinding
 from engine.services import serving
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start, stop
@@ -222,12 +222,12 @@ class TestWhoAnnotatesToo:
         assert (page.status_code, reply.status_code) == (403, 403)
         assert not Experiment.objects.filter(name="Mine").exists()
         offers = 'id="clone-title"'
-        if people.experiments_to_run(both).filter(pk=experiment.pk).exists():
+        if Experiment.objects.run_by(both).filter(pk=experiment.pk).exists():
             assert "who wrote its responses" in reply.json()["detail"]
             assert offers not in content(get(logged_in(both), "experiment_settings", experiment.pk))
         assert offers in content(get(logged_in(admin), "experiment_settings", experiment.pk))
         stop(experiment_id=experiment.pk)
-        if people.experiments_to_run(both).filter(pk=experiment.pk).exists():
+        if Experiment.objects.run_by(both).filter(pk=experiment.pk).exists():
             assert logged_in(both).post(reverse("clone", args=[experiment.pk]), {"name": "Mine"}).url
             assert Experiment.objects.filter(name="Mine").exists()
 

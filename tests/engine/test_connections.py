@@ -151,10 +151,10 @@ def test_a_change_is_logged_by_the_names_of_its_fields_and_asks_again_at_once():
 def test_an_experiment_uses_what_is_for_everybody_or_lent_to_it(lent, experiment):
     site = make(name="site", everybody=True)
     make(name="of nobody here")
-    assert list(selectors.usable_by(experiment)) == [lent.connection, site]
-    assert list(selectors.usable_by(make_experiment(running=False))) == [site]
+    assert list(Connection.objects.usable_by(experiment)) == [lent.connection, site]
+    assert list(Connection.objects.usable_by(make_experiment(running=False))) == [site]
     connections.retire(connection_id=site.pk, by=None)
-    assert list(selectors.usable_by(experiment)) == [lent.connection]
+    assert list(Connection.objects.usable_by(experiment)) == [lent.connection]
 
 
 def test_who_sees_and_changes_what(owner, lent, experiment):
@@ -198,12 +198,12 @@ def test_only_the_owner_lends_and_only_where_they_run_the_experiment(owner, expe
 
 def test_choosing_ones_own_lends_it_and_nobody_elses(owner, experiment):
     own, other = make(owner), make(make_user(), name="theirs")
-    assert list(selectors.to_choose(owner, experiment)) == [own]
-    assert list(selectors.to_choose(owner, None)) == [own]
+    assert list(Connection.objects.choosable_by(owner, experiment)) == [own]
+    assert list(Connection.objects.choosable_by(owner, None)) == [own]
     connections.lend_chosen(experiment=experiment, by=owner, names=["gpt", "theirs", "nothing"])
     connections.lend_chosen(experiment=experiment, by=owner, names=["gpt"])
     assert [loan.connection for loan in Loan.objects.all()] == [own]
-    assert other not in selectors.usable_by(experiment)
+    assert other not in Connection.objects.usable_by(experiment)
     assert AuditEntry.objects.filter(action="lend", experiment=experiment).count() == 1
 
 
@@ -261,7 +261,7 @@ def end_it(lent, experiment, owner):
 def test_a_loan_ends_and_the_log_says_why(event, lent, experiment, owner):
     event(lent, experiment, owner)
     assert not Loan.objects.exists()
-    assert not selectors.usable_by(experiment).exists()
+    assert not Connection.objects.usable_by(experiment).exists()
     assert AuditEntry.objects.filter(action="end_loan", experiment=experiment).count() == 1
 
 
@@ -285,7 +285,7 @@ def test_a_former_superuser_lends_no_longer(experiment):
 
 def test_a_copy_has_no_loan(lent, experiment, owner):
     copy = drafts.clone(experiment=experiment, by=owner, name="A copy")
-    assert not selectors.usable_by(copy).exists()
+    assert not Connection.objects.usable_by(copy).exists()
 
 
 def test_a_forgotten_person_leaves_no_key_and_no_loan(lent, experiment, owner):

@@ -78,7 +78,7 @@ def test_the_count_of_todays_answers_reads_those_of_today_alone(annotator):
     click_on(experiment, annotator, 8)
     judge_before(experiment, annotator, 300)
     with rows_read() as read:
-        found = experiment_to_label(annotator, experiment.pk, counted=True)
+        found = experiment_to_label(annotator, experiment.pk)
     assert found.mine_today == 8
     # Each judgment with its comparison, the experiment, the membership and the checks.
     assert read[0] < 50

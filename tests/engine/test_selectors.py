@@ -21,7 +21,7 @@ from engine.models import (
     WorkerPulse,
 )
 from engine.models.append_only import lifted
-from engine.selectors import answers, buffer, counts, designs, people, policies
+from engine.selectors import answers, buffer, counts, designs, people
 from engine.selectors.health import queue_health
 from engine.selectors.snapshots import race_of
 from engine.services import allowances
@@ -44,9 +44,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 def test_a_policy_is_found_by_its_number():
     experiment = make_experiment()
-    policy = policies.policy_at(experiment, 1, composable=True)
+    policy = experiment.policies.composable().at(1)
     assert [level.factor.name for level in policy.levels.all()] == ["System prompt"]
-    assert policies.policy_at(experiment, 9) is None
+    assert experiment.policies.at(9) is None
 
 
 class TestCounts:
@@ -285,7 +285,7 @@ class TestPeople:
         pause(experiment_id=paused.pk)
         make_experiment()  # not a member
         make_experiment(judge="rule", annotators=(annotator,))
-        found = people.experiments_to_label(annotator)
+        found = Experiment.objects.judged_by(annotator)
         assert set(found) == {running, paused}
         assert draft not in found
 
@@ -294,7 +294,7 @@ class TestPeople:
         for role in ("viewer", "editor", "owner"):
             user = make_user()
             add_member(experiment, user, role)
-            assert not people.experiments_to_label(user).exists()
+            assert not Experiment.objects.judged_by(user).exists()
 
     def test_everybody_sees_how_much_they_judged_themselves(self, annotator):
         other = make_user()
@@ -305,7 +305,7 @@ class TestPeople:
         click(experiment, other)
 
         def own_count(user) -> int:
-            mine = answers.with_own_answers(people.experiments_to_label(user), user)
+            mine = answers.with_own_answers(Experiment.objects.judged_by(user), user)
             return mine.get().mine
 
         assert own_count(annotator) == 2
@@ -319,10 +319,10 @@ class TestPeople:
         user = make_user()
         add_member(make_experiment(), user, role)
         make_experiment()
-        assert people.experiments_to_watch(user).count() == watches
-        assert people.experiments_to_run(user).count() == runs
+        assert Experiment.objects.watched_by(user).count() == watches
+        assert Experiment.objects.run_by(user).count() == runs
 
-    def test_one_experiment_is_found_if_it_is_among_all_of_its_kind(self, annotator, admin):
+    def test_an_experiment_is_found_to_label_by_those_who_judge_it(self, annotator, admin):
         draft, *others = make_experiment(running=False), make_experiment(), make_experiment(judge="rule")
         users = [make_user(), annotator, admin]
         for experiment in (draft, *others):
@@ -331,15 +331,8 @@ class TestPeople:
                 users.append(make_user())
                 add_member(experiment, users[-1], role)
         for user in users:
-            watched = set(people.experiments_to_watch(user))
-            seen = watched | set(people.experiments_to_label(user))
-            for find, all_of_them in (
-                (people.experiment_to_watch, watched),
-                (people.experiment_to_run, set(people.experiments_to_run(user))),
-                (people.experiment_to_label, set(people.experiments_to_label(user))),
-            ):
-                assert {each for each in (draft, *others) if find(user, each.pk) == each} == all_of_them
-            assert {each for each in (draft, *others) if people.may_see(user, each.pk)} == seen
+            judged = set(Experiment.objects.judged_by(user))
+            assert {each for each in (draft, *others) if people.experiment_to_label(user, each.pk)} == judged
 
     def test_two_roles_are_one_experiment_and_a_superuser_sees_all(self, admin):
         user = make_user()
@@ -347,10 +340,10 @@ class TestPeople:
         for role in ("viewer", "editor", "owner"):
             add_member(experiment, user, role)
         make_experiment()
-        assert list(people.experiments_to_watch(user)) == [experiment]
-        assert list(people.experiments_to_run(user)) == [experiment]
-        assert people.experiments_to_watch(admin).count() == 2
-        assert people.experiments_to_run(admin).count() == 2
+        assert list(Experiment.objects.watched_by(user)) == [experiment]
+        assert list(Experiment.objects.run_by(user)) == [experiment]
+        assert Experiment.objects.watched_by(admin).count() == 2
+        assert Experiment.objects.run_by(admin).count() == 2
 
     def test_today_starts_at_midnight_and_leaves_out_what_was_taken_back(self, annotator, admin):
         experiment = make_experiment(ready=True, annotators=(annotator,))

@@ -14,7 +14,6 @@ from django.test import RequestFactory
 from django.urls import reverse
 
 from engine.models import Experiment, Token, User
-from engine.selectors.people import with_a_role
 from engine.services.experiments import stop
 from engine.services.tokens import make_token
 from labeling import access
@@ -99,7 +98,7 @@ def test_who_has_two_roles_has_the_experiment_once(role, experiment, people):
         add_member(experiment, user, other)
     request = request_of(user)
     assert list(access.watched(request)) == list(access.runnable(request)) == [experiment]
-    assert list(with_a_role(user)) == [experiment]
+    assert list(Experiment.objects.held_by(user)) == [experiment]
 
 
 @pytest.mark.parametrize(("rule", "allowed"), [(access.may_run, RUN), (access.may_own, OWN)])

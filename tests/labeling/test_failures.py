@@ -66,7 +66,7 @@ def break_with(monkeypatch, error: Exception) -> None:
     def fail(*_args: object, **_more: object) -> None:
         raise error
 
-    monkeypatch.setattr("engine.selectors.people.experiments_to_watch", fail)
+    monkeypatch.setattr("engine.models.experiments.ExperimentQuerySet.watched_by", fail)
     monkeypatch.setattr("labeling.access.to_watch", fail)
 
 

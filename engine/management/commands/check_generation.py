@@ -17,7 +17,7 @@ from engine.generation.remote.replies import remarks_of
 from engine.generation.responses import composition_of, request_for
 from engine.management.finding import find_experiment
 from engine.models import Task
-from engine.selectors.policies import policies_of, policy_names
+from engine.selectors.policies import policy_names
 
 SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"
 
@@ -71,7 +71,7 @@ class Command(BaseCommand):
         experiment = find_experiment(experiment_name)
         first = experiment.tasks.order_by("position").first() or Task(prompt=SAMPLE_TASK)
         asked = Task(prompt=task, variables=first.variables) if task else first
-        for policy, name in zip(policies_of(experiment), policy_names(experiment), strict=True):
+        for policy, name in zip(experiment.policies.composable(), policy_names(experiment), strict=True):
             label = f"{name.short}: {', '.join(name.levels)}"
             composition = composition_of(policy).filled(asked.variables)
             if composition.refusal_for_input(*(each.content for each in asked.turns)) is not None:
