@@ -1,14 +1,23 @@
-"""The e-mail of this installation: if it is sent, and the reason if it is not."""
+"""E-mail: its words, and whether this installation sends it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
+from django.template.loader import render_to_string
 
 # console:// and dummy:// of EMAIL_URL.
 _SENDS_NOTHING = {
     "django.core.mail.backends.console.EmailBackend",
     "django.core.mail.backends.dummy.EmailBackend",
 }
+
+
+def worded(event: str, **facts: Any) -> tuple[str, str]:
+    """The subject and the text of a message: the first line of ``templates/mail/EVENT.txt``, and the rest."""
+    subject, _, text = render_to_string(f"mail/{event}.txt", facts).partition("\n")
+    return subject, text.strip()
 
 
 def mail_is_sent() -> bool:

@@ -1,4 +1,4 @@
-"""Invitations by e-mail, through the outbox, and the words about an invitation."""
+"""Invitations by e-mail, through the outbox."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ from datetime import datetime, timedelta
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
+from django.template.loader import render_to_string
 from django.utils import timezone
 
 from engine.domain.credentials import hashed, secret_from
 from engine.domain.errors import InvitationError
 from engine.domain.limits import MAILED
 from engine.domain.mail import mail_is_sent
-from engine.models import AuditEntry, Experiment, Invitation, Membership, Notification, User, clock
+from engine.models import AuditEntry, Experiment, Invitation, Notification, User, clock
 from engine.services.audit import record
 from engine.services.invitations import make_invitation, open_invitation
 from engine.services.locks import locked_experiment
 
 EVENT = "invitation"
-_PLEAS = {
-    Membership.Role.ANNOTATOR: "Please help us compare responses. The question: {question}",
-    Membership.Role.VIEWER: "Here you can see the results of “{name}”.",
-}
-_OTHER_PLEA = "Please help to run the experiment “{name}”."
 
 
 # ---------------------------------------------------------------- words
@@ -47,10 +43,8 @@ def day_in_words(moment: datetime) -> str:
 
 def message(invitation: Invitation) -> str:
     """The text before the link, in an e-mail or in a message that somebody sends by hand."""
-    experiment = invitation.experiment
-    plea = _PLEAS.get(Membership.Role(invitation.role), _OTHER_PLEA)
-    said = plea.format(name=experiment.name, question=experiment.question)
-    return f"Hello,\n\n{said}\n\nThis link {validity(invitation)}:"
+    facts = {"invitation": invitation, "validity": validity(invitation)}
+    return render_to_string("mail/invitation.txt", facts).strip()
 
 
 # ---------------------------------------------------------------- sending

@@ -10,6 +10,7 @@ import secrets
 import uuid
 from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
@@ -18,7 +19,7 @@ from django.db.models import F, QuerySet
 
 from engine.domain.addresses import check_url
 from engine.domain.errors import SubscriptionError
-from engine.domain.mail import why_no_mail
+from engine.domain.mail import why_no_mail, worded
 from engine.domain.wording import moment
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
 from engine.selectors import health
@@ -114,11 +115,12 @@ def end_subscriptions_without_rights(*, user: User, by: User | None) -> None:
 # ---------------------------------------------------------------- writing them
 
 
-def announce(*, experiment: Experiment, event: str, key: str, subject: str, text: str) -> None:
-    """Write a message to every subscriber of this event, in the caller's transaction.
+def announce(*, experiment: Experiment, event: str, key: str, **facts: Any) -> None:
+    """Write a message with these facts to every subscriber of the event, in the caller's transaction.
 
-    A second message with the same ``key`` is not written. A long ``subject`` is cut.
+    A second message with the same ``key`` is not written. A long subject is cut.
     """
+    subject, text = worded(event, **facts)
     wanted = Subscription.Event.UNHEALTHY if event == RECOVERED else event
     Notification.objects.bulk_create(
         (
@@ -126,7 +128,7 @@ def announce(*, experiment: Experiment, event: str, key: str, subject: str, text
                 subscription=subscription,
                 event=event,
                 key=key,
-                subject=subject[: Notification.LONGEST_SUBJECT],
+                subject=f"{experiment.name}: {subject}"[: Notification.LONGEST_SUBJECT],
                 text=text,
             )
             for subscription in experiment.subscriptions.all()
@@ -137,33 +139,25 @@ def announce(*, experiment: Experiment, event: str, key: str, subject: str, text
 
 
 def announce_conclusion(*, experiment: Experiment, comparisons: int) -> None:
-    """Announce that an experiment has concluded, and its result."""
+    """Announce that an experiment has concluded, its result in full, and the doubts about it."""
+    if not experiment.subscriptions.exists():
+        return
     conclusion = experiment.get_conclusion_display()
     outcome = f"{conclusion}: {winner_name(experiment)}" if experiment.winner else conclusion
     if experiment.certified_claim:
         outcome += f" ({experiment.get_certified_claim_display()})"
+    machines = by_machines(experiment)
     announce(
         experiment=experiment,
         event=Subscription.Event.CONCLUDED,
         key=f"concluded {experiment.concluded_at:%Y-%m-%dT%H:%M:%S.%f}",
-        subject=f"{experiment.name}: {outcome}",
-        text=_conclusion(experiment, outcome, comparisons),
-    )
-
-
-def _conclusion(experiment: Experiment, outcome: str, comparisons: int) -> str:
-    """The result in full, with the doubts about it. A message may reach people who may know no names."""
-    if not experiment.subscriptions.exists():
-        return ""
-    machines = by_machines(experiment)
-    said = [
+        outcome=outcome,
+        comparisons=comparisons,
         # First, before anything reads as if people had said it.
-        machines,
-        f"{outcome}, after {comparisons} comparisons.",
-        experiment.finding.removeprefix(machines).lstrip(),
-        *(each.unnamed for each in doubts(experiment).found),
-    ]
-    return " ".join(filter(None, said))
+        machines=machines,
+        finding=experiment.finding.removeprefix(machines).lstrip(),
+        doubts=doubts(experiment).found,
+    )
 
 
 @transaction.atomic
@@ -177,12 +171,13 @@ def send_test(*, subscription: Subscription) -> Notification:
     """
     if subscription.kind == Subscription.Kind.EMAIL and (reason := why_no_mail()):
         raise SubscriptionError(reason)
+    subject, text = worded(TEST)
     return Notification.objects.create(
         subscription=subscription,
         event=TEST,
         key=f"{TEST} {uuid.uuid4()}",
-        subject=f"{subscription.experiment.name}: a test",
-        text="This is a test. Notifications of the experiment will arrive the same way.",
+        subject=f"{subscription.experiment.name}: {subject}",
+        text=text,
     )
 
 
@@ -207,13 +202,7 @@ def _watch(experiment: Experiment, kind: Alarm.Kind, reason: str) -> None:
     if alarm.announced_at is not None or now - alarm.since < _GRACE[kind]:
         return
     if Alarm.objects.filter(pk=alarm.pk, announced_at__isnull=True).update(announced_at=now):
-        announce(
-            experiment=experiment,
-            event=kind,
-            key=f"{kind} {alarm.pk}",
-            subject=f"{experiment.name}: {kind.label.lower()}",
-            text=reason,
-        )
+        announce(experiment=experiment, event=kind, key=f"{kind} {alarm.pk}", reason=reason)
 
 
 def _end_alarm(experiment: Experiment, kind: Alarm.Kind) -> None:
@@ -225,8 +214,7 @@ def _end_alarm(experiment: Experiment, kind: Alarm.Kind) -> None:
             experiment=experiment,
             event=RECOVERED,
             key=f"{RECOVERED} {alarm.pk}",
-            subject=f"{experiment.name}: healthy again",
-            text=f"Responses are being written again. The trouble began at {moment(alarm.since)}.",
+            since=moment(alarm.since),
         )
 
 
