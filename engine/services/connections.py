@@ -1,12 +1,11 @@
-"""Connections: made, changed, tested, lent and retired. Every step is in the log, without a key."""
+"""Connections: made, changed and retired. Every step is in the log, without a key."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-from collections.abc import Collection, Iterable
-from datetime import timedelta
+from collections.abc import Iterable
 from typing import Any
 
 import re2
@@ -15,18 +14,16 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from engine.domain.addresses import check_connection
-from engine.domain.errors import LoanError, SpecError
+from engine.domain.errors import SpecError
 from engine.domain.limits import CONNECTIONS, text_fault
 from engine.domain.places import fault_of_fields, fault_of_headers
 from engine.domain.prices import CURRENCY, propose
 from engine.domain.profiles import VENDORS, Provider, takes_of
-from engine.domain.replies import Usage
-from engine.models import AuditEntry, Charge, Connection, Experiment, Loan, User, clock
+from engine.models import AuditEntry, Connection, User, clock
 from engine.selectors import connections as selectors
-from engine.services import charges, keys
+from engine.services import keys, loans
 from engine.services.audit import record
 from engine.services.connection_states import WORKS
-from engine.services.locks import locked_account
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +45,6 @@ _BESIDE_A_TEST = {
     "at_once", "per_minute", "price_prompt", "price_cached", "price_completion", "currency", "daily_limit",
     "everybody",
 }  # fmt: skip
-# A worker that has not answered a test for so long may have died.
-_BETWEEN_TESTS = timedelta(seconds=150)
 _ENVIRONMENT_KEY = "OPENAI_API_KEY"
 
 
@@ -156,89 +151,6 @@ def take_back(*, connection_id: int, by: User | None) -> None:
         _note(connection, by, "Took back")
 
 
-# ---------------------------------------------------------------- loans
-
-
-@transaction.atomic
-def lend(*, connection_id: int, experiment: Experiment, by: User) -> Loan:
-    """Let an experiment use a connection. Lending twice is lending once.
-
-    Raises
-    ------
-    LoanError
-        It is not theirs, or they do not run that experiment.
-    """
-    # An account that is being closed waits, or is seen here.
-    by = locked_account(by)
-    connection = _locked(connection_id)
-    if not selectors.may_change(by, connection):
-        raise LoanError("Only its owner lends a connection.")
-    if not Experiment.objects.run_by(by).filter(pk=experiment.pk).exists():
-        raise LoanError("You lend to experiments that you own or edit.")
-    if connection.retired_at is not None:
-        raise LoanError("This connection is retired.")
-    loan, made = Loan.objects.get_or_create(connection=connection, experiment=experiment, defaults={"by": by})
-    if made:
-        _note_loan(loan, by, AuditEntry.Action.LEND)
-    return loan
-
-
-def lend_chosen(*, experiment: Experiment, by: User, names: Collection[str]) -> None:
-    """Lend the user's own connections that they have just named in a draft."""
-    chosen = Connection.objects.choosable_by(by, experiment).filter(name__in=names, owner=by, everybody=False)
-    for connection in chosen:
-        lend(connection_id=connection.pk, experiment=experiment, by=by)
-
-
-@transaction.atomic
-def end_loan(*, loan_id: int, by: User | None, because: str = "") -> None:
-    """Let the experiment use it no longer."""
-    _end(Loan.objects.filter(pk=loan_id), by=by, because=because)
-
-
-def end_loans_without_rights(*, user: User, by: User | None) -> None:
-    """End the loans of a person who lost the right to lend there."""
-    for loan in Loan.objects.filter(by=user).select_related("connection"):
-        lends = selectors.may_change(user, loan.connection)
-        if not lends or not Experiment.objects.run_by(user).filter(pk=loan.experiment_id).exists():
-            _end([loan], by=by, because="The person who lent it lost the right to.")
-
-
-def end_loans_of_others(*, experiment_id: int, owner: User, by: User | None) -> None:
-    """End what others lent, since the experiment has another owner. They may lend it again."""
-    loans = Loan.objects.filter(experiment=experiment_id).exclude(by=owner)
-    _end(loans, by=by, because="The experiment has a new owner.")
-
-
-def leave(*, owner: User, by: User | None) -> None:
-    """Retire the connections of a person who is forgotten, delete the keys and end the loans."""
-    for connection in Connection.objects.filter(owner=owner):
-        retire(connection_id=connection.pk, by=by)
-    _end(Loan.objects.filter(connection__owner=owner), by=by, because="Its owner's account is closed.")
-    _end(Loan.objects.filter(by=owner), by=by, because="Its owner's account is closed.")
-
-
-# ---------------------------------------------------------------- tests
-
-
-def ask_test(*, connection_id: int) -> bool:
-    """Note that a test was asked for. False if one is under way; otherwise the caller wakes a worker."""
-    rows = Connection.objects.filter(pk=connection_id, retired_at=None)
-    recent = clock.now() - _BETWEEN_TESTS
-    return bool(rows.exclude(test={}, test_asked_at__gt=recent).update(test={}, test_asked_at=clock.now()))
-
-
-@transaction.atomic
-def note_test(*, connection_id: int, test: dict[str, Any], usages: Iterable[Usage] = ()) -> None:
-    """Store a test's result and cost. After a successful one the connection is asked again at once."""
-    name = Connection.objects.values_list("name", flat=True).get(pk=connection_id)
-    cost = charges.book(charges.Spent(name, usage, Charge.Purpose.TEST) for usage in usages)
-    fields: dict[str, Any] = {"test": test | {"cost": str(cost)}}
-    if test["works"]:
-        fields |= WORKS
-    Connection.objects.filter(pk=connection_id).update(**fields)
-
-
 @transaction.atomic
 def accept_rules(*, connection_id: int, by: User) -> None:
     """Take over what the last test proposed about the settings that the model takes.
@@ -253,6 +165,13 @@ def accept_rules(*, connection_id: int, by: User) -> None:
         raise SpecError("The last test proposed nothing. Test it again.")
     change(connection_id=connection_id, by=by, takes=connection.takes | proposed)
     Connection.objects.filter(pk=connection_id).update(test=connection.test | {"proposed": {}})
+
+
+def leave(*, owner: User, by: User | None) -> None:
+    """Retire the connections of a person who is forgotten, delete the keys and end the loans."""
+    for connection in Connection.objects.filter(owner=owner):
+        retire(connection_id=connection.pk, by=by)
+    loans.end_loans_of(owner=owner, by=by)
 
 
 # ---------------------------------------------------------------- those that make themselves
@@ -427,14 +346,3 @@ def _note(connection: Connection, by: User | None, what: str, changed: Iterable[
             "changed": f": {fields}" if fields else "",
         },
     )
-
-
-def _note_loan(loan: Loan, by: User | None, action: str, because: str = "") -> None:
-    details = {"name": loan.connection.name, "connection": loan.connection_id, "because": because}
-    record(experiment=loan.experiment, by=by, about=loan.by, action=action, details=details)
-
-
-def _end(loans: Iterable[Loan], *, by: User | None, because: str) -> None:
-    for loan in list(loans):
-        if Loan.objects.filter(pk=loan.pk).delete()[0]:
-            _note_loan(loan, by, AuditEntry.Action.END_LOAN, because)

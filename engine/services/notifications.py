@@ -22,11 +22,11 @@ from engine.domain.errors import SubscriptionError
 from engine.domain.mail import why_no_mail, worded
 from engine.domain.wording import moment
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
-from engine.selectors import health
 from engine.selectors.alarms import stall
 from engine.selectors.doubts import doubts
 from engine.selectors.findings import by_machines
 from engine.selectors.policies import winner_name
+from engine.selectors.pulses import pulses
 from engine.services import claims
 from engine.services.audit import record
 from engine.services.locks import locked_experiment
@@ -186,9 +186,9 @@ def watch() -> None:
     Alarm.objects.exclude(experiment__state=Experiment.State.RUNNING).delete()
     running = Experiment.objects.filter(state=Experiment.State.RUNNING, subscriptions__isnull=False)
     watched = list(running.distinct())
-    pulses = health.pulses(watched)
+    now = pulses(watched)
     for experiment in watched:
-        _watch(experiment, Alarm.Kind.UNHEALTHY, pulses[experiment.pk].ailment)
+        _watch(experiment, Alarm.Kind.UNHEALTHY, now[experiment.pk].ailment)
         _watch(experiment, Alarm.Kind.STALLED, stall(experiment))
 
 

@@ -12,8 +12,8 @@ from ninja import Router, Status
 from engine.domain.errors import SpecError
 from engine.models import Connection
 from engine.selectors import connections as selectors
+from engine.services import connection_states, keys
 from engine.services import connections as services
-from engine.services import keys
 from engine.tasks import try_connection, wake
 from labeling import access
 from labeling.api.auth import MANAGE, READ
@@ -72,7 +72,7 @@ def test(request: AuthenticatedRequest, connection_id: Id) -> Status[dict[str, A
     """Have a worker send one small task. Read the connection until `testing` is false."""
     _refuse_bound(request)
     found = access.connection_to_change(request, connection_id)
-    if services.ask_test(connection_id=found.pk):
+    if connection_states.ask_test(connection_id=found.pk):
         wake(try_connection, found.pk)
     found.refresh_from_db()
     return Status(202, _told(request, found))

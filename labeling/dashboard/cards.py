@@ -8,7 +8,7 @@ from typing import Any
 from engine.domain.wording import number
 from engine.models import Comparison, Experiment
 from engine.selectors import counts
-from engine.selectors.health import Pulse, pulses
+from engine.selectors.pulses import Pulse, pulses
 from engine.selectors.snapshots import RacePoint, races_of
 from labeling.dashboard.status import statuses_of
 

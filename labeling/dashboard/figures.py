@@ -15,9 +15,10 @@ from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.doubts import Doubts, doubts
 from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import by_machines, ladder
-from engine.selectors.health import Pulse, QueueHealth, pulses, queue_health
+from engine.selectors.health import QueueHealth, queue_health
 from engine.selectors.judges import Totals, longer_preferred, tallies, totals
 from engine.selectors.policies import factorial_space, policy_names, space_of
+from engine.selectors.pulses import Pulse, pulses
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining_of
 from engine.selectors.snapshots import latest_snapshot, race_of

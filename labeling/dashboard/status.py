@@ -11,9 +11,9 @@ from engine.domain.policy_space import PolicyName
 from engine.domain.wording import number
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, counts
-from engine.selectors.health import Pulse, pulses
 from engine.selectors.missing import actively_held
 from engine.selectors.policies import names_in
+from engine.selectors.pulses import Pulse, pulses
 from engine.selectors.remaining import Remaining, forecasts, remaining_by
 from engine.selectors.snapshots import latest_snapshots
 from labeling.formatting import about, over_half, points

@@ -19,8 +19,8 @@ from engine.generation.remote.replies import remarks_of
 from engine.generation.remote.requests import Prepared, prepare
 from engine.generation.responses import composition_of, request_for
 from engine.models import Experiment, Response, Task
-from engine.selectors.health import pulses
 from engine.selectors.policies import policy_names, without_prompt
+from engine.selectors.pulses import pulses
 from engine.selectors.spending import costs_of
 from engine.selectors.trials import tried_responses
 from labeling.dashboard.policies import messages_for, targets_shown

@@ -11,9 +11,9 @@ from engine.domain.rules import CERTIFIED
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences
 from engine.selectors.findings import Ladder, doubts_about_risk, tasks_left_out
-from engine.selectors.health import Pulse
 from engine.selectors.policies import policy_names
 from engine.selectors.pools import Supply
+from engine.selectors.pulses import Pulse
 from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
 from engine.selectors.spending import money_trouble

@@ -738,12 +738,12 @@ class TestMoney:
         pulse()
         spent = {dear.pk} if limit == "connections" else {experiment.pk}
         modules = {
-            "connections": ("engine.generation.worker", "engine.selectors.health"),
-            "experiments": ("engine.services.generation", "engine.selectors.health"),
+            "connections": ("engine.generation.worker", "engine.selectors.pulses"),
+            "experiments": ("engine.services.generation", "engine.selectors.pulses"),
         }
         for module in modules[limit]:
             monkeypatch.setattr(f"{module}.overspent_{limit}", lambda: spent)
-        monkeypatch.setattr("engine.selectors.health.money_trouble", lambda experiment: "It is spent.")
+        monkeypatch.setattr("engine.selectors.pulses.money_trouble", lambda experiment: "It is spent.")
         write()
         assert {name for name, _ in servers.asked} == ({"cheap"} if limit == "connections" else set())
         assert states("dear") == {"waiting": states("dear").total()}

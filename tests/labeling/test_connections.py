@@ -11,7 +11,7 @@ from django.contrib.sessions.models import Session
 from django.urls import reverse
 
 from engine.models import AuditEntry, Charge, Connection, Loan, Membership, User
-from engine.services import connections, keys
+from engine.services import connection_states, connections, keys, loans
 from engine.tasks import try_connection
 from labeling.views import connections as views
 from tests.accounts import log_in_recently
@@ -171,7 +171,7 @@ def test_its_owner_lends_it_and_ends_the_loan(maker, client_for):
 def test_an_editor_sees_what_is_lent_and_neither_key_nor_words_of_the_server(maker, client_for):
     connection, experiment = make(maker), make_experiment(running=False)
     add_member(experiment, maker, Membership.Role.OWNER)
-    connections.lend(connection_id=connection.pk, experiment=experiment, by=maker)
+    loans.lend(connection_id=connection.pk, experiment=experiment, by=maker)
     Connection.objects.update(waits_until=connection.created_at, trouble="It answered 401.", said="its words")
     editor = make_user()
     add_member(experiment, editor, Membership.Role.EDITOR)
@@ -192,7 +192,7 @@ def test_the_result_of_a_test_is_shown_and_its_rules_are_used(admin, client_for)
         "at": "2026-11-29T08:00",
         "reply": {"text": "<b>Hello</b>", "thinking": "Hm", "prompt_tokens": 3, "seconds": 1.0},
     }  # fmt: skip
-    connections.note_test(connection_id=connection.pk, test=found)
+    connection_states.note_test(connection_id=connection.pk, test=found)
     page = client.get(reverse("connection_tested", args=[connection.pk]))
     assert "hx-get" not in page.content.decode()
     assert "&lt;b&gt;Hello" in page.content.decode()

@@ -18,7 +18,7 @@ from django.urls import reverse
 from engine.generation.remote.trying import try_connection
 from engine.models import Connection, Experiment, Membership, Response, Subscription
 from engine.notifying.delivery import deliver_due
-from engine.services import connections, keys
+from engine.services import connections, keys, loans
 from engine.services.notifications import subscribe, watch
 from engine.services.tokens import make_token
 from llmpo_site.observing import cut
@@ -190,12 +190,12 @@ def test_another_experiment_uses_it_only_while_it_is_lent(settings):
         add_member(experiment, owner, Membership.Role.OWNER)
         write()
         assert not [each for each in server.headers if "authorization" in each]
-        loan = connections.lend(connection_id=made.pk, experiment=experiment, by=owner)
+        loan = loans.lend(connection_id=made.pk, experiment=experiment, by=owner)
         write()
         asked = len([each for each in server.headers if "authorization" in each])
         assert asked
         assert not Response.objects.filter(policy__experiment=guarded, state="done").exists()
-        connections.end_loan(loan_id=loan.pk, by=owner)
+        loans.end_loan(loan_id=loan.pk, by=owner)
         Response.objects.filter(policy__experiment=experiment).update(state="waiting", text="", done_at=None)
         write()
         assert len([each for each in server.headers if "authorization" in each]) == asked
