@@ -55,9 +55,9 @@ _CLOCKS_SECONDS = 0.02
 
 
 def wake(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
-    """Send a task's message once the transaction is committed: to its queue, or to one ``worker``.
+    """Queue a task after the commit, for any worker or for this ``worker``.
 
-    If the broker is away, a stored click must not become an error: ``sweep`` finds the work later.
+    A broker that is away causes no error: the click is stored, and ``sweep`` finds the work later.
     """
     transaction.on_commit(partial(_send, task, *args, worker=worker))
 
@@ -306,7 +306,7 @@ def analyse(self: Task[Any, Any]) -> None:
             note_pulse("analysis", worker)
 
     try:
-        # Somebody looks at the page of an estimate, and it is bounded.
+        # Estimates come first: somebody waits for one on a page, and it takes bounded time.
         found = estimates.compute_next(worker=worker, tick=tick) or analysis.examine_next(
             worker=worker, tick=tick
         )

@@ -34,7 +34,7 @@ def note_rights(instance: User, update_fields: frozenset[str] | None, **_: Any) 
 
 @receiver(post_save, sender=User)
 def settle_lost_rights(instance: User, **_: Any) -> None:
-    """End the links, tokens and sessions of a deactivated account or a former superuser after any change."""
+    """End the links, tokens and sessions of an account that was closed or lost a site-wide right."""
     before = instance.rights_before
     if before is not None and any(
         had and not getattr(instance, right) for had, right in zip(before, _RIGHTS, strict=True)

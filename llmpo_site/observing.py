@@ -74,7 +74,7 @@ def _start_traces(process: str) -> None:
 
 
 def forget_who(span: Any, request: HttpRequest) -> None:
-    """Remove everything about the person from a request's span; called when it has just begun."""
+    """Remove everything about the person from a request's span as it begins."""
     for name, value in dict(span.attributes).items():
         if name in _ADDRESSES:
             span.set_attribute(name, without_secrets(str(value)).partition("?")[0])

@@ -16,7 +16,7 @@ from .judgments import checked_columns, checked_policy_name, checked_triples
 from .ledger import NONE, OPEN, Ledger
 from .missing import by_answers
 from .problem import Space, Unstructured
-from .ranking import Place, Rate, Standing, field, order_of, rates
+from .ranking import Place, Rate, Standing, mean_over_rivals, order_of, rates
 from .samplers import build_sampler
 from .sampling import Picks, argmax_random
 from .settings import (
@@ -694,9 +694,8 @@ class Design:
     def ranking(self) -> list[Standing]:
         """Every policy's strength, win rates with intervals, and place, the leader first.
 
-        All intervals together hold at any time with probability at least 1 - δ. In a Bradley-Terry space they
-        do so only to second order, and only if the model holds. A place is no estimate: a policy is ruled out
-        by the evidence, at risk δ.
+        The intervals hold at once and at any time, with probability at least 1 - δ; in a Bradley-Terry space
+        only to second order, and if the model holds. Places rest on evidence: a policy is ruled out at risk δ.
         """
         tally, beliefs = self._ledger.estimates()
         expected, low, high = rates(self.space, tally, beliefs, self.delta)
@@ -705,7 +704,7 @@ class Design:
         ruled_out = self._rule.refuted[0]
         order = order_of(standing, ruled_out.astype(np.float64), leader)
         log_odds = beliefs.theta[0] - beliefs.theta[0].mean()
-        means = [field(values) for values in (expected, low, high)]
+        means = [mean_over_rivals(values) for values in (expected, low, high)]
         ranking = []
         for k in order.tolist():
             other = int(order[1]) if k == leader else leader

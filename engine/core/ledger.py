@@ -451,7 +451,7 @@ class Ledger:
         return self.last_standing()
 
     def holds_without_model(self, claim: Claim, policy: int) -> bool:
-        """True if what is known now without a Bradley-Terry model establishes a claim in the first run."""
+        """True if the present evidence of the first run establishes a claim without a Bradley-Terry model."""
         if self.model is None:
             return True
         others = np.arange(self.tally.n_policies) != policy
@@ -462,8 +462,8 @@ class Ledger:
         return bool(np.all(against >= self.log_inverse_delta + np.log(self.tally.n_policies)))
 
     def none_without_model(self, claim: Claim | None) -> bool:
-        """True if it is now established without a Bradley-Terry model that no policy is the best, in the
-        first run.
+        """True if the present evidence of the first run establishes without a Bradley-Terry model that there
+        is no single best policy.
 
         A finding under the claim "best" owes nothing to the streams.
         """

@@ -80,7 +80,7 @@ class MaxMinAllocation:
     def is_certified(self, tolerance: float) -> bool:
         """True if the relative gap is proved to be at most the tolerance, such as 1e-4.
 
-        A gap below zero is rounding. Where that is larger than the tolerance, the bound proves nothing.
+        A negative gap is a rounding error. If that exceeds the tolerance, nothing is proved.
         """
         return abs(self.relative_gap) <= tolerance
 

@@ -95,7 +95,7 @@ def rates(
     return np.clip(expected, low, high, out=expected), low, high
 
 
-def field(values: FloatArray) -> FloatArray:
+def mean_over_rivals(values: FloatArray) -> FloatArray:
     """Shape (K,): mean of each row without its diagonal."""
     mean: FloatArray = (values.sum(axis=1) - np.diagonal(values)) / (values.shape[0] - 1)
     return mean

@@ -32,7 +32,7 @@ _SHARES = (0.5, 0.5)
 
 
 def capital_moves(claim: Claim, n_policies: int) -> bool:
-    """True if capital moves in a proof of this claim head to head, where a design allows it."""
+    """True if head-to-head proofs of this claim move capital, in a design that allows it."""
     return claim is not Claim.BEST_IF_ANY and n_policies >= _FEWEST
 
 

@@ -281,7 +281,7 @@ def templates_of(level: LevelValue) -> Iterator[tuple[str, str]]:
 
 
 def unfillable(factors: Iterable[FactorSpec], space: Space) -> Iterator[tuple[int, str, str]]:
-    """The texts of levels that not every task of the space can fill.
+    """The texts of levels with variables that some task lacks.
 
     Yields
     ------

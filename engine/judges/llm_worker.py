@@ -138,11 +138,11 @@ class _Batch:
 
     def _take(self, room: int) -> Sequence[GenerationRequest]:
         self._tick()
-        self._look_for_more()
+        self._claim_more()
         taken, self._requests = self._requests[:room], self._requests[room:]
         return taken
 
-    def _look_for_more(self) -> None:
+    def _claim_more(self) -> None:
         now = time.monotonic()
         if now - self._looked_at < (_LOOK_SECONDS if self.is_remote else math.inf):
             return

@@ -142,7 +142,7 @@ def _triggers(connection: BaseDatabaseWrapper) -> set[str]:
 
 
 def _postgresql(rule: Rule, table: str, triggers: set[str]) -> list[str]:
-    """The statements that create all but these ``triggers``, and replace their functions.
+    """The statements that create the triggers not among ``triggers``, and replace their functions.
 
     Creating a trigger locks its table against clicks and exports. Replacing its function does not.
     """
@@ -151,7 +151,7 @@ def _postgresql(rule: Rule, table: str, triggers: set[str]) -> list[str]:
     make = {
         "updated": f'BEFORE UPDATE ON "{table}" FOR EACH ROW EXECUTE FUNCTION "{table}_keep_updated"()',
         "deleted": f'BEFORE DELETE ON "{table}" FOR EACH ROW EXECUTE FUNCTION "{table}_keep_deleted"()',
-        # TRUNCATE asks no trigger of rows.
+        # TRUNCATE fires no row triggers.
         "truncated": f'BEFORE TRUNCATE ON "{table}" FOR EACH STATEMENT '
         f'EXECUTE FUNCTION "{table}_keep_deleted"()',
     }

@@ -25,9 +25,9 @@ class Answer:
 
 
 def shared_answers(experiment: Experiment) -> list[dict[str, Answer]]:
-    """The first answer of each person, by user name, for all pairs of responses that several judged.
+    """Each person's first answer, by user name, to every pair of responses that several people judged.
 
-    Past votes count, but for those without both responses: nobody knows what they were about.
+    Past votes count if both of their responses are known.
     """
     by_people = standing_judgments(experiment.pk).filter(
         with_both_texts("comparison__"), judge=Judgment.Judge.HUMAN, annotator__isnull=False

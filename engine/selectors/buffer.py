@@ -110,7 +110,7 @@ def writing_seconds(experiment: Experiment) -> float | None:
 
 
 def mean_seconds(spans: Sequence[timedelta]) -> float | None:
-    """The mean of these spans in seconds; ``None`` where there is none."""
+    """The mean span in seconds; ``None`` without any."""
     return sum(spans, timedelta()).total_seconds() / len(spans) if spans else None
 
 

@@ -292,7 +292,7 @@ def _out_of_reach(experiment: int, annotator: int | None) -> QuerySet[Comparison
 
 
 def name_of(first: Half, second: Half) -> str:
-    """The name of two texts as comparisons have it, or one for two responses that are still to be written."""
+    """The key of a pair of texts, as comparisons store it; a provisional one before both are written."""
     if _are_written(first, second):
         return pair_of_texts(first.task_id, first.digest, second.digest)
     return f"{first.task_id}:policy {first.policy_id}:policy {second.policy_id}"

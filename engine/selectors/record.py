@@ -77,7 +77,7 @@ def record_of(experiment: Experiment) -> Record:
 
 
 def concluded_record(experiment: Experiment) -> Record | None:
-    """The record that the log has of the latest conclusion; ``None`` where the experiment is open."""
+    """The logged record of the latest conclusion; ``None`` unless the experiment has concluded."""
     if experiment.state != Experiment.State.CONCLUDED:
         return None
     entry = experiment.audit_entries.filter(action__in=_CONCLUSIONS).order_by("-pk").first()

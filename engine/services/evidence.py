@@ -52,7 +52,7 @@ def start_again(*, experiment: Experiment) -> None:
 
 
 def mark_stale(*, experiment: Experiment) -> None:
-    """Note that the evidence of a locked experiment lacks so many events that a page does not wait for it."""
+    """Mark the evidence of a locked experiment as too far behind for a page to wait for it."""
     experiment.evidence_stale = True
     experiment.save(update_fields=["evidence_stale"])
 

@@ -59,7 +59,7 @@ def make_invitation(
 ) -> Invitation:
     """Make an invitation whose link has this secret; locks the experiment until the transaction ends.
 
-    ``mailed``: the address and the key of one that is sent by e-mail. Raises like :func:`create_invitation`.
+    ``mailed``: address and key, if it is sent by e-mail. Raises as :func:`create_invitation` does.
     """
     limit = Invitation.LIMITS[Membership.Role(role)]
     if not (1 <= most_uses <= limit.uses and 1 <= valid_days <= limit.days):

@@ -29,7 +29,7 @@ router = Router()
 def list_connections(request: AuthenticatedRequest) -> list[dict[str, Any]]:
     """List the connections that you may see, by name. Keys are never included."""
     _refuse_bound(request)
-    return [_told(request, each) for each in selectors.seen_by(request.user)]
+    return [_connection_out(request, each) for each in selectors.seen_by(request.user)]
 
 
 @router.post("", auth=MANAGE, response={201: ConnectionOut} | WRITE_PROBLEMS)
@@ -43,14 +43,14 @@ def make(request: AuthenticatedRequest, payload: ConnectionIn) -> Status[dict[st
     values = payload.model_dump(exclude_unset=True, exclude={"site"})
     with _fields_named():
         made = services.make(by=request.user, owner=None if payload.site else request.user, **values)
-    return Status(201, _told(request, made))
+    return Status(201, _connection_out(request, made))
 
 
 @router.get("/{connection_id}", auth=READ, response={200: ConnectionOut} | PROBLEMS)
 def show(request: AuthenticatedRequest, connection_id: Id) -> dict[str, Any]:
     """Show a connection with the result of its last test."""
     _refuse_bound(request)
-    return _told(request, access.connection_to_see(request, connection_id))
+    return _connection_out(request, access.connection_to_see(request, connection_id))
 
 
 @router.patch("/{connection_id}", auth=MANAGE, response={200: ConnectionOut} | WRITE_PROBLEMS)
@@ -64,7 +64,7 @@ def change(request: AuthenticatedRequest, connection_id: Id, payload: Connection
     with _fields_named():
         services.change(connection_id=found.pk, by=request.user, **values)
     found.refresh_from_db()
-    return _told(request, found)
+    return _connection_out(request, found)
 
 
 @router.post("/{connection_id}/test", auth=MANAGE, response={202: ConnectionOut} | WRITE_PROBLEMS)
@@ -75,7 +75,7 @@ def test(request: AuthenticatedRequest, connection_id: Id) -> Status[dict[str, A
     if connection_states.ask_test(connection_id=found.pk):
         wake(try_connection, found.pk)
     found.refresh_from_db()
-    return Status(202, _told(request, found))
+    return Status(202, _connection_out(request, found))
 
 
 @router.delete("/{connection_id}", auth=MANAGE, response={204: None} | WRITE_PROBLEMS)
@@ -102,12 +102,12 @@ def _refuse_bound(request: AuthenticatedRequest) -> None:
         raise PermissionDenied("This token is limited to one experiment, so it reaches no connections.")
 
 
-def _told(request: AuthenticatedRequest, found: Connection) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _connection_out(request: AuthenticatedRequest, found: Connection) -> dict[str, Any]:
+    fields: dict[str, Any] = {
         name: getattr(found, name)
         for name in ("id", "trouble", "waits_until", "retired_at", *services.EDITABLE)
     }
-    told |= {
+    fields |= {
         "yours": found.owner_id == request.user.pk,
         "state": standing_of(found)[1],
         "testing": is_being_tested(found),
@@ -115,5 +115,5 @@ def _told(request: AuthenticatedRequest, found: Connection) -> dict[str, Any]:
         "test": {},
     }
     if selectors.may_change(request.user, found):
-        return told | {"key_set_at": found.key_set_at, "test": found.test}
-    return told | {"address": "", "headers": {}, "extra_body": {}}
+        return fields | {"key_set_at": found.key_set_at, "test": found.test}
+    return fields | {"address": "", "headers": {}, "extra_body": {}}

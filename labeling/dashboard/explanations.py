@@ -24,9 +24,9 @@ _SAMPLERS = {
 
 
 def explain(comparison: Comparison, names: Sequence[PolicyName]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Sentences on why a pair was chosen, and the record that they rest on as terms and values.
+    """Why a pair was chosen: sentences, and the recorded terms with their values.
 
-    ``names``: those of the policies, by index.
+    ``names``: the policies' names, by index.
     """
     plan = comparison.plan
     if not plan:

@@ -85,8 +85,8 @@ def messages_for(policy: Policy, task: Task) -> list[tuple[str, str]]:
     return [(_TITLES[message.role], message.content) for message in messages]
 
 
-def level_said(level: Level) -> list[tuple[str, str]]:
-    """Terms and values of a level, those that are set."""
+def level_terms(level: Level) -> list[tuple[str, str]]:
+    """The settings of a level that are set: terms and values."""
     return [
         (key.replace("_", " ").capitalize(), _said(value))
         for key, value in level.value.items()

@@ -40,9 +40,9 @@ _TOKENS = 500
 
 
 def size_of(editor: DraftEditor) -> dict[str, Any]:
-    """The figures of a page's experiment before its start. It requests the estimate if there is none yet.
+    """The expected size and cost of a draft, for its setup page.
 
-    They are simulated, or the formula's until the simulation is done.
+    Requests the simulation if there is none yet; until that is done, the figures are the formula's.
     """
     spread = editor.spread if editor.spread in SPREADS else USUAL_SPREAD
     question = editor.question(float(spread))
@@ -100,7 +100,7 @@ def size_of(editor: DraftEditor) -> dict[str, Any]:
         "writers": writers,
         "demo_writers": demo_writers,
         "has_ties": bool(known.get("allow_tie") or known.get("allow_both_bad")),
-        # Where there was no time to simulate as far as the budget, nobody knows whether it will do.
+        # The simulation ended before the budget, so it is unknown whether the budget suffices.
         "cut_short": cut_short,
         "mostly_undecided": undecided,
         "runs_out": undecided and not cut_short,
@@ -109,7 +109,7 @@ def size_of(editor: DraftEditor) -> dict[str, Any]:
                 each["claim"] is Claim.GOOD_ENOUGH and not each["chosen"] for each in claims
             )
         ),
-        # So many runs are cut at the budget that their mean and upper end would be higher.
+        # Many runs were cut at the budget: the true mean and upper end are higher.
         "understated": figures is not None and figures["decided"] < _NEARLY_ALL,
         "cost": _cost(editor, figures, len(policies)),
     }

@@ -29,7 +29,7 @@ from engine.services.loans import lend_chosen
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures
-from labeling.dashboard.policies import level_said
+from labeling.dashboard.policies import level_terms
 from labeling.exports.downloads import attachment
 from labeling.exports.files import stem
 from labeling.forms.draft import DraftEditor, data_of, data_sent
@@ -124,7 +124,7 @@ def _to_read(request: AuthenticatedRequest, experiment: Experiment) -> HttpRespo
         "badge": figures.badge_of(experiment),
         "may_run": access.may_run(request, experiment),
         "factors": [
-            (factor, [(level, level_said(level)) for level in factor.levels.all()])
+            (factor, [(level, level_terms(level)) for level in factor.levels.all()])
             for factor in experiment.factors.prefetch_related("levels")
         ],
         "names": policy_names(experiment),
