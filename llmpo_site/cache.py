@@ -20,18 +20,18 @@ logger = logging.getLogger(__name__)
 _AWAY_SECONDS = 5.0
 
 
-def _there_or_here(name: str) -> Callable[..., Any]:
+def _with_fallback(name: str) -> Callable[..., Any]:
     """A method that asks the server, or this process's own cache while the server is away."""
-    there, here = getattr(redis.RedisCache, name), getattr(LocMemCache, name)
+    on_server, own = getattr(redis.RedisCache, name), getattr(LocMemCache, name)
 
     def ask(self: RedisCache, *arguments: Any, **options: Any) -> Any:
         if time.monotonic() >= RedisCache._ask_again_at:
             try:
-                return there(self, *arguments, **options)
+                return on_server(self, *arguments, **options)
             except (RedisError, OSError) as error:
                 logger.warning("The cache's server is away (%s); this process keeps its own.", error)
                 RedisCache._ask_again_at = time.monotonic() + _AWAY_SECONDS
-        return here(self._own, *arguments, **options)
+        return own(self._own, *arguments, **options)
 
     return ask
 
@@ -47,14 +47,14 @@ class RedisCache(redis.RedisCache):
         own = {name: value for name, value in params.items() if name != "OPTIONS"}
         self._own = LocMemCache("while-the-server-is-away", own | {"OPTIONS": {"MAX_ENTRIES": 100_000}})
 
-    add = _there_or_here("add")
-    get = _there_or_here("get")
-    set = _there_or_here("set")
-    touch = _there_or_here("touch")
-    delete = _there_or_here("delete")
-    has_key = _there_or_here("has_key")
-    incr = _there_or_here("incr")
-    get_many = _there_or_here("get_many")
-    set_many = _there_or_here("set_many")
-    delete_many = _there_or_here("delete_many")
-    clear = _there_or_here("clear")
+    add = _with_fallback("add")
+    get = _with_fallback("get")
+    set = _with_fallback("set")
+    touch = _with_fallback("touch")
+    delete = _with_fallback("delete")
+    has_key = _with_fallback("has_key")
+    incr = _with_fallback("incr")
+    get_many = _with_fallback("get_many")
+    set_many = _with_fallback("set_many")
+    delete_many = _with_fallback("delete_many")
+    clear = _with_fallback("clear")

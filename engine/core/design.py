@@ -695,7 +695,7 @@ class Design:
         """Every policy's strength, win rates with intervals, and place, the leader first.
 
         The intervals hold at once and at any time, with probability at least 1 - δ; in a Bradley-Terry space
-        only to second order, and if the model holds. Places rest on evidence: a policy is ruled out at risk δ.
+        only to second order, and if the model holds. The evidence rules policies out, at risk δ.
         """
         tally, beliefs = self._ledger.estimates()
         expected, low, high = rates(self.space, tally, beliefs, self.delta)

@@ -40,7 +40,7 @@ def wishes_of(options: Mapping[str, Any]) -> Wishes:
     return Wishes(columns, options["json_texts"], options["leave_out"], options.get("judged_by") or "")
 
 
-def said(file: Path, error: ImportingError) -> str:
+def message_about(file: Path, error: ImportingError) -> str:
     """The message of a file that cannot be read; every row of it where others can be."""
     if error.summary:
         listed = "\n".join(f"{file}, {fault}" for fault in error.all_faults)

@@ -128,8 +128,8 @@ def _change(experiment: Experiment, by: User | None, given: GivenSettings) -> No
             by=by,
             action=name,
             details={
-                "before": said(name, getattr(experiment, name)),
-                "after": said(name, value),
+                "before": value_in_words(name, getattr(experiment, name)),
+                "after": value_in_words(name, value),
                 "consequence": CONSEQUENCES[name](experiment, value),
             },
         )
@@ -194,7 +194,7 @@ def _changes(experiment: Experiment, given: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def said(name: str, value: Any) -> Any:
+def value_in_words(name: str, value: Any) -> Any:
     """The value of a setting as the log and the pages show it: a claim in words."""
     return dict(Experiment.CLAIMS).get(value, value) if name == "claim" else value
 

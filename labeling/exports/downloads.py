@@ -58,7 +58,7 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
         experiment=experiment,
         format=kind,
         selection=form.selection(finished=blinding.withholds_unfinished(experiment)),
-        filter=form.said(),
+        filter=form.filled(),
         raw=chosen["raw"],
         conversational=chosen["conversational"],
         usernames=chosen["usernames"],
@@ -68,7 +68,7 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
         experiment=experiment,
         by=request.user,
         format=kind,
-        filter=form.said(),
+        filter=form.filled(),
         usernames=chosen["usernames"],
     )
     if chosen["zip"]:

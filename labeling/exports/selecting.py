@@ -60,6 +60,6 @@ class SelectionForm(forms.Form):
             data[field] = int(data[field].removeprefix("P")) - 1 if data[field] else None
         return Selection(**data, finished=finished)
 
-    def said(self) -> dict[str, str]:
+    def filled(self) -> dict[str, str]:
         """The filled fields of a valid form, as they stand in an address and in a manifest."""
         return {name: value for name, value in self.cleaned_data.items() if value}

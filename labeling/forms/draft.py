@@ -274,7 +274,7 @@ class DraftEditor:
         return self.tasks.variables if said is None else said.split(",") if said else []
 
     @property
-    def said(self) -> list[FormFault]:
+    def all_faults(self) -> list[FormFault]:
         """Everything that an attempt found wrong, each with its field if it has one."""
         of_settings = [
             FormFault(f"{field.label}: {error}", at=place_of(field))

@@ -45,12 +45,12 @@ def comparisons(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
     rows = browsing.selected_comparisons(
         experiment, form.selection(finished=blinding.withholds_unfinished(experiment))
     )
-    said = form.said()
+    filled = form.filled()
     context |= {
         "page": browsing.page_of(rows, **place.place),
-        "filtered": bool(said),
-        "query": urlencode(said),
-        "annotator": _annotator_in(said, experiment),
+        "filtered": bool(filled),
+        "query": urlencode(filled),
+        "annotator": _annotator_in(filled, experiment),
         "may_void": access.may_void(request, experiment),
     }
     return render(request, "comparisons/comparisons.html", context)
@@ -155,8 +155,8 @@ def restore(request: AuthenticatedRequest, experiment_id: int, judgment_id: int)
     return redirect("void", experiment_id=experiment.pk, judgment_id=judgment.pk)
 
 
-def _annotator_in(said: Mapping[str, str], experiment: Experiment) -> User | None:
+def _annotator_in(filled: Mapping[str, str], experiment: Experiment) -> User | None:
     """The annotator that the filter names."""
-    if "annotator" not in said:
+    if "annotator" not in filled:
         return None
-    return people_who_judged(experiment).filter(username=said["annotator"]).first()
+    return people_who_judged(experiment).filter(username=filled["annotator"]).first()

@@ -65,4 +65,4 @@ def file(request: AuthenticatedRequest, experiment_id: int, kind: str) -> HttpRe
 def _query(form: SelectionForm, options: OptionsForm) -> str:
     chosen = {name: "1" for name in options.fields if options.is_valid() and options.cleaned_data[name]}
     # "Any" has to be said, as saying nothing means those that stand.
-    return urlencode({"judgments": ""} | form.said() | chosen)
+    return urlencode({"judgments": ""} | form.filled() | chosen)

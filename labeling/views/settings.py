@@ -160,8 +160,8 @@ def _ask(
     changes = [
         {
             "label": form.fields[name].label or name.capitalize(),
-            "before": controls.said(name, getattr(experiment, name)),
-            "after": controls.said(name, value),
+            "before": controls.value_in_words(name, getattr(experiment, name)),
+            "after": controls.value_in_words(name, value),
             "consequence": controls.CONSEQUENCES[name](experiment, value),
         }
         for name, value in form.cleaned_data.items()

@@ -13,7 +13,7 @@ from engine.importing.files import ExperimentFile, description_in, read_experime
 from engine.importing.items import Wishes
 from engine.importing.reader import source_at
 from engine.importing.rows import ImportingError
-from engine.management.mapping import add_map, said, wishes_of
+from engine.management.mapping import add_map, message_about, wishes_of
 from engine.management.owners import add_owner, owner_of
 from engine.models import Experiment, User
 from engine.services.descriptions import Description, check_description
@@ -72,4 +72,4 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
         except ImportingError as error:
-            raise CommandError(said(file, error)) from error
+            raise CommandError(message_about(file, error)) from error

@@ -59,7 +59,7 @@ class Command(BaseCommand):
             experiment=experiment,
             format=options["format"],
             selection=form.selection(),
-            filter=form.said(),
+            filter=form.filled(),
             raw=options["raw"],
             conversational=options["conversational"],
             usernames=options["usernames"],
@@ -74,7 +74,7 @@ class Command(BaseCommand):
             experiment=experiment,
             by=None,
             format=options["format"],
-            filter=form.said(),
+            filter=form.filled(),
             usernames=options["usernames"],
         )
         manifest = export.manifest(tally) | {"file": out.name}

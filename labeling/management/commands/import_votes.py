@@ -16,7 +16,7 @@ from engine.importing.reader import source_at
 from engine.importing.rows import ImportingError
 from engine.importing.votes import Judge, Votes, read_votes
 from engine.management.finding import named
-from engine.management.mapping import add_map, said, wishes_of
+from engine.management.mapping import add_map, message_about, wishes_of
 from engine.management.owners import add_owner, owner_of
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.experiments import made_by
@@ -103,4 +103,4 @@ def _read(file: Path, wishes: Wishes, sheet: str) -> Votes:
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
     except ImportingError as error:
-        raise CommandError(said(file, error)) from error
+        raise CommandError(message_about(file, error)) from error
