@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.core.contradictions import Misfit, is_qualified, misfit, summed_ties
-from engine.core.finite_pools import holds_without_replacement
 from engine.core.problem import BradleyTerry
 from engine.core.robustness import summed_wins
 from engine.core.types import Missing
 from engine.domain import claim_sentences
-from engine.domain.rules import CERTIFIED, LADDER
+from engine.domain.rules import LADDER
 from engine.domain.wording import number, two_digits
-from engine.models import Comparison, Experiment, Judgment, Response
-from engine.selectors import consequences, counts, designs, pools
+from engine.models import Experiment, Judgment
+from engine.selectors import consequences, counts, designs
 from engine.selectors.designs import Observed
-from engine.selectors.judges import people_behind
+from engine.selectors.pool_claims import of_pool, unproven
 from engine.selectors.remaining import remaining_of
 from engine.selectors.snapshots import latest_snapshot
 
@@ -214,113 +213,9 @@ def finding_on(experiment: Experiment, observed: Observed, state: ClaimState) ->
     return _told(experiment, observed).around(text, picked, *of_pool(experiment))
 
 
-def of_pool(experiment: Experiment) -> list[str]:
-    """Sentences if the same responses are shown repeatedly: the claim is about these responses only, and its
-    risk may not be proven.
-    """
-    if experiment.responses == Experiment.Responses.FRESH:
-        return []
-    tasks = experiment.tasks.count()
-    if experiment.responses == Experiment.Responses.REUSE:
-        # Also about those that nobody has judged yet: they would have been drawn as well.
-        tasks -= _n_left_out(experiment)
-        held = f"one response of each policy to {'the task' if tasks == 1 else f'each of {tasks:,} tasks'}"
-    else:
-        written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
-        held = f"these {written.count():,} responses to {number(tasks, 'task')}"
-    return [each for each in (f"It holds on {held}.", unproven(experiment)) if each]
-
-
-def unproven(experiment: Experiment) -> str:
-    """Sentences on the risk of claims where people judge and the same texts come again; empty elsewhere.
-
-    Their outcomes are drawn without replacement; see docs/algorithm.md, "Finite pools".
-    """
-    if experiment.stopping != CERTIFIED or not pools.is_finite(experiment):
-        return ""
-    said = (
-        "Here the same texts come again, so judgments are not fresh draws. The risk of "
-        f"{100 * experiment.delta:.3g}% is"
-    )
-    if against := _settings_against(experiment) or _facts_against(experiment):
-        return f"{said} not proven: {', and '.join(against)}."
-    claims, nor = "“best”", ""
-    if experiment.epsilon > 0.0:
-        if experiment.allow_tie or experiment.allow_both_bad:
-            nor = ", nor for “good enough”, because ties are offered"
-        elif not holds_without_replacement(experiment.delta, experiment.epsilon):
-            nor = ", nor for “good enough”, because the margin is too large"
-        else:
-            claims += " and “good enough”"
-    texts = (
-        "each policy has the same number of responses to every task, and no two responses to a task are the "
-        "same"
-    )
-    if _pool_is_known(experiment):
-        proven = f"proven for {claims}: no more than one person has judged, {texts}"
-    else:
-        proven = f"proven only for {claims}, if one person alone judges, {texts}"
-    return f"{said} {proven}. For “no single best” it is not{nor}."
-
-
-def _pool_is_known(experiment: Experiment) -> bool:
-    """True if all responses of an experiment are there, and stay as they are."""
-    imported = experiment.responses == Experiment.Responses.IMPORTED
-    return imported and experiment.state != Experiment.State.DRAFT
-
-
-def _settings_against(experiment: Experiment) -> list[str]:
-    """The reasons in an experiment's settings why the risk on a finite pool is not proven."""
-    reasons = {
-        "past votes count": experiment.past_votes > 0,
-        "a language model votes": experiment.llm_judge == Experiment.LLMJudge.VOTES,
-        "the effects of levels are assumed to add up": experiment.space != Experiment.Space.UNSTRUCTURED,
-        "it is too large for the proof": not holds_without_replacement(experiment.delta, margin=0.0),
-    }
-    return [reason for reason, holds in reasons.items() if holds]
-
-
-def _facts_against(experiment: Experiment) -> list[str]:
-    """The same of the judgments and the responses."""
-    judgments = Judgment.objects.filter(comparison__experiment=experiment)
-    if experiment.concluded_at is not None:
-        # Late clicks change no finding, which is stored with what was so then. The clocks of two machines may
-        # differ, so what is in the evidence is no late click.
-        counted = designs.counted_in(designs.stored(experiment), "comparison")
-        judgments = judgments.exclude(~counted, created_at__gt=experiment.concluded_at)
-    reasons = {
-        "more than one person judged": len(people_behind(judgments)[:2]) > 1,
-        # Not by its opinions: an export that is imported again has none. The index begins with the annotator.
-        "a language model voted": judgments.filter(annotator=None, judge=Judgment.Judge.LLM).exists(),
-    }
-    if _pool_is_known(experiment):
-        pool = pools.ready_made(experiment)
-        reasons |= {
-            "a policy has more responses to one task than to another": not pool.is_even,
-            "two responses to a task are the same": not pool.is_distinct,
-        }
-    return [reason for reason, holds in reasons.items() if holds]
-
-
 def doubts_about_risk(experiment: Experiment) -> list[str]:
     """Reasons why an experiment's accepted risk is not the one that its claims have; empty if it is."""
     return [*consequences.caveats(experiment), *filter(None, [unproven(experiment)])]
-
-
-def tasks_left_out(experiment: Experiment) -> list[str]:
-    """A sentence where some tasks were never compared because no model could respond to them."""
-    failed = _n_left_out(experiment)
-    if not failed:
-        return []
-    tasks = experiment.tasks.count()
-    them = "it" if failed == 1 else "them"
-    return [f"The result says nothing about {failed:,} of {tasks:,} tasks: the model failed on {them}."]
-
-
-def _n_left_out(experiment: Experiment) -> int:
-    responses = Response.objects.filter(task=OuterRef("pk"), state=Response.State.FAILED, attempts__gt=0)
-    judged = Comparison.objects.filter(task=OuterRef("pk"), state=Comparison.State.JUDGED)
-    return experiment.tasks.filter(Exists(responses), ~Exists(judged)).count()
 
 
 def by_one_person(experiment: Experiment, observed: Observed | None = None) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.core import StopReason
 from engine.models import Experiment
-from engine.selectors import counts, findings
+from engine.selectors import counts, findings, pool_claims
 from engine.selectors.past_votes import past_vote_count
 from engine.selectors.policies import levels_told, policy_names
 from engine.selectors.record import concluded_record
@@ -88,9 +88,9 @@ def _caveats(experiment: Experiment, verdict: dict[str, Any], comparisons: int, 
         said.append(voided)
     if experiment.past_votes:
         said.append("Past votes were given before this experiment and not under its control.")
-    said += findings.tasks_left_out(experiment)
+    said += pool_claims.tasks_left_out(experiment)
     # Where the same texts come again, nothing was learnt about others. A finding says so itself, in Method.
-    of_pool = findings.of_pool(experiment) or ["The result holds for tasks like those that were compared."]
+    of_pool = pool_claims.of_pool(experiment) or ["The result holds for tasks like those that were compared."]
     said += [each for each in of_pool if each not in " ".join([*said, finding])]
     if experiment.judge == Experiment.Judge.HUMAN:
         said.append("The result holds for judges like those who judged.")

@@ -10,8 +10,9 @@ from engine.core.ranking import Place
 from engine.domain.rules import CERTIFIED
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences
-from engine.selectors.findings import Ladder, doubts_about_risk, tasks_left_out
+from engine.selectors.findings import Ladder, doubts_about_risk
 from engine.selectors.policies import policy_names
+from engine.selectors.pool_claims import tasks_left_out
 from engine.selectors.pools import Supply
 from engine.selectors.pulses import Pulse
 from engine.selectors.rankings import Ranked

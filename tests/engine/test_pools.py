@@ -9,7 +9,8 @@ from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing.items import read_responses
 from engine.models import Comparison, Evidence, Experiment, Judgment, Response, ShowingEvent
 from engine.selectors import buffer, designs, pools
-from engine.selectors.findings import finding_of, of_pool, unproven
+from engine.selectors.findings import finding_of
+from engine.selectors.pool_claims import of_pool, unproven
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.judging import judge_leased
