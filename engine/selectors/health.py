@@ -191,20 +191,14 @@ def _queue_seconds(responses: QuerySet[Response]) -> float | None:
 
 def _guardrail_counts(experiment: Experiment) -> list[GuardrailCount]:
     written = Q(responses__state=Response.State.DONE)
-    acted = {
+    numbers = {"written": Count("responses", filter=written)} | {
         name: Count("responses", filter=written & Q(responses__guardrail=name))
         for name in Response.Block.values
     }
     policies = Policy.objects.filter(experiment=experiment).order_by("index")
     return [
-        GuardrailCount(
-            policy=policy.label,
-            written=policy.n_written,
-            **{name: getattr(policy, f"n_{name}") for name in acted},
-        )
-        for policy in policies.annotate(
-            n_written=Count("responses", filter=written), **{f"n_{name}": n for name, n in acted.items()}
-        )
+        GuardrailCount(policy=policy.label, **{name: getattr(policy, f"n_{name}") for name in numbers})
+        for policy in policies.annotate(**{f"n_{name}": count for name, count in numbers.items()})
     ]
 
 

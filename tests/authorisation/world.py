@@ -21,7 +21,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Connection, Experiment, Invitation, Membership, Subscription, Token, User
-from engine.services.connections import lend
+from engine.services.loans import lend
 from engine.services.connections import make as make_connection
 from engine.services.drafts import create_experiment
 from engine.services.experiments import pause, start, stop
