@@ -130,7 +130,7 @@ print(pickle.loads(pickle.dumps(design.decision)))
 
 
 def test_designs_and_decisions_pickle_there_and_go_on_as_before(bare: Path) -> None:
-    assert run(bare, "-I", "-c", PICKLED).stdout.startswith("<Decision after 30 comparisons: ")
+    assert run(bare, "-I", "-c", PICKLED).stdout.startswith("<Decision, claim 'best': 30 compared")
 
 
 REFERENCE = """

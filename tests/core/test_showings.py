@@ -202,7 +202,7 @@ def test_it_is_settled_without_open_ones_as_if_they_had_never_begun(
     }
     now = Design.from_counts(Unstructured(n_policies), never.wins, progress=progress, **rules)
     before = live.state()
-    assert live.settled_without(is_open) == (now._verdict(None).reason is not None)
+    assert live.settled_without(is_open) == now.stopped
     assert live.state() == before
 
 
