@@ -5,7 +5,7 @@ Files of other tools that only call their columns otherwise are in the table of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -21,7 +21,7 @@ Reader = Callable[[Row], "list[Row] | None"]
 _KAGGLE = {"winner_model_a": "a", "winner_model_b": "b", "winner_tie": "tie"}
 
 
-def unfolded(rows: Iterable[Row | Fault], material: Material) -> Iterator[Row | Fault]:
+def unfolded(rows: Iterable[Row | Fault], material: Material) -> Generator[Row | Fault]:
     """The rows, those of a nested format as the rows that they hold."""
     for row in rows:
         if isinstance(row, Fault):

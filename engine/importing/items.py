@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeVar
@@ -75,7 +75,7 @@ class Wishes:
 USUAL = Wishes()
 
 
-def rows_in(given: str | Source, material: Material) -> Iterator[Row | Fault]:
+def rows_in(given: str | Source, material: Material) -> Generator[Row | Fault]:
     """The rows of a text or of files, those of nested formats unfolded."""
     headings = HEADINGS if material == Material.TASKS else ()
     rows = given.rows(headings) if isinstance(given, Source) else rows_of_text(given, headings)
@@ -92,7 +92,8 @@ def records_in(
     ImportingError
         Names every place that cannot be read, unless the wish is to leave them out.
     """
-    records = read(rows_in(given, roles.material), make, limit)
+    with contextlib.closing(rows_in(given, roles.material)) as rows:
+        records = read(rows, make, limit)
     roles.check_all_found()
     if records.faults and not wishes.leave_out:
         raise FaultyRowsError(records)
@@ -152,7 +153,7 @@ def _task(place: str, values: Values, row: Row, wishes: Wishes) -> TaskSpec:
 def asked(place: str, values: Values, row: Row, wishes: Wishes) -> tuple[str, tuple[Message, ...]]:
     """The text of a task, and its messages if it is a conversation."""
     if "task" not in values:
-        raise NoColumnError(row, "task")
+        raise NoColumnError.of(row, "task")
     given = values["task"]
     found = in_json(given)
     if isinstance(found, list) and any(isinstance(each, dict) for each in found):
@@ -252,7 +253,7 @@ def as_typed(source: Source) -> str:
 # ---------------------------------------------------------------- gold items
 
 
-def read_gold(given: str | Source) -> list[GoldSpec]:
+def read_gold(text: str) -> list[GoldSpec]:
     """Gold items: a table or JSON with prompt, better, worse and, where wanted, explanation.
 
     Raises
@@ -260,8 +261,7 @@ def read_gold(given: str | Source) -> list[GoldSpec]:
     ImportingError
         Names every place that cannot be read.
     """
-    rows = given.rows() if isinstance(given, Source) else rows_of_text(given)
-    records = read(rows, lambda row: [_gold(row)], GOLD_ITEMS)
+    records = read(rows_of_text(text), lambda row: [_gold(row)], GOLD_ITEMS)
     if records.faults:
         raise FaultyRowsError(records)
     return records.items
@@ -273,7 +273,7 @@ def _gold(row: Row) -> GoldSpec:
     texts = {name: row.fields.get(name) for name in ("better", "worse", "explanation")}
     for name in ("better", "worse"):
         if name not in row.fields:
-            raise NoColumnError(row, f"{name} response")
+            raise NoColumnError.of(row, f"{name} response")
         if is_empty(texts[name]):
             raise ImportingError.at(row.place, f"{name} is empty. Write it, or leave the row out.")
     better, worse, explanation = (
@@ -387,9 +387,9 @@ def _of_row(row: Row, values: Values, roles: Roles, wishes: Wishes, task: int) -
                 yield ReadyMade(task=task, policy=column, response=text)
         return
     if "policy" not in values:
-        raise NoColumnError(row, "policy")
+        raise NoColumnError.of(row, "policy")
     if RESPONSE not in values:
-        raise NoColumnError(row, RESPONSE)
+        raise NoColumnError.of(row, RESPONSE)
     policy = "" if is_empty(values["policy"]) else text_in(row.place, "policy", values["policy"]).strip()
     if not policy:
         raise ImportingError.at(row.place, "The policy is empty. Write it, or leave the row out.")
@@ -431,7 +431,8 @@ def look(
     ImportingError
         The file is damaged or too large.
     """
-    found = list(islice(rows_in(given, material), _LOOKED_AT))
+    with contextlib.closing(rows_in(given, material)) as looked_at:
+        found = list(islice(looked_at, _LOOKED_AT))
     rows = [row for row in found if isinstance(row, Row)]
     whole = {name: None for row in rows for name in row.fields}
     known = {} if columns else known_roles(material, whole, guess=True)

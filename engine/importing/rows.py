@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from engine.domain import limits
 from engine.domain.texts import UNSTORABLE
@@ -49,24 +49,22 @@ class ImportingError(ValueError):
         return "\n".join(map(str, self.faults))
 
     @classmethod
-    def at(cls, place: str, message: str) -> ImportingError:
+    def at(cls, place: str, message: str) -> Self:
         """An error with a single fault."""
         return cls([Fault(place, message)])
 
 
 class NoColumnError(ImportingError):
-    """A row has no column of this role."""
+    """Rows have no column of a role."""
 
-    def __init__(self, row: Row, wanted: str) -> None:
+    @classmethod
+    def of(cls, row: Row, wanted: str) -> NoColumnError:
+        """This row has no column of the role that ``wanted`` begins with."""
         found = ", ".join(limits.shown(name) for name in list(row.fields)[:MOST_FAULTS]) or "nothing"
-        super().__init__(
-            [
-                Fault(
-                    row.place,
-                    f"No column is the {wanted}. Found: {found}. Rename a column, or say which it is: on the "
-                    f"page “Columns”, or by --map COLUMN={wanted.split(maxsplit=1)[0]}.",
-                )
-            ]
+        return cls.at(
+            row.place,
+            f"No column is the {wanted}. Found: {found}. Rename a column, or say which it is: on the "
+            f"page “Columns”, or by --map COLUMN={wanted.split(maxsplit=1)[0]}.",
         )
 
 
@@ -119,7 +117,8 @@ def read(rows: Iterable[Row | Fault], make: Callable[[Row], Sequence[T]], limit:
         There are more rows than the limit allows, or no row has a column that is needed.
     """
     records: Records[T] = Records()
-    missing: NoColumnError | None = None
+    # The message alone: the error itself would keep this frame, and with it the child that reads.
+    missing = ""
     for row in rows:
         records.n_rows += 1
         if message := limit.refusal(max(records.n_rows, len(records.items))):
@@ -133,14 +132,12 @@ def read(rows: Iterable[Row | Fault], make: Callable[[Row], Sequence[T]], limit:
         except ImportingError as error:
             records.n_faulty += 1
             if isinstance(error, NoColumnError):
-                missing = missing or error
+                missing = missing or error.faults[0].message
             if len(records.faults) < _KEPT_FAULTS:
                 records.faults += error.faults
-    if missing is not None and not records.items:
-        message = missing.faults[0].message
-        others = [fault for fault in records.faults if fault.message != message]
-        missing.faults = [Fault("", message), *_gathered(others)]
-        raise missing
+    if missing and not records.items:
+        others = [fault for fault in records.faults if fault.message != missing]
+        raise NoColumnError([Fault("", missing), *_gathered(others)])
     return records
 
 

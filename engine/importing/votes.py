@@ -166,7 +166,7 @@ def _policies(row: Row, values: Values) -> tuple[str, str]:
     names = []
     for side in ("policy_a", "policy_b"):
         if side not in values:
-            raise NoColumnError(row, side)
+            raise NoColumnError.of(row, side)
         name = (_text(row.place, side, values[side]) or "").strip()
         if not name:
             raise ImportingError.at(row.place, f"{side} is empty. Write it, or leave the row out.")
@@ -311,7 +311,7 @@ def _winner(
     """The answer. ``by_side``: the format names sides, so a word for one is no policy of that name."""
     said = values.get("winner")
     if "winner" not in values:
-        raise NoColumnError(row, "winner")
+        raise NoColumnError.of(row, "winner")
     text = (_text(row.place, "winner", said) or "").strip()
     if not text:
         raise ImportingError.at(

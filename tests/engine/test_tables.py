@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import os
@@ -15,6 +16,7 @@ import pytest
 from engine.domain.limits import JUDGMENTS, VOTES_BYTES
 from engine.importing.reader import Source, as_one, source_at
 from engine.importing.rows import Fault, ImportingError, Row
+from engine.importing.votes import read_votes
 from tests.tables import archive, source, workbook
 
 pytestmark = pytest.mark.slow
@@ -220,19 +222,34 @@ def test_a_file_that_takes_too_long_or_too_much_memory_is_refused_in_words(monke
         list(Source([("file", BOMBS["a document of nested lists"])], VOTES_BYTES).rows())
 
 
+def children() -> list[str]:
+    """The processes that read a file for this one."""
+    return [
+        pid
+        for pid in filter(str.isdecimal, os.listdir("/proc"))
+        if os.path.exists(f"/proc/{pid}/cmdline")
+        and b"engine.importing.tables" in open(f"/proc/{pid}/cmdline", "rb").read()
+        and open(f"/proc/{pid}/stat", encoding="ascii").read().split()[3] == str(os.getpid())
+    ]
+
+
 def test_the_child_has_no_environment_and_ends_with_its_reader(monkeypatch):
     monkeypatch.setenv("A_SECRET", "hunter2")
     given = Source([("file", b"a\n" + b"1\n" * 400_000)], VOTES_BYTES).rows()
     next(given)
-    children = [
-        pid
-        for pid in filter(str.isdecimal, os.listdir("/proc"))
-        if os.path.exists(f"/proc/{pid}/cmdline")
-        and b"engine.importing.tables" in open(f"/proc/{pid}/cmdline", "rb").read()  # noqa: SIM115
-        and open(f"/proc/{pid}/stat", encoding="ascii").read().split()[3] == str(os.getpid())  # noqa: SIM115
-    ]
-    assert len(children) == 1
-    with open(f"/proc/{children[0]}/environ", "rb") as environment:
+    [child] = children()
+    with open(f"/proc/{child}/environ", "rb") as environment:
         assert b"hunter2" not in environment.read()
     given.close()
-    assert not os.path.exists(f"/proc/{children[0]}")
+    assert children() == []
+
+
+def test_the_child_ends_where_its_rows_are_refused():
+    """Each kept one of the two children that a process may have, until the garbage was collected."""
+    gc.disable()
+    try:
+        with pytest.raises(ImportingError, match="50,001 rows"):
+            read_votes(Source([("file", BOMBS["objects"])], VOTES_BYTES))
+        assert children() == []
+    finally:
+        gc.enable()
