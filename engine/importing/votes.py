@@ -217,9 +217,8 @@ def _conversations(
 
     A response is ``None`` where the conversation ends with the user.
     """
-    n_turns = _n_turns(place, values.get("turn"))
     whole = [
-        _until(_messages(place, f"conversation_{side}", each), n_turns)
+        _until(place, _messages(place, f"conversation_{side}", each), values.get("turn"))
         for side, each in zip("ab", given, strict=True)
     ]
     n_same = next((n for n, (a, b) in enumerate(zip(*whole, strict=False)) if a != b), min(map(len, whole)))
@@ -237,22 +236,17 @@ def _conversations(
     return _task(place, task), (texts[0], texts[1])
 
 
-def _n_turns(place: str, said: Any) -> int | None:
-    """The number of turns that the vote is about; ``None`` where the file says nothing. MT-bench has both
+def _until(place: str, messages: Sequence[Message], turn: Any) -> Sequence[Message]:
+    """The first turns, of which each begins with a message of the user, or all of them. MT-bench has both
     turns in each row, and people judged after the first or after the second.
     """
-    if is_empty(said):
-        return None
-    text = _FRACTION.sub(r"\1", str(said))
-    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text) > 0):
-        raise ImportingError.at(place, f"turn is {limits.shown(said)}. Write the number of turns, 1 or more.")
-    return int(text)
-
-
-def _until(messages: Sequence[Message], n_turns: int | None) -> Sequence[Message]:
-    """The first turns of a conversation: each begins with a message of the user."""
+    if is_empty(turn):
+        return messages
+    text = _FRACTION.sub(r"\1", str(turn))
+    if not re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII):
+        raise ImportingError.at(place, f"turn is {limits.shown(turn)}. Write the number of turns, 1 or more.")
     starts = [n for n, message in enumerate(messages) if message.role == USER]
-    return messages if n_turns is None or n_turns >= len(starts) else messages[: starts[n_turns]]
+    return messages[: starts[int(text)]] if int(text) < len(starts) else messages
 
 
 def _messages(place: str, name: str, value: Any) -> list[Message]:

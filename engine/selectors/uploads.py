@@ -11,9 +11,8 @@ from engine.models import Upload, User, clock
 
 
 def kept_uploads(user: User, *materials: Material) -> QuerySet[Upload]:
-    """The user's own files of these kinds that are not imported, the newest first, without their contents."""
-    waiting = _kept(user).exclude(state=Upload.State.DONE)
-    return waiting.filter(material__in=materials).defer("data")
+    """The user's own files of these kinds that are not imported, the newest first."""
+    return _kept(user).exclude(state=Upload.State.DONE).filter(material__in=materials)
 
 
 def kept_upload(user: User, upload_id: UUID) -> Upload | None:
@@ -22,4 +21,6 @@ def kept_upload(user: User, upload_id: UUID) -> Upload | None:
 
 
 def _kept(user: User) -> QuerySet[Upload]:
-    return Upload.objects.filter(user=user, created_at__gte=clock.now() - Upload.KEPT_FOR)
+    # A page that shows the progress asks every second; the content is fetched where it is read.
+    kept = Upload.objects.filter(user=user, created_at__gte=clock.now() - Upload.KEPT_FOR)
+    return kept.defer("data")
