@@ -138,8 +138,10 @@ def buffer_target(
         The annotators who are present, where the caller knows them already.
     """
     is_written_here = experiment.responses != Experiment.Responses.IMPORTED
-    if is_written_here and waiting_responses() >= _LONG_QUEUE_BATCHES * settings.GENERATION_BATCH_MAX:
-        return settings.BUFFER_MIN
+    if is_written_here:
+        waiting = Response.objects.filter(state=Response.State.WAITING).count()
+        if waiting >= _LONG_QUEUE_BATCHES * settings.GENERATION_BATCH_MAX:
+            return settings.BUFFER_MIN
     if experiment.judge == Experiment.Judge.RULE:
         return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, _AHEAD_OF_RULES))
     present = len(annotators_present(experiment) if here is None else here)
@@ -154,11 +156,6 @@ def buffer_target(
     if remaining is not None and remaining < ample:
         ample = max(math.ceil(remaining), math.ceil(_SAFETY_NEAR_DECISION * demand))
     return min(settings.BUFFER_MAX, settings.BUFFER_MIN + ample)
-
-
-def waiting_responses() -> int:
-    """Responses of all experiments that no worker has taken yet."""
-    return Response.objects.filter(state=Response.State.WAITING).count()
 
 
 def most_at_once(experiment: Experiment) -> int:

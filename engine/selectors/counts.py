@@ -108,11 +108,6 @@ def pair_counts(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
     return {(i, j): (wins, n) for i, j, wins, n in rows}
 
 
-def _indices(experiment: Experiment) -> dict[int, int]:
-    """The index of each policy by its key."""
-    return {policy.pk: policy.index for policy in experiment.policies.all()}
-
-
 def needed(experiment: Experiment) -> int:
     """The number of judgments that give a comparison its outcome; identical texts need but one."""
     return experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
@@ -189,7 +184,7 @@ def _as_matrix(n_policies: int, counted: Mapping[Pair, tuple[float, int]]) -> np
 
 def in_flight_matrix(experiment: Experiment) -> npt.NDArray[np.int64]:
     """K×K, symmetric: comparisons of each pair whose outcome is still to come."""
-    index = _indices(experiment)
+    index = {policy.pk: policy.index for policy in experiment.policies.all()}
     in_flight = np.zeros((len(index), len(index)), dtype=np.int64)
     pending = experiment.comparisons.filter(state__in=Comparison.PENDING).order_by()
     for first, second, n in pending.values_list("policy_i", "policy_j").annotate(n=Count("pk")):

@@ -303,11 +303,7 @@ def _are_written(first: Half, second: Half) -> bool:
 
 
 def rule_for(experiment: Experiment, name: str) -> str:
-    """The rule that judges two texts of this name: "identical" or "no_answer"; empty if somebody has to look,
-    or there is no name.
-    """
-    if not name:
-        return ""
+    """The rule that judges two texts of this name: "identical" or "no_answer"; else empty."""
     _task, first, second = name.split(":")
     if first == second:
         return Judgment.Via.IDENTICAL.value if first != NOTHING else ""

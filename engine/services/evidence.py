@@ -60,7 +60,9 @@ def mark_stale(*, experiment: Experiment) -> None:
 def fold(*, experiment: Experiment, seconds: float = _MOST_SECONDS) -> Folded:
     """Have the evidence of a locked experiment go through the next events, and store it."""
     start = designs.stored(experiment)
-    events = _next_events(experiment, start.last)
+    events = designs.logged(designs.in_the_evidence(experiment, start.last)[:_MOST_EVENTS])
+    new = designs.not_in_the_evidence(experiment.pk)
+    events += designs.logged(new[: _MOST_EVENTS - len(events)])
     deadline = time.monotonic() + seconds
     numbered: list[ShowingEvent] = []
     numbers = itertools.count(start.last + 1)
@@ -78,14 +80,6 @@ def fold(*, experiment: Experiment, seconds: float = _MOST_SECONDS) -> Folded:
     complete = observed.design.stopped or (len(numbered) == len(events) < _MOST_EVENTS)
     changed = any(event.kind != Kind.BEGUN for event in events[: len(numbered)])
     return Folded(observed, complete, changed)
-
-
-def _next_events(experiment: Experiment, last: int) -> list[Logged]:
-    numbered = designs.logged(designs.in_the_evidence(experiment, last)[:_MOST_EVENTS])
-    if len(numbered) == _MOST_EVENTS:
-        return numbered
-    new = designs.not_in_the_evidence(experiment.pk)
-    return numbered + designs.logged(new[: _MOST_EVENTS - len(numbered)])
 
 
 def catch_up(*, experiment_id: int) -> None:

@@ -327,14 +327,16 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
         for number in range(first, first + room)
     ]
     choices = list(chooser.choices(rngs))
-    _store_new(choices)
+    new = [half for choice in choices for half in choice.halves if isinstance(half, Response)]
+    # By identity: a response that is used again in this very round is one row.
+    Response.objects.bulk_create({id(half): half for half in new}.values())
     comparisons: list[Comparison] = []
     for number, (halves, propensity) in enumerate(choices, first):
         half_i, half_j = halves
         i, j = indices[half_i.policy_id], indices[half_j.policy_id]
         ready = half_i.state == half_j.state == Response.State.DONE
         texts = pools.name_of(half_i, half_j) if ready and chooser.names_texts else ""
-        rule = pools.rule_for(experiment, texts)
+        rule = pools.rule_for(experiment, texts) if texts else ""
         comparisons.append(
             Comparison(
                 experiment_id=experiment.pk,
@@ -371,10 +373,3 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
     Comparison.objects.bulk_create(comparisons)
     experiment.planned_count = first + len(comparisons)
     return comparisons
-
-
-def _store_new(choices: Sequence[_Choice]) -> None:
-    """Store the responses that are still to be written."""
-    new = [half for choice in choices for half in choice.halves if isinstance(half, Response)]
-    # By identity: a response that is used again in this very round is one row.
-    Response.objects.bulk_create({id(half): half for half in new}.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from engine.core import Design
 from engine.models import Experiment, Snapshot
 from engine.selectors.designs import Observed
 
@@ -14,10 +13,11 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
         experiment.save(update_fields=["evidence_stale"])
     design = observed.design
     decision = design.decision
+    voided: float = sum(won for _, _, won in design.progress["left_out"])
     policy_ids = [policy.pk for policy in experiment.policies.all()]
     return Snapshot.objects.create(
         experiment=experiment,
-        comparisons=n_standing(design),
+        comparisons=design.n_comparisons - round(voided),
         evidence=design.evidence.tolist(),
         peak_evidence=design.peak_evidence.tolist(),
         threshold=decision.threshold,
@@ -26,9 +26,3 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
         expected_left=decision.expected_left,
         reason=decision.reason or "",
     )
-
-
-def n_standing(design: Design) -> int:
-    """The number of comparisons with an outcome that stands: none that were voided."""
-    left_out: float = sum(won for _, _, won in design.progress["left_out"])
-    return design.n_comparisons - round(left_out)

@@ -15,7 +15,6 @@ from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator, void_one
-from engine.services.snapshots import n_standing
 from tests.factories import (
     click,
     click_on,
@@ -44,7 +43,7 @@ def assert_counts_are_those_of_the_judgments(experiment: Experiment) -> None:
     advance(experiment_id=experiment.pk)
     snapshot = latest_snapshot(experiment)
     replayed = designs.replay(experiment).design
-    assert snapshot.comparisons == n_standing(replayed)
+    assert snapshot.comparisons == counts.comparison_count(experiment.pk)
     assert np.array_equal(snapshot.evidence, replayed.evidence)
     assert np.array_equal(snapshot.peak_evidence, replayed.peak_evidence)
 

@@ -232,10 +232,11 @@ class TestEachTask:
             times = iter([0.0, takes])
             monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=lambda times=times: next(times)))
             click(experiment, annotator)
+            before = timezone.now()
             done = planning.plan_round(experiment_id=experiment.pk)
             assert done.rest == pytest.approx(rest)
-            assert planning.rests(experiment.pk)
             experiment.refresh_from_db()
+            assert experiment.rests_until >= before + timedelta(seconds=rest)
             assert experiment.round_seconds == pytest.approx(takes + rest)
 
     def test_nobody_waits_for_a_pair_because_of_a_rest(self, annotator, monkeypatch):
@@ -244,13 +245,19 @@ class TestEachTask:
         monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=lambda: next(times)))
         assert planning.plan_round(experiment_id=experiment.pk).rest == pytest.approx(0.1)
 
+    @pytest.fixture
+    def by_message(self) -> Iterator[None]:
+        tasks.advance.push_request(called_directly=False, is_eager=False)
+        yield
+        tasks.advance.pop_request()
+
+    @pytest.mark.usefixtures("by_message")
     def test_one_message_follows_a_rest_and_all_others_are_dropped(self, sent, clock, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click(experiment, annotator)
-        tasks.advance.push_request(called_directly=False, is_eager=False)
-        tasks.advance.run(experiment.pk)
         tasks.advance.run(experiment.pk)
         assert latest_snapshot(experiment).comparisons == 1
+        Experiment.objects.update(rests_until=timezone.now() + timedelta(minutes=1))
         click(experiment, annotator)
         tasks.advance.run(experiment.pk)
         assert latest_snapshot(experiment).comparisons == 1
@@ -265,7 +272,6 @@ class TestEachTask:
             tasks.advance.run(experiment.pk)
             assert latest_snapshot(experiment).comparisons == 2
             assert len(clock.booked) == booked
-        tasks.advance.pop_request()
 
     def test_what_was_judged_during_a_round_is_planned_for_afterwards(self, monkeypatch):
         experiment = make_experiment(ready=True, annotators=(annotator := make_user("ann"),))
