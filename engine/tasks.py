@@ -16,6 +16,7 @@ from celery.utils.nodenames import worker_direct
 from celery.worker import state
 from django.conf import settings
 from django.db import connection, transaction
+from django.dispatch import Signal
 from kombu.exceptions import ChannelError, OperationalError
 
 from engine.generation import registry
@@ -139,6 +140,10 @@ def _gather(experiment_id: int) -> None:
         _send_after(ends - now, advance, experiment_id)
 
 
+# Sent by a worker after each round, or where one was wanted: the pages that show its result follow.
+planned = Signal()
+
+
 @shared_task(bind=True)
 def advance(self: Task[Any, Any], experiment_id: int) -> None:
     """Bring one experiment up to date, and wake workers to write the planned responses."""
@@ -154,6 +159,7 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
         wake_writers()
     if done is not None and done.ready and done.asks_machine:
         wake(judge, experiment_id)
+    planned.send_robust(sender=advance, experiment_id=experiment_id)
 
 
 @shared_task(bind=True)

@@ -1,4 +1,4 @@
-"""Consequences of logging out, and of an account's loss of rights."""
+"""Consequences of logging out, of an account's loss of rights, and of a round of planning."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ from django.dispatch import receiver
 
 from engine.models import User
 from engine.selectors.accounts import stored_rights
-from engine.services import people, serving, tokens
+from engine.services import people, serving, shown, tokens
+from engine.tasks import planned
+from labeling.dashboard.figures import result_figures
 
 # The columns of an account that rights rest on.
 _RIGHTS = ("is_active", "is_staff", "is_superuser")
+
+
+@receiver(planned)
+def show_result(experiment_id: int, **_: Any) -> None:
+    """Compute the result again if somebody watches it."""
+    shown.refresh(experiment_id=experiment_id, page="result", make=result_figures)
 
 
 @receiver(user_logged_out)

@@ -555,5 +555,5 @@ if BUFFER_MAX < BUFFER_MIN:
     raise ImproperlyConfigured(
         f"BUFFER_MAX ({BUFFER_MAX}) is below BUFFER_MIN ({BUFFER_MIN}). Raise the one or lower the other."
     )
-# Largest age of a dashboard's charts while the experiment moves; heavier charts may be several times as old.
+# Unit of the ages of what dashboards show (engine/services/shown.py); 0: every request computes its page.
 DASHBOARD_SECONDS = env.float("DASHBOARD_SECONDS", 5.0, validate=validate.Range(min=0))

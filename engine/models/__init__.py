@@ -18,7 +18,7 @@ from engine.models.charges import Charge
 from engine.models.checks import Check, GoldItem
 from engine.models.comparisons import Comparison, Flag, Lease
 from engine.models.connections import Connection, Loan
-from engine.models.evidence import Estimate, Examination, Snapshot
+from engine.models.evidence import Estimate, Examination, Shown, Snapshot
 from engine.models.experiments import Experiment, ExperimentQuerySet
 from engine.models.generation import Response, WorkerPulse
 from engine.models.history import AuditEntry
@@ -73,6 +73,7 @@ __all__ = [
     "Response",
     "RoleLoss",
     "ShowingEvent",
+    "Shown",
     "Snapshot",
     "Subscription",
     "Task",

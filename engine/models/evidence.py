@@ -35,6 +35,28 @@ class Snapshot(models.Model):
         return f"{self.experiment} after {self.comparisons}"
 
 
+class Shown(models.Model):
+    """What a page of the dashboard shows, as it was last computed: the same for all viewers.
+
+    A worker computes it again after a round of planning while somebody watches, and otherwise the request
+    that finds it too old. It can be deleted at any time.
+    """
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="+", db_index=False)
+    page = models.CharField(max_length=10)
+    promise = models.JSONField(help_text="State, finding and settings that the content must agree with.")
+    content = models.JSONField()
+    made_at = models.DateTimeField()
+    due_at = models.DateTimeField(help_text="When it may be computed again.")
+    watched_at = models.DateTimeField(help_text="When somebody last saw it, give or take some seconds.")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["experiment", "page"], name="shown_page_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.page} of {self.experiment}"
+
+
 class Examination(Claimable):
     """Results that take too long to compute for a page: the forecast, and replays without each annotator.
 

@@ -34,6 +34,7 @@ from engine.services.invitations import end_invitation
 from engine.services.locks import lock_by_number, lock_experiments_of
 from engine.services.notifications import unsubscribe
 from engine.services.people import remove_member
+from engine.services.shown import forget_shown
 from engine.services.tokens import end_all_tokens
 
 # Rows that are deleted with the account; any other row of the engine keeps it.
@@ -73,6 +74,7 @@ def forget_person(
     user.username = _free_name()
     _forget_outside_of_the_engine(user, {before, *addresses}, now=user.username)
     _rename_in_findings(user, before)
+    forget_shown()
     user.first_name = user.last_name = user.email = ""
     user.is_active = user.is_staff = user.is_superuser = False
     user.last_login = None

@@ -24,10 +24,9 @@ def answers_together(experiment: Experiment) -> int:
     """
     moment = _last_moment(timezone.now())
     answers = shared(
-        f"together:{experiment.pk}",
-        moment,
+        f"together:{experiment.pk}:{moment:%Y%m%d%H%M}",
         lambda: answers_before(experiment.pk, moment),
-        ages=(0.0, 720.0),
+        age=720.0,
     )
     return answers - answers % _STEP
 

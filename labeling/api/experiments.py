@@ -38,7 +38,7 @@ from labeling.api.schemas import (
     StatusOut,
 )
 from labeling.caching import remembered
-from labeling.dashboard.figures import by_machines_of, doubts_of
+from labeling.dashboard.figures import doubts_of
 from labeling.dashboard.status import statuses_of
 from labeling.dashboard.voids import sentence_about
 from labeling.exports import files
@@ -275,7 +275,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
         "best": snapshot.best.label if snapshot and snapshot.best else None,
         "winner": experiment.winner.label if experiment.winner else None,
         "caveats": [
-            *filter(None, [by_machines_of(experiment, comparisons)]),
+            *filter(None, [findings.by_machines(experiment)]),
             *findings.doubts_about_risk(experiment),
             *(each.text for each in doubts_of(experiment).found),
             *filter(None, [sentence_about(experiment)]),

@@ -95,7 +95,7 @@ def policy_rows(
                 "word": each.word,
                 "comparisons": each.comparisons,
                 "tokens": spent.tokens_each,
-                "cost": spent.cost_of_1000,
+                "cost": str(spent.cost_of_1000),
             }
         )
     return rows

@@ -11,28 +11,22 @@ from engine.selectors.past_votes import past_vote_count
 from engine.selectors.policies import levels_told, policy_names
 from engine.selectors.record import concluded_record
 from engine.selectors.snapshots import latest_snapshot
-from labeling.caching import shared
+from engine.services import shown
 from labeling.dashboard import status
-from labeling.dashboard.figures import doubts_of, result_figures, totals_of
+from labeling.dashboard.figures import doubts_of, judged_by, result_of
 from labeling.dashboard.voids import sentence_about
-
-# In units of DASHBOARD_SECONDS: a link that many people open costs as much as one dashboard.
-_AGES = (6.0, 60.0)
 
 
 def report_of(experiment: Experiment) -> dict[str, Any]:
     """The report as it stands, a moment ago. It names no person."""
-    comparisons = counts.comparison_count(experiment.pk)
-    version = (experiment.state, experiment.conclusion, comparisons)
-    # Never show a changed claim, risk or winner beside a verdict about the old one.
-    promised = f"{experiment.claim}:{experiment.delta}:{experiment.epsilon}:{experiment.winner_id}"
-    name = f"report:{experiment.pk}:{experiment.state}:{experiment.conclusion}:{promised}"
-    return shared(name, version, lambda: _report(experiment, comparisons), ages=_AGES)
+    content: dict[str, Any] = shown.show(experiment=experiment, page="report", make=_report).content
+    return content
 
 
-def _report(experiment: Experiment, comparisons: int) -> dict[str, Any]:
-    judged = totals_of(experiment, comparisons)
-    result = result_figures(experiment)
+def _report(experiment: Experiment) -> dict[str, Any]:
+    judged = judged_by(experiment)
+    result = result_of(experiment)
+    comparisons = result["comparisons"]
     verdict, policies = result["verdict"], result["policies"]
     doubted = doubts_of(experiment)
     past = past_vote_count(experiment) if experiment.past_votes else 0
@@ -51,9 +45,10 @@ def _report(experiment: Experiment, comparisons: int) -> dict[str, Any]:
         "tasks_compared": counts.tasks_compared(experiment),
         "winner": levels_told(experiment, experiment.winner.index) if experiment.winner else [],
         "past": past,
-        "only_past": 0 < past == judged.judgments,
+        "only_past": 0 < past == judged["judgments"],
         "by_machines": result["by_machines"],
-        "doubts": [each.unnamed for each in doubted.found] + _doubtful(judged.people, result["n_doubtful"]),
+        "doubts": [each.unnamed for each in doubted.found]
+        + _doubtful(judged["people"], result["n_doubtful"]),
         "n_missing": doubted.n_missing,
         "finding": finding,
         "caveats": _caveats(experiment, verdict, comparisons, finding),

@@ -94,7 +94,7 @@ def verdict_of(
         ],
         # A server refused a policy's request, which waits for somebody to try again.
         "refused": running and bool(pulse.refused),
-        "waits": pulse.waits if stalled else (),
+        "waits": [{"pk": each.pk, "name": each.name} for each in pulse.waits] if stalled else [],
         "condition": _condition(experiment),
         "percent_done": round(100 * comparisons / (comparisons + remaining.expected)) if remaining else None,
         # The headline while the workers stand still, as nothing else helps before.

@@ -77,7 +77,7 @@ def quality(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         and experiment.state == Experiment.State.PAUSED
         and experiment.archived_at is None,
         "tab": "quality",
-        "charts": figures.rendered_charts(experiment, "quality", at_once=True),
+        "charts": figures.charts_of(experiment, "quality", at_once=True),
         "without": without_each_annotator(experiment) if several_people_judged(experiment) else None,
         "llm_judge": panel(experiment),
     }
@@ -91,7 +91,7 @@ def method(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     context = figures.moving_figures(experiment) | {
         "may_run": access.may_run(request, experiment),
         "tab": "method",
-        "charts": figures.rendered_charts(experiment, "method", at_once=True),
+        "charts": figures.charts_of(experiment, "method", at_once=True),
         "log": audit_entries(experiment)[:5],
     }
     return render(request, "dashboard/method.html", context)
@@ -137,7 +137,7 @@ def live_charts(request: AuthenticatedRequest, experiment_id: int, tab: str) -> 
     experiment = access.to_watch(request, experiment_id)
     if experiment.state != Experiment.State.RUNNING and "seen" in request.GET:
         return _reload()
-    charts = figures.rendered_charts(experiment, tab)
+    charts = figures.charts_of(experiment, tab)
     if request.GET.get("seen") == charts["version"]:
         return HttpResponse(status=204)
     context = {"experiment": experiment, "tab": tab, "charts": charts}
@@ -224,7 +224,7 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
 
 
 def _result(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
-    result = figures.result_figures(experiment)
+    result = figures.result_of(experiment)
     return result | {
         "may_run": access.may_run(request, experiment),
         "may_begin_to_judge": result["lacks_annotators"] and access.may_begin_to_judge(request, experiment),

@@ -435,7 +435,7 @@ class TestAccess:
         status = status_of(experiment)
         assert (status.badge, "closed" in status.sentence) == ("Unhealthy", True)
         assert "refuses the key (401)" in status.sentence
-        assert [each.name for each in result_figures(experiment)["verdict"]["waits"]] == ["closed"]
+        assert [each["name"] for each in result_figures(experiment)["verdict"]["waits"]] == ["closed"]
         [card] = cards([experiment])
         assert "waiting for closed" in card["pulse"]
         # Somebody mends it.

@@ -17,8 +17,8 @@ from engine.models import Comparison, Response, clock
 from engine.selectors import workers
 from engine.selectors.missing import actively_held
 from engine.services.generation import claim_responses, expire_claims
+from engine.services.shown import show
 from engine.tasks import sweep
-from labeling.caching import shared
 from tests.accounts import PASSWORD
 from tests.factories import click, lease, make_experiment
 from tests.markup import stage
@@ -100,13 +100,15 @@ def test_charts_that_one_machine_made_are_no_older_on_another(minutes, elsewhere
     settings.DASHBOARD_SECONDS = 60
     made: list[str] = []
 
-    def look(name: str) -> None:
-        shared(name, len(made), lambda: made.append(name), ages=(1.0, 1.0))
+    experiment = make_experiment()
 
-    look("made-here")
+    def look(page: str) -> None:
+        show(experiment=experiment, page=page, make=lambda _: made.append(page))
+
+    look("here")
     elsewhere(minutes)
-    look("made-here")
-    look("made-there")
+    look("here")
+    look("there")
     elsewhere(0)
-    look("made-there")
-    assert made == ["made-here", "made-there"]
+    look("there")
+    assert made == ["here", "there"]

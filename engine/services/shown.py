@@ -1,0 +1,100 @@
+"""Pages of the dashboard, computed once for all viewers.
+
+Ages are in units of ``DASHBOARD_SECONDS``; 0 means that every request computes its page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+
+from engine.models import Experiment, Shown, clock
+
+Make = Callable[[Experiment], Any]
+
+# Not again before that age, or before this many times as long as computing it took.
+_LEAST_AGE, _REST = 0.4, 4
+# A request computes a page that is older: no worker does.
+_OLDEST_AGE = 3.0
+# Who began it that long ago has died.
+_LONGEST = timedelta(seconds=60)
+
+
+def show(*, experiment: Experiment, page: str, make: Make) -> Shown:
+    """The page as it was last computed, or computed now where nobody did lately."""
+    row = find(experiment, page)
+    if row is None or (row.made_at < _ago(_OLDEST_AGE) and _begins(row)):
+        return _computed(experiment, page, make, watched_at=clock.now())
+    if row.watched_at < _ago(1.0):
+        Shown.objects.filter(pk=row.pk).update(watched_at=clock.now())
+    return row
+
+
+def find(experiment: Experiment, page: str) -> Shown | None:
+    """The page as it was last computed; ``None`` where it was not, or promises something else."""
+    if settings.DASHBOARD_SECONDS == 0:
+        return None
+    row = Shown.objects.filter(experiment=experiment, page=page).first()
+    return row if row is not None and row.promise == _promise(experiment) else None
+
+
+def refresh(*, experiment_id: int, page: str, make: Make) -> None:
+    """Compute a page of an experiment again if somebody watches it."""
+    watched = Shown.objects.filter(
+        experiment=experiment_id, page=page, watched_at__gt=_ago(_OLDEST_AGE), due_at__lte=clock.now()
+    )
+    row = watched.defer("content").select_related("experiment").first()
+    if row is not None and _begins(row):
+        _computed(row.experiment, page, make)
+
+
+def forget_shown() -> None:
+    """Delete all pages, as a name in them is no longer true."""
+    Shown.objects.all().delete()
+
+
+def _ago(age: float) -> datetime:
+    return clock.now() - timedelta(seconds=age * settings.DASHBOARD_SECONDS)
+
+
+def _begins(row: Shown) -> bool:
+    """True if the caller is to compute the page, and nobody else."""
+    due = Shown.objects.filter(pk=row.pk, due_at__lte=clock.now())
+    return due.update(due_at=clock.now() + _LONGEST) == 1
+
+
+def _computed(experiment: Experiment, page: str, make: Make, **seen: datetime) -> Shown:
+    started = clock.now()
+    content = json.loads(json.dumps(make(experiment), default=_plain))
+    now = clock.now()
+    least = timedelta(seconds=_LEAST_AGE * settings.DASHBOARD_SECONDS)
+    values: dict[str, Any] = {
+        "promise": _promise(experiment),
+        "content": content,
+        "made_at": started,
+        "due_at": max(started + least, now + _REST * (now - started)),
+        **seen,
+    }
+    if settings.DASHBOARD_SECONDS:
+        Shown.objects.update_or_create(experiment=experiment, page=page, defaults=values)
+    return Shown(experiment=experiment, page=page, **values)
+
+
+def _promise(experiment: Experiment) -> list[Any]:
+    """Never show a claim, a risk or a winner beside a page that was computed for another one."""
+    return [
+        getattr(experiment, name)
+        for name in ("state", "conclusion", "winner_id", "claim", "delta", "epsilon", "missing", "budget")
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: dataclasses as objects, numbers of numpy, and everything else as text."""
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return value.item() if hasattr(value, "item") else str(value)
