@@ -89,13 +89,7 @@ class Entry:
 
 
 def parse(text: str) -> Entry:
-    """The document that ``text`` holds, in YAML or JSON.
-
-    Raises
-    ------
-    ImportingError
-        Names the line that cannot be read; `NotYAMLError` where it is no YAML.
-    """
+    """The document that ``text`` holds, in YAML or JSON."""
     text = text.lstrip("\ufeff")
     if text.lstrip()[:1] in {"{", "["}:
         try:

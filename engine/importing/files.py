@@ -52,13 +52,7 @@ class ExperimentFile:
 
 
 def description_in(file: BinaryFile, most: Limit) -> str:
-    """The text of a file that is to describe an experiment. No more of it is read than the limit, and a byte.
-
-    Raises
-    ------
-    ImportingError
-        It is too large, of another kind, or neither UTF-8 nor UTF-16.
-    """
+    """The text of a file that is to describe an experiment. No more of it is read than the limit, and a byte."""
     source = source_of([("", file)], most)
     if not source.is_plain:
         raise _no_description("This is a packed file or a workbook")
@@ -85,11 +79,6 @@ def read_experiment(
         Gives the source that the description names by its path; without it none may be named.
     wishes
         How such files are to be read. What the description says of their columns holds too.
-
-    Raises
-    ------
-    ImportingError
-        Names the line, and the part, that cannot be read.
     """
     root = _parsed(text)
     parts = root.mapping()

@@ -85,13 +85,7 @@ def rows_in(given: str | Source, material: Material) -> Generator[Row | Fault]:
 def records_in(
     given: str | Source, roles: Roles, wishes: Wishes, limit: Limit, make: Callable[[Row], Sequence[T]]
 ) -> tuple[list[T], list[str]]:
-    """The records that ``make`` makes of the rows, and a warning of the rows that are left out.
-
-    Raises
-    ------
-    ImportingError
-        Names every place that cannot be read, unless the wish is to leave them out.
-    """
+    """The records that ``make`` makes of the rows, and a warning of the rows that are left out."""
     with contextlib.closing(rows_in(given, roles.material)) as rows:
         records = read(rows, make, limit)
     roles.check_all_found()
@@ -107,11 +101,6 @@ def read_tasks(given: str | Source, columns: Columns | None = None) -> list[Task
     """Tasks, one per line (after a tab its right answer), or of a table or JSON.
 
     Columns that have no role are variables of the task.
-
-    Raises
-    ------
-    ImportingError
-        Names every place that cannot be read.
     """
     return tasks_and_warnings(given, Wishes(columns or {}))[0]
 
@@ -235,11 +224,6 @@ def is_table(text: str) -> bool:
 def as_typed(source: Source) -> str:
     """Files as somebody could have typed them: a text as it is, the rows of a table as JSON Lines with the
     names that their columns have.
-
-    Raises
-    ------
-    ImportingError
-        Names every place that cannot be read.
     """
     if source.is_plain:
         return source.text
@@ -254,13 +238,7 @@ def as_typed(source: Source) -> str:
 
 
 def read_gold(text: str) -> list[GoldSpec]:
-    """Gold items: a table or JSON with prompt, better, worse and, where wanted, explanation.
-
-    Raises
-    ------
-    ImportingError
-        Names every place that cannot be read.
-    """
+    """Gold items: a table or JSON with prompt, better, worse and, where wanted, explanation."""
     records = read(rows_of_text(text), lambda row: [_gold(row)], GOLD_ITEMS)
     if records.faults:
         raise FaultyRowsError(records)
@@ -324,11 +302,6 @@ def read_responses(
 
     ``columns``: what columns are that have other names. Where several are responses, the table is wide: each
     of them holds the responses of the policy that has its name.
-
-    Raises
-    ------
-    ImportingError
-        Names every place that cannot be read, and where a task's reference differs from an earlier one.
     """
     wishes = wishes or Wishes(columns or {})
     roles = Roles(Material.RESPONSES, wishes.columns)
@@ -424,13 +397,7 @@ class Column:
 def look(
     given: str | Source, material: Material, columns: Columns | None = None
 ) -> tuple[list[Column], list[Row | Fault]]:
-    """The columns of a table, each with a guess at its roles, and the first rows. Only those are read.
-
-    Raises
-    ------
-    ImportingError
-        The file is damaged or too large.
-    """
+    """The columns of a table, each with a guess at its roles, and the first rows. Only those are read."""
     with contextlib.closing(rows_in(given, material)) as looked_at:
         found = list(islice(looked_at, _LOOKED_AT))
     rows = [row for row in found if isinstance(row, Row)]

@@ -104,13 +104,7 @@ ABSENT = object()
 
 
 def parse_columns(said: Iterable[str]) -> dict[str, str]:
-    """The columns of ``COLUMN=ROLE``, as the command line has them; one column may come with several roles.
-
-    Raises
-    ------
-    ImportingError
-        One is not written so, or has a role that there is not.
-    """
+    """The columns of ``COLUMN=ROLE``, as the command line has them; one column may come with several roles."""
     columns: dict[str, str] = {}
     for each in said:
         # A name of a column may hold an equals sign; a role does not.
@@ -122,13 +116,7 @@ def parse_columns(said: Iterable[str]) -> dict[str, str]:
 
 
 def check_columns(columns: Columns) -> dict[str, str]:
-    """The same columns, each with roles that there are. Several may be responses, variables or ignored.
-
-    Raises
-    ------
-    ImportingError
-        Names the column.
-    """
+    """The same columns, each with roles that there are. Several may be responses, variables or ignored."""
     seen: dict[str, str] = {}
     for column, roles in columns.items():
         for role in roles.split(","):

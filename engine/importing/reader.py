@@ -74,11 +74,6 @@ class Source:
         """The rows of all parts; where there are several, places begin with the part's name.
 
         ``headings`` are those of `tables.rows_of_text`.
-
-        Raises
-        ------
-        ImportingError
-            The files are damaged or too large, or take too much memory or time.
         """
         with _PROCESSES, tempfile.TemporaryFile() as file:
             for _, data in self.parts:
@@ -131,13 +126,7 @@ class Source:
 
 
 def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet: str = "") -> Source:
-    """The source that these files are, each with its name.
-
-    Raises
-    ------
-    ImportingError
-        They are larger than ``most`` together.
-    """
+    """The source that these files are, each with its name."""
     parts: list[tuple[str, bytes]] = []
     left = most.most
     for name, file in files:

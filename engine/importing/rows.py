@@ -109,13 +109,7 @@ class FaultyRowsError(ImportingError):
 
 
 def read(rows: Iterable[Row | Fault], make: Callable[[Row], Sequence[T]], limit: limits.Limit) -> Records[T]:
-    """The records that ``make`` makes of each row, and the faults of the rows of which it makes none.
-
-    Raises
-    ------
-    ImportingError
-        There are more rows than the limit allows, or no row has a column that is needed.
-    """
+    """The records that ``make`` makes of each row, and the faults of the rows of which it makes none."""
     records: Records[T] = Records()
     # The message alone: the error itself would keep this frame, and with it the child that reads.
     missing = ""
@@ -171,13 +165,7 @@ def in_json(value: Any) -> Any:
 
 
 def text_in(place: str, name: str, value: Any, *, json_texts: bool = False) -> str:
-    """The text of a value. ``json_texts``: an object or a list is taken as its JSON text.
-
-    Raises
-    ------
-    ImportingError
-        It is no text, or cannot be stored.
-    """
+    """The text of a value. ``json_texts``: an object or a list is taken as its JSON text."""
     if isinstance(value, (dict, list)):
         if not json_texts:
             inside = (

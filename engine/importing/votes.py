@@ -110,11 +110,6 @@ def read_votes(source: str | Source, columns: Columns | None = None, wishes: Wis
     """The votes of a file in any of the formats.
 
     ``columns``: what columns are that have other names.
-
-    Raises
-    ------
-    ImportingError
-        Names every place that cannot be read.
     """
     wishes = wishes or Wishes(columns or {})
     roles = Roles(Material.VOTES, wishes.columns)
@@ -381,13 +376,7 @@ def _uuid(place: str, value: Any) -> UUID | None:
 
 
 def _once_each(votes: Sequence[Vote]) -> tuple[list[Vote], int]:
-    """The votes without those that are an earlier one again by its UUID, and how many these are.
-
-    Raises
-    ------
-    ImportingError
-        Two have the same UUID and say different things.
-    """
+    """The votes without those that are an earlier one again by its UUID, and how many these are."""
     found: dict[Hashable, Vote] = {}
     for n, vote in enumerate(votes):
         first = found.setdefault(n if vote.uuid is None else vote.uuid, vote)

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 from django_htmx.http import trigger_client_event
 
-from engine.domain.errors import ChangedMeanwhileError, SpecError, WrongStateError
+from engine.domain.errors import ChangedMeanwhileError, EngineError, SpecError, WrongStateError
 from engine.domain.limits import DESCRIPTION_BYTES
 from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec
@@ -55,7 +55,7 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
     if request.method == "POST":
         try:
             return _received(request)
-        except (ImportingError, SpecError) as error:
+        except (ImportingError, EngineError) as error:
             faults = str(error).splitlines()
     context = {
         "starts": STARTS,
