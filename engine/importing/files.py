@@ -52,7 +52,7 @@ class ExperimentFile:
 
 
 def description_in(file: BinaryFile, most: Limit) -> str:
-    """The text of a file that is to describe an experiment. No more of it is read than the limit, and a byte."""
+    """The text of a file that is to describe an experiment."""
     source = source_of([("", file)], most)
     if not source.is_plain:
         raise _no_description("This is a packed file or a workbook")
@@ -302,9 +302,11 @@ def _from_file(entry: Entry, read_file: ReadFile | None, read: Callable[[str | S
     except OSError as error:
         raise entry.fault(f"{shown} cannot be read: {error.strerror or error}.") from error
     except ImportingError as error:
-        raise ImportingError(
-            [replace(fault, place=f"{shown}, {fault.place}".rstrip(", ")) for fault in error.faults]
-        ) from error
+        error.faults, error.all_faults = (
+            [replace(fault, place=f"{shown}, {fault.place}".rstrip(", ")) for fault in faults]
+            for faults in (error.faults, error.all_faults)
+        )
+        raise
 
 
 def write_experiment(spec: ExperimentSpec) -> str:

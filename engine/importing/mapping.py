@@ -104,7 +104,7 @@ ABSENT = object()
 
 
 def parse_columns(said: Iterable[str]) -> dict[str, str]:
-    """The columns of ``COLUMN=ROLE``, as the command line has them; one column may come with several roles."""
+    """The columns of ``COLUMN=ROLE``, as the command line has them; one column may have several roles."""
     columns: dict[str, str] = {}
     for each in said:
         # A name of a column may hold an equals sign; a role does not.

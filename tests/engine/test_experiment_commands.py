@@ -91,6 +91,16 @@ def test_a_fault_is_told_with_its_place_and_nothing_is_made(change, message, fil
     assert not Experiment.objects.exists()
 
 
+def test_rows_of_a_named_file_that_cannot_be_read_are_left_out_on_request(file):
+    (file.parent / "answers.csv").write_text("task,policy,response\nT,A,x\nT,B\nT,B,y\n")
+    file.write_text("name: N\nresponses_file: answers.csv\n")
+    said = refused("load_experiment", str(file))
+    assert said.startswith(f"{file}, answers.csv, line 3: The number of cells is 2")
+    assert "2 of 3 rows can be read." in said
+    run("load_experiment", str(file), "--leave-out")
+    assert Response.objects.count() == 2
+
+
 def test_what_is_not_there_is_said_to_be(file):
     with pytest.raises(CommandError, match="cannot be read"):
         run("load_experiment", str(file))
