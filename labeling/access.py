@@ -139,8 +139,12 @@ def _permitted(request: AuthenticatedRequest, experiment_id: int, right: _Right,
     raise Http404
 
 
+def _has(request: AuthenticatedRequest, experiment: Experiment, right: _Right) -> bool:
+    return _reached(request, right(request.user)).filter(pk=experiment.pk).exists()
+
+
 def may_run(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    return _found(request, experiment.pk, Experiment.objects.run_by) is not None
+    return _has(request, experiment, Experiment.objects.run_by)
 
 
 def may_void(request: AuthenticatedRequest, experiment: Experiment) -> bool:
@@ -150,11 +154,11 @@ def may_void(request: AuthenticatedRequest, experiment: Experiment) -> bool:
 
 def may_begin_to_judge(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     """True for an owner who would become an annotator by judging."""
-    return _found(request, experiment.pk, Experiment.objects.joinable_by) is not None
+    return _has(request, experiment, Experiment.objects.joinable_by)
 
 
 def may_own(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    return _found(request, experiment.pk, Experiment.objects.owned_by) is not None
+    return _has(request, experiment, Experiment.objects.owned_by)
 
 
 def withholds_responses(request: AuthenticatedRequest, experiment: Experiment) -> bool:

@@ -46,6 +46,7 @@ class Shown(models.Model):
     page = models.CharField(max_length=10)
     promise = models.JSONField(help_text="State, finding and settings that the content must agree with.")
     content = models.JSONField()
+    html = models.TextField(blank=True, help_text="Its charts and tables, which a poll mostly has already.")
     made_at = models.DateTimeField()
     due_at = models.DateTimeField(help_text="When it may be computed again.")
     watched_at = models.DateTimeField(help_text="When somebody last saw it, give or take some seconds.")
@@ -55,6 +56,12 @@ class Shown(models.Model):
 
     def __str__(self) -> str:
         return f"{self.page} of {self.experiment}"
+
+    @property
+    def version(self) -> str:
+        """A name for just this content of its charts."""
+        version: str = self.content["version"]
+        return version
 
 
 class Examination(Claimable):

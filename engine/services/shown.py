@@ -15,7 +15,8 @@ from django.conf import settings
 
 from engine.models import Experiment, Shown, clock
 
-Make = Callable[[Experiment], Any]
+# The content of a page; "html" is kept apart.
+Make = Callable[[Experiment], dict[str, Any]]
 
 # Not again before that age, or before this many times as long as computing it took.
 _LEAST_AGE, _REST = 0.4, 4
@@ -28,7 +29,7 @@ _LONGEST = timedelta(seconds=60)
 def show(*, experiment: Experiment, page: str, make: Make) -> Shown:
     """The page as it was last computed, or computed now where nobody did lately."""
     row = find(experiment, page)
-    if row is None or (row.made_at < _ago(_OLDEST_AGE) and _begins(row)):
+    if row is None or (is_old(row) and _begins(row)):
         return _computed(experiment, page, make, watched_at=clock.now())
     if row.watched_at < _ago(1.0):
         Shown.objects.filter(pk=row.pk).update(watched_at=clock.now())
@@ -39,8 +40,13 @@ def find(experiment: Experiment, page: str) -> Shown | None:
     """The page as it was last computed; ``None`` where it was not, or promises something else."""
     if settings.DASHBOARD_SECONDS == 0:
         return None
-    row = Shown.objects.filter(experiment=experiment, page=page).first()
+    row = Shown.objects.filter(experiment=experiment, page=page).defer("html").first()
     return row if row is not None and row.promise == _promise(experiment) else None
+
+
+def is_old(row: Shown) -> bool:
+    """True if no worker has computed the page again for long."""
+    return row.made_at < _ago(_OLDEST_AGE)
 
 
 def refresh(*, experiment_id: int, page: str, make: Make) -> None:
@@ -48,7 +54,7 @@ def refresh(*, experiment_id: int, page: str, make: Make) -> None:
     watched = Shown.objects.filter(
         experiment=experiment_id, page=page, watched_at__gt=_ago(_OLDEST_AGE), due_at__lte=clock.now()
     )
-    row = watched.defer("content").select_related("experiment").first()
+    row = watched.defer("content", "html").select_related("experiment").first()
     if row is not None and _begins(row):
         _computed(row.experiment, page, make)
 
@@ -71,11 +77,13 @@ def _begins(row: Shown) -> bool:
 def _computed(experiment: Experiment, page: str, make: Make, **seen: datetime) -> Shown:
     started = clock.now()
     content = json.loads(json.dumps(make(experiment), default=_plain))
+    html = content.pop("html", "")
     now = clock.now()
     least = timedelta(seconds=_LEAST_AGE * settings.DASHBOARD_SECONDS)
     values: dict[str, Any] = {
         "promise": _promise(experiment),
         "content": content,
+        "html": html,
         "made_at": started,
         "due_at": max(started + least, now + _REST * (now - started)),
         **seen,

@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from engine.core.problem import Factorial
-from engine.models import Experiment
+from engine.models import Experiment, Shown
 from engine.selectors import buffer, counts, designs, people, pools
 from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.doubts import Doubts, doubts
@@ -53,7 +53,7 @@ LARGE = 20_000
 def result_of(experiment: Experiment) -> dict[str, Any]:
     """The verdict and the charts below it, as they were last computed: neither is older than the other."""
     row = shown.show(experiment=experiment, page="result", make=result_figures)
-    own = {"experiment": experiment, "may_stop": may_stop(experiment), "made_at": row.made_at}
+    own = {"experiment": experiment, "may_stop": may_stop(experiment), "made_at": row.made_at, "charts": row}
     return {**row.content, **own}
 
 
@@ -109,7 +109,7 @@ def result_figures(experiment: Experiment) -> dict[str, Any]:
         "voids": sentence_about(experiment),
         "spent": spent_of_limit(experiment),
         "policies": policies,
-        "charts": _rendered("result", experiment, below),
+        **_rendered("result", experiment, below),
     }
 
 
@@ -191,16 +191,17 @@ def _hours(experiment: Experiment, remaining: Remaining | None) -> tuple[float, 
     return remaining.expected * each, low * each, None if high is None else high * each
 
 
-def charts_of(experiment: Experiment, tab: str, *, at_once: bool = False) -> dict[str, str]:
-    """The charts and tables of a tab as they were last computed, and a name for just this content of them.
+def charts_of(experiment: Experiment, tab: str, *, at_once: bool = False) -> Shown | None:
+    """The charts and tables of a tab as they were last computed.
 
     ``tab``: a name in ``TABS``. ``at_once``: of a large experiment, only what is there already; without any
     the page asks for them.
     """
-    if at_once and not shown.find(experiment, tab) and counts.comparison_count(experiment.pk) > LARGE:
-        return {"html": "", "version": ""}
-    content: dict[str, str] = shown.show(experiment=experiment, page=tab, make=TABS[tab]).content
-    return content
+    if at_once and counts.comparison_count(experiment.pk) > LARGE:
+        row = shown.find(experiment, tab)
+        if row is None or shown.is_old(row):
+            return None
+    return shown.show(experiment=experiment, page=tab, make=TABS[tab])
 
 
 def _rendered(tab: str, experiment: Experiment, shown: dict[str, Any]) -> dict[str, str]:

@@ -111,7 +111,7 @@ def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if experiment.state != Experiment.State.RUNNING:
         return _reload()
     context = _result(request, experiment)
-    unseen = request.GET.get("seen") != context["charts"]["version"]
+    unseen = request.GET.get("seen") != context["charts"].version
     return render(request, "dashboard/_live.html", context | {"elsewhere": True, "unseen": unseen})
 
 
@@ -138,7 +138,7 @@ def live_charts(request: AuthenticatedRequest, experiment_id: int, tab: str) -> 
     if experiment.state != Experiment.State.RUNNING and "seen" in request.GET:
         return _reload()
     charts = figures.charts_of(experiment, tab)
-    if request.GET.get("seen") == charts["version"]:
+    if charts and request.GET.get("seen") == charts.version:
         return HttpResponse(status=204)
     context = {"experiment": experiment, "tab": tab, "charts": charts}
     return render(request, "dashboard/_figures.html", context)

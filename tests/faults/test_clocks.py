@@ -103,7 +103,7 @@ def test_charts_that_one_machine_made_are_no_older_on_another(minutes, elsewhere
     experiment = make_experiment()
 
     def look(page: str) -> None:
-        show(experiment=experiment, page=page, make=lambda _: made.append(page))
+        show(experiment=experiment, page=page, make=lambda _: {"n": made.append(page)})
 
     look("here")
     elsewhere(minutes)

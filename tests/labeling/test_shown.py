@@ -69,10 +69,10 @@ class TestAge:
         comparisons_shown(experiment)
         later(16)
         with pytest.raises(ZeroDivisionError):
-            shown.show(experiment=experiment, page="result", make=lambda _: 1 // 0)
-        assert shown.show(experiment=experiment, page="result", make=lambda _: 7).content != 7
+            shown.show(experiment=experiment, page="result", make=lambda _: {"n": 1 // 0})
+        assert shown.show(experiment=experiment, page="result", make=lambda _: {"n": 7}).content != {"n": 7}
         later(61)
-        assert shown.show(experiment=experiment, page="result", make=lambda _: 7).content == 7
+        assert shown.show(experiment=experiment, page="result", make=lambda _: {"n": 7}).content == {"n": 7}
 
     def test_the_page_says_how_old_it_is(self, experiment, viewer, client_for):
         comparisons_shown(experiment)
@@ -127,7 +127,7 @@ def test_a_changed_promise_is_never_shown_beside_an_older_verdict(experiment, an
 def test_the_name_of_a_forgotten_person_is_in_no_page(experiment, annotator):
     click_on(experiment, annotator, 2)
     figures.charts_of(experiment, "quality")
-    assert annotator.username in Shown.objects.get(page="quality").content["html"]
+    assert annotator.username in Shown.objects.get(page="quality").html
     forget_person(user_id=annotator.pk, by=None)
     assert not Shown.objects.exists()
 
