@@ -36,7 +36,7 @@ def run_to_the_end() -> Callable[..., Design]:
     def run(design: Design, mu: np.ndarray, seed: int, pending: int = 0, limit: int = 50_000) -> Design:
         rng = np.random.default_rng(seed)
         queue: list[tuple[int, int]] = []
-        while not design.decision.stopped and design.n_comparisons < limit:
+        while not design.stopped and design.n_comparisons < limit:
             while len(queue) <= pending:
                 queue.append(design.ask())
             i, j = queue.pop(0)

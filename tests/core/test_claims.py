@@ -441,28 +441,19 @@ class TestWithoutTheModel:
 CYCLE = preferences(0.8, 0.8, 0.8)
 
 
-@pytest.mark.parametrize(("claim", "epsilon"), [("best", 0.0), ("good_enough", 0.05)])
-@pytest.mark.parametrize("pending", [0, 10])
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("claim", "epsilon", "pending"), [("best", 0.0, 0), ("best", 0.0, 10), ("good_enough", 0.05, 10)]
+)
 def test_nobody_is_crowned_in_a_cycle_or_a_tie(claim: str, epsilon: float, pending: int) -> None:
-    """Today's stop crowned somebody falsely in up to half of such runs."""
-    close = preferences(0.6, 0.6, 0.6)
-    tie = np.full((2, 2), 0.5)
-    for mu in (close, CYCLE):
+    """An earlier stop crowned somebody falsely in up to half of such runs."""
+    # In a tie of two both are good enough.
+    tie, close = np.full((2, 2), 0.5), preferences(0.6, 0.6, 0.6)
+    for mu, asked in ((close, claim), (CYCLE, claim), (tie, "best")):
         runs = simulate(
-            np.repeat(mu[None], 60, axis=0),
-            claim=claim,
-            epsilon=epsilon,
-            budget=600,
-            pending=pending,
-            seed=1,
+            np.repeat(mu[None], 30, axis=0), claim=asked, epsilon=epsilon, budget=300, pending=pending, seed=1
         )
-        # A true rate of 5% would show more than 8 of 60 with a probability of .4%.
-        assert np.sum(runs.stopped & (runs.best >= 0)) <= 8
-    runs = simulate(
-        np.repeat(tie[None], 60, axis=0), claim="best", epsilon=epsilon, budget=500, pending=pending, seed=1
-    )
-    assert np.sum(runs.stopped & (runs.best >= 0)) <= 8
+        # A true rate of 5% would show more than 5 of 30 with a probability of .3%.
+        assert np.sum(runs.stopped & (runs.best >= 0)) <= 5
 
 
 def test_a_tie_at_the_top_is_good_enough_soon() -> None:

@@ -17,9 +17,8 @@ Run = Callable[..., Design]
 
 @pytest.mark.parametrize("sampler", ["balanced", "round_robin"])
 @pytest.mark.parametrize("n_policies", [2, 5])
-@pytest.mark.slow
 def test_finds_the_condorcet_winner(run_to_the_end: Run, sampler: str, n_policies: int) -> None:
-    strengths = np.linspace(1.0, -1.0, n_policies)
+    strengths = np.linspace(2.0, -2.0, n_policies)
     order = np.random.default_rng(7).permutation(n_policies)
     design = Design(Unstructured(n_policies), sampler=sampler, seed=2)
     decision = run_to_the_end(design, bradley_terry(strengths[order]), seed=5).decision
@@ -226,20 +225,14 @@ def test_a_refuted_policy_stays_refuted_when_the_peak_is_handed_back(run_to_the_
 
 
 @pytest.mark.parametrize("pending", [0, 20])
-@pytest.mark.slow
 def test_a_near_tie_is_decided_wrongly_less_often_than_delta(pending: int) -> None:
     mu = np.full((3, 3), 0.5)
     mu[0, 1:], mu[1:, 0] = 0.505, 0.495
     runs = simulate(
-        np.repeat(mu[None], 400, axis=0),
-        claim="best_if_any",
-        delta=0.2,
-        budget=600,
-        pending=pending,
-        seed=4,
+        np.repeat(mu[None], 100, axis=0), claim="best_if_any", delta=0.2, budget=300, pending=pending, seed=4
     )
-    # A true error rate of δ would show at most 60 wrong answers with probability 0.6%.
-    assert np.sum(runs.stopped & (runs.best != 0)) <= 60
+    # A true error rate of δ would show at most 10 wrong answers with probability 0.6%.
+    assert np.sum(runs.stopped & (runs.best != 0)) <= 10
     assert runs.stopped.any()
 
 
