@@ -444,6 +444,7 @@ CYCLE = preferences(0.8, 0.8, 0.8)
 @pytest.mark.parametrize(
     ("claim", "epsilon", "pending"), [("best", 0.0, 0), ("best", 0.0, 10), ("good_enough", 0.05, 10)]
 )
+@pytest.mark.slow
 def test_nobody_is_crowned_in_a_cycle_or_a_tie(claim: str, epsilon: float, pending: int) -> None:
     """An earlier stop crowned somebody falsely in up to half of such runs."""
     # In a tie of two both are good enough.

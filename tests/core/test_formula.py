@@ -25,7 +25,7 @@ TWO_BY_THREE = Factorial({"a": ["1", "2"], "b": ["1", "2", "3"]})
 @pytest.mark.slow
 def test_it_is_within_a_factor_of_two_of_the_simulated_mean(space, log_odds, rules) -> None:
     plan = Plan(space, claim="best_if_any", budget=800, **rules)
-    simulated = forecast(plan, log_odds=log_odds, n_runs=28)
+    simulated = forecast(plan, log_odds=log_odds, n_runs=12)
     figure = closed_form(plan, log_odds=log_odds)
     assert simulated.expected / 2 < figure.expected < simulated.expected * 2
     assert figure.low <= figure.expected <= figure.high <= plan.budget

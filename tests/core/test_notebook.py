@@ -237,7 +237,7 @@ class TestLabels:
     def test_the_representation_of_a_space_says_what_it_is_made_of(self) -> None:
         factorial = Factorial({"tone": ["terse", "warm"], "length": [1, 2, 3]}, numeric=["length"])
         assert repr(factorial) == "<Factorial of 6 policies by ('tone=warm', 'length')>"
-        assert len(repr(BradleyTerry.one_hot(500))) < 150
+        assert len(repr(BradleyTerry.one_hot(100))) < 150
 
     def test_the_representation_of_a_decision_says_what_may_be_said(self) -> None:
         design = Design(Unstructured(3), labels=NAMES, seed=1)

@@ -25,11 +25,11 @@ STRENGTHS = np.array([0.8, 0.2, 0.0, -0.6])
 def test_a_forecast_with_known_strengths_is_what_the_experiment_takes() -> None:
     strengths = np.array([1.2, 0.2, 0.0, -0.6])
     mu = bradley_terry(strengths)
-    predicted = forecast(Plan(Unstructured(4)), strengths=strengths, n_runs=40, seed=1)
+    predicted = forecast(Plan(Unstructured(4)), strengths=strengths, n_runs=24, seed=1)
     taken = []
     for seed in range(12):
         rng, design = np.random.default_rng(seed), Design(Unstructured(4), seed=seed)
-        while not design.decision.stopped:
+        while not design.stopped:
             i, j = design.ask()
             design.tell(i, j, float(rng.random() < mu[i, j]))
         taken.append(design.n_comparisons)
@@ -40,8 +40,8 @@ def test_a_forecast_with_known_strengths_is_what_the_experiment_takes() -> None:
 
 
 def test_closer_policies_take_longer() -> None:
-    plan = Plan(Unstructured(4), budget=800)
-    near, far = (forecast(plan, log_odds=s, n_runs=12, seed=2) for s in (0.5, 2.0))
+    plan = Plan(Unstructured(4), budget=500)
+    near, far = (forecast(plan, log_odds=s, n_runs=8, seed=2) for s in (0.5, 2.0))
     assert near.expected > far.expected
     assert near.decided < far.decided
 
@@ -58,10 +58,10 @@ def test_the_rest_of_a_run_shrinks_as_it_goes_on() -> None:
     rng, design = np.random.default_rng(5), Design(Unstructured(4), seed=5)
     left = []
     for size in (60, 240):
-        while design.n_comparisons < size and not design.decision.stopped:
+        while design.n_comparisons < size and not design.stopped:
             i, j = design.ask()
             design.tell(i, j, float(rng.random() < mu[i, j]))
-        rest = forecast_remaining(Plan(design.space, budget=1500), design.wins, design.progress, n_runs=16)
+        rest = forecast_remaining(Plan(design.space, budget=800), design.wins, design.progress, n_runs=8)
         assert rest.low <= rest.expected <= max(rest.high, rest.expected)
         left.append(rest.expected)
     assert 0 <= left[1] < left[0]

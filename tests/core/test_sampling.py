@@ -20,7 +20,7 @@ MU = bradley_terry(np.array([1.8, 0.4, 0.1, -0.4]))
 def test_every_sampler_and_stop_finds_the_best(sampler: str, stopping: str) -> None:
     order = np.array([2, 0, 3, 1])
     runs = simulate(
-        np.repeat(MU[None][:, order][:, :, order], 40, axis=0),
+        np.repeat(MU[None][:, order][:, :, order], 20, axis=0),
         sampler=sampler,
         stopping=stopping,
         claim="best_if_any",
@@ -46,12 +46,12 @@ def test_pairs_are_always_two_different_policies_even_with_two_or_many_in_flight
 def test_a_simulated_run_is_a_design_asked_and_told(sampler: str) -> None:
     """Simulations advance many runs through the same code; one of them is a live design."""
     rng = np.random.default_rng(3)
-    design = Design(Unstructured(4), sampler=sampler, seed=3)
+    design = Design(Unstructured(4), sampler=sampler, seed=3, budget=300)
     design._rng = rng
-    while not design.decision.stopped and design.n_comparisons < 3000:
+    while not design.stopped:
         i, j = design.ask()
         design.tell(i, j, float(rng.random() < MU[i, j]))
-    runs = simulate(MU[None], sampler=sampler, seed=3, budget=3000)
+    runs = simulate(MU[None], sampler=sampler, seed=3, budget=300)
     assert runs.n_comparisons[0] == design.n_comparisons
     assert runs.best[0] == design.decision.best
 
@@ -103,16 +103,16 @@ def test_uniform_samplers_are_uniform() -> None:
 def test_tracking_reaches_its_allocation() -> None:
     """With win rates fixed at their expectation the sampled shares approach the optimal ones."""
     design = Design(Unstructured(4), sampler="tracking", stopping="theory")
-    for _ in range(4000):
+    for _ in range(1500):
         i, j = design.ask()
         design.tell(i, j, MU[i, j])
-    shares = design.counts / 4000
-    assert shares == pytest.approx(pairwise_allocation(MU), abs=0.02)
+    shares = design.counts / 1500
+    assert shares == pytest.approx(pairwise_allocation(MU), abs=0.03)
 
 
 def test_balanced_refutes_all_at_the_same_speed() -> None:
     design = Design(Unstructured(4), claim="best_if_any", delta=1e-60)
-    for _ in range(1500):
+    for _ in range(800):
         i, j = design.ask()
         design.tell(i, j, MU[i, j])
     others = design.evidence[1:]
@@ -147,7 +147,7 @@ def test_that_none_is_the_best_is_found_under_a_claim_that_names_one() -> None:
     for k in range(3):
         mu[k, (k + 1) % 3], mu[(k + 1) % 3, k] = 0.8, 0.2
     order = [3, 0, 4, 1, 5, 2]
-    runs = simulate(np.repeat(mu[np.ix_(order, order)][None], 60, axis=0), claim="best", budget=1500, seed=3)
+    runs = simulate(np.repeat(mu[np.ix_(order, order)][None], 20, axis=0), claim="best", budget=1500, seed=3)
     assert runs.stopped.all()
     assert (runs.best == -1).all()
 
