@@ -28,15 +28,10 @@ def unfolded(rows: Iterable[Row | Fault], material: Material) -> Generator[Row |
             yield row
             continue
         try:
-            yield from unfold(row, material)
+            found = next((each for read in _READERS[material] if (each := read(row)) is not None), [row])
+            yield from map(_whole, found)
         except ImportingError as error:
             yield from error.faults
-
-
-def unfold(row: Row, material: Material) -> list[Row]:
-    """The rows that a row holds; itself if it is of no nested format."""
-    found = next((each for read in _READERS[material] if (each := read(row)) is not None), [row])
-    return [_whole(each) for each in found]
 
 
 # ---------------------------------------------------------------- tasks

@@ -16,7 +16,7 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade,
 from engine.domain.tags import distinct, read_tags
 from engine.domain.texts import is_blank
 from engine.importing import warnings
-from engine.importing.formats import unfold, unfolded
+from engine.importing.formats import unfolded
 from engine.importing.mapping import (
     IGNORE,
     RESPONSE,
@@ -46,7 +46,7 @@ from engine.importing.tables import is_json, names_in, rows_of_text
 
 # Names of columns that make the first line of typed tasks a table.
 HEADINGS = TASK_NAMES
-LONGEST_POLICY = 100
+_LONGEST_POLICY = 100
 _LOOKED_AT, _SHOWN = 20, 10
 Values = Mapping[str, Any]
 T = TypeVar("T")
@@ -239,15 +239,12 @@ def as_typed(source: Source) -> str:
 
 def read_gold(text: str) -> list[GoldSpec]:
     """Gold items: a table or JSON with prompt, better, worse and, where wanted, explanation."""
-    records = read(rows_of_text(text), lambda row: [_gold(row)], GOLD_ITEMS)
-    if records.faults:
-        raise FaultyRowsError(records)
-    return records.items
-
-
-def _gold(row: Row) -> GoldSpec:
     roles = Roles(Material.TASKS)
-    prompt, messages = asked(row.place, roles.values(unfold(row, Material.TASKS)[0]), row, USUAL)
+    return records_in(text, roles, USUAL, GOLD_ITEMS, lambda row: [_gold(row, roles)])[0]
+
+
+def _gold(row: Row, roles: Roles) -> GoldSpec:
+    prompt, messages = asked(row.place, roles.values(row), row, USUAL)
     texts = {name: row.fields.get(name) for name in ("better", "worse", "explanation")}
     for name in ("better", "worse"):
         if name not in row.fields:
@@ -359,19 +356,28 @@ def _of_row(row: Row, values: Values, roles: Roles, wishes: Wishes, task: int) -
                 text = text_in(row.place, column, value, json_texts=wishes.json_texts)
                 yield ReadyMade(task=task, policy=column, response=text)
         return
-    if "policy" not in values:
-        raise NoColumnError.of(row, "policy")
+    policy = policy_in(row, "policy", values)
     if RESPONSE not in values:
         raise NoColumnError.of(row, RESPONSE)
-    policy = "" if is_empty(values["policy"]) else text_in(row.place, "policy", values["policy"]).strip()
-    if not policy:
-        raise ImportingError.at(row.place, "The policy is empty. Write it, or leave the row out.")
-    if len(policy) > LONGEST_POLICY:
-        raise ImportingError.at(row.place, f"The policy's name has more than {LONGEST_POLICY} characters.")
     response = values[RESPONSE]
     if response is None:
         raise ImportingError.at(row.place, "The response is empty. Write it, or leave the row out.")
     yield ReadyMade(task, policy, text_in(row.place, RESPONSE, response, json_texts=wishes.json_texts))
+
+
+def policy_in(row: Row, role: str, values: Values) -> str:
+    """The name of the policy that has this role in a row."""
+    if role not in values:
+        raise NoColumnError.of(row, role)
+    name = "" if is_empty(values[role]) else text_in(row.place, role, values[role]).strip()
+    if not name:
+        raise ImportingError.at(row.place, f"{role} is empty. Write it, or leave the row out.")
+    if len(name) > _LONGEST_POLICY:
+        raise ImportingError.at(
+            row.place,
+            f"{role} has {len(name):,} characters; the limit is {_LONGEST_POLICY}. Shorten the name.",
+        )
+    return name
 
 
 def nothing_in(given: str | Source, message: str) -> ImportingError:

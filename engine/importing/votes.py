@@ -26,7 +26,7 @@ from engine.domain.material import Material
 from engine.domain.wording import number
 from engine.importing import warnings
 from engine.importing.formats import said_in
-from engine.importing.items import LONGEST_POLICY, USUAL, Wishes, asked, nothing_in, records_in
+from engine.importing.items import USUAL, Wishes, asked, nothing_in, policy_in, records_in
 from engine.importing.mapping import Columns, Roles
 from engine.importing.reader import Source
 from engine.importing.rows import (
@@ -127,7 +127,9 @@ def read_votes(source: str | Source, columns: Columns | None = None, wishes: Wis
 def vote_of(row: Row, roles: Roles, wishes: Wishes = USUAL) -> Vote:
     """The vote of a row of plain columns."""
     place, values = row.place, roles.values(row)
-    policies = _policies(row, values)
+    policies = policy_in(row, "policy_a", values), policy_in(row, "policy_b", values)
+    if policies[0] == policies[1]:
+        raise ImportingError.at(place, f"Both policies are {limits.shown(policies[0])}. Leave the row out.")
     task, messages, responses, is_arena = _texts(row, values, wishes)
     a_on_left = _side_of_a(place, values, is_arena=is_arena)
     uuid = _uuid(place, values.get("judgment_uuid"))
@@ -155,25 +157,6 @@ def vote_of(row: Row, roles: Roles, wishes: Wishes = USUAL) -> Vote:
         uuid=uuid,
         judge=Judge(said) if said in {*Judge} else Judge.HUMAN,
     )
-
-
-def _policies(row: Row, values: Values) -> tuple[str, str]:
-    names = []
-    for side in ("policy_a", "policy_b"):
-        if side not in values:
-            raise NoColumnError.of(row, side)
-        name = (_text(row.place, side, values[side]) or "").strip()
-        if not name:
-            raise ImportingError.at(row.place, f"{side} is empty. Write it, or leave the row out.")
-        if len(name) > LONGEST_POLICY:
-            raise ImportingError.at(
-                row.place,
-                f"{side} has {len(name):,} characters; the limit is {LONGEST_POLICY}. Shorten the name.",
-            )
-        names.append(name)
-    if names[0] == names[1]:
-        raise ImportingError.at(row.place, f"Both policies are {limits.shown(names[0])}. Leave the row out.")
-    return names[0], names[1]
 
 
 def _text(place: str, name: str, value: Any, *, json_texts: bool = False) -> str | None:

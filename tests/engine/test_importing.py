@@ -163,7 +163,7 @@ def test_responses_long_and_wide():
     )
     assert [(r.policy, r.response) for r in wide.responses] == [("GPT 4", "x"), ("Claude", "y")]
     for text, words in (
-        ("task,policy,response\nT,,x\n", "The policy is empty"),
+        ("task,policy,response\nT,,x\n", "policy is empty"),
         ("task,policy\nT,A\n", "No column is the response"),
         ("task,policy,response\n", "There are no responses here"),
         ("task,policy,response,reference\nT,A,x,1\nT,B,x,2\n", "another reference in an earlier row"),
