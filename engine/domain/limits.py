@@ -53,7 +53,7 @@ class Limit:
         if found <= self.most:
             return ""
         start = f"{where}: " if where else ""
-        return f"{start}{number(found)} {self.thing}; the limit is {self.most:,}. {self.advice}"
+        return f"{start}{_readable(found)} {self.thing}; the limit is {self.most:,}. {self.advice}"
 
     def check(self, found: int, where: str = "", path: tuple[Hashable, ...] = ()) -> None:
         """Raise :class:`SpecError` where ``found`` is too many."""
@@ -128,6 +128,7 @@ MAILED = Limit(
     "A server that writes to many strangers is soon refused everywhere.",
     "Make one link for several people, or wait until tomorrow.",
 )
+SUBSCRIPTIONS = Limit("notifications of one experiment", 20, "Each gets every message.", "Remove one first.")
 MESSAGES = Limit(
     "messages in one conversation",
     200,
@@ -353,13 +354,13 @@ def number_fault(value: float, where: str) -> str:
     """The fault of this number; empty if it is finite and a database can hold it."""
     if isinstance(value, int):
         if abs(value) >= 2**63:
-            return f"{where}: {number(value)} is too large; the limit is 2^63 - 1. Write a smaller number."
+            return f"{where}: {_readable(value)} is too large; the limit is 2^63 - 1. Write a smaller number."
     elif not math.isfinite(value):
         return f"{where}: {value} is not a finite number. Write one between -1e308 and 1e308."
     return ""
 
 
-def number(n: int) -> str:
+def _readable(n: int) -> str:
     """``n`` for people: a large number as a power of ten. Python writes no more than 4,300 digits."""
     return f"{n:,}" if abs(n) < 10**15 else f"{'-' if n < 0 else ''}about 10^{int(math.log10(abs(n)))}"
 
@@ -367,7 +368,7 @@ def number(n: int) -> str:
 def shown(value: Any) -> str:
     """A value from the input, cut so that it fits into a message."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return number(value)
+        return _readable(value)
     try:
         written = repr(value)
     except ValueError:  # a list that holds an integer of thousands of digits

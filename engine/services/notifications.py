@@ -19,6 +19,7 @@ from django.db.models import F, QuerySet
 
 from engine.domain.addresses import check_url
 from engine.domain.errors import SubscriptionError
+from engine.domain.limits import SUBSCRIPTIONS
 from engine.domain.mail import why_no_mail, worded
 from engine.domain.wording import moment
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
@@ -31,7 +32,6 @@ from engine.services import claims
 from engine.services.audit import record
 from engine.services.locks import locked_experiment
 
-MOST_SUBSCRIPTIONS = 20
 TEST = "test"
 RECOVERED = "recovered"
 # Shorter problems get no message.
@@ -69,10 +69,8 @@ def subscribe(
     locked_experiment(experiment.pk)
     if experiment.subscriptions.filter(kind=kind, target=target).exists():
         raise SubscriptionError("This address already has a notification. Remove that one first.")
-    if experiment.subscriptions.count() >= MOST_SUBSCRIPTIONS:
-        raise SubscriptionError(
-            f"There are already {MOST_SUBSCRIPTIONS} notifications, which is the limit. Remove one first."
-        )
+    if refusal := SUBSCRIPTIONS.refusal(experiment.subscriptions.count() + 1):
+        raise SubscriptionError(refusal)
     subscription = Subscription.objects.create(
         experiment=experiment,
         kind=kind,
