@@ -47,14 +47,6 @@ def new_seed() -> int:
     return secrets.randbits(63)
 
 
-def is_secret(text: object) -> bool:
-    """True if this can be an experiment's secret."""
-    try:
-        return isinstance(text, str) and len(bytes.fromhex(text)) == _SECRET_BYTES and len(text) == 64
-    except ValueError:
-        return False
-
-
 def digest(secret: str, purpose: str, *numbers: int) -> int:
     """256 bits that nobody can tell from random ones without the secret."""
     message = "/".join(["llmpo", "1", purpose, *map(str, numbers)]).encode("ascii")

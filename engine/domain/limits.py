@@ -150,12 +150,6 @@ TEXT_CHARACTERS = Limit(
     "About 50,000 tokens.",
     "Shorten the text.",
 )
-LINES = Limit(
-    "lines in one file",
-    10_000_000,
-    "A few bytes of an archive may be empty lines for minutes.",
-    "Remove the empty lines, or split the file.",
-)
 CELL_CHARACTERS = Limit(
     "characters in one cell of a CSV",
     2_000_000,
@@ -229,13 +223,6 @@ FILE_BYTES = Limit(
     "Split the file, or raise MOST_FILE_BYTES.",
     "MOST_FILE_BYTES",
 )
-MANIFEST_BYTES = Limit(
-    "bytes in a manifest",
-    50_000_000,
-    "It is JSON that is parsed as a whole.",
-    "Check that it is the manifest of an export.",
-)
-
 # By type(): isinstance() asks the lazy settings in here for their class, which loads them. A program that has
 # no settings could not import this module then.
 LIMITS: dict[str, Limit] = {name: value for name, value in list(globals().items()) if type(value) is Limit}

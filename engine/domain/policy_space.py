@@ -70,11 +70,6 @@ def code_of(index: int) -> str:
     return f"P{index + 1}"
 
 
-def index_of(code: str) -> int:
-    """The index of the policy that has this code."""
-    return int(code[1:]) - 1
-
-
 @dataclass(frozen=True)
 class PolicyName:
     """The names of a policy.

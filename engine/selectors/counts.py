@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import Count, F, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
 from engine.core.contradictions import ties_within
@@ -157,16 +157,6 @@ def tallied(outcomes: Iterable[tuple[int, int, float]]) -> dict[Pair, tuple[floa
         wins[i, j] += outcome
         comparisons[i, j] += 1
     return {pair: (wins[pair], n) for pair, n in comparisons.items()}
-
-
-def outcomes_by_machines(experiment: Experiment) -> tuple[int, int]:
-    """The number of outcomes that count and were given by machines alone, and the number of outcomes.
-
-    A rule, a language model, and ties of identical texts that nobody saw.
-    """
-    judged = Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
-    by_people = Judgment.objects.filter(comparison=OuterRef("pk"), judge=Judgment.Judge.HUMAN, standing=True)
-    return judged.exclude(Exists(by_people)).count(), judged.count()
 
 
 def wins_matrix(experiment: Experiment) -> npt.NDArray[np.float64]:

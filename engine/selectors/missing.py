@@ -74,11 +74,6 @@ class Tally:
     left: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def share_missing(self) -> float:
-        """The share of the shown ones, in [0, 1], that were skipped or left; 0 where none were shown."""
-        return (self.skipped + self.left) / self.shown if self.shown else 0.0
-
     def __add__(self, other: Tally) -> Tally:
         return Tally(
             self.shown + other.shown,

@@ -32,7 +32,6 @@ def test_skips_by_reason_and_what_was_left_are_counted(annotator, settings):
     ann = people[annotator.username]
     assert (ann.shown, ann.answered, ann.skipped, ann.left) == (5, 1, 3, 1)
     assert ann.reasons == {"cannot_tell": 2, "leak": 1}
-    assert ann.share_missing == 0.8
     assert (people["bob"].shown, people["bob"].left) == (1, 0)
     first, second = by_policy(experiment).values()
     assert first == second == ann + people["bob"]
