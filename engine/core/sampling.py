@@ -207,7 +207,7 @@ class Balanced(Stateless):
     def _refute(self, situation: Situation, rng: np.random.Generator) -> Picks:
         """The policy under test and its opponent.
 
-        By head-to-head evidence at first, and where only that counts: for a proof that none is the best.
+        Head-to-head evidence chooses them at first, and wherever it alone counts: to prove that none is best.
         """
         plain = situation.n_asked < _PLAIN_FIRST * situation.tally.n_policies
         if situation.proof is not None:

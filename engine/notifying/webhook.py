@@ -86,12 +86,12 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
                 f"The call to {parts.hostname} took longer than {_WHOLE_CALL_SECONDS:g} seconds. "
                 "Answer at once, and work later."
             ) from error
-        raise WebhookError(f"The call to {parts.hostname} failed: {_said(error, url)}") from error
+        raise WebhookError(f"The call to {parts.hostname} failed: {_safe_words(error, url)}") from error
     if not answer.is_success:
         raise WebhookError(f"It answered {answer.status_code}; anything from 200 to 299 counts as received.")
 
 
-def _said(error: httpx2.HTTPError, url: str) -> str:
+def _safe_words(error: httpx2.HTTPError, url: str) -> str:
     """The library's words, unless they quote a part of the URL, which may be a secret."""
     parts = urlsplit(url)
     secrets = {url, parts.path, parts.query, *parts.path.split("/")} - {"", "/"}

@@ -151,7 +151,7 @@ def caveats(experiment: Experiment) -> list[str]:
 
 
 def of_past_votes(experiment: Experiment) -> list[str]:
-    """A sentence where past votes count: an assumption that nobody can check."""
+    """A sentence if past votes count: nobody can check how they were given."""
     if not experiment.past_votes:
         return []
     are = "past vote counts" if experiment.past_votes == 1 else "past votes count"

@@ -329,7 +329,7 @@ def _findings(experiment: Experiment, material: _Material, reached: Replays, cla
 
 
 def _annotators(judgments: QuerySet[Judgment]) -> list[tuple[int, str, int]]:
-    """Id, name and number of judgments of those with the most."""
+    """Id, name and number of judgments of the annotators who gave the most."""
     rows = judgments.filter(annotator__isnull=False).values_list("annotator_id", "annotator__username")
     return list(rows.annotate(n=Count("pk")).order_by("-n", "annotator_id")[:_MOST_ANNOTATORS])
 

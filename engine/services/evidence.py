@@ -58,7 +58,7 @@ def mark_stale(*, experiment: Experiment) -> None:
 
 
 def fold(*, experiment: Experiment, seconds: float = _MOST_SECONDS) -> Folded:
-    """Have the evidence of a locked experiment go through the next events, and store it."""
+    """Play the next events into the evidence of a locked experiment, and store it."""
     start = designs.stored(experiment)
     events = designs.logged(designs.in_the_evidence(experiment, start.last)[:_MOST_EVENTS])
     new = designs.not_in_the_evidence(experiment.pk)

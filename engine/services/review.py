@@ -150,7 +150,7 @@ def _refusal(comparison: Comparison, voided: Judgment) -> str:
     standing = counts.standing(comparison.judgments.all())
     if voided.annotator is not None and standing.filter(annotator=voided.annotator).exists():
         return f"{voided.annotator} has judged this pair again. Void that judgment first."
-    # An answer that was voided by hand keeps its place, so that nobody else's answer can be in it.
+    # An answer voided by hand keeps its place, so nobody else can have taken it.
     return "" if void.fate == Fate.VOIDED else _WHY_NOT.get(comparison.state, "")
 
 

@@ -171,7 +171,7 @@ class PoolDrawer:
         return pools.unused(self._experiment, self._annotator, some)
 
     def pairs_left(self) -> npt.NDArray[np.bool_]:
-        """K×K, symmetric: the pairs of policies that may have something left for the annotator."""
+        """K×K, symmetric: the pairs of policies of which the annotator may not have seen all."""
         return pools.pairs_left(self._experiment, self._annotator, self._pool.sizes())
 
 

@@ -132,7 +132,7 @@ def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
         return _answer(request, OAuth2LoginView, provider_id)
     stored = request.session
     if not stored.keys():
-        # Nobody's session: a row for each press would fill the table.
+        # Store no session: each press of the button would add a row.
         request.session = signed_cookies.SessionStore()
     response = _in_time(request, OAuth2LoginView, provider_id)
     state, request.session = request.session, stored

@@ -18,9 +18,8 @@ _PERIOD = timedelta(minutes=15)
 def answers_together(experiment: Experiment) -> int:
     """The number of answers of all people together, in steps of 25, about a quarter of an hour old.
 
-    A function of the clock and of when answers were first given: no choice of a side and no undo can move it.
-    Some figures depend on outcomes, such as how much is decided or left. Somebody could answer one way, undo
-    and answer the other way, and see from such a figure which side leads.
+    It depends on the clock and on when answers were first given, so no choice and no undo can move it. A
+    figure that depends on outcomes would show which side leads: answer one way, undo, answer the other way.
     """
     moment = _last_moment(timezone.now())
     answers = shared(

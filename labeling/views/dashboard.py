@@ -186,7 +186,7 @@ def _ask_to_stop(request: AuthenticatedRequest, experiment: Experiment) -> HttpR
 
 @require_POST
 def stop_here(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Stop on a claim that holds. Says first what that means; ``confirmed`` does it."""
+    """Stop on a claim that holds, after a page that says what this means and asks to confirm."""
     experiment = access.to_run(request, experiment_id)
     if (claim := request.POST.get("claim")) not in dict(Experiment.CLAIMS):
         return HttpResponseBadRequest(f"The claim must be one of {', '.join(dict(Experiment.CLAIMS))}.")
