@@ -139,7 +139,7 @@ class TestSubscribe:
     def test_an_experiment_has_at_most_twenty(self, experiment):
         for n in range(20):
             subscribed(experiment, target=f"a{n}@example.org")
-        with pytest.raises(SubscriptionError, match="already 20"):
+        with pytest.raises(SubscriptionError, match="limit is 20"):
             subscribed(experiment)
 
 
