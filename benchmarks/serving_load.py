@@ -412,7 +412,7 @@ def differences(experiment: Any, load: Load) -> dict[str, int]:
     """Counts in which the database differs from what the server confirmed; empty where all is well."""
     from django.db.models import Count, Q, Sum
 
-    from engine.models import Comparison, Judgment, Lease
+    from engine.models import Assignment, Comparison, Judgment
     from engine.services.judging import rebuild_counts
 
     judgments = Judgment.objects.filter(comparison__experiment=experiment)
@@ -430,7 +430,7 @@ def differences(experiment: Any, load: Load) -> dict[str, int]:
         )
         .filter(n__gt=1)
         .count(),
-        "pairs given twice": Lease.objects.filter(comparison__experiment=experiment)
+        "pairs given twice": Assignment.objects.filter(comparison__experiment=experiment)
         .values("comparison")
         .annotate(n=Count("pk"))
         .filter(n__gt=1)

@@ -302,7 +302,7 @@ def wrong(experiment: Any, confirmed: set[str], load: Load) -> dict[str, Any]:
     from django.core.management import CommandError, call_command
     from django.db.models import Count, F
 
-    from engine.models import Comparison, Experiment, Judgment, Lease
+    from engine.models import Assignment, Comparison, Experiment, Judgment
 
     tokens = set(
         map(
@@ -313,7 +313,7 @@ def wrong(experiment: Any, confirmed: set[str], load: Load) -> dict[str, Any]:
     fresh = Comparison.objects.filter(experiment__responses=Experiment.Responses.FRESH)
     found: dict[str, Any] = {
         "confirmed and lost": len(confirmed - tokens),
-        "given twice": Lease.objects.filter(comparison__experiment__overlap=1)
+        "given twice": Assignment.objects.filter(comparison__experiment__overlap=1)
         .values("comparison")
         .annotate(n=Count("pk"))
         .filter(n__gt=1)

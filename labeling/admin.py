@@ -108,7 +108,16 @@ class JudgmentAdmin(ReadOnlyAdmin):
     list_filter = ("judge", "annotator")
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        return super().get_queryset(request).exclude(blinding.hidden_comparison("comparison__"))
+        compared = super().get_queryset(request).filter(comparison__isnull=False)
+        return compared.exclude(blinding.hidden_comparison("comparison__"))
+
+
+@admin.register(JudgmentVoid)
+class JudgmentVoidAdmin(ReadOnlyAdmin):
+    """Answers to checks are left out, as whoever judges must not know them."""
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).filter(judgment__comparison__isnull=False)
 
 
 @admin.register(Response)
@@ -128,4 +137,4 @@ class AuditEntryAdmin(ReadOnlyAdmin):
     list_filter = ("action", "experiment")
 
 
-admin.site.register([Factor, Level, Policy, Task, JudgmentVoid], ReadOnlyAdmin)
+admin.site.register([Factor, Level, Policy, Task], ReadOnlyAdmin)

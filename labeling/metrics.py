@@ -44,7 +44,9 @@ class Installation(Collector):
             ["experiment", "state"],
             found.comparisons,
         )
-        yield _gauge("llmpo_newest_leases", "The newest 1,000 leases.", ["state"], found.newest_leases)
+        yield _gauge(
+            "llmpo_newest_assignments", "The newest 1,000 assignments.", ["state"], found.newest_assignments
+        )
         yield GaugeMetricFamily(
             "llmpo_responses_waiting", "Responses that no worker has taken yet.", found.responses_waiting
         )

@@ -11,7 +11,7 @@ from django.dispatch import receiver
 
 from engine.models import User
 from engine.selectors.accounts import stored_rights
-from engine.services import people, serving, shown, tokens
+from engine.services import assignments, people, shown, tokens
 from engine.tasks import planned
 from labeling.dashboard.figures import result_figures
 
@@ -29,7 +29,7 @@ def show_result(experiment_id: int, **_: Any) -> None:
 def leave(user: User | None, **_: Any) -> None:
     """Note that a user who logs out has left their pairs."""
     if user is not None:
-        serving.leave(annotator=user)
+        assignments.leave(annotator=user)
 
 
 @receiver(pre_save, sender=User)

@@ -23,8 +23,12 @@ from django.utils import translation
 
 from engine.models import User, append_only
 from engine.services import estimates
-from tests.factories import make_user
-from tests.workers import Workers
+from tests import prompt
+
+prompt.install()
+
+from tests.factories import make_user  # noqa: E402 - it imports what is installed
+from tests.workers import Workers  # noqa: E402
 
 # A busy machine must not fail a test, nor may luck: the examples are the same each time.
 # `make fuzz` draws others.
@@ -203,6 +207,13 @@ def usual_language() -> None:
 def every_message_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that ask for planning would be gathered, across tests too."""
     monkeypatch.setattr("engine.tasks._GATHERING_SECONDS", 0.0)
+
+
+@pytest.fixture
+def late_planner() -> Iterator[None]:
+    """What people do is settled by rounds of planning only."""
+    with prompt.late():
+        yield
 
 
 @pytest.fixture

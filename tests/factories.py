@@ -14,29 +14,30 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.generation.base import Backend
 from engine.generation.worker import write_batch
 from engine.models import (
+    Assignment,
     Charge,
     Comparison,
     Connection,
     Experiment,
     Invitation,
     Judgment,
-    Lease,
     Membership,
     PairCount,
     Response,
     Subscription,
     User,
     WorkerPulse,
+    clock,
 )
 from engine.selectors.answers import newest_answer
-from engine.services import leases
+from engine.services import serving
 from engine.services.allowances import MOST_HELD
+from engine.services.assignments import come_for
 from engine.services.drafts import create_experiment
 from engine.services.experiments import conclude, start
 from engine.services.generation import Failed
 from engine.services.invitations import create_invitation
-from engine.services.judging import judge_leased
-from engine.services.leases import come_for
+from engine.services.judging import record_answer
 from engine.services.notifications import subscribe
 from engine.services.planning import advance
 from engine.services.serving import desk
@@ -177,20 +178,20 @@ def hopeless(response_id: int, reason: str = "broken") -> Failed:
     return Failed(response_id, reason)
 
 
-def lease_all(*, experiment_id: int, annotator: User, n_wanted: int = MOST_HELD) -> list[Lease]:
+def lease_all(*, experiment_id: int, annotator: User, n_wanted: int = MOST_HELD) -> list[Assignment]:
     """The comparisons that this annotator holds when they ask for so many, the first one first."""
     experiment = Experiment.objects.get(pk=experiment_id)
     held = desk(experiment=experiment, annotator=annotator, n_wanted=n_wanted).pairs
-    found = {each.pk: each for each in come_for([pair for pair in held if isinstance(pair, Lease)])}
-    return [found[pair.pk] for pair in held if isinstance(pair, Lease)]
+    found = {each.pk: each for each in come_for([pair for pair in held if pair.comparison_id])}
+    return [found[pair.pk] for pair in held if pair.comparison_id]
 
 
-def lease_next(*, experiment_id: int, annotator: User) -> Lease | None:
+def lease_next(*, experiment_id: int, annotator: User) -> Assignment | None:
     """The pair that this annotator is shown now, where there is one."""
     return next(iter(lease_all(experiment_id=experiment_id, annotator=annotator, n_wanted=1)), None)
 
 
-def lease(experiment: Experiment, user: User) -> Lease:
+def lease(experiment: Experiment, user: User) -> Assignment:
     """The pair that this annotator is shown now; there must be one."""
     held = lease_next(experiment_id=experiment.pk, annotator=user)
     assert held is not None, "nothing is ready"
@@ -199,7 +200,7 @@ def lease(experiment: Experiment, user: User) -> Lease:
 
 def click(experiment: Experiment, user: User, choice: str = "left") -> Judgment:
     """Show this annotator the next pair, and have them choose."""
-    return judge_leased(
+    return record_answer(
         experiment_id=experiment.pk, token=lease(experiment, user).token, annotator=user, choice=choice
     ).judgment
 
@@ -210,12 +211,40 @@ def click_for(experiment: Experiment, user: User, beats: Callable[[int, int], bo
     comparison = held.comparison
     i_wins = beats(comparison.policy_i.index, comparison.policy_j.index)
     choice = "left" if i_wins == comparison.i_on_left else "right"
-    return judge_leased(experiment_id=experiment.pk, token=held.token, annotator=user, choice=choice).judgment
+    return record_answer(
+        experiment_id=experiment.pk, token=held.token, annotator=user, choice=choice
+    ).judgment
 
 
 def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     """Have this annotator skip a comparison; not a check."""
-    leases.skip(experiment_id=experiment_id, token=token, annotator=annotator, reason="task", comment="")
+    serving.skip(
+        experiment=Experiment.objects.get(pk=experiment_id), token=token, annotator=annotator, reason="task"
+    )
+
+
+def checked(experiment: Experiment, user: User, *, passed: bool = True, **fields: Any) -> Judgment:
+    """The answer of this annotator to a check, by default to the experiment's first gold item."""
+    shown = {name: fields.pop(name) for name in ("kind", "repeated") if name in fields}
+    check = Assignment.objects.create(
+        **(shown or {"kind": "gold", "gold": experiment.gold_items.first()}),
+        experiment=experiment,
+        annotator=user,
+        expected="left",
+        state="judged",
+        passed=passed,
+        expires_at=clock.now(),
+    )
+    choice = "left" if passed else "right"
+    return Judgment.objects.create(
+        assignment=check,
+        judge="human",
+        annotator=user,
+        choice=choice,
+        outcome=float(passed),
+        token=check.token,
+        **fields,
+    )
 
 
 def newest(experiment: Experiment, user: User) -> dict[str, uuid.UUID]:

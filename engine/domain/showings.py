@@ -93,7 +93,7 @@ class Showing:
     given: float | None = field(default=None, compare=False)
 
 
-def showing_of(answers: Sequence[Answer], *, needed: int, skips: int, rule: str, over: bool) -> Showing:
+def showing_of(answers: Sequence[Answer], *, needed: int, skips: int, rule: str) -> Showing:
     """The showing that these answers make, in the order in which they were given.
 
     Parameters
@@ -104,8 +104,6 @@ def showing_of(answers: Sequence[Answer], *, needed: int, skips: int, rule: str,
         How many of them have let it go.
     rule
         How several answers make one outcome, see `joint_outcome`.
-    over
-        Nobody else will answer it.
     """
     lows: dict[Hashable, float] = {}
     highs: dict[Hashable, float] = {}
@@ -117,7 +115,7 @@ def showing_of(answers: Sequence[Answer], *, needed: int, skips: int, rule: str,
             highs[answer.person] = max(answer.outcome, highs.get(answer.person, 0.0))
     done = [person for person, answer in latest.items() if answer.fate in {Fate.STANDS, Fate.VOIDED}]
     lacking = needed - len(done)
-    if lacking > skips and not over:
+    if lacking > skips:
         return Showing(Phase.OPEN, None, *_of_one(lows, highs, needed))
     standing = [answer.outcome for answer in latest.values() if answer.fate is Fate.STANDS]
     # For the estimates, who is lacking is for neither policy. So the mean of four is never made of thirds,

@@ -6,6 +6,7 @@ only wake the code that looks for work here. ``Claimable`` rows are taken by one
 * ``Response``: waiting → generating (claim) → done | failed (reason).
 * ``Comparison``: planned → ready (both responses done) → leased (one annotator) → judged; or discarded
   (reason).
+* ``Assignment``: open → judged | skipped; back to open by an undo; or lost (the experiment ended).
 * ``Judgment``: append-only; undoing one appends a ``JudgmentVoid``.
 * ``Opinion``: waiting → asking (claim) → done | failed (reason); one that votes leads to its judgment.
 * ``Charge``: append-only; what each reply of a model cost.
@@ -14,9 +15,9 @@ only wake the code that looks for work here. ``Claimable`` rows are taken by one
 * ``Experiment``: draft → running ⇄ paused → concluded (reason).
 """
 
+from engine.models.assignments import Assignment, GoldItem
 from engine.models.charges import Charge
-from engine.models.checks import Check, GoldItem
-from engine.models.comparisons import Comparison, Flag, Lease
+from engine.models.comparisons import Comparison, Flag
 from engine.models.connections import Connection, Loan
 from engine.models.evidence import Estimate, Examination, Shown, Snapshot
 from engine.models.experiments import Experiment, ExperimentQuerySet
@@ -43,10 +44,10 @@ from engine.models.uploads import Upload
 __all__ = [
     "Alarm",
     "Allowance",
+    "Assignment",
     "AuditEntry",
     "Browser",
     "Charge",
-    "Check",
     "Comparison",
     "Connection",
     "Estimate",
@@ -61,7 +62,6 @@ __all__ = [
     "InvitationUse",
     "Judgment",
     "JudgmentVoid",
-    "Lease",
     "Level",
     "Loan",
     "Membership",

@@ -1,8 +1,6 @@
-"""Comparisons, their leases, and why annotators skipped some."""
+"""Comparisons, and why annotators skipped pairs."""
 
 from __future__ import annotations
-
-import uuid
 
 from django.conf import settings
 from django.db import models
@@ -115,49 +113,6 @@ class Comparison(models.Model):
         return self.response_j if self.i_on_left else self.response_i
 
 
-class Lease(models.Model):
-    """A comparison given to one annotator, who keeps it until they answer or skip it. ``token`` names it in
-    the annotator's page; an answer that is taken back gives the lease a new one.
-    """
-
-    class State(models.TextChoices):
-        OPEN = "open", "Open"
-        JUDGED = "judged", "Judged"
-        SKIPPED = "skipped", "Skipped"
-
-    comparison = models.ForeignKey(
-        Comparison,
-        models.CASCADE,
-        related_name="leases",
-        db_index=False,  # it begins the constraint below
-    )
-    annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="leases")
-    token = models.UUIDField(default=uuid.uuid4, unique=True)
-    state = models.CharField(max_length=10, choices=State, default=State.OPEN)
-    created_at = models.DateTimeField(
-        default=clock.now, help_text="When it was given; a person's pairs come in this order."
-    )
-    granted_at = models.DateTimeField(
-        default=clock.now,
-        help_text="When its annotator came for it: at first, after they had left, or after an undo.",
-    )
-    expires_at = models.DateTimeField(
-        help_text="Until when its annotator counts as being here; later they still have the pair."
-    )
-
-    class Meta:
-        constraints = (
-            models.UniqueConstraint(fields=["comparison", "annotator"], name="lease_once_for_each_person"),
-        )
-        indexes = (
-            # Each click asks for the few that somebody holds.
-            models.Index(fields=["annotator"], name="lease_open", condition=Q(state="open")),
-        )
-
-    def __str__(self) -> str:
-        return f"Lease of comparison {self.comparison_id} ({self.state})"
-
-
 class Flag(models.Model):
     """The reason why an annotator skipped a pair. It says nothing about which response is better."""
 
@@ -167,7 +122,17 @@ class Flag(models.Model):
         TASK = "task", _("The task makes no sense")
         LEAK = "leak", _("I know who wrote it, or it names its model or prompt")
 
-    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="flags")
+    comparison = models.ForeignKey(
+        Comparison,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="flags",
+        help_text="Empty for a check.",
+    )
+    assignment = models.OneToOneField(
+        "Assignment", models.CASCADE, null=True, blank=True, related_name="flag", help_text="Of a check."
+    )
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="flags")
     reason = models.CharField(max_length=11, choices=Reason)
     comment = models.CharField(max_length=1000, blank=True)
@@ -176,6 +141,10 @@ class Flag(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["comparison", "annotator"], name="flag_once_per_annotator"),
+            models.CheckConstraint(
+                name="flag_of_comparison_or_check",
+                condition=Q(comparison__isnull=True) ^ Q(assignment__isnull=True),
+            ),
         )
 
     def __str__(self) -> str:

@@ -47,7 +47,23 @@ class Judgment(models.Model):
         TIE = "tie", "Equally good"
         BOTH_BAD = "both_bad", "Both bad"
 
-    comparison = models.ForeignKey(Comparison, models.PROTECT, related_name="judgments")
+    comparison = models.ForeignKey(
+        Comparison,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="judgments",
+        help_text="Empty for an answer to a check, which counts nowhere.",
+    )
+    assignment = models.ForeignKey(
+        "Assignment",
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="judgments",
+        db_index=False,  # few have one: see the index below
+        help_text="The check that this answers.",
+    )
     judge = models.CharField(max_length=10, choices=Judge)
     annotator = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -61,7 +77,10 @@ class Judgment(models.Model):
     token = models.UUIDField(default=uuid.uuid4, unique=True)
     choice = models.CharField(max_length=10, choices=Choice)
     outcome = models.FloatField(
-        help_text="D: 1 where policy i's response was preferred, 0 where policy j's was."
+        help_text=(
+            "D: 1 where policy i's response was preferred, 0 where policy j's was. Of a check: 1 where the "
+            "left one was."
+        )
     )
     reason = models.CharField(max_length=200, blank=True, help_text="Reason, if the judge gives one.")
     comment = models.CharField(max_length=1000, blank=True, help_text="Comment of the annotator.")
@@ -90,12 +109,25 @@ class Judgment(models.Model):
             models.Index(fields=["annotator", "created_at"], name="judgment_of_annotator"),
             # The inbox of comments reads few of all judgments.
             models.Index(fields=["comparison"], name="judgment_commented", condition=Q(comment__gt="")),
+            # Those of checks, which are few.
+            models.Index(
+                fields=["assignment"], name="judgment_of_check", condition=Q(assignment__isnull=False)
+            ),
         )
         constraints = (
             models.UniqueConstraint(
                 fields=["comparison", "annotator"],
                 name="judgment_standing_once_per_annotator",
                 condition=Q(standing=True),
+            ),
+            models.UniqueConstraint(
+                fields=["assignment"],
+                name="judgment_standing_once_per_check",
+                condition=Q(standing=True, assignment__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="judgment_of_comparison_or_check",
+                condition=Q(comparison__isnull=True) ^ Q(assignment__isnull=True),
             ),
             models.CheckConstraint(
                 name="judgment_outcome_in_unit_interval", condition=Q(outcome__gte=0, outcome__lte=1)
@@ -114,8 +146,8 @@ class Judgment(models.Model):
 
     @property
     def preferred(self) -> Policy | None:
-        """The policy whose response was chosen; ``None`` for a tie."""
-        if self.outcome == 0.5:
+        """The policy whose response was chosen; ``None`` for a tie or a check."""
+        if self.outcome == 0.5 or self.comparison is None:
             return None
         return self.comparison.policy_i if self.outcome > 0.5 else self.comparison.policy_j
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q
 
-from engine.models import Check, Experiment
+from engine.models import Assignment, Experiment
 
 # Gold items before the first pair that counts, or as many as there are.
 ADMISSION_ITEMS = 5
@@ -23,8 +23,8 @@ class Gold(NamedTuple):
 
     Attributes
     ----------
-    practice
-        Practice pairs that they were given.
+    practice, practice_open
+        Practice pairs that they were given, and those of them that are open.
     admission, admission_open
         Admission items that they were given, and those of them that are open.
     right, judged
@@ -33,6 +33,7 @@ class Gold(NamedTuple):
     """
 
     practice: int = 0
+    practice_open: int = 0
     admission: int = 0
     admission_open: int = 0
     right: int = 0
@@ -44,25 +45,24 @@ class Gold(NamedTuple):
         return 0 < n_admission <= through and self.right < PASS_MARK * self.judged
 
 
-_KIND = Check.Kind
-_GATE = Q(kind__in=[_KIND.ADMISSION, _KIND.GOLD])
+_KIND, _OPEN = Assignment.Kind, Q(state=Assignment.State.OPEN)
+_ADMISSION, _PRACTICE = Q(kind=_KIND.ADMISSION), Q(kind=_KIND.PRACTICE)
 _COUNTS = {
-    "practice": Count("pk", filter=Q(kind=_KIND.PRACTICE)),
-    "admission": Count("pk", filter=Q(kind=_KIND.ADMISSION)),
-    "admission_open": Count("pk", filter=Q(kind=_KIND.ADMISSION, choice="")),
-    "right": Count("pk", filter=_GATE & Q(passed=True)),
-    "judged": Count("pk", filter=_GATE & (Q(passed__isnull=False) | Q(kind=_KIND.ADMISSION, choice__gt=""))),
+    "practice": Count("pk", filter=_PRACTICE),
+    "practice_open": Count("pk", filter=_PRACTICE & _OPEN),
+    "admission": Count("pk", filter=_ADMISSION),
+    "admission_open": Count("pk", filter=_ADMISSION & _OPEN),
+    "right": Count("pk", filter=Q(kind__in=[_KIND.ADMISSION, _KIND.GOLD], passed=True)),
+    "judged": Count(
+        "pk",
+        filter=Q(kind__in=[_KIND.ADMISSION, _KIND.GOLD], passed__isnull=False) | _ADMISSION & ~_OPEN,
+    ),
 }
-
-
-def _standing(checks: QuerySet[Check]) -> QuerySet[Check]:
-    # One that was taken back has its first result in the row that replaced it.
-    return checks.filter(voided_at__isnull=True).order_by()
 
 
 def gold_of(experiment: Experiment, annotator_id: int) -> Gold:
     """The gold items of one person."""
-    theirs = _standing(Check.objects.filter(experiment=experiment, annotator=annotator_id))
+    theirs = Assignment.objects.checks().filter(experiment=experiment, annotator=annotator_id)
     return Gold(**theirs.aggregate(**_COUNTS))
 
 
@@ -79,6 +79,7 @@ def failed(experiment: Experiment) -> dict[str, Gold]:
     Nothing that they answered counts where they fail the admission items alone: ``judged`` is ``admission``.
     """
     wanted = n_admission(experiment)
-    rows = _standing(Check.objects.filter(experiment=experiment)).values_list("annotator__username")
+    given = Assignment.objects.checks().filter(experiment=experiment).order_by()
+    rows = given.values_list("annotator__username")
     golds = {name: Gold(*counted) for name, *counted in rows.annotate(**_COUNTS)}
     return {name: gold for name, gold in sorted(golds.items()) if gold.fails(wanted)}

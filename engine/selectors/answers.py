@@ -1,4 +1,6 @@
-"""The answers that people gave, checks among them."""
+"""The answers that people gave, to comparisons and to checks alike: one that did not count would give itself
+away. Practice is left out.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,16 @@ from datetime import datetime
 from statistics import median
 from typing import Any, cast
 
-from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from engine.models import AuditEntry, Check, Comparison, Experiment, Judgment, User
-from engine.selectors.counts import count_of, standing, standing_judgments
+from engine.models import Assignment, Comparison, Experiment, Judgment, User
+from engine.selectors.counts import count_of, in_experiment, standing
 from engine.selectors.pace import times_taken
 from engine.selectors.prepared import Given
 
-# A check may also have been skipped.
-_CHOICES = Judgment.Choice.values
+_PRACTICE = Q(assignment__kind=Assignment.Kind.PRACTICE)
 
 
 def with_answers_since(
@@ -27,57 +29,45 @@ def with_answers_since(
     """The same experiments, each with ``mine_today``: the number of the user's answers that stand and were
     given since a moment.
     """
-    # A subquery and no join: a plan that was made while the tables were empty would go through all
+    # Subqueries and no joins: a plan that was made while the tables were empty would go through all
     # comparisons for each of these judgments.
-    judged_in = Subquery(Comparison.objects.filter(pk=OuterRef("comparison")).values("experiment"))
-    judged = (
-        standing(Judgment.objects.filter(annotator=user, created_at__gte=since))
-        .alias(judged_in=judged_in)
-        .filter(judged_in=OuterRef("pk"))
+    compared = Comparison.objects.filter(pk=OuterRef("comparison"))
+    checked = Assignment.objects.filter(pk=OuterRef("assignment")).exclude(kind=Assignment.Kind.PRACTICE)
+    given_in = Coalesce(Subquery(compared.values("experiment")), Subquery(checked.values("experiment")))
+    answered = standing(Judgment.objects.filter(annotator=user, created_at__gte=since))
+    return experiments.annotate(
+        mine_today=count_of(answered.alias(given_in=given_in).filter(given_in=OuterRef("pk")))
     )
-    checked = _answered_checks(user).filter(experiment=OuterRef("pk"), judged_at__gte=since)
-    return experiments.annotate(mine_today=count_of(judged) + count_of(checked))
 
 
 def with_own_answers(experiments: QuerySet[Experiment], user: User) -> QuerySet[Experiment]:
     """The experiments, each with ``mine``: how many answers of this user stand. Counts them all, so not for
     every click.
-
-    Checks count too: one that did not would give itself away.
     """
-    judged = Judgment.objects.filter(comparison__experiment=OuterRef("pk"), annotator=user, standing=True)
-    checked = _answered_checks(user).filter(experiment=OuterRef("pk"))
-    return experiments.annotate(mine=count_of(judged) + count_of(checked))
+    answered = standing(Judgment.objects.filter(in_experiment(OuterRef("pk")), annotator=user))
+    return experiments.annotate(mine=count_of(answered.exclude(_PRACTICE)))
 
 
-def _answered_checks(user: User | Given) -> QuerySet[Check]:
-    """This user's answers to checks that stand, practice aside.
+def _given(experiment_id: int) -> list[QuerySet[Judgment]]:
+    """The answers of people to comparisons and those to checks, also those that were taken back.
 
-    Where somebody has voided all judgments of the user, the answers to checks from before are left out too.
-    Alone they would show which pairs were checks. They still say how well the user judges.
+    Two queries: in one, a database would read the judgments of all experiments.
     """
-    answered = Check.objects.filter(annotator=user, choice__in=_CHOICES, voided_at__isnull=True)
-    all_voided = AuditEntry.objects.filter(
-        experiment=OuterRef("experiment"),
-        about=user,
-        action=AuditEntry.Action.VOID,
-        at__gte=OuterRef("judged_at"),
-    )
-    return answered.exclude(kind=Check.Kind.PRACTICE).exclude(Exists(all_voided))
+    given = Judgment.objects.filter(judge=Judgment.Judge.HUMAN, restores__isnull=True)
+    return [
+        given.filter(comparison__experiment=experiment_id),
+        given.filter(assignment__experiment=experiment_id).exclude(_PRACTICE),
+    ]
+
+
+def _own(experiment: Experiment, user: User) -> QuerySet[Judgment]:
+    """This user's answers that stand, newest first."""
+    mine = standing(Judgment.objects.filter(in_experiment(experiment.pk), annotator=user))
+    return mine.exclude(_PRACTICE).order_by(*_NEWEST_FIRST)
 
 
 # In the order of the index of somebody's judgments: by number, everybody's would be looked through.
 _NEWEST_FIRST = ("-created_at", "-pk")
-
-
-def own_judgments(experiment: Experiment, user: User) -> QuerySet[Judgment]:
-    """This user's judgments that stand, newest first."""
-    return (
-        standing_judgments(experiment.pk)
-        .filter(annotator=user)
-        .select_related("comparison__task", "comparison__response_i", "comparison__response_j")
-        .order_by(*_NEWEST_FIRST)
-    )
 
 
 @dataclass(frozen=True)
@@ -99,10 +89,6 @@ class Answer:
     comment: str
 
 
-TEXTS_OF_A_CHECK = (
-    "gold", "repeated__comparison__task", "repeated__comparison__response_i",
-    "repeated__comparison__response_j",
-)  # fmt: skip
 # A repeat shows a pair that came before the annotator's newest so many, so that they have forgotten it.
 REPEAT_DISTANCE = 10
 
@@ -115,46 +101,31 @@ def own_answers(experiment: Experiment, user: User) -> list[Answer]:
     If pairs are repeated, the list is so short that no listed pair can be on show.
     """
     most = REPEAT_DISTANCE if experiment.repeat_rate else _MOST_ANSWERS
-    checks = (
-        _answered_checks(user)
-        .filter(experiment=experiment)
-        .select_related(*TEXTS_OF_A_CHECK)
-        .order_by("-judged_at")
+    texts = ("task", "response_i", "response_j")
+    repeated = "assignment__repeated__comparison"
+    newest = _own(experiment, user).select_related(
+        "assignment__gold", *(f"{at}__{text}" for at in ("comparison", repeated) for text in texts)
     )
-    answers = [_of_judgment(each) for each in own_judgments(experiment, user)[:most]]
-    answers += [_of_check(each) for each in checks[:most]]
-    return sorted(answers, key=lambda answer: answer.at, reverse=True)[:most]
+    return [_answer(judgment) for judgment in newest[:most]]
 
 
-def _of_judgment(judgment: Judgment) -> Answer:
-    comparison = judgment.comparison
+def _answer(judgment: Judgment) -> Answer:
+    shown = judgment.assignment or Assignment(comparison=judgment.comparison)
+    task, (left, right), _ = shown.shown
     return Answer(
         token=judgment.token,
         at=judgment.created_at,
-        prompt=comparison.task.prompt,
-        left=comparison.left.text,
-        right=comparison.right.text,
+        prompt=task.prompt,
+        left=left,
+        right=right,
         choice=judgment.choice,
         comment=judgment.comment,
     )
 
 
-def _of_check(check: Check) -> Answer:
-    task, left, right = check.shown
-    return Answer(
-        token=check.token,
-        at=cast(datetime, check.judged_at),  # it was answered
-        prompt=task.prompt,
-        left=left,
-        right=right,
-        choice=check.choice,
-        comment=check.comment,
-    )
-
-
 @dataclass(frozen=True)
 class OwnSummary:
-    """A person's own answers in numbers, checks among them.
+    """A person's own answers in numbers.
 
     Attributes
     ----------
@@ -171,20 +142,11 @@ _SUMMED_UP = 200
 
 
 def own_summary(experiment: Experiment, user: User) -> OwnSummary | None:
-    """This user's answers that stand, in numbers; ``None`` before the first one.
-
-    Checks count in each figure: one that did not would give itself away.
-    """
-    judged = own_judgments(experiment, user).values_list("created_at", "shown_at")
-    checked = _answered_checks(user).filter(experiment=experiment).order_by("-judged_at")
-    times: list[tuple[Any, ...]] = [
-        *judged[:_SUMMED_UP],
-        *checked.values_list("judged_at", "shown_at")[:_SUMMED_UP],
-    ]
-    if not times:
+    """This user's answers that stand, in numbers; ``None`` before the first one."""
+    latest = list(_own(experiment, user).values_list("shown_at", "created_at")[:_SUMMED_UP])[::-1]
+    if not latest:
         return None
-    latest = sorted(times, key=lambda each: each[0])[-_SUMMED_UP:]
-    taken = times_taken((shown_at, answered_at) for answered_at, shown_at in latest)
+    taken = times_taken(latest)
     spans = [each.total_seconds() for each in taken if each is not None]
     [counted] = with_own_answers(Experiment.objects.filter(pk=experiment.pk), user)
     return OwnSummary(
@@ -194,88 +156,63 @@ def own_summary(experiment: Experiment, user: User) -> OwnSummary | None:
     )
 
 
-def own_answer(experiment: Experiment, user: User, token: uuid.UUID) -> Judgment | Check | None:
-    """The answer that this user gave under a token, unless it was taken back."""
-    judgment = own_judgments(experiment, user).filter(token=token).first()
-    # Asked in either case: one statement more would tell a check.
-    check = _answered_checks(user).filter(experiment=experiment, token=token).first()
-    return judgment or check
+def own_answer(experiment: Experiment, user: User, token: uuid.UUID) -> Judgment | Assignment | None:
+    """The answer that this user gave under a token, or the pair that they skipped under it, unless it was
+    taken back.
+    """
+    skipped = Assignment.objects.filter(
+        experiment=experiment, annotator=user, token=token, state=Assignment.State.SKIPPED
+    )
+    return _own(experiment, user).filter(token=token).first() or skipped.first()
 
 
 def gave_answer(experiment: Experiment, user: User, token: uuid.UUID) -> bool:
-    """True if this user gave an answer under a token, even if it was taken back. Checks are answers too."""
-    judged = Judgment.objects.filter(comparison__experiment=experiment, annotator=user, token=token)
-    checks = _checks_ever_answered(experiment.pk).filter(annotator=user, token=token)
-    return judged.values("pk").union(checks.values("pk"), all=True).exists()
+    """True if this user gave an answer under a token, even if it was taken back."""
+    return any(rows.filter(annotator=user, token=token).exists() for rows in _given(experiment.pk))
 
 
-def newest_answer(experiment: Experiment, user: User) -> Judgment | Check | None:
-    """This user's newest answer that stands, to a comparison or to a check."""
-    token = newest_token(experiment, user)
-    return own_answer(experiment, user, token) if token else None
+def newest_answer(experiment: Experiment, user: User) -> Judgment | None:
+    """This user's newest answer that stands."""
+    return _own(experiment, user).first()
 
 
 def newest_token(experiment: Experiment, user: User) -> uuid.UUID | None:
     """The token of that answer, which each page of a pair names."""
-    judged = standing_judgments(experiment.pk).filter(annotator=user).order_by(*_NEWEST_FIRST)
-    checked = _answered_checks(user).filter(experiment=experiment).order_by("-judged_at")
-    newest = [
-        *judged.values_list("created_at", "token")[:1],
-        *checked.values_list("judged_at", "token")[:1],
-    ]
-    return max(newest)[1] if newest else None
+    return _own(experiment, user).values_list("token", flat=True).first()
 
 
 def answers_given(experiment_id: int, user: User) -> int:
-    """The number of answers that this user ever gave here, with those taken back. Checks are answers too."""
-    judged = Judgment.objects.filter(
-        comparison__experiment_id=experiment_id, annotator=user, restores__isnull=True
-    )
-    checks = _checks_ever_answered(experiment_id).filter(annotator=user)
-    return judged.values("pk").union(checks.values("pk"), all=True).count()
+    """The number of answers that this user ever gave here, with those taken back."""
+    return sum(rows.filter(annotator=user).count() for rows in _given(experiment_id))
 
 
 def answers_before(experiment_id: int, moment: datetime) -> int:
-    """The number of answers that people had given here at a moment, even if taken back. Checks count too.
+    """The number of answers that people had given here at a moment, even if taken back.
 
     Taking an answer back changes nothing about it, and neither does which side was chosen.
     """
-    judged, checks = _given_before(experiment_id, moment)
-    return judged.values("pk").union(checks.values("pk"), all=True).count()
+    return sum(rows.filter(created_at__lt=moment).count() for rows in _given(experiment_id))
 
 
 def answers_by_person(experiment_id: int, moment: datetime) -> list[tuple[User, int]]:
     """The number of answers that each person had given here at a moment, the most first; otherwise as
     :func:`answers_before`.
     """
-    judged, checks = _given_before(experiment_id, moment)
     totals: Counter[int] = Counter()
-    for rows in (judged.filter(annotator__isnull=False), checks):
-        totals.update(dict(rows.values_list("annotator").annotate(n=Count("pk")).order_by()))
+    for given in _given(experiment_id):
+        theirs = given.filter(created_at__lt=moment, annotator__isnull=False)
+        totals.update(dict(theirs.order_by().values_list("annotator").annotate(n=Count("pk"))))
     people = User.objects.in_bulk(totals.keys())
     return sorted(
         ((people[pk], n) for pk, n in totals.items()), key=lambda each: (-each[1], each[0].get_username())
     )
 
 
-def _given_before(experiment_id: int, moment: datetime) -> tuple[QuerySet[Judgment], QuerySet[Check]]:
-    judged = Judgment.objects.filter(
-        comparison__experiment_id=experiment_id,
-        judge=Judgment.Judge.HUMAN,
-        restores__isnull=True,
-        created_at__lt=moment,
-    )
-    return judged, _checks_ever_answered(experiment_id).filter(judged_at__lt=moment)
-
-
-def _checks_ever_answered(experiment_id: int) -> QuerySet[Check]:
-    answered = Check.objects.filter(experiment_id=experiment_id, choice__in=_CHOICES)
-    return answered.exclude(kind=Check.Kind.PRACTICE)
-
-
 def practice_shown(experiment_id: int, user: User) -> int:
     """The number of practice pairs that this user was shown, the one on show among them."""
-    return Check.objects.filter(experiment_id=experiment_id, annotator=user, kind=Check.Kind.PRACTICE).count()
+    return Assignment.objects.filter(
+        experiment=experiment_id, annotator=user, kind=Assignment.Kind.PRACTICE
+    ).count()
 
 
 def midnight() -> datetime:
@@ -284,7 +221,7 @@ def midnight() -> datetime:
 
 
 def judged_today(experiment_id: int, user: User) -> int:
-    """The number of this user's answers today. Checks count too: one that did not would give itself away."""
+    """The number of this user's answers today."""
     this = Experiment.objects.filter(pk=experiment_id).only("pk")
     return counted_today(with_answers_since(this, user, midnight()).get())
 

@@ -11,7 +11,7 @@ from django.db.models import Exists, OuterRef, Q
 
 from engine.domain import blinding
 from engine.domain.blinding import Period
-from engine.models import Check, Comparison, Experiment, Membership, RoleLoss, User
+from engine.models import Assignment, Comparison, Experiment, Judgment, Membership, RoleLoss, User
 
 
 def secret_periods(experiment: Experiment) -> list[Period]:
@@ -64,18 +64,22 @@ def verify_blinding(experiment: Experiment) -> Verified:
             continue
         derived = blinding.i_on_left(blinding.secret_of(periods, number), number)
         found.compare(f"Comparison {place}, policy i on the left", recorded=on_left, derived=derived)
-    for check in Check.objects.filter(experiment=experiment).order_by("pk").iterator():
+    for check in Assignment.objects.checks().filter(experiment=experiment).order_by("pk").iterator():
         _verify_check(found, check, periods[check.period].secret, experiment)
     return found
 
 
-def _verify_check(found: Verified, check: Check, secret: str, experiment: Experiment) -> None:
+def _verify_check(found: Verified, check: Assignment, secret: str, experiment: Experiment) -> None:
     if check.gold_id is not None:
-        derived = blinding.better_on_left(secret, check.annotator_id, check.gold_id)
-        found.compare(f"Check {check.pk}, better on the left", recorded=check.better_on_left, derived=derived)
-    if check.kind not in {Check.Kind.PRACTICE, Check.Kind.ADMISSION}:
+        on_left = blinding.better_on_left(secret, check.annotator_id, check.gold_id)
+        found.compare(
+            f"Check {check.pk}, better side",
+            recorded=check.expected,
+            derived=str(Judgment.Choice.LEFT if on_left else Judgment.Choice.RIGHT),
+        )
+    if check.kind not in {Assignment.Kind.PRACTICE, Assignment.Kind.ADMISSION}:
         draw = blinding.check_draw(secret, check.annotator_id, check.number)
-        due: str = Check.Kind.GOLD if draw < experiment.gold_rate else Check.Kind.REPEAT
+        due: str = Assignment.Kind.GOLD if draw < experiment.gold_rate else Assignment.Kind.REPEAT
         if draw >= experiment.gold_rate + experiment.repeat_rate:
             due = "comparison"
         found.compare(f"Check {check.pk}, what was due", recorded=str(check.kind), derived=str(due))

@@ -11,7 +11,7 @@ from django.db.models import BooleanField, Exists, F, Func, OuterRef, Prefetch, 
 from django.db.models.sql.compiler import SQLCompiler
 
 from engine.domain.conversations import Message, turns_of
-from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, Response, Task
+from engine.models import Assignment, Comparison, Experiment, Flag, Judgment, Response, Task
 from engine.models.full_text import responses_with
 from engine.selectors.blinding import in_finished_comparison
 
@@ -240,7 +240,7 @@ def judgment_without_outcome(experiment: Experiment, judgment_id: int) -> Judgme
         .select_related("annotator", "void__by", "restored_by", "comparison__task")
         .select_related("comparison__response_i", "comparison__response_j")
         .prefetch_related(
-            Prefetch("repeats", Check.objects.filter(passed__isnull=False)),
+            Prefetch("repeats", Assignment.objects.filter(passed__isnull=False)),
             Prefetch("comparison__flags", Flag.objects.select_related("annotator").order_by("pk")),
         )
         .defer("choice", "outcome", "reason", "comparison__outcome")
@@ -255,9 +255,9 @@ def comparison_in_full(experiment: Experiment, comparison_id: int) -> Comparison
         experiment.comparisons.select_related("task", "policy_i", "policy_j", "response_i", "response_j")
         .prefetch_related(
             Prefetch("judgments", judgments.order_by("pk")),
-            Prefetch("judgments__repeats", Check.objects.select_related("annotator").order_by("pk")),
+            Prefetch("judgments__repeats", Assignment.objects.select_related("annotator").order_by("pk")),
             Prefetch("flags", Flag.objects.select_related("annotator").order_by("pk")),
-            Prefetch("leases", Lease.objects.select_related("annotator").order_by("pk")),
+            Prefetch("assignments", Assignment.objects.select_related("annotator").order_by("pk")),
         )
         .filter(pk=comparison_id)
         .first()

@@ -11,15 +11,15 @@ from django.db.models import Exists, OuterRef, Q, Subquery
 
 from engine.models import (
     Allowance,
+    Assignment,
     Comparison,
     Experiment,
     Judgment,
-    Lease,
     Response,
     Snapshot,
     clock,
 )
-from engine.selectors import halts
+from engine.selectors import counts, halts
 from engine.selectors.opinions import votes_now
 from engine.selectors.pace import time_taken
 from engine.selectors.remaining import extrapolated_remaining
@@ -50,10 +50,15 @@ def annotators_present(experiment: Experiment) -> set[int]:
     """
     now = clock.now()
     since = now - PRESENCE
-    theirs = {"annotator": OuterRef("annotator"), "comparison__experiment": experiment}
-    looking = Lease.objects.filter(state=Lease.State.OPEN, expires_at__gt=now, **theirs)
+    theirs = {"annotator": OuterRef("annotator")}
+    looking = Assignment.objects.filter(
+        experiment=experiment, state=Assignment.State.OPEN, expires_at__gt=now, **theirs
+    )
     judged = Judgment.objects.filter(
-        created_at__gte=since, via__in=[Judgment.Via.PAGE, Judgment.Via.API], **theirs
+        counts.in_experiment(experiment),
+        created_at__gte=since,
+        via__in=[Judgment.Via.PAGE, Judgment.Via.API],
+        **theirs,
     )
     # Everybody who was ever shown a pair has an allowance.
     here = Q(waited_at__gte=since) | Q(Exists(looking)) | Q(Exists(judged))

@@ -42,13 +42,18 @@ def count_of(rows: QuerySet[Any]) -> Coalesce:
     return Coalesce(Subquery(numbers), 0)
 
 
+def in_experiment(experiment: Any, how: str = "") -> Q:
+    """Answers or flags in an experiment, at comparisons and at checks. ``how``: ``__in``, of several."""
+    return Q(**{f"{at}__experiment{how}": experiment for at in ("comparison", "assignment")}, _connector=Q.OR)
+
+
 def standing(judgments: QuerySet[Judgment]) -> QuerySet[Judgment]:
     """The judgments that were not taken back."""
     return judgments.filter(standing=True)
 
 
 def standing_judgments(experiment_id: int) -> QuerySet[Judgment]:
-    """The judgments of an experiment that were not taken back."""
+    """The judgments of an experiment's comparisons that were not taken back."""
     return standing(Judgment.objects.filter(comparison__experiment_id=experiment_id))
 
 

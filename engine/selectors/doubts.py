@@ -12,7 +12,7 @@ from django.db.models import Count, Q
 
 from engine.core.doubts import Examined, Found, Kind, Showings, examine
 from engine.domain.wording import number
-from engine.models import Experiment, Flag, Judgment, Lease, Response, User
+from engine.models import Assignment, Experiment, Flag, Judgment, Response, User
 from engine.selectors import missing
 from engine.selectors.counts import standing_judgments
 from engine.selectors.judges import could_see_policies
@@ -141,7 +141,7 @@ def _shown(experiment: Experiment) -> list[tuple[int, int, int, float]]:
     """Person, policies and outcome of what people were given: answers in their order, then what they left."""
     answers = standing_judgments(experiment.pk).filter(judge=Judgment.Judge.HUMAN, annotator__isnull=False)
     pair = ("annotator_id", "comparison__policy_i__index", "comparison__policy_j__index")
-    left = Lease.objects.filter(missing.let_go(), comparison__experiment=experiment)
+    left = Assignment.objects.filter(missing.let_go(), comparison__experiment=experiment)
     return [
         *answers.order_by("pk").values_list(*pair, "outcome"),
         *((*row, np.nan) for row in left.values_list(*pair)),

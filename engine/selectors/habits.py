@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import combinations
 
 from engine.core.agreement import p_as_alike, p_of_fall
-from engine.models import Check, Experiment
+from engine.models import Experiment, Judgment
 from engine.selectors.agreement import Answer
 
 # Chance alone would show it less than once in a thousand experiments, or annotators.
@@ -99,12 +99,9 @@ def _drift(experiment: Experiment, shared: list[dict[str, Answer]]) -> dict[str,
             others = Counter(each.outcome for by, each in heard.items() if by != name).most_common(2)
             if len(others) == 1 or others[0][1] > others[1][1]:
                 signs[name].append((answer.at, answer.outcome == others[0][0]))
-    checks = Check.objects.filter(
-        experiment=experiment, passed__isnull=False, judged_at__isnull=False, voided_at__isnull=True
-    )
-    for name, at, passed in checks.values_list("annotator__username", "judged_at", "passed"):
-        if at is not None:
-            signs[name].append((at, bool(passed)))
+    checked = Judgment.objects.filter(assignment__experiment=experiment, standing=True)
+    for name, at, passed in checked.values_list("annotator__username", "created_at", "assignment__passed"):
+        signs[name].append((at, bool(passed)))
     found = {}
     for name, seen in signs.items():
         right = [was_right for _, was_right in sorted(seen)[-_NEWEST:]]

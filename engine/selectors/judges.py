@@ -14,7 +14,7 @@ from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet
 from django.db.models.functions import Length, TruncDate
 
 from engine.core.order import LONG_RUN, SoloRun, solo_runs
-from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, User
+from engine.models import Assignment, Comparison, Experiment, Flag, Judgment, User
 from engine.selectors.counts import standing_judgments
 from engine.selectors.pace import time_taken, times_taken
 from engine.selectors.past_votes import sides_vary
@@ -214,7 +214,7 @@ def _reading(experiment: Experiment, annotator_id: int) -> Reading:
 
 def check_results(experiment: Experiment, only: User | None = None) -> dict[tuple[str, str], tuple[int, int]]:
     """``{(user name, kind of check): (answered, passed)}``."""
-    answered = Check.objects.filter(experiment=experiment, passed__isnull=False, voided_at__isnull=True)
+    answered = Assignment.objects.checks().filter(experiment=experiment, passed__isnull=False)
     rows = (
         _of(only, answered)
         .values_list("annotator__username", "kind")
@@ -227,7 +227,7 @@ def check_results(experiment: Experiment, only: User | None = None) -> dict[tupl
 def passed_checks(experiment: Experiment, annotator: User) -> list[tuple[str, int, int]]:
     """The kinds of checks that an annotator answered: name, number passed, number answered."""
     results = check_results(experiment, only=annotator)
-    return [(Check.Kind(kind).label, passed, n) for (_, kind), (n, passed) in sorted(results.items())]
+    return [(Assignment.Kind(kind).label, passed, n) for (_, kind), (n, passed) in sorted(results.items())]
 
 
 def standing_of(experiment: Experiment, annotator: User) -> int:
@@ -243,7 +243,10 @@ def flags_by_annotator(experiment: Experiment, only: User | None = None) -> dict
 
 def skips_by_annotator(experiment: Experiment, only: User | None = None) -> dict[str, int]:
     """The number of pairs that each annotator skipped."""
-    rows = _of(only, Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.SKIPPED))
+    rows = _of(
+        only,
+        Assignment.objects.filter(comparison__experiment=experiment, state=Assignment.State.SKIPPED),
+    )
     return dict(rows.values_list("annotator__username").annotate(n=Count("pk")).order_by())
 
 

@@ -10,11 +10,12 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Count, Q
 
-from engine.models import Allowance, Experiment, Flag, Lease, clock
+from engine.models import Allowance, Assignment, Experiment, Flag, clock
 
-# Somebody who was given a pair twelve leases ago (an hour by default), and has not answered it, has left it:
-# long enough for a lunch with the page open.
-_LEASES_IN_A_HOLD = 12
+_STATE = Assignment.State
+# Somebody who was given a pair twelve times `LEASE_SECONDS` ago (an hour by default), and has not answered
+# it, has left it: long enough for a lunch with the page open.
+_PRESENCES_IN_A_HOLD = 12
 
 # Pairs without an answer count against every claim. Whoever left at least so many pairs, and more than this
 # share of those that they were shown, gets no more.
@@ -23,7 +24,7 @@ CAPPED_FROM_LEFT, CAPPED_BEYOND = 5, 0.1
 
 def hold() -> timedelta:
     """The time after which an open pair counts as left."""
-    return timedelta(seconds=_LEASES_IN_A_HOLD * settings.LEASE_SECONDS)
+    return timedelta(seconds=_PRESENCES_IN_A_HOLD * settings.LEASE_SECONDS)
 
 
 def is_capped(n_left: int, n_shown: int) -> bool:
@@ -34,22 +35,22 @@ def is_capped(n_left: int, n_shown: int) -> bool:
 def actively_held(experiment: Experiment) -> list[int]:
     """The keys of comparisons that somebody who is here has open, ascending.
 
-    A pair whose annotator left, or whose page was not heard of for a lease, is open too, but nobody waits for
+    A pair whose annotator left, or whose page was not heard of for a while, is open too, but nobody waits for
     it.
     """
-    held = Lease.objects.filter(
-        comparison__experiment=experiment, state=Lease.State.OPEN, expires_at__gt=clock.now()
+    held = Assignment.objects.filter(
+        comparison__experiment=experiment, state=_STATE.OPEN, expires_at__gt=clock.now()
     )
     return sorted(set(held.values_list("comparison_id", flat=True)))
 
 
 def _left_open() -> Q:
-    return Q(state=Lease.State.OPEN, created_at__lt=clock.now() - hold())
+    return Q(state__in=[_STATE.OPEN, _STATE.LOST], created_at__lt=clock.now() - hold())
 
 
 def let_go() -> Q:
-    """The leases that ended without an answer, or are open for longer than a :func:`hold`."""
-    return Q(state=Lease.State.SKIPPED) | _left_open()
+    """The assignments that ended without an answer, or are open for longer than a :func:`hold`."""
+    return Q(state=_STATE.SKIPPED) | _left_open()
 
 
 @dataclass(frozen=True)
@@ -100,16 +101,16 @@ def by_policy(experiment: Experiment) -> dict[int, Tally]:
 
 
 def _tallies(experiment: Experiment, *fields: str) -> dict[tuple[Any, ...], Tally]:
-    """The tallies by these fields, which leases and flags both have."""
+    """The tallies by these fields, which assignments and flags both have."""
     reasons: dict[tuple[Any, ...], Counter[str]] = {}
     flags = Flag.objects.filter(comparison__experiment=experiment).values_list(*fields, "reason")
     for *key, reason, n in flags.annotate(n=Count("pk")).order_by():
         reasons.setdefault(tuple(key), Counter())[reason] = n
-    leases = Lease.objects.filter(comparison__experiment=experiment).values_list(*fields)
-    rows = leases.annotate(
-        shown=Count("pk"),
-        answered=Count("pk", filter=Q(state=Lease.State.JUDGED)),
-        skipped=Count("pk", filter=Q(state=Lease.State.SKIPPED)),
+    given = Assignment.objects.filter(comparison__experiment=experiment).values_list(*fields)
+    rows = given.annotate(
+        given=Count("pk"),
+        answered=Count("pk", filter=Q(state=_STATE.JUDGED)),
+        skipped=Count("pk", filter=Q(state=_STATE.SKIPPED)),
         left=Count("pk", filter=_left_open()),
     ).order_by(*fields)
     return {

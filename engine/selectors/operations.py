@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from django.db.models import Count, Max, Min
 
-from engine.models import Comparison, Experiment, Judgment, Lease, Response, clock
+from engine.models import Assignment, Comparison, Experiment, Judgment, Response, clock
 from engine.selectors import workers
 from engine.selectors.spending import spent_lately
 from engine.selectors.workers import Worker
@@ -30,8 +30,8 @@ class Figures:
         Experiments by state.
     comparisons : dict
         Comparisons of running experiments that wait, by the experiment's number and their state.
-    newest_leases : dict
-        The newest thousand leases, by state; many open ones mean that people leave, or lose their network.
+    newest_assignments : dict
+        The newest thousand assignments, by state; many open ones mean that people leave.
     responses_waiting, oldest_waiting_seconds
         Responses that no worker has taken yet.
     newest_responses : dict
@@ -48,7 +48,7 @@ class Figures:
     judgments: int
     experiments: dict[str, int]
     comparisons: dict[tuple[int, str], int]
-    newest_leases: dict[str, int]
+    newest_assignments: dict[str, int]
     responses_waiting: int
     oldest_waiting_seconds: float
     newest_responses: dict[tuple[str, str], int]
@@ -89,7 +89,9 @@ def figures() -> Figures:
             .values_list("experiment_id", "state")
             .annotate(n=Count("pk"))
         },
-        newest_leases=dict(Counter(Lease.objects.order_by("-pk").values_list("state", flat=True)[:_NEWEST])),
+        newest_assignments=dict(
+            Counter(Assignment.objects.order_by("-pk").values_list("state", flat=True)[:_NEWEST])
+        ),
         responses_waiting=waiting["n"],
         oldest_waiting_seconds=(now - waiting["first"]).total_seconds() if waiting["first"] else 0.0,
         newest_responses=dict(responses),

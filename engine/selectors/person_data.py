@@ -14,9 +14,9 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Lower
 
 from engine.models import (
+    Assignment,
     AuditEntry,
     Browser,
-    Check,
     Connection,
     Experiment,
     Flag,
@@ -24,7 +24,6 @@ from engine.models import (
     InvitationUse,
     Judgment,
     JudgmentVoid,
-    Lease,
     Loan,
     Membership,
     ReportLink,
@@ -35,6 +34,7 @@ from engine.models import (
     User,
     clock,
 )
+from engine.selectors.counts import in_experiment
 
 Row = dict[str, Any]
 
@@ -73,8 +73,8 @@ def person_data(user: User, *, complete: bool) -> Row:
         Leave them out for annotators themselves: while they judge, nothing may tell them which pairs are
         checks.
     """
-    judgments = Judgment.objects.filter(annotator=user)
-    checks = Check.objects.filter(annotator=user)
+    answers = Judgment.objects.filter(annotator=user).order_by("pk")
+    judgments, checks = answers.filter(assignment=None), answers.filter(comparison=None)
     flags = Flag.objects.filter(annotator=user)
     withheld: list[Row] = []
     entries = AuditEntry.objects.filter(Q(by=user) | Q(about=user))
@@ -82,8 +82,8 @@ def person_data(user: User, *, complete: bool) -> Row:
         open_ones = Experiment.objects.exclude(state=Experiment.State.CONCLUDED)
         withheld = _withheld(judgments, checks, open_ones)
         judgments = judgments.exclude(comparison__experiment__in=open_ones)
-        checks = checks.exclude(experiment__in=open_ones)
-        flags = flags.exclude(comparison__experiment__in=open_ones)
+        checks = checks.exclude(assignment__experiment__in=open_ones)
+        flags = flags.exclude(in_experiment(open_ones, "__in"))
         # Such an entry counts judgments. Somebody knows the number of their answers, and the rest are checks.
         voided = entries.filter(action=AuditEntry.Action.VOID, about=user, experiment__in=open_ones)
         entries = entries.exclude(pk__in=voided)
@@ -131,14 +131,14 @@ def person_data(user: User, *, complete: bool) -> Row:
             connection="connection__name", experiment="experiment__name", at="at",
         ),
         "judgments": _rows(
-            judgments.order_by("pk"),
-            experiment="comparison__experiment__name", number="pk", comparison="comparison_id",
+            judgments, experiment="comparison__experiment__name", number="pk", comparison="comparison_id",
             choice="choice",
             comment="comment", shown_at="shown_at", judged_at="created_at", voided_at="void__created_at",
             void_reason="void__reason",
         ),
         "judgments_voided": _rows(
-            JudgmentVoid.objects.filter(by=user).exclude(judgment__annotator=user).order_by("pk"),
+            JudgmentVoid.objects.filter(by=user, judgment__assignment=None)
+            .exclude(judgment__annotator=user).order_by("pk"),
             judgment="judgment_id", reason="reason", at="created_at",
         ),
         "flags": _rows(
@@ -147,14 +147,12 @@ def person_data(user: User, *, complete: bool) -> Row:
             comment="comment", at="created_at",
         ),
         "checks": _rows(
-            checks.order_by("pk"),
-            experiment="experiment__name", kind="kind", shown_at="shown_at", judged_at="judged_at",
-            choice="choice",
-            comment="comment", passed="passed",
+            checks, experiment="assignment__experiment__name", kind="assignment__kind", shown_at="shown_at",
+            judged_at="created_at", choice="choice", comment="comment", passed="assignment__passed",
         ),
         "pairs_shown": _rows(
-            Lease.objects.filter(annotator=user).order_by("pk"),
-            experiment="comparison__experiment__name", at="granted_at", state="state",
+            Assignment.objects.filter(annotator=user).order_by("pk"),
+            experiment="experiment__name", kind="kind", at="granted_at", state="state",
         ) if complete else [],
         "answers_until_the_experiment_concludes": withheld,
         # Filter in SQL: anybody may ask for their own file, and decoding everybody's rows takes long.
@@ -218,7 +216,7 @@ def _rows(rows: QuerySet[Any], **fields: str) -> list[Row]:
 
 
 def _withheld(
-    judgments: QuerySet[Judgment], checks: QuerySet[Check], experiments: QuerySet[Experiment]
+    judgments: QuerySet[Judgment], checks: QuerySet[Judgment], experiments: QuerySet[Experiment]
 ) -> list[Row]:
     """The number of answers in each of these experiments, comparisons and checks together.
 
@@ -226,8 +224,8 @@ def _withheld(
     """
     given = judgments.filter(comparison__experiment__in=experiments, restores__isnull=True)
     names = Counter(given.values_list("comparison__experiment__name", flat=True))
-    answered = checks.filter(experiment__in=experiments, choice__in=Judgment.Choice.values)
-    names.update(answered.values_list("experiment__name", flat=True))
+    answered = checks.filter(assignment__experiment__in=experiments)
+    names.update(answered.values_list("assignment__experiment__name", flat=True))
     return [{"experiment": name, "answers": answers} for name, answers in sorted(names.items())]
 
 

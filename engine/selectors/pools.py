@@ -16,7 +16,7 @@ import numpy.typing as npt
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from engine.domain.texts import NOTHING, pair_of_texts
-from engine.models import Comparison, Experiment, Judgment, Lease, Response, Task, User
+from engine.models import Assignment, Comparison, Experiment, Judgment, Response, Task, User
 from engine.selectors import counts
 from engine.selectors.people import annotators
 from engine.selectors.seen import has_seen
@@ -72,7 +72,7 @@ def stocks(experiment: Experiment, among: Collection[int] | None = None) -> list
     waiting = Counter(waits.values_list("texts", flat=True))
     names = [name for name in waiting if name]
     # The index of texts has only those that are named.
-    shown = Lease.objects.filter(
+    shown = Assignment.objects.filter(
         annotator__in=people, comparison__texts__in=names, comparison__texts__gt=""
     ).distinct()
     seen: defaultdict[int | None, set[str]] = defaultdict(set)
@@ -102,7 +102,7 @@ def with_texts_left(experiment: Experiment, stocks: Sequence[Stock]) -> list[Sto
 def _n_unseen(experiment: Experiment, stocks: Sequence[Stock]) -> dict[int | None, int]:
     """The number of different pairs of texts that each of these annotators has not seen."""
     people = [stock.annotator for stock in stocks if stock.annotator is not None]
-    shown = Lease.objects.filter(annotator__in=people, comparison__experiment=experiment).order_by()
+    shown = Assignment.objects.filter(annotator__in=people, comparison__experiment=experiment).order_by()
     rows = shown.values_list("annotator_id").annotate(n=Count("comparison__texts", distinct=True))
     seen: dict[int | None, int] = dict(rows)
     n_texts = _n_texts(experiment) if stocks else 0
@@ -224,7 +224,7 @@ def awaits_planning(experiment: Experiment, annotator: User) -> bool:
     """
     if not experiment.used_up:
         return False
-    return not Lease.objects.filter(comparison__experiment=experiment, annotator=annotator).exists()
+    return not Assignment.objects.filter(comparison__experiment=experiment, annotator=annotator).exists()
 
 
 def unused(experiment: Experiment, annotator: int | None, halves: Sequence[Halves]) -> set[str]:
@@ -285,10 +285,10 @@ def _out_of_reach(experiment: int, annotator: int | None) -> QuerySet[Comparison
     own = Comparison.objects.filter(experiment=experiment)
     if annotator is None:
         return own.exclude(state=Comparison.State.DISCARDED)
-    leases = Lease.objects.filter(comparison=OuterRef("pk"), annotator=annotator)
+    given = Assignment.objects.filter(comparison=OuterRef("pk"), annotator=annotator)
     judgments = Judgment.objects.filter(comparison=OuterRef("pk"), standing=True)
     theirs = Q(annotator=annotator) | Q(via__in=Judgment.UNSEEN)
-    return own.filter(Q(state__in=Comparison.PENDING) | Exists(leases) | Exists(judgments.filter(theirs)))
+    return own.filter(Q(state__in=Comparison.PENDING) | Exists(given) | Exists(judgments.filter(theirs)))
 
 
 def name_of(first: Half, second: Half) -> str:

@@ -80,7 +80,7 @@ def flag_reasons(experiment: Experiment) -> dict[int, str]:
 
 def with_remarks(comparisons: Sequence[Comparison]) -> list[Remarked]:
     """The comparisons that have remarks, with them, in their order."""
-    remarks: dict[int, list[Remark]] = {comparison.pk: [] for comparison in comparisons}
+    remarks: dict[int | None, list[Remark]] = {comparison.pk: [] for comparison in comparisons}
     for flag in Flag.objects.filter(comparison__in=comparisons).select_related("annotator"):
         said = Remark(str(flag.annotator), flag.created_at, flag.get_reason_display(), flag.comment)
         remarks[flag.comparison_id].append(said)

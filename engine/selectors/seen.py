@@ -8,7 +8,7 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Greatest
 from django.db.models.lookups import GreaterThanOrEqual, IsNull
 
-from engine.models import Comparison, Judgment, Lease, Membership, User
+from engine.models import Assignment, Comparison, Judgment, Membership, User
 from engine.selectors.counts import count_of
 from engine.selectors.people import annotators
 from engine.selectors.prepared import Given
@@ -37,8 +37,8 @@ def seen_as_often_as_there_are_annotators(experiment_id: int, texts: OuterRef) -
     By the name of the texts; of none without a name.
     """
     of_these = {"comparison__texts": texts, "comparison__texts__gt": ""}
-    shown = Lease.objects.filter(**of_these)
-    # Each other judgment that stands has a lease.
+    shown = Assignment.objects.filter(**of_these)
+    # Each other judgment that stands has an assignment.
     judged = Judgment.objects.filter(
         standing=True, annotator__isnull=False, via=Judgment.Via.IMPORT, **of_these
     )
@@ -52,7 +52,7 @@ def has_seen(annotator: User | OuterRef | Given, texts: str | OuterRef) -> Q:
     # Found by their texts, and then by whose they are. In a join, SQLite would go through all that somebody
     # ever answered, for each pair that is ready.
     theirs = {"annotator": _outer(annotator), "comparison": OuterRef("pk")}
-    shown = Q(found_one(Lease.objects.filter(**theirs)))
+    shown = Q(found_one(Assignment.objects.filter(**theirs)))
     judged = Q(found_one(Judgment.objects.filter(standing=True, **theirs)))
     return Q(found_one(Comparison.objects.filter(shown | judged, texts=texts, texts__gt="")))
 

@@ -10,7 +10,7 @@ from django.db.models import F, QuerySet
 from engine.core.order import judged_prefix
 from engine.domain.outcomes import joint_outcome
 from engine.domain.showings import Kind
-from engine.models import Comparison, Examination, Experiment, Judgment, Lease, ShowingEvent
+from engine.models import Assignment, Comparison, Examination, Experiment, Judgment, ShowingEvent
 
 
 def examination_of(experiment: Experiment) -> Examination | None:
@@ -29,7 +29,7 @@ def outcomes_without(
     theirs: defaultdict[int, set[int]] = defaultdict(set)
     given: defaultdict[int, list[tuple[int | None, float]]] = defaultdict(list)
     of = {"comparison__experiment": experiment, "annotator__in": annotator_ids}
-    let_go = Lease.objects.filter(**of, state=Lease.State.SKIPPED)
+    let_go = Assignment.objects.filter(**of, state=Assignment.State.SKIPPED)
     for comparison_id, annotator_id in let_go.values_list("comparison_id", "annotator_id"):
         theirs[comparison_id].add(annotator_id)
     rows = Judgment.objects.filter(comparison__experiment=experiment).order_by("pk")

@@ -11,7 +11,7 @@ from django.db.models import Case, F, Q, When
 from django.utils.translation import ngettext
 
 from engine.domain.errors import WrongStateError
-from engine.models import Allowance, Check, Lease, User, clock
+from engine.models import Allowance, Assignment, User, clock
 from engine.selectors.answers import answers_given
 from engine.selectors.buffer import PRESENCE
 from engine.selectors.missing import hold
@@ -33,18 +33,18 @@ ASKED_FROM_SHOWN, ASKED_BEYOND = 20, 0.05
 _WAITING_NOTED = PRESENCE / 2
 
 
-def lease_end() -> datetime:
+def presence_end() -> datetime:
     """Until when somebody who is seen now counts as being here."""
     return clock.now() + timedelta(seconds=settings.LEASE_SECONDS)
 
 
-def arrival(came_at: str) -> dict[str, Any]:
-    """The update of pairs whose annotator looks at them now. ``came_at``: the field that says since when."""
-    since = Case(When(expires_at__lt=clock.now(), then=clock.now()), default=F(came_at))
-    return {"expires_at": lease_end(), came_at: since}
+def arrival() -> dict[str, Any]:
+    """The update of pairs whose annotator looks at them now."""
+    since = Case(When(expires_at__lt=clock.now(), then=clock.now()), default=F("granted_at"))
+    return {"expires_at": presence_end(), "granted_at": since}
 
 
-def n_left(allowance: Allowance, held: Collection[Lease | Check]) -> int:
+def n_left(allowance: Allowance, held: Collection[Assignment]) -> int:
     """The number of pairs that somebody skipped, or left open for longer than a `hold`.
 
     ``held``: their open pairs.

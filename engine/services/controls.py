@@ -18,10 +18,9 @@ from engine.models import AuditEntry, Experiment, User
 from engine.selectors import consequences, counts
 from engine.services.analysis import outdate
 from engine.services.audit import record
-from engine.services.checks import end_open
 from engine.services.descriptions import faults_in
 from engine.services.evidence import settle, start_again
-from engine.services.experiments import refuse_archived
+from engine.services.experiments import end_leftovers, refuse_archived
 from engine.services.locks import locked_experiment
 
 CONSEQUENCES: dict[str, Callable[[Experiment, Any], str]] = {
@@ -103,7 +102,7 @@ def reopen(*, experiment_id: int, by: User | None, **given: Unpack[GivenSettings
         update_fields=["state", "conclusion", "certified_claim", "finding", "winner", "concluded_at"]
     )
     _renew_secret(experiment=experiment)
-    end_open(experiment=experiment)
+    end_leftovers(experiment=experiment)
     return experiment
 
 

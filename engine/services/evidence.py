@@ -19,6 +19,7 @@ from engine.selectors import designs
 from engine.selectors.designs import Observed
 from engine.selectors.snapshots import latest_snapshot
 from engine.services.locks import locked_experiment
+from engine.services.showings import settle_assignments
 from engine.services.snapshots import write_snapshot
 
 # The most events and the longest time of a slice.
@@ -92,7 +93,10 @@ def catch_up(*, experiment_id: int) -> None:
 
 @transaction.atomic
 def settle(*, experiment: Experiment) -> Observed:
-    """Bring the evidence of a locked experiment up to date with its log, in the caller's transaction."""
+    """Bring the evidence of a locked experiment up to date with all that people did, in the caller's
+    transaction.
+    """
+    settle_assignments(experiment=experiment)
     while True:
         folded = fold(experiment=experiment, seconds=math.inf)
         note(experiment=experiment, folded=folded)

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 
 from engine.core import StopReason
 from engine.domain import claim_sentences
 from engine.domain.errors import WrongStateError
 from engine.domain.profiles import Provider
-from engine.models import AuditEntry, Comparison, Connection, Experiment, Lease, Policy, Response, User, clock
+from engine.models import (
+    Assignment,
+    AuditEntry,
+    Comparison,
+    Connection,
+    Experiment,
+    Policy,
+    Response,
+    User,
+    clock,
+)
 from engine.selectors import capabilities
 from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
 from engine.selectors.record import record_of
 from engine.selectors.snapshots import latest_snapshot
+from engine.services.assignments import end_left
 from engine.services.audit import record
 from engine.services.evidence import catch_up, settle
 from engine.services.locks import lock_by_number, locked_experiment
 from engine.services.notifications import announce_conclusion
+from engine.services.showings import settle_assignments
 from engine.services.trials import drop_tried
 
 _STOPPABLE = {Experiment.State.RUNNING, Experiment.State.PAUSED}
@@ -209,7 +219,7 @@ def conclude(
     experiment.save(
         update_fields=["state", "conclusion", "winner", "certified_claim", "finding", "concluded_at"]
     )
-    _discard_leftovers(experiment_ids=[experiment.pk])
+    end_leftovers(experiment=experiment)
     # Take the number from the snapshot, as every page does: a late click is counted, but the finding does not
     # rest on it.
     latest = latest_snapshot(experiment)
@@ -237,26 +247,30 @@ def conclude(
     announce_conclusion(experiment=experiment, comparisons=comparisons)
 
 
-@transaction.atomic
 def discard_leftovers() -> None:
     """Discard comparisons of concluded experiments that nobody is looking at."""
     concluded = Comparison.objects.filter(
         experiment__state=Experiment.State.CONCLUDED, state__in=Comparison.PENDING
     )
-    _discard_leftovers(experiment_ids=list(concluded.values_list("experiment_id", flat=True).distinct()))
+    for experiment_id in concluded.values_list("experiment_id", flat=True).order_by("experiment").distinct():
+        with transaction.atomic():
+            end_leftovers(experiment=locked_experiment(experiment_id))
 
 
-def _discard_leftovers(*, experiment_ids: Sequence[int]) -> None:
+def end_leftovers(*, experiment: Experiment) -> None:
+    """End what nobody looks at in a locked experiment that has concluded."""
     reason = "The experiment concluded before this comparison was judged."
-    looked_at = Lease.objects.filter(
-        comparison=OuterRef("pk"), state=Lease.State.OPEN, expires_at__gt=clock.now()
-    )
+    settle_assignments(experiment=experiment)
+    end_left(experiment=experiment)
+    looked_at = Q(state=Assignment.State.OPEN) | Q(settled=False)
     comparisons = Comparison.objects.filter(
-        ~Exists(looked_at), experiment__in=experiment_ids, state__in=Comparison.PENDING
+        ~Exists(Assignment.objects.filter(looked_at, comparison=OuterRef("pk"))),
+        experiment=experiment,
+        state__in=Comparison.PENDING,
     )
     lock_by_number(comparisons, no_key=True)
     comparisons.update(state=Comparison.State.DISCARDED, discard_reason=reason)
-    responses = Response.objects.filter(task__experiment__in=experiment_ids, state=Response.State.WAITING)
+    responses = Response.objects.filter(task__experiment=experiment, state=Response.State.WAITING)
     lock_by_number(responses, no_key=True)
     responses.update(state=Response.State.FAILED, failure_reason=reason)
 

@@ -14,7 +14,6 @@ from engine.domain.errors import MembershipError, PersonError
 from engine.models import (
     AuditEntry,
     Browser,
-    Check,
     Examination,
     Experiment,
     Flag,
@@ -47,9 +46,9 @@ def forget_person(
 ) -> User | None:
     """Make an account anonymous: its name becomes a number, and nobody can log in to it.
 
-    Judgments, flags, checks and log entries stay, under the name *former-annotator-7*. Everything else about
-    the person is deleted. With ``blank_comments`` their comments are emptied; with ``delete`` an account
-    without such rows is deleted altogether. Returns the account, or ``None`` if it was deleted.
+    Judgments, flags, assignments and log entries stay, under the name *former-annotator-7*. Everything else
+    about the person is deleted. With ``blank_comments`` their comments are emptied; with ``delete`` an
+    account without such rows is deleted altogether. Returns the account, or ``None`` if it was deleted.
 
     Raises
     ------
@@ -88,7 +87,6 @@ def forget_person(
     if blank_comments:
         Judgment.objects.filter(annotator=user).exclude(comment="").update(comment="")
         Flag.objects.filter(annotator=user).exclude(comment="").update(comment="")
-        Check.objects.filter(annotator=user).exclude(comment="").update(comment="")
         what += " Their comments were blanked."
     record(experiment=None, by=by, about=user, action=AuditEntry.Action.FORGET, details={"what": what})
     return user

@@ -1,4 +1,4 @@
-"""Judgments, and what they count, until they are taken back. The comparison's row lock guards both."""
+"""Judgments, and what takes them back. An answer of a person is only stored: the planner settles it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from engine.domain import about
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
@@ -17,38 +18,38 @@ from engine.domain.outcomes import outcome_of
 from engine.domain.showings import Fate, Phase, Showing, answered
 from engine.domain.texts import is_blank
 from engine.models import (
+    Assignment,
     Comparison,
     Experiment,
+    Flag,
     Judgment,
     JudgmentVoid,
-    Lease,
     PairCount,
     ShowingEvent,
     User,
 )
 from engine.selectors import counts
-from engine.services.leases import end_without_answer, has_ended, lease_again, locked_lease
+from engine.services.assignments import (
+    end_without_answer,
+    has_ended,
+    locked,
+    open_again,
+)
 from engine.services.locks import locked_experiment
-from engine.services.showings import FIELDS, become, begin, count, let_go, settle
-
-# Checks are refused in the same words, so that nobody can tell them from comparisons.
-WAS_SKIPPED = gettext_lazy("You skipped that pair, so your answer to it was not counted.")
-ENDED = gettext_lazy("The experiment ended before your answer to that pair came, so it was not counted.")
-NOT_OFFERED = gettext_lazy("This experiment does not offer that choice.")
-WAS_VOIDED = "Its judgment was voided by hand."
-VOID_ALREADY = gettext_lazy("This judgment was taken back already.")
+from engine.services.showings import FIELDS, become, begin, count, let_go, settle, settle_assignments
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A judgment, and whether this very call made it."""
+    """A judgment of an assignment, and whether this very call made it."""
 
     judgment: Judgment
+    assignment: Assignment | None
     created: bool
 
 
 @transaction.atomic
-def judge_leased(
+def record_answer(
     *,
     experiment_id: int,
     token: uuid.UUID,
@@ -57,7 +58,7 @@ def judge_leased(
     comment: str = "",
     via: str = Judgment.Via.PAGE,
 ) -> Recorded:
-    """Record an annotator's click on the pair shown under ``token``, exactly once.
+    """Record an annotator's answer to the pair shown under ``token``, exactly once.
 
     A repeated request returns the judgment of the first. A pair stays its annotator's, so a click counts
     however late it comes, unless the experiment has ended. A click after a skip does not: the skip stands.
@@ -69,42 +70,48 @@ def judge_leased(
         The experiment does not offer this choice.
     """
     try:
-        lease = locked_lease(experiment_id, token, annotator)
+        assignment = locked(experiment_id, token, annotator)
     except UnknownTokenError:
-        # An answer that was taken back gave its lease another token.
-        theirs = Judgment.objects.filter(comparison__experiment=experiment_id, annotator=annotator)
+        # An answer that was taken back gave its assignment another token.
+        theirs = Judgment.objects.filter(counts.in_experiment(experiment_id), annotator=annotator)
         if (taken_back := theirs.filter(token=token).first()) is None:
             raise
-        return Recorded(judgment=taken_back, created=False)
-    comparison = lease.comparison
-    about.note(comparison=comparison.pk)
-    if lease.state == Lease.State.SKIPPED:
-        raise LeaseLostError(WAS_SKIPPED)
-    if lease.state == Lease.State.JUDGED:
+        return Recorded(taken_back, None, created=False)
+    if assignment.comparison_id:
+        about.note(comparison=assignment.comparison_id)
+    if assignment.state == Assignment.State.SKIPPED:
+        raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
+    if assignment.state == Assignment.State.JUDGED:
         if (earlier := Judgment.objects.filter(token=token).first()) is not None:
-            return Recorded(judgment=earlier, created=False)
+            return Recorded(earlier, assignment, created=False)
         # Brought back by an editor: one person's judgment of a comparison counts once.
         raise LeaseLostError(_("Your earlier answer to that pair stands, so this one was not counted."))
-    if comparison.state not in {Comparison.State.READY, Comparison.State.LEASED} or has_ended(
-        comparison.experiment, lease
-    ):
-        raise LeaseLostError(ENDED)
-    if choice not in counts.choices(comparison.experiment):
-        raise WrongStateError(NOT_OFFERED)
-    lease.state = Lease.State.JUDGED
-    lease.save(update_fields=["state"])
-    judgment = record_judgment(
+    if has_ended(assignment):
+        raise LeaseLostError(
+            _("The experiment ended before your answer to that pair came, so it was not counted.")
+        )
+    if choice not in counts.choices(assignment.experiment):
+        raise WrongStateError(_("This experiment does not offer that choice."))
+    assignment.state, assignment.settled = Assignment.State.JUDGED, False
+    # The first answer says how well somebody judges: an undo must not pass a check.
+    if assignment.expected and assignment.passed is None:
+        assignment.passed = choice == assignment.expected
+    assignment.save(update_fields=["state", "settled", "passed"])
+    comparison = assignment.comparison
+    judgment = _judgment(
         comparison=comparison,
+        assignment=None if comparison else assignment,
+        i_on_left=comparison.i_on_left if comparison else True,
         choice=choice,
         judge=Experiment.Judge.HUMAN,
         via=via,
         annotator=annotator,
         token=token,
-        shown_at=lease.granted_at,
+        shown_at=assignment.granted_at,
         comment=comment,
-        could_see_policies=annotator.is_superuser or lease.annotator_watches,
+        could_see_policies=annotator.is_superuser or assignment.annotator_watches,
     )
-    return Recorded(judgment=judgment, created=True)
+    return Recorded(judgment, assignment, created=True)
 
 
 @transaction.atomic
@@ -165,24 +172,24 @@ def record_judgment(
     With the last judgment that the experiment asks for, the comparison has its outcome and is counted. The
     log of showings has both.
     """
-    judgment = Judgment.objects.create(
+    judgment = _judgment(
         comparison=comparison,
+        i_on_left=comparison.i_on_left,
+        choice=choice,
         judge=judge,
         via=via,
         annotator=annotator,
         token=token,
-        choice=choice,
-        outcome=outcome_of(choice, i_on_left=comparison.i_on_left),
         reason=reason,
         comment=comment,
         shown_at=shown_at,
         restores=restores,
-        annotator_could_see_policies=could_see_policies,
+        could_see_policies=could_see_policies,
     )
     if via not in Judgment.UNSEEN and (counts.needed(comparison.experiment) > 1 or restores):
-        settle(comparison, reason="", annotator=judgment.annotator_id)
+        settle(comparison.experiment, [comparison])
         return judgment
-    # One answer is all that it needs: the way of every click, without a further look at the tables.
+    # One answer is all that it needs.
     begun = begin(comparison)
     before = Showing(Phase(comparison.showing), None, comparison.least, comparison.most)
     [told] = become(comparison, answered(before, judgment.outcome))
@@ -190,8 +197,18 @@ def record_judgment(
     comparison.judged_at = judgment.created_at
     comparison.save(update_fields=FIELDS)
     ShowingEvent.objects.bulk_create([*begun, told])
-    count(comparison, judgment.outcome, 1, annotator=judgment.annotator_id)
+    pair = (comparison.policy_i_id, comparison.policy_j_id)
+    count(comparison.experiment_id, pair, judgment.outcome, 1, annotator=judgment.annotator_id)
     return judgment
+
+
+def _judgment(*, choice: str, i_on_left: bool, could_see_policies: bool, **fields: Any) -> Judgment:
+    return Judgment.objects.create(
+        choice=choice,
+        outcome=outcome_of(choice, i_on_left=i_on_left),
+        annotator_could_see_policies=could_see_policies,
+        **fields,
+    )
 
 
 def check_not_final(experiment: Experiment) -> None:
@@ -217,11 +234,17 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     WrongStateError
         The experiment has concluded, or the judgment is void already.
     """
-    return _void(judgment_id, by, reason, Fate.VOIDED)
+    judged = Judgment.objects.filter(pk=judgment_id)
+    experiment = locked_experiment(judged.values_list("comparison__experiment", flat=True).get())
+    void = _void(experiment, judged, by, reason, Fate.VOIDED)
+    comparison = Comparison.objects.select_for_update(no_key=True).get(judgments=judgment_id)
+    settle(experiment, [comparison])
+    void.judgment.comparison = comparison
+    return void
 
 
 @transaction.atomic
-def take_back_judgment(*, judgment_id: int, annotator: User, watches: bool) -> Lease | None:
+def take_back_judgment(*, judgment_id: int, annotator: User, watches: bool) -> Assignment | None:
     """Void a judgment for its own ``annotator``, and open its pair for them again. Before their next answer
     it was a slip.
 
@@ -233,32 +256,58 @@ def take_back_judgment(*, judgment_id: int, annotator: User, watches: bool) -> L
     WrongStateError
         The experiment has concluded, or the judgment is void already.
     """
-    judgment = Judgment.objects.get(pk=judgment_id)
+    judged = Judgment.objects.filter(pk=judgment_id)
+    judgment = judged.get()
+    theirs = Assignment.objects.filter(
+        Q(pk=judgment.assignment_id) if judgment.assignment_id else Q(comparison=judgment.comparison_id),
+        annotator=annotator,
+    )
+    experiment = locked_experiment(theirs.values_list("experiment", flat=True).get())
+    assignment = theirs.select_for_update(no_key=True, of=("self",)).get()
+    assignment.experiment = experiment
     later = Judgment.objects.filter(
-        annotator=annotator, comparison__experiment=judgment.comparison.experiment_id, pk__gt=judgment_id
+        counts.in_experiment(experiment.pk), annotator=annotator, pk__gt=judgment_id
     )
     fate = Fate.TAKEN_BACK if watches or later.exists() else Fate.SLIP
-    void = _void(judgment_id, annotator, "Taken back by the annotator", fate)
-    comparison = void.judgment.comparison
-    lease = comparison.leases.select_for_update(no_key=True, of=("self",)).get(annotator=annotator)
-    lease.comparison = comparison
+    _void(experiment, judged, annotator, "Taken back by the annotator", fate)
     if watches:
-        end_without_answer(lease)
+        end_without_answer(assignment)
         return None
-    return lease_again(lease=lease)
+    return open_again(assignment)
 
 
-def _void(judgment_id: int, by: User, reason: str, fate: Fate) -> JudgmentVoid:
-    judged = Judgment.objects.filter(pk=judgment_id)
-    experiment = locked_experiment(judged.values_list("comparison__experiment", flat=True).get())
+@transaction.atomic
+def take_back_skip(*, skipped: Assignment, watches: bool) -> Assignment:
+    """Open a pair again for the annotator who skipped it. Until they answer it, it is as if they had not.
+
+    Raises
+    ------
+    WrongStateError
+        The experiment has concluded, the skip was taken back already, or the annotator ``watches``: they may
+        have looked meanwhile who wrote what.
+    """
+    experiment = locked_experiment(skipped.experiment_id)
+    check_not_final(experiment)
+    assignment = Assignment.objects.select_for_update(no_key=True).get(pk=skipped.pk)
+    flags = Flag.objects.filter(
+        Q(assignment=assignment) | Q(comparison=assignment.comparison_id, comparison__isnull=False),
+        annotator=assignment.annotator_id,
+    )
+    if watches or assignment.token != skipped.token or not flags.delete()[0]:
+        raise WrongStateError(_("That pair is not shown again: it counts as no answer."))
+    return open_again(assignment)
+
+
+def _void(
+    experiment: Experiment, judged: QuerySet[Judgment], by: User, reason: str, fate: Fate
+) -> JudgmentVoid:
+    """Void a judgment of a locked experiment."""
     # Read under the experiment's lock, which every void takes.
-    judgment = judged.select_related("comparison").select_for_update(no_key=True, of=("comparison",)).get()
+    judgment = judged.get()
     check_not_final(experiment)
     if not judgment.standing:
-        raise WrongStateError(VOID_ALREADY)
+        raise WrongStateError(_("This judgment was taken back already."))
     [void] = write_voids(judgments=[judgment], by=by, reason=reason, fate=fate)
-    judgment.comparison.experiment = experiment
-    settle(judgment.comparison, reason=WAS_VOIDED)
     return void
 
 
@@ -286,8 +335,9 @@ def rebuild_counts(
         empty where the counts were right.
     """
     experiment = locked_experiment(experiment_id)
-    # A click writes its judgment and then waits for its pair's row. With all of these rows held, both tallies
-    # show exactly the committed judgments.
+    settle_assignments(experiment=experiment)
+    # A machine's judgment waits for its pair's row. With all of these rows held, both tallies show exactly
+    # the committed judgments.
     rows = {
         (row.policy_i.index, row.policy_j.index): row
         for row in PairCount.objects.filter(experiment=experiment)

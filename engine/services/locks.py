@@ -1,8 +1,8 @@
 """Locks of rows. That of an experiment orders all changes of the experiment and of its members.
 
-Lock order: experiments, then accounts, then invitations; experiments, then comparisons, then responses; and
-rows of one table by number. Two transactions that lock the same rows in different orders can wait for each
-other for ever.
+Lock order: experiments, then accounts, then invitations; experiments, then assignments, then comparisons,
+then responses; and rows of one table by number. Two transactions that lock the same rows in different orders
+can wait for each other for ever.
 """
 
 from __future__ import annotations

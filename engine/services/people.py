@@ -11,7 +11,7 @@ from django.db import transaction
 from engine.domain.errors import MembershipError
 from engine.models import AuditEntry, Experiment, Membership, RoleLoss, User
 from engine.selectors import people
-from engine.services import loans, notifications, reports, serving
+from engine.services import assignments, loans, notifications, reports
 from engine.services.accounts import end_sessions
 from engine.services.audit import record
 from engine.services.invitations import end_links, open_links_of
@@ -92,7 +92,7 @@ def change_role(*, membership_id: int, by: User, role: str) -> int:
     before, member.role = member.role, role
     member.save(update_fields=["role"])
     if before == Membership.Role.ANNOTATOR:
-        serving.leave(annotator=member.user, experiment_id=member.experiment_id)
+        assignments.leave(annotator=member.user, experiment_id=member.experiment_id)
     record(
         experiment=member.experiment,
         by=by,
@@ -120,7 +120,7 @@ def remove_member(*, membership_id: int, by: User | None) -> int:
     _keep_an_owner(member)
     member.delete()
     if member.role == Membership.Role.ANNOTATOR:
-        serving.leave(annotator=member.user, experiment_id=member.experiment_id)
+        assignments.leave(annotator=member.user, experiment_id=member.experiment_id)
     record(
         experiment=member.experiment,
         by=by,

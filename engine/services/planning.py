@@ -16,14 +16,15 @@ from engine.core import Design
 from engine.core.types import BoolArray
 from engine.domain import blinding
 from engine.domain.showings import Kind
-from engine.models import Comparison, Experiment, Lease, Policy, Response, clock
+from engine.models import Assignment, Comparison, Experiment, Policy, Response, clock
 from engine.selectors import buffer, counts, designs, pools
 from engine.selectors.pools import Halves, Stock
 from engine.services import evidence
+from engine.services.assignments import discard_unwanted
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
 from engine.services.identical_texts import settle_by_rule
-from engine.services.leases import discard_unwanted
+from engine.services.showings import settle_assignments
 from engine.services.snapshots import write_snapshot
 from engine.services.task_draws import Pool, PoolDrawer, Source, source_of
 
@@ -93,8 +94,14 @@ def plan_round(*, experiment_id: int) -> Advance | None:
     done = _plan_round(experiment_id)
     if done is None or done.concluded or done.again:
         return done
-    unseen = designs.not_in_the_evidence(experiment_id).exclude(kind=Kind.BEGUN)
-    return replace(done, again=unseen.exists())
+    return replace(done, again=_is_news(experiment_id))
+
+
+def _is_news(experiment_id: int) -> bool:
+    """True if an outcome, a void or an answer waits for a round."""
+    unsettled = Assignment.objects.filter(experiment=experiment_id, settled=False)
+    logged = designs.not_in_the_evidence(experiment_id).exclude(kind=Kind.BEGUN)
+    return unsettled.exclude(state=Assignment.State.OPEN).exists() or logged.exists()
 
 
 def _locked(experiment_id: int) -> Experiment | None:
@@ -108,13 +115,15 @@ def _locked(experiment_id: int) -> Experiment | None:
 
 @transaction.atomic
 def _settle(experiment_id: int) -> None:
-    """Settle what needs neither people nor a plan.
+    """Settle what people did, also after the conclusion, and what needs neither people nor a plan.
 
-    Not in the transaction of the round, which takes longer. Answers wait for the counts that are locked here,
-    and answers to checks do not. A wait would tell which is which.
+    Not in the transaction of the round, which takes longer: answers wait for the assignments locked here.
     """
-    experiment = _locked(experiment_id)
-    if experiment is None or experiment.state != Experiment.State.RUNNING:
+    lock = Experiment.objects.select_for_update(no_key=True, skip_locked=True)
+    if (experiment := lock.filter(pk=experiment_id).first()) is None:
+        return
+    settle_assignments(experiment=experiment)
+    if experiment.state != Experiment.State.RUNNING:
         return
     if experiment.responses == Experiment.Responses.REUSE:
         settle_shared(experiment_id=experiment_id)
@@ -175,7 +184,9 @@ def _is_closing(experiment: Experiment, design: Design) -> bool:
     Otherwise some pair would always be open, and count against the claim.
     """
     open_ones = design.open_showings
-    held = Lease.objects.filter(comparison__in=open_ones, state=Lease.State.OPEN, expires_at__gt=clock.now())
+    held = Assignment.objects.filter(
+        comparison__in=open_ones, state=Assignment.State.OPEN, expires_at__gt=clock.now()
+    )
     looked_at = set(held.values_list("comparison_id", flat=True)) if open_ones else set()
     closing = bool(looked_at) and design.settled_without(looked_at)
     if closing != (experiment.closing_since is not None):

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from datetime import datetime
+from typing import cast
 
 from django.db import transaction
-from django.db.models import F
 
 from engine.domain.errors import WrongStateError
 from engine.domain.showings import Fate
 from engine.models import (
+    Assignment,
     AuditEntry,
     Comparison,
-    Experiment,
     Judgment,
     JudgmentVoid,
-    Lease,
-    PairCount,
-    ShowingEvent,
     User,
     clock,
 )
@@ -27,14 +23,13 @@ from engine.selectors import counts
 from engine.services.analysis import outdate
 from engine.services.audit import record
 from engine.services.judging import (
-    WAS_VOIDED,
     check_not_final,
     record_judgment,
     void_judgment,
     write_voids,
 )
-from engine.services.locks import locked_experiment
-from engine.services.showings import FIELDS, Change, answers_to, resettled
+from engine.services.locks import lock_by_number, locked_experiment
+from engine.services.showings import settle, settle_assignments
 
 # States of comparisons that accept no judgment now.
 _WHY_NOT = {
@@ -76,7 +71,7 @@ def void_one(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     """
     void = void_judgment(judgment_id=judgment_id, by=by, reason=reason)
     record(
-        experiment=void.judgment.comparison.experiment,
+        experiment=cast(Comparison, void.judgment.comparison).experiment,
         by=by,
         action=AuditEntry.Action.VOID,
         details={
@@ -101,20 +96,22 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
         which.
     """
     voided = Judgment.objects.select_related("comparison", "annotator").get(pk=judgment_id)
-    experiment = locked_experiment(voided.comparison.experiment_id)
+    experiment = locked_experiment(cast(Comparison, voided.comparison).experiment_id)
+    settle_assignments(experiment=experiment)
+    open_ones = Assignment.objects.filter(
+        comparison=voided.comparison_id, annotator=voided.annotator_id, state=Assignment.State.OPEN
+    )
+    lock_by_number(open_ones, no_key=True)
     comparison = (
         Comparison.objects.select_for_update(no_key=True, of=("self",))
         .select_related("experiment")
-        .get(pk=voided.comparison_id)
+        .get(judgments=voided)
     )
     check_not_final(experiment)
     if refusal := _refusal(comparison, voided):
         raise WrongStateError(refusal)
     # As if the annotator had just clicked: the pair is not shown to them again.
-    if voided.annotator is not None:
-        comparison.leases.filter(annotator=voided.annotator, state=Lease.State.OPEN).update(
-            state=Lease.State.JUDGED
-        )
+    open_ones.update(state=Assignment.State.JUDGED)
     restored = record_judgment(
         comparison=comparison,
         choice=voided.choice,
@@ -177,9 +174,15 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     )
     # Read again under the locks: the annotator may have taken one back meanwhile.
     judgments = list(theirs.filter(comparison__in=comparisons))
-    write_voids(judgments=judgments, by=by, reason=reason)
+    checked = counts.standing(Judgment.objects.filter(assignment__experiment=experiment, annotator=annotator))
+    # Their answers to checks too: alone in a list, they would show which pairs were checks.
+    write_voids(
+        judgments=[*judgments, *checked.exclude(assignment__kind=Assignment.Kind.PRACTICE)],
+        by=by,
+        reason=reason,
+    )
     voided_in = {judgment.comparison_id for judgment in judgments}
-    if _settle_voided(experiment, [each for each in comparisons if each.pk in voided_in]):
+    if settle(experiment, [each for each in comparisons if each.pk in voided_in]):
         outdate(experiment=experiment)
     if judgments:
         record(
@@ -194,24 +197,3 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
             },
         )
     return len(judgments)
-
-
-def _settle_voided(experiment: Experiment, comparisons: list[Comparison]) -> bool:
-    """Settle comparisons after a void by hand; returns whether an outcome changed."""
-    answers = answers_to([comparison.pk for comparison in comparisons])
-    events: list[ShowingEvent] = []
-    lost: defaultdict[tuple[int, int], list[Change]] = defaultdict(list)
-    for comparison in comparisons:
-        comparison.experiment = experiment
-        change = resettled(comparison, answers[comparison.pk], reason=WAS_VOIDED)
-        events += change.events
-        if change.won or change.judged:
-            lost[comparison.policy_i_id, comparison.policy_j_id].append(change)
-    Comparison.objects.bulk_update(comparisons, FIELDS, batch_size=500)
-    ShowingEvent.objects.bulk_create(events)
-    for (policy_i, policy_j), changes in sorted(lost.items()):
-        PairCount.objects.filter(policy_i=policy_i, policy_j=policy_j).update(
-            wins_i=F("wins_i") + sum(change.won for change in changes),
-            comparisons=F("comparisons") + sum(change.judged for change in changes),
-        )
-    return bool(lost)

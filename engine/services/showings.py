@@ -1,4 +1,4 @@
-"""Writes the log of showings: each act on a comparison, in the transaction of the act.
+"""Writes the log of showings.
 
 The comparison is locked by the caller. So its events have the order in which things happened to it, and
 nobody sees the end of a showing before its beginning.
@@ -6,26 +6,91 @@ nobody sees the end of a showing before its beginning.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
 
-from django.db.models import F
+from django.db import transaction
+from django.db.models import Count, F
 
 from engine.domain.showings import Answer, Fate, Kind, Phase, Showing, events, showing_of
-from engine.models import Comparison, Experiment, Judgment, PairCount, ShowingEvent, clock
+from engine.models import Assignment, Comparison, Experiment, Judgment, PairCount, ShowingEvent
 from engine.selectors import counts
 
-# The fields of a comparison that `resettled` may change.
+# The fields of a comparison that `settle` may change.
 FIELDS = ("state", "outcome", "judged_at", "discard_reason", "showing", "least", "most")
 
 
-@dataclass(frozen=True)
-class Change:
-    """All that settling a comparison adds: rows of the log, and wins of i and comparisons to the counts."""
+WAS_VOIDED = "Its judgment was voided by hand."
 
-    events: list[ShowingEvent]
-    won: float
-    judged: int
+
+class _Given(NamedTuple):
+    """A judgment of a comparison: its number and time, whose it is, and what the showing has of it."""
+
+    number: int
+    at: datetime
+    annotator: int | None
+    answer: Answer
+
+
+@transaction.atomic
+def settle_assignments(*, experiment: Experiment) -> None:
+    """Take in what people did since the last time, in a locked experiment.
+
+    A click only stores its answer, so that it does the same for a check as for a comparison. Outcomes, counts
+    and the log follow here: before each round of planning, and before anything that must see all answers.
+    """
+    changed = Assignment.objects.filter(experiment=experiment, settled=False).order_by("pk")
+    # Locked, so that an answer that is being stored is waited for.
+    rows = dict(changed.select_for_update(no_key=True).values_list("pk", "comparison_id"))
+    if not rows:
+        return
+    comparisons = Comparison.objects.filter(pk__in=[pk for pk in rows.values() if pk is not None])
+    settle(experiment, list(comparisons.order_by("pk").select_for_update(no_key=True)))
+    Assignment.objects.filter(pk__in=rows).update(settled=True)
+
+
+def settle(experiment: Experiment, comparisons: Sequence[Comparison]) -> bool:
+    """Bring locked comparisons, the counts of their pairs and the log up to date with their judgments and
+    skips; returns whether an outcome changed.
+    """
+    judgments = _judgments_of(comparisons)
+    skips = _skips_of(comparisons)
+    begun: list[ShowingEvent] = []
+    settled: list[tuple[int, list[ShowingEvent]]] = []
+    counted: defaultdict[tuple[int, int], _Count] = defaultdict(_Count)
+    for comparison in comparisons:
+        given = judgments[comparison.pk]
+        comparison.experiment, comparison.skips = experiment, skips.get(comparison.pk, 0)
+        begun += begin(comparison)
+        was = comparison.outcome
+        settled.append((given[-1].number if given else 0, _resettle(comparison, given)))
+        if was != comparison.outcome:
+            counted[comparison.policy_i_id, comparison.policy_j_id].add(was, comparison.outcome, given[-1])
+    Comparison.objects.bulk_update(comparisons, [*FIELDS, "skips"], batch_size=500)
+    # In the order of the answers.
+    settled.sort(key=lambda each: each[0])
+    ShowingEvent.objects.bulk_create([*begun, *(event for _, events in settled for event in events)])
+    for pair, total in sorted(counted.items()):
+        count(experiment.pk, pair, total.won, total.judged, annotator=total.last and total.last.annotator)
+    return bool(counted)
+
+
+@dataclass
+class _Count:
+    """The change of a pair's counts; ``last``: the last judgment that completed a comparison."""
+
+    won: float = 0.0
+    judged: int = 0
+    last: _Given | None = None
+
+    def add(self, was: float | None, outcome: float | None, latest: _Given) -> None:
+        self.won += (outcome or 0.0) - (was or 0.0)
+        self.judged += (outcome is not None) - (was is not None)
+        if was is None and (self.last is None or self.last.number < latest.number):
+            self.last = latest
 
 
 def begin(comparison: Comparison) -> list[ShowingEvent]:
@@ -59,50 +124,26 @@ def let_go(comparison: Comparison, reason: str) -> None:
     ShowingEvent.objects.bulk_create(rows)
 
 
-def settle(
-    comparison: Comparison,
-    *,
-    reason: str,
-    over: bool = False,
-    annotator: int | None = None,
+def count(
+    experiment_id: int, pair: tuple[int, int], won: float, judged: int, *, annotator: int | None
 ) -> None:
-    """Bring a locked comparison, its pair's counts and the log up to date with its judgments and skips.
-
-    ``reason``: why it is discarded, if none of its judgments stands and nobody will give one. ``over``:
-    nobody will, however few have. ``annotator``: who has just judged it.
-    """
-    answers = answers_to([comparison.pk])[comparison.pk]
-    change = resettled(comparison, answers, reason=reason, over=over)
-    comparison.save(update_fields=[*FIELDS, "skips"])
-    ShowingEvent.objects.bulk_create(change.events)
-    if change.won or change.judged:
-        count(comparison, change.won, change.judged, annotator=annotator)
-
-
-def count(comparison: Comparison, won: float, judged: int, *, annotator: int | None) -> None:
-    """Change the counts of a comparison's pair by so much; ``annotator``: who has just judged it."""
-    pair = PairCount.objects.filter(
-        experiment=comparison.experiment_id, policy_i=comparison.policy_i_id, policy_j=comparison.policy_j_id
-    )
+    """Change the counts of two policies i < j by so much; ``annotator``: who has just judged them."""
+    counted = PairCount.objects.filter(experiment=experiment_id, policy_i=pair[0], policy_j=pair[1])
     last = {} if annotator is None else {"last_annotator": annotator}
-    n_changed = pair.update(wins_i=F("wins_i") + won, comparisons=F("comparisons") + judged, **last)
+    n_changed = counted.update(wins_i=F("wins_i") + won, comparisons=F("comparisons") + judged, **last)
     if n_changed != 1:
-        raise RuntimeError(f"{comparison} has {n_changed} pair counts instead of one; run rebuild_counts.")
+        raise RuntimeError(
+            f"Policies {pair} have {n_changed} pair counts instead of one; run rebuild_counts."
+        )
 
 
-def resettled(
-    comparison: Comparison, answers: Sequence[Answer], *, reason: str, over: bool = False
-) -> Change:
-    """As `settle`, but the caller stores the comparison, the log and the counts."""
-    experiment = comparison.experiment
+def _resettle(comparison: Comparison, given: Sequence[_Given]) -> list[ShowingEvent]:
     after = showing_of(
-        answers,
-        needed=1 if comparison.plan.get("by_rule") else counts.needed(experiment),
+        [each.answer for each in given],
+        needed=1 if comparison.plan.get("by_rule") else counts.needed(comparison.experiment),
         skips=comparison.skips,
-        rule=experiment.overlap_rule,
-        over=over,
+        rule=comparison.experiment.overlap_rule,
     )
-    was = comparison.outcome
     rows = become(comparison, after)
     if after.phase is Phase.OPEN:
         comparison.judged_at = None
@@ -110,24 +151,29 @@ def resettled(
             # All who were to judge it had it, and nobody else gets it now that one of them has it again.
             comparison.state = Comparison.State.LEASED
     elif after.outcome is None:
-        comparison.state, comparison.discard_reason = Comparison.State.DISCARDED, reason
-        comparison.judged_at = None
+        comparison.state, comparison.judged_at = Comparison.State.DISCARDED, None
+        n = comparison.skips
+        comparison.discard_reason = f"Skipped by {n} annotator(s)." if n else WAS_VOIDED
     else:
         comparison.state, comparison.discard_reason = Comparison.State.JUDGED, ""
-        comparison.judged_at = comparison.judged_at or clock.now()
-    won = (after.outcome or 0.0) - (was or 0.0)
-    return Change(rows, won, (after.outcome is not None) - (was is not None))
+        comparison.judged_at = comparison.judged_at or given[-1].at
+    return rows
 
 
-def answers_to(comparison_ids: Collection[int]) -> dict[int, list[Answer]]:
-    """The answers to each of these comparisons, in the order in which they were given."""
-    found: dict[int, list[Answer]] = {pk: [] for pk in comparison_ids}
-    rows = Judgment.objects.filter(comparison__in=comparison_ids).order_by("pk")
-    for comparison, annotator, judge, outcome, fate in rows.values_list(
-        "comparison_id", "annotator_id", "judge", "outcome", "void__fate"
+def _skips_of(comparisons: Collection[Comparison]) -> dict[int, int]:
+    skipped = Assignment.objects.filter(comparison__in=comparisons, state=Assignment.State.SKIPPED)
+    return dict(skipped.order_by().values_list("comparison").annotate(n=Count("pk")))
+
+
+def _judgments_of(comparisons: Collection[Comparison]) -> dict[int, list[_Given]]:
+    """The judgments of each of these comparisons, in the order in which they were given."""
+    found: dict[int, list[_Given]] = {comparison.pk: [] for comparison in comparisons}
+    rows = Judgment.objects.filter(comparison__in=comparisons).order_by("pk")
+    for comparison, pk, at, annotator, judge, outcome, fate in rows.values_list(
+        "comparison_id", "pk", "created_at", "annotator_id", "judge", "outcome", "void__fate"
     ):
-        person = annotator or judge
-        found[comparison].append(Answer(person, outcome, Fate(fate) if fate else Fate.STANDS))
+        answer = Answer(annotator or judge, outcome, Fate(fate) if fate else Fate.STANDS)
+        found[comparison].append(_Given(pk, at, annotator, answer))
     return found
 
 

@@ -75,8 +75,8 @@ def skip(request: AuthenticatedRequest, experiment_id: Id, payload: SkipIn) -> S
 
 @router.post("/{experiment_id}/undo", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
 def undo(request: AuthenticatedRequest, experiment_id: Id, token: uuid.UUID | None = None) -> dict[str, Any]:
-    """Take back your newest answer, or the one to the pair of a token. Repeating the request with a token
-    takes back nothing more.
+    """Take back your newest answer, or the answer to the pair of a token, or its skip. Repeating the request
+    with a token takes back nothing more.
 
     The reply holds its pair again, unless you also have or had a role that shows which policy wrote what:
     then the pair has ended without an answer.
@@ -84,10 +84,11 @@ def undo(request: AuthenticatedRequest, experiment_id: Id, token: uuid.UUID | No
     You may do so ten times in a row, and once more for every five answers.
     """
     experiment = access.to_label(request, experiment_id)
-    if token is None:
-        answer = answers.newest_answer(experiment, request.user)
-    else:
-        answer = answers.own_answer(experiment, request.user, token)
+    answer = (
+        answers.newest_answer(experiment, request.user)
+        if token is None
+        else answers.own_answer(experiment, request.user, token)
+    )
     if answer is None:
         raise HttpError(409, "You have no answer to take back." if token is None else _TAKEN_BACK)
     shown = serving.take_back(experiment=experiment, answer=answer, annotator=request.user)

@@ -7,7 +7,7 @@ from typing import Any
 
 from scipy import special
 
-from engine.models import Check, Experiment, Judgment, User
+from engine.models import Assignment, Experiment, Judgment, User
 from engine.selectors import judges
 from engine.selectors.admission import failed
 from engine.selectors.agreement import Answer
@@ -132,7 +132,7 @@ def annotator_rows(
             judged=judged.judged,
             median_seconds=judged.median_seconds,
             sides=Sides(judged.left, judged.left + judged.right),
-            repeats=checks.get((name, Check.Kind.REPEAT), (0, 0)),
+            repeats=checks.get((name, Assignment.Kind.REPEAT), (0, 0)),
             gold=_gold(checks, name),
             flags=flags.get(name, 0),
             skips=skips.get(name, 0),
@@ -146,7 +146,9 @@ def annotator_rows(
 
 def _gold(checks: dict[tuple[str, str], tuple[int, int]], name: str) -> tuple[int, int]:
     """The gold items that somebody answered, and those of them that they answered correctly."""
-    of_kinds = [checks.get((name, kind), (0, 0)) for kind in (Check.Kind.ADMISSION, Check.Kind.GOLD)]
+    of_kinds = [
+        checks.get((name, kind), (0, 0)) for kind in (Assignment.Kind.ADMISSION, Assignment.Kind.GOLD)
+    ]
     answered, passed = (sum(each) for each in zip(*of_kinds, strict=True))
     return answered, passed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
@@ -127,7 +127,7 @@ def void(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) ->
     if form.is_bound:
         messages.error(request, "Give a reason for voiding the judgment, in at most 200 characters.")
     person = judgment.annotator
-    comparison = judgment.comparison
+    comparison = cast(Comparison, judgment.comparison)
     pending = blinding.withholds_unfinished(experiment) and comparison.state in Comparison.PENDING
     context = {
         "experiment": experiment,

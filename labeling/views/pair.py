@@ -20,7 +20,7 @@ from django.views.decorators.http import require_safe
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import Experiment, Flag, Judgment
 from engine.selectors import answers, counts
-from engine.services import serving
+from engine.services import assignments, serving
 from engine.services.allowances import MOST_HELD
 from engine.services.serving import ShownPair
 from engine.tasks import wake_planner
@@ -193,7 +193,14 @@ def skip(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return _bad_request(request, experiment, str(unknown))
     wake_planner(experiment.pk)
     notice = _("Skipped: it counts as no answer.")
-    return _show_next(request, experiment, form.screen(), desk=desk.without(data["token"]), notice=notice)
+    return _show_next(
+        request,
+        experiment,
+        form.screen(),
+        desk=desk.without(data["token"]),
+        notice=notice,
+        newest=str(data["token"]),
+    )
 
 
 def _desk_before_an_answer(
@@ -272,7 +279,8 @@ def _newest(request: AuthenticatedRequest, experiment: Experiment) -> str:
 @access.annotator_action
 def beat(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Note that the page is open. The reply is the same for comparisons and checks."""
-    serving.stay(experiment=access.to_label(request, experiment_id), annotator=request.user)
+    experiment = access.to_label(request, experiment_id)
+    assignments.stay(experiment_id=experiment.pk, annotator=request.user)
     return HttpResponse(status=204)
 
 
@@ -280,7 +288,7 @@ def beat(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 def leave(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Note that the page is being closed. Its pairs are there again when it is opened again."""
     experiment = access.to_label(request, experiment_id)
-    serving.leave(annotator=request.user, experiment_id=experiment.pk)
+    assignments.leave(annotator=request.user, experiment_id=experiment.pk)
     return HttpResponse(status=204)
 
 

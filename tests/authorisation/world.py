@@ -26,7 +26,7 @@ from engine.services.drafts import create_experiment
 from engine.services.experiments import pause, start, stop
 from engine.services.invitation_mails import invite_by_mail
 from engine.services.invitations import create_invitation
-from engine.services.judging import judge_leased
+from engine.services.judging import record_answer
 from engine.services.loans import lend
 from engine.services.notifications import subscribe
 from engine.services.people import remove_member
@@ -436,6 +436,6 @@ def _spec(mark: str, seed: int, **settings: Any) -> ExperimentSpec:
 
 def _judge(experiment: Experiment, annotator: User, comment: str) -> Any:
     token = lease(experiment, annotator).token
-    return judge_leased(
+    return record_answer(
         experiment_id=experiment.pk, token=token, annotator=annotator, choice="left", comment=comment
     ).judgment

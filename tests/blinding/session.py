@@ -7,17 +7,18 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
-from django.test.utils import override_settings
+from django.test.utils import CaptureQueriesContext, override_settings
 from django.urls import reverse
 
 from engine.domain import blinding
-from engine.models import Check, Comparison, Experiment, Lease, User
-from engine.services.constant_cost import same_cost
+from engine.models import Assignment, Comparison, Experiment, User
 from engine.services.drafts import clone
 from engine.services.experiments import start, stop
 from engine.services.planning import advance
+from tests import prompt
 from tests.factories import make_experiment, make_user, write_responses
 from tests.markup import stage
 
@@ -86,7 +87,7 @@ def play(n_policies: int) -> Session:
     """Judge pairs until there are enough of them, and of comparisons among them. Secrets are real ones."""
     user = make_user()
     n_tasks = 40
-    with override_settings(BUFFER_MIN=60, BUFFER_MAX=60):
+    with override_settings(BUFFER_MIN=60, BUFFER_MAX=60), prompt.late():
         experiment = make_experiment(
             n_policies=n_policies,
             n_tasks=n_tasks,
@@ -146,19 +147,18 @@ class _Player:
         return response, reply, stage(response).get("token")
 
     def measured(self, method: str, name: str, form: dict[str, Any]) -> tuple[HttpResponse, Reply]:
-        with same_cost(0) as cost:
+        with CaptureQueriesContext(connection) as queries:
             address = reverse(name, args=[self.experiment.pk])
             response = getattr(self.client, method)(address, form, headers=HTMX)
-        return response, measure(response, cost.taken)
+        return response, measure(response, len(queries))
 
     def look_up(self, token: str, reply: Reply) -> Pair:
-        check = Check.objects.filter(token=token).first()
-        comparison = None if check else Lease.objects.get(token=token).comparison
+        comparison = Assignment.objects.get(token=token).comparison
         return Pair(
             number=len(self.session.pairs),
             token=token,
             shown=reply,
-            is_check=check is not None,
+            is_check=comparison is None,
             comparison=comparison and comparison.plan["number"],
             lower_on_left=comparison and comparison.i_on_left,
         )

@@ -16,18 +16,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.http import HttpResponse
 from django.test import Client
-from django.test.utils import override_settings
+from django.test.utils import CaptureQueriesContext, override_settings
 from django.urls import reverse
 from django.utils import timezone
 
 from engine.domain import blinding
-from engine.models import Check, Lease, User
-from engine.services import serving
+from engine.models import Assignment, User
+from engine.services import assignments, serving
 from engine.services.allowances import MOST_HELD, hold
-from engine.services.constant_cost import same_cost
 from engine.services.controls import reopen
 from engine.services.experiments import discard_leftovers, pause, stop
 from engine.services.planning import advance
@@ -36,7 +35,11 @@ from engine.services.tokens import make_token
 from tests.factories import make_experiment, make_user, newest, write_responses
 
 # Tables are made where a test asks for them; the worlds, which are made before, do not.
-pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.postgres,
+    pytest.mark.usefixtures("late_planner"),
+]
 
 _EXPERIMENT = re.compile(r"/label/\d+/")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -122,11 +125,11 @@ class World:
 
     def _shown(self, *, is_check: bool) -> uuid.UUID:
         shown = serving.show_next(experiment=self.experiment, annotator=self.ann)
-        assert Check.objects.filter(token=shown.token).exists() is is_check
+        assert Assignment.objects.checks().filter(token=shown.token).exists() is is_check
         return shown.token
 
     def call(self, name: str, **fields: Any) -> HttpResponse:
-        with same_cost(0) as cost:
+        with CaptureQueriesContext(connection) as queries:
             if self.api:
                 address = {"judge": "judgments", "pair": "next"}.get(name, name)
                 response = self.client.post(
@@ -145,8 +148,7 @@ class World:
             text = text.replace(name_of_ours, "NAME")
         words = _EXPERIMENT.sub("/label/N/", _UUID.sub("T", _TEXTS.sub("", text)))
         self.heard.append((name, response.status_code, words, self.token in text))
-        if name not in {"undo", "history"}:  # the cost of taking a judgment back depends on its evidence
-            self.heard.append(cost.taken)
+        self.heard.append(len(queries))
         return response
 
     def colleague_works(self) -> None:
@@ -154,20 +156,15 @@ class World:
 
     def passes(self, span: timedelta) -> None:
         """Of what the annotator holds or held; sweeps run."""
-        for lease in Lease.objects.filter(annotator=self.ann):
-            lease.granted_at, lease.created_at = lease.granted_at - span, lease.created_at - span
-            lease.expires_at -= span
-            lease.save()
-        for check in Check.objects.filter(annotator=self.ann, choice=""):
-            check.shown_at, check.created_at = check.shown_at - span, check.created_at - span
-            check.expires_at -= span
-            check.save()
+        for pair in Assignment.objects.filter(annotator=self.ann):
+            pair.granted_at, pair.created_at = pair.granted_at - span, pair.created_at - span
+            pair.expires_at -= span
+            pair.save()
         discard_leftovers()
 
     def time_passes(self) -> None:
         past = timezone.now() - timedelta(seconds=1)
-        Lease.objects.filter(state="open", annotator=self.ann).update(expires_at=past)
-        Check.objects.filter(choice="", annotator=self.ann).update(expires_at=past)
+        Assignment.objects.filter(state="open", annotator=self.ann).update(expires_at=past)
         discard_leftovers()
 
 
@@ -370,7 +367,7 @@ def test_a_pair_that_was_left_comes_before_a_new_one():
     for _ in range(12):
         shown = serving.show_next(experiment=experiment, annotator=ann)
         assert serving.show_next(experiment=experiment, annotator=ann) == shown
-        serving.leave(annotator=ann)
+        assignments.leave(annotator=ann)
         assert serving.show_next(experiment=experiment, annotator=ann) == shown
         serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=ann, choice="left")
         advance(experiment_id=experiment.pk)
@@ -382,7 +379,7 @@ def test_a_check_waits_where_no_comparison_is_ready():
     ann = make_user()
     experiment = make_experiment(planned=False, n_gold=40, gold_rate=0.5, repeat_rate=0.5, annotators=(ann,))
     assert serving.show_next(experiment=experiment, annotator=ann) is None
-    assert not Check.objects.filter(annotator=ann).exists()
+    assert not Assignment.objects.checks().filter(annotator=ann).exists()
 
 
 def test_answers_on_the_first_page_count_checks_too():
@@ -401,7 +398,7 @@ def test_the_list_of_answers_holds_none_that_is_shown_again(annotator: User):
     repeats = 0
     for _ in range(60):
         shown = serving.show_next(experiment=experiment, annotator=annotator)
-        check = Check.objects.filter(token=shown.token).first()
+        check = Assignment.objects.checks().filter(token=shown.token).first()
         if check is not None:
             repeats += 1
             page = client.get(reverse("history", args=[experiment.pk])).content.decode()

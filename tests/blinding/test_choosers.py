@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from engine.models import Check, Lease
+from engine.models import Assignment
 from engine.selectors.answers import newest_answer
 from engine.services import serving
 from engine.services.allowances import MOST_HELD, hold
@@ -52,9 +52,8 @@ class Chooser:
 
     def open_pairs(self) -> list[str]:
         """Their open pairs, in the order in which they were given."""
-        leases = Lease.objects.filter(annotator=self.user, state="open")
-        checks = Check.objects.filter(annotator=self.user, choice="")
-        return [str(pair.token) for pair in sorted([*leases, *checks], key=lambda each: each.created_at)]
+        pairs = Assignment.objects.filter(annotator=self.user, state="open").order_by("created_at")
+        return [str(pair.token) for pair in pairs]
 
 
 def tokens_in(reply: Any) -> list[str]:
@@ -63,7 +62,7 @@ def tokens_in(reply: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("settings", [{}, {"gold_rate": 0.3, "n_gold": 80}], ids=["plain", "gold"])
-def test_whatever_a_chooser_does_what_is_open_comes_first(settings):  # noqa: PLR0912 - one branch for each act
+def test_whatever_a_chooser_does_what_is_open_comes_first(settings):
     chooser = Chooser(**settings)
     dice = random.Random(7)
     for _ in range(N_STEPS):
@@ -97,11 +96,10 @@ def test_whatever_a_chooser_does_what_is_open_comes_first(settings):  # noqa: PL
         elif act in {"leave", "beat"}:
             chooser.call(act)
         elif act == "wait":
-            for rows in (Lease.objects.filter(state="open"), Check.objects.filter(choice="")):
-                for pair in rows:
-                    pair.created_at -= hold()
-                    pair.expires_at -= 2 * hold()
-                    pair.save()
+            for pair in Assignment.objects.filter(state="open"):
+                pair.created_at -= hold()
+                pair.expires_at -= 2 * hold()
+                pair.save()
         after = chooser.open_pairs()
         kept = [token for token in after if token in before]
         assert kept == before, act
@@ -115,7 +113,7 @@ def test_nobody_else_is_given_what_a_chooser_left():
     chooser = Chooser()
     chooser.call("pair", ahead=MOST_HELD)
     chooser.call("leave")
-    theirs = {each.comparison_id for each in Lease.objects.filter(annotator=chooser.user)}
+    theirs = {each.comparison_id for each in Assignment.objects.filter(annotator=chooser.user)}
     other = chooser.experiment.memberships.exclude(user=chooser.user).get().user
     for lease in serving.desk(experiment=chooser.experiment, annotator=other, n_wanted=MOST_HELD).pairs:
         assert lease.comparison_id not in theirs

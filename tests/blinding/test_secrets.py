@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from engine.domain import blinding
 from engine.importing.files import write_experiment
-from engine.models import Check, Comparison, Experiment, User
+from engine.models import Assignment, Comparison, Experiment, User
 from engine.selectors import browsing, specs
 from engine.services import controls, drafts, serving
 from engine.services.drafts import create_experiment
@@ -240,15 +240,19 @@ class TestAudit:
             serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
             advance(experiment_id=experiment.pk)
             write_responses()
-        assert set(Check.objects.values_list("kind", flat=True)) >= {"practice", "gold"}
+        assert set(Assignment.objects.checks().values_list("kind", flat=True)) >= {"practice", "gold"}
         call_command("verify_blinding", "Checked")
         said = capsys.readouterr().out
         assert re.search(r"All \d+ values agree with the secrets", said)
         assert SECRET not in said
 
-        comparison, check = Comparison.objects.first(), Check.objects.filter(kind="gold").first()
+        comparison, check = (
+            Comparison.objects.first(),
+            Assignment.objects.checks().filter(kind="gold").first(),
+        )
         Comparison.objects.filter(pk=comparison.pk).update(i_on_left=not comparison.i_on_left)
-        Check.objects.filter(pk=check.pk).update(better_on_left=not check.better_on_left)
+        other = {"left": "right", "right": "left"}[check.expected]
+        Assignment.objects.filter(pk=check.pk).update(expected=other)
         with pytest.raises(CommandError, match="2 of"):
             call_command("verify_blinding", "Checked")
         said = capsys.readouterr().out

@@ -16,23 +16,22 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
-from django.db import transaction
-from django.test.utils import override_settings
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils import timezone
 
 from engine.domain import blinding
 from engine.domain.errors import EngineError
-from engine.models import Check, Comparison, Judgment
+from engine.models import Comparison, Judgment
 from engine.models import clock as engine_clock
 from engine.selectors.answers import judged_today, newest_answer, own_answer, own_answers
-from engine.services import serving
+from engine.services import assignments, serving
 from engine.services.allowances import MOST_HELD
-from engine.services.constant_cost import same_cost
 from engine.services.experiments import discard_leftovers, pause, start, stop
 from engine.services.judging import record_judgment
 from tests.factories import make_experiment, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("late_planner")]
 
 # What is done, and to which pairs: by the order in which the annotator came to know them.
 Step = tuple[Any, ...]
@@ -104,13 +103,13 @@ class World:
 
     def take(self, name: str, *of: int) -> None:
         self.experiment.refresh_from_db()
-        with same_cost(0) as cost:
+        with CaptureQueriesContext(connection) as queries:
             try:
                 said = getattr(self, name)(*of)
             except EngineError as refused:
                 said = str(refused)
         if name in _RANDOM_STEPS and name not in {"be_away", "an_hour"}:
-            self.heard.append((name, of, said, cost.taken))
+            self.heard.append((name, of, said, len(queries)))
 
     def token(self, number: int) -> uuid.UUID:
         return self.known[number % len(self.known)]
@@ -139,13 +138,13 @@ class World:
         )
 
     def leave(self) -> None:
-        serving.leave(annotator=self.ann, experiment_id=self.experiment.pk)
+        assignments.leave(annotator=self.ann, experiment_id=self.experiment.pk)
 
     def log_out(self) -> None:
-        serving.leave(annotator=self.ann)
+        assignments.leave(annotator=self.ann)
 
     def beat(self) -> None:
-        serving.stay(experiment=self.experiment, annotator=self.ann)
+        assignments.stay(experiment_id=self.experiment.pk, annotator=self.ann)
 
     def undo(self) -> int | str | None:
         return self._take_back(newest_answer(self.experiment, self.ann))
@@ -153,7 +152,7 @@ class World:
     def reopen(self, number: int) -> int | str | None:
         return self._take_back(own_answer(self.experiment, self.ann, self.token(number)))
 
-    def _take_back(self, answer: Judgment | Check | None) -> int | str | None:
+    def _take_back(self, answer: Judgment | None) -> int | str | None:
         if answer is None:
             return "nothing"
         return self.number(serving.take_back(experiment=self.experiment, answer=answer, annotator=self.ann))

@@ -15,13 +15,13 @@ from django.urls import reverse
 from engine.domain.errors import MembershipError
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.judges.rule_worker import judge_comparisons
-from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, User
+from engine.models import Assignment, Comparison, Experiment, Judgment, Membership, Response, User, clock
 from engine.selectors import blinding
 from engine.services import serving
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start, stop
 from engine.services.invitations import create_invitation
-from engine.services.judging import judge_leased, take_back_judgment, void_judgment
+from engine.services.judging import record_answer, void_judgment
 from engine.services.people import begin_to_judge, change_role, remove_member
 from engine.services.review import restore_judgment, void_annotator
 from engine.services.tokens import make_token
@@ -125,7 +125,7 @@ class TestUnfinishedPairsAreHidden:
     def test_exports_leave_them_out(self, watcher, experiment, annotator, name):
         """A judgment that was taken back leaves its pair open, to be shown again."""
         finished = click(experiment, annotator)
-        take_back_judgment(judgment_id=click(experiment, annotator).pk, annotator=annotator, watches=False)
+        serving.take_back(experiment=experiment, answer=click(experiment, annotator), annotator=annotator)
         reply = content(get(logged_in(watcher), name, experiment.pk, judgments=""))
         rows = (
             csv.DictReader(io.StringIO(reply))
@@ -135,7 +135,7 @@ class TestUnfinishedPairsAreHidden:
         assert [int(row["judgment_id"]) for row in rows] == [finished.pk]
 
     def test_the_page_of_exports_counts_so(self, watcher, experiment, annotator):
-        take_back_judgment(judgment_id=click(experiment, annotator).pk, annotator=annotator, watches=False)
+        serving.take_back(experiment=experiment, answer=click(experiment, annotator), annotator=annotator)
         page = get(logged_in(watcher), "export", experiment.pk, judgments="")
         assert REASON in words(page)
         assert '<dd id="judgments">0</dd>' in content(page)
@@ -148,11 +148,11 @@ class TestUnfinishedPairsAreHidden:
         assert "events.jsonl" not in content(get(client, "export", experiment.pk))
         stop(experiment_id=experiment.pk)
         assert get(client, "events_jsonl", experiment.pk).status_code == 403, "one pair is on a screen"
-        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+        record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         assert get(client, "events_jsonl", experiment.pk).status_code == 200
 
     def test_the_api_leaves_them_out(self, watcher, experiment, annotator):
-        take_back_judgment(judgment_id=click(experiment, annotator).pk, annotator=annotator, watches=False)
+        serving.take_back(experiment=experiment, answer=click(experiment, annotator), annotator=annotator)
         key = make_token(user=watcher, name="t", valid_days=1)[1]
         for path, said in (("judgments.jsonl?judgments=", ""), ("responses", '{"count": 0, "items": []}')):
             reply = Client().get(
@@ -258,7 +258,7 @@ class TestWhoAnnotatesToo:
 
     def test_an_unanswered_repeat_is_not_told(self, both, experiment):
         judgment = click(experiment, both)
-        judgment.repeats.create(experiment=experiment, annotator=both, kind="repeat")
+        judgment.repeats.create(experiment=experiment, annotator=both, kind="repeat", expires_at=clock.now())
         page = get(logged_in(both), "comparison", experiment.pk, judgment.comparison_id)
         assert "again with sides swapped" not in words(page)
 
@@ -351,7 +351,7 @@ class TestOwnersWhoJudge:
             assert get(client, page, experiment.pk).status_code == 200
         assert "Judge pairs yourself?" in words(get(client, "pair", experiment.pk))
         assert list(owner.memberships.values_list("role", flat=True)) == ["owner"]
-        assert not Lease.objects.exists()
+        assert not Assignment.objects.exists()
         for _ in range(2):
             begun = client.post(reverse("begin", args=[experiment.pk]), follow=True)
             assert experiment.question in words(begun)
@@ -364,7 +364,7 @@ class TestOwnersWhoJudge:
         assert get(logged_in(editor), "pair", experiment.pk).status_code == 403
         with pytest.raises(MembershipError, match="Only annotators and owners judge"):
             begin_to_judge(experiment_id=experiment.pk, by=editor)
-        assert not Lease.objects.exists()
+        assert not Assignment.objects.exists()
 
 
 class TestWarnings:

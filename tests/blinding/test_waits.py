@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 
 from engine.domain import blinding
-from engine.models import Check, Experiment, Lease
+from engine.models import Assignment, Experiment
 from engine.selectors.answers import newest_answer
 from engine.selectors.snapshots import latest_snapshot
 from engine.services import evidence, serving
@@ -18,17 +18,21 @@ from tests.concurrency import at_once, blocked
 from tests.engine.test_identical_texts import hold_back
 from tests.factories import make_experiment, make_user
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.postgres_only,
+    pytest.mark.usefixtures("late_planner"),
+]
 
 
-@pytest.mark.parametrize("kind", [Lease, Check])
-def test_an_answer_is_taken_back_once_the_planner_is_through(kind: Any, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("is_check", [False, True], ids=["comparison", "check"])
+def test_an_answer_is_taken_back_once_the_planner_is_through(is_check: bool, monkeypatch: pytest.MonkeyPatch):
     """The planner holds the experiment for as long as its round takes: much longer than a statement."""
-    monkeypatch.setattr(blinding, "check_draw", lambda *_: 0.0 if kind is Check else 0.99)
+    monkeypatch.setattr(blinding, "check_draw", lambda *_: 0.0 if is_check else 0.99)
     annotator = make_user()
     experiment = make_experiment(ready=True, n_gold=1, gold_rate=0.5, annotators=(annotator,))
     shown = serving.show_next(experiment=experiment, annotator=annotator)
-    assert kind.objects.filter(token=shown.token).exists()
+    assert Assignment.objects.checks().filter(token=shown.token).exists() is is_check
     serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
     answer = newest_answer(experiment, annotator)
     with transaction.atomic():

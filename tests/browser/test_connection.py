@@ -11,7 +11,7 @@ import pytest
 from django.contrib.sessions.models import Session
 from playwright.sync_api import Browser, Page, Route, expect
 
-from engine.models import Experiment, Judgment, Lease, User
+from engine.models import Assignment, Experiment, Judgment, User
 from engine.selectors import counts
 from engine.selectors.missing import actively_held
 from engine.services.experiments import stop
@@ -136,7 +136,7 @@ def test_two_browsers_one_offline_for_a_minute_and_one_pressing_back(
             saved(his, number + 1)
 
         hers.wait_for_timeout(60_000)
-        here = Lease.objects.filter(comparison__in=actively_held(experiment), state="open")
+        here = Assignment.objects.filter(comparison__in=actively_held(experiment), state="open")
         assert not here.filter(annotator=ann).exists()
         assert here.filter(annotator=bob).count() >= 2
         assert Judgment.objects.filter(annotator=ann).count() == 3
@@ -599,7 +599,7 @@ def test_an_undo_whose_reply_is_lost_and_that_is_pressed_again_takes_back_one_an
     expect(page.locator("#today")).to_have_text("2")
     expect(page.locator("#said")).to_have_text("That answer does not count any more.")
     expect(page.locator("#stage")).not_to_have_attribute("data-token", on_show)
-    shown = Lease.objects.get(token=shown_token(page))
+    shown = Assignment.objects.get(token=shown_token(page))
     assert (shown.comparison, shown.annotator) == (newest.comparison, people[0])
     standing = Judgment.objects.filter(standing=True).values_list("token", flat=True)
     assert {str(token) for token in standing} == set(tokens[:2])
@@ -637,7 +637,7 @@ def test_an_undo_of_an_answer_that_did_not_count_takes_back_no_other(page: Page,
     expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
     press(page, "u")
     expect(page.locator("#choose-left")).to_be_disabled()
-    Lease.objects.filter(token=token).update(state="skipped")
+    Assignment.objects.filter(token=token).update(state="skipped")
     held_up[0].continue_()
     expect(page.locator("#said")).to_contain_text("was not counted")
     expect(page.locator("#choose-left")).to_be_enabled()

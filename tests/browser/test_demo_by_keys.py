@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from engine.generation.base import GenerationRequest, GenerationResult, Outcome
 from engine.generation.smollm2 import SmolLM2Backend
-from engine.models import Lease, User
+from engine.models import Assignment, User
 from engine.selectors.policies import policy_names
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
@@ -79,7 +79,9 @@ def test_it_ends_with_its_outcome_within_a_hundred_clicks(page: Page, annotator,
     for click in range(MOST_CLICKS):
         # Who has just seen a pair when the experiment ends is told the outcome in its place.
         expect(page.locator("#choose-left:enabled").or_(outcome).first).to_be_visible()
-        lease = Lease.objects.select_related("comparison").filter(token=shown_token(page) or None).first()
+        lease = (
+            Assignment.objects.select_related("comparison").filter(token=shown_token(page) or None).first()
+        )
         if lease is None:
             break
         shown = lease.comparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from engine.models import Experiment, Judgment, Lease
+from engine.models import Assignment, Experiment, Judgment
 from engine.selectors.counts import comparison_count
 from engine.services.judging import rebuild_counts
 from tests.browser.annotating import open_pair, press, saved, shown_token, tap, write_everything
@@ -38,7 +38,7 @@ def assert_all_there(experiment: Experiment, given: list[tuple[str, str]]) -> No
     assert [(str(token), choice) for token, choice in stored] == given
     assert len({token for token, _ in given}) == N
     assert comparison_count(experiment.pk) == N
-    assert Lease.objects.filter(state="judged").count() == N
+    assert Assignment.objects.filter(state="judged").count() == N
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
@@ -115,7 +115,7 @@ def test_undo_of_the_last_three_by_key_leaves_the_counts_as_they_were_bit_by_bit
         saved(page, number + 1)
     before = list(experiment.pair_counts.order_by("pk").values_list("pk", "wins_i", "comparisons"))
     # An answer that is taken back has another token when its pair comes again.
-    first = Lease.objects.get(token=shown_token(page)).comparison
+    first = Assignment.objects.get(token=shown_token(page)).comparison
     for number, key in enumerate(("2", "t", "1")):
         press(page, key)
         saved(page, number + 6)
@@ -127,7 +127,7 @@ def test_undo_of_the_last_three_by_key_leaves_the_counts_as_they_were_bit_by_bit
     assert counts == before
     assert rebuild_counts(experiment_id=experiment.pk) == {}
     # The oldest of the three is on show again, and what was on show is not lost.
-    assert Lease.objects.get(token=shown_token(page)).comparison == first
+    assert Assignment.objects.get(token=shown_token(page)).comparison == first
     for number in range(3):
         press(page, "1")
         saved(page, 6 + number)

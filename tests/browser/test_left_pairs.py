@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from engine.models import Comparison, Lease
+from engine.models import Assignment, Comparison
 from engine.services.allowances import hold
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.factories import make_experiment, make_user
@@ -21,7 +21,7 @@ PAIRS_FROM_FAULT_TO_FAULT = 4
 
 def time_passes(span: timedelta) -> None:
     """Nobody is heard of for so long."""
-    for lease in Lease.objects.filter(state="open"):
+    for lease in Assignment.objects.filter(state="open"):
         lease.created_at, lease.granted_at = lease.created_at - span, lease.granted_at - span
         lease.expires_at -= span
         lease.save()
@@ -65,8 +65,8 @@ def test_of_300_pairs_with_faults_at_most_one_in_a_hundred_has_no_outcome(
         press(page, dice.choice("12"))
         saved(page, number + 1)
         expect(page.locator("#stage:has(#choose-left)")).not_to_have_attribute("data-token", token)
-    shown = Comparison.objects.filter(leases__isnull=False)
-    waiting = Lease.objects.filter(state="open", annotator=ann).count()
+    shown = Comparison.objects.filter(assignments__isnull=False)
+    waiting = Assignment.objects.filter(state="open", annotator=ann).count()
     assert waiting <= 6, "those that are on the page now"
     without = shown.exclude(state="judged").count() - waiting
     assert without <= N_PAIRS / 100

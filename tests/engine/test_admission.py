@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.domain import blinding
-from engine.models import Check, Experiment, Judgment, User
+from engine.models import Assignment, Experiment, Judgment, User
 from engine.selectors.admission import failed
 from engine.services import serving
-from engine.services.checks import expected_choice
 from engine.services.planning import advance
 from engine.services.serving import Ended
 from tests.factories import make_experiment, write_responses
@@ -27,13 +26,13 @@ def kinds_answered(experiment: Experiment, user: User, right: str) -> list[str]:
     """
     kinds, n_gold = [], 0
     while (shown := serving.show_next(experiment=experiment, annotator=user)) is not None:
-        check = Check.objects.filter(token=shown.token).first()
+        check = Assignment.objects.checks().filter(token=shown.token).first()
         kinds.append(check.kind if check else "comparison")
         choice = "left"
         if check is not None:
             if n_gold == len(right):
                 break
-            better = expected_choice(check)
+            better = check.expected
             choice = better if right[n_gold] == "+" else {"left": "right", "right": "left"}[better]
             n_gold += 1
             if right[n_gold - 1] == "s":
@@ -56,17 +55,17 @@ def test_who_passes_goes_on_to_pairs_that_count(right, experiment, annotator, mo
         [kind, *_] = kinds_answered_once(experiment, annotator, right)
         assert kind == "admission"
         right = right[1:]
-    assert not Judgment.objects.exists()
+    assert not Judgment.objects.exclude(comparison=None).exists()
     shown = serving.show_next(experiment=experiment, annotator=annotator)
-    assert not Check.objects.filter(token=shown.token).exists()
+    assert not Assignment.objects.checks().filter(token=shown.token).exists()
     assert ended(experiment, annotator) is Ended.NOT
 
 
 def kinds_answered_once(experiment: Experiment, user: User, right: str) -> list[str]:
     """The kind of the next pair, after it was answered."""
     shown = serving.show_next(experiment=experiment, annotator=user)
-    check = Check.objects.get(token=shown.token)
-    better = expected_choice(check)
+    check = Assignment.objects.checks().get(token=shown.token)
+    better = check.expected
     choice = better if right[0] == "+" else {"left": "right", "right": "left"}[better]
     told = serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=user, choice=choice)
     assert told.feedback == ""
@@ -77,7 +76,7 @@ def kinds_answered_once(experiment: Experiment, user: User, right: str) -> list[
 def test_who_fails_gives_nothing_that_counts(right, experiment, annotator):
     assert kinds_answered(experiment, annotator, right) == ["admission"] * 5
     assert ended(experiment, annotator) is not Ended.NOT
-    assert not Judgment.objects.exists()
+    assert not Judgment.objects.exclude(comparison=None).exists()
     assert list(failed(experiment)) == [annotator.username]
 
 
@@ -90,14 +89,14 @@ def test_who_fails_later_gets_no_more_and_what_they_gave_stays(experiment, annot
     kinds = kinds_answered(experiment, annotator, "+++++" + "-" * 10)
     assert kinds.count("gold") == 3, "5 of 8 is below the mark"
     given = kinds.count("comparison")
-    assert given == Judgment.objects.filter(standing=True).count() > 0
+    assert given == Judgment.objects.filter(comparison__isnull=False).count() > 0
     assert ended(experiment, annotator) is Ended.GOLD
     assert failed(experiment)[annotator.username].right == 5
 
 
 def test_an_undo_does_not_admit(experiment, annotator):
     kinds_answered_once(experiment, annotator, "-")
-    again = Check.objects.get()
+    again = Judgment.objects.get()
     serving.take_back(experiment=experiment, answer=again, annotator=annotator)
     assert kinds_answered(experiment, annotator, "+-+++") == ["admission"] * 5
     assert ended(experiment, annotator) is Ended.GOLD
@@ -112,4 +111,4 @@ def test_practice_comes_first_and_takes_its_items(annotator):
 def test_without_a_share_of_gold_pairs_there_is_no_gate(annotator):
     experiment = make_experiment(ready=True, n_gold=9, annotators=(annotator,))
     shown = serving.show_next(experiment=experiment, annotator=annotator)
-    assert not Check.objects.filter(token=shown.token).exists()
+    assert not Assignment.objects.checks().filter(token=shown.token).exists()

@@ -8,15 +8,25 @@ import pytest
 from django.utils import timezone
 from django.utils.translation import override
 
+from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, WrongStateError
-from engine.models import Check, Comparison, Experiment, Judgment, JudgmentVoid, Lease, User
-from engine.selectors import admission, answers
+from engine.models import Allowance, Assignment, Comparison, Experiment, Flag, Judgment, JudgmentVoid, User
+from engine.selectors import admission, answers, counts, verifying
 from engine.selectors.counts import pair_counts
 from engine.services.allowances import ANSWERS_PER_UNDO, MOST_HELD, UNDOS_IN_A_ROW, hold
-from engine.services.judging import judge_leased, void_judgment
+from engine.services.judging import record_answer, void_judgment
 from engine.services.planning import advance
 from engine.services.serving import Ended, answer, desk, show_next, skip, take_back
-from tests.factories import click, lease, lease_all, lease_next, make_experiment, make_user, write_responses
+from tests.factories import (
+    add_member,
+    click,
+    lease,
+    lease_all,
+    lease_next,
+    make_experiment,
+    make_user,
+    write_responses,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -101,10 +111,10 @@ class TestUndos:
             undo(experiment, annotator)
         # Pairs that were taken back come first, then new ones, of which every other is a check.
         for _ in range(40):
-            before = Check.objects.exclude(choice="").count()
+            before = Assignment.objects.checks().exclude(state="open").count()
             answer_on(experiment, annotator, ANSWERS_PER_UNDO)
             undo(experiment, annotator)
-            if Check.objects.exclude(choice="").count() > before:
+            if Assignment.objects.checks().exclude(state="open").count() > before:
                 break
         else:
             pytest.fail("no check was shown")
@@ -120,7 +130,7 @@ class TestUndos:
         elsewhere = make_experiment(ready=True, annotators=(annotator,))
         click(elsewhere, annotator)
         undo(elsewhere, annotator)
-        left = answers.own_judgments(experiment, annotator).first()
+        left = answers.newest_answer(experiment, annotator)
         void_judgment(judgment_id=left.pk, by=admin, reason="A slip.")
         assert JudgmentVoid.objects.count() == UNDOS_IN_A_ROW + 3
 
@@ -142,7 +152,7 @@ class TestHeldPairs:
 
     def test_an_answer_makes_room_for_one_more(self, experiment, annotator):
         held = lease_all(experiment_id=experiment.pk, annotator=annotator)
-        judge_leased(experiment_id=experiment.pk, token=held[1].token, annotator=annotator, choice="left")
+        record_answer(experiment_id=experiment.pk, token=held[1].token, annotator=annotator, choice="left")
         more = lease_all(experiment_id=experiment.pk, annotator=annotator)
         assert more[:-1] == [held[0], *held[2:]]
         assert more[-1] not in held
@@ -157,7 +167,9 @@ class TestHeldPairs:
         for _ in range(60):
             shown = desk(experiment=experiment, annotator=annotator, n_wanted=99).pairs
             assert len(shown) == MOST_HELD
-            with_checks.add(Check.objects.filter(token__in=[each.token for each in shown]).exists())
+            with_checks.add(
+                Assignment.objects.checks().filter(token__in=[each.token for each in shown]).exists()
+            )
             for each in shown:
                 answer(experiment_id=experiment.pk, token=each.token, annotator=annotator, choice="left")
             advance(experiment_id=experiment.pk)
@@ -187,7 +199,7 @@ class TestCap:
             if each == "s":
                 skip(experiment=experiment, token=held.token, annotator=user, reason="cannot_tell")
             else:
-                judge_leased(experiment_id=experiment.pk, token=held.token, annotator=user, choice="left")
+                record_answer(experiment_id=experiment.pk, token=held.token, annotator=user, choice="left")
 
     def test_five_skips_and_more_than_a_tenth_end_it(self, experiment, annotator, bob):
         self.leave_and_answer(experiment, annotator, "ssss")
@@ -204,7 +216,7 @@ class TestCap:
     def test_pairs_that_are_left_open_count_until_they_are_answered(self, experiment, annotator):
         held = lease_all(experiment_id=experiment.pk, annotator=annotator)
         past = timezone.now() - hold() - timedelta(seconds=1)
-        Lease.objects.filter(annotator=annotator).update(created_at=past, expires_at=past)
+        Assignment.objects.filter(annotator=annotator).update(created_at=past, expires_at=past)
         ended = desk(experiment=experiment, annotator=annotator, n_wanted=99)
         assert ended.ended is Ended.LEFT
         assert [each.token for each in ended.pairs] == [each.token for each in held], "they come back"
@@ -215,7 +227,7 @@ class TestCap:
         self.leave_and_answer(experiment, annotator, "ssssa")
         undo(experiment, annotator)
         past = timezone.now() - hold() - timedelta(seconds=1)
-        Lease.objects.filter(annotator=annotator).update(created_at=past, expires_at=past)
+        Assignment.objects.filter(annotator=annotator).update(created_at=past, expires_at=past)
         assert desk(experiment=experiment, annotator=annotator, n_wanted=1).ended is Ended.LEFT
 
     def test_the_page_asks_beyond_a_twentieth_of_twenty(self, experiment, annotator):
@@ -248,4 +260,42 @@ class TestSkipped:
         skip(experiment=experiment, token=shown.token, annotator=annotator, reason="task")
         with pytest.raises(LeaseLostError, match="You skipped that pair"):
             answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
-        assert Check.objects.get().choice == Check.SKIPPED
+        assert Assignment.objects.checks().get().state == "skipped"
+
+
+class TestSkipTakenBack:
+    """A skip by a slip of the finger."""
+
+    @pytest.mark.parametrize("is_check", [False, True], ids=["comparison", "check"])
+    def test_its_pair_comes_back_and_may_be_answered(self, annotator, monkeypatch, is_check):
+        monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
+        monkeypatch.setattr(blinding, "check_draw", lambda *_: 0.0 if is_check else 0.9)
+        experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=9)
+        shown = show_next(experiment=experiment, annotator=annotator)
+        skip(experiment=experiment, token=shown.token, annotator=annotator, reason="task")
+        skipped = answers.own_answer(experiment, annotator, shown.token)
+        again = take_back(experiment=experiment, answer=skipped, annotator=annotator)
+        assert (again.left, again.right) == (shown.left, shown.right)
+        assert again.token != shown.token
+        assert show_next(experiment=experiment, annotator=annotator) == again
+        allowance = Allowance.objects.get()
+        assert (allowance.skipped, allowance.undo_credit) == (
+            0,
+            (UNDOS_IN_A_ROW - 1) * ANSWERS_PER_UNDO,
+        )
+        assert not Flag.objects.exists()
+        assert answers.own_answer(experiment, annotator, shown.token) is None
+        answer(experiment_id=experiment.pk, token=again.token, annotator=annotator, choice="left")
+        assert counts.comparison_count(experiment.pk) == (not is_check)
+        advance(experiment_id=experiment.pk)
+        assert list(verifying.faults_of(experiment)) == []
+
+    def test_who_may_see_policies_has_ended_the_pair(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        add_member(experiment, annotator, "viewer")
+        held = lease(experiment, annotator)
+        skip(experiment=experiment, token=held.token, annotator=annotator, reason="task")
+        skipped = answers.own_answer(experiment, annotator, held.token)
+        with pytest.raises(WrongStateError, match="not shown again"):
+            take_back(experiment=experiment, answer=skipped, annotator=annotator)
+        assert Allowance.objects.get().undo_credit == UNDOS_IN_A_ROW * ANSWERS_PER_UNDO

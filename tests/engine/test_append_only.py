@@ -9,7 +9,7 @@ from django.db.models import F
 from engine.models import AuditEntry, Charge, Experiment, Judgment, JudgmentVoid, PairCount, append_only
 from engine.models.append_only import lifted
 from engine.services.drafts import delete_draft
-from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.review import restore_judgment, void_annotator
 from tests.factories import click, lease_next, make_experiment, make_user
 
@@ -164,6 +164,6 @@ def test_nobody_is_shown_the_pair_of_a_judgment_that_was_restored(experiment, an
     restore_judgment(judgment_id=old.pk)
     shown = []
     while (held := lease_next(experiment_id=experiment.pk, annotator=annotator)) is not None:
-        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+        record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         shown.append(held.comparison_id)
     assert old.comparison_id not in shown

@@ -9,12 +9,12 @@ import pytest
 
 from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, SpecError, UnknownTokenError
-from engine.models import Check, Experiment, Flag, GoldItem, Judgment, User
+from engine.models import Assignment, Experiment, Flag, GoldItem, Judgment, User
 from engine.models.append_only import lifted
 from engine.selectors import admission, answers, browsing, counts
 from engine.selectors.judges import check_results
 from engine.services import serving
-from engine.services.checks import answer_check, check_due, expected_choice
+from engine.services.checks import check_due
 from engine.services.experiments import pause
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.planning import advance
@@ -49,7 +49,7 @@ def work(experiment: Experiment, annotator, n_pairs: int) -> list[str]:
     kinds = []
     for _ in range(n_pairs):
         shown = show(experiment, annotator)
-        check = Check.objects.filter(token=shown.token).first()
+        check = Assignment.objects.checks().filter(token=shown.token).first()
         kinds.append(check.kind if check else "comparison")
         answer(experiment, annotator, shown.token)
         advance(experiment_id=experiment.pk)
@@ -82,7 +82,10 @@ class TestPractice:
                 else f"In the last practice pair, {side} was the better one."
             )
             assert told == f"{verdict} Reason {number}."
-        assert list(Check.objects.order_by("pk").values_list("passed", flat=True)) == [True, False]
+        assert list(Assignment.objects.checks().order_by("pk").values_list("passed", flat=True)) == [
+            True,
+            False,
+        ]
 
     def test_each_annotator_has_a_practice_of_their_own(self, annotator):
         other = make_user()
@@ -98,7 +101,7 @@ class TestPractice:
         pause(experiment_id=experiment.pk)
         experiment.refresh_from_db()
         assert show(experiment, annotator) is None
-        assert not Check.objects.exists()
+        assert not Assignment.objects.checks().exists()
 
 
 class TestGold:
@@ -118,7 +121,7 @@ class TestGold:
         kinds: list[bool] = []
         for n in range(40):
             held = serving.desk(experiment=experiment, annotator=annotator, n_wanted=min(n + 1, 3)).pairs
-            is_gold = isinstance(held[-1], Check)
+            is_gold = held[-1].comparison_id is None
             assert is_gold is (draw(experiment, annotator, n) < 0.5)
             kinds.append(is_gold)
             if len(held) == 3:
@@ -133,13 +136,13 @@ class TestGold:
         )
         kinds = work(experiment, annotator, 26)
         assert kinds.count("practice") + kinds.count("gold") == 4
-        assert sorted(Check.objects.values_list("gold", flat=True)) == sorted(
+        assert sorted(Assignment.objects.checks().values_list("gold", flat=True)) == sorted(
             GoldItem.objects.values_list("pk", flat=True)
         )
 
     def test_it_does_not_give_itself_away(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=20)
-        while not Check.objects.filter(kind="gold").exists():
+        while not Assignment.objects.checks().filter(kind="gold").exists():
             shown = show(experiment, annotator)
             told = answer(experiment, annotator, shown.token)
             assert (shown.practice, told.feedback) == (False, "")
@@ -151,12 +154,11 @@ class TestGold:
         sides = set()
         for _ in range(24):
             shown = show(experiment, annotator)
-            check = Check.objects.get(token=shown.token)
-            assert (shown.left.startswith("right")) is check.better_on_left
-            assert expected_choice(check) == ("left" if check.better_on_left else "right")
-            sides.add(check.better_on_left)
+            check = Assignment.objects.checks().get(token=shown.token)
+            assert check.expected == ("left" if shown.left.startswith("right") else "right")
+            sides.add(check.expected)
             answer(experiment, annotator, shown.token)
-        assert sides == {True, False}
+        assert sides == {"left", "right"}
 
 
 @pytest.fixture(scope="class")
@@ -178,10 +180,10 @@ class TestRepeats:
     def annotator(self, judged_once: tuple[int, int], db: None) -> User:
         return User.objects.get(pk=judged_once[1])
 
-    def a_repeat(self, experiment, annotator) -> tuple[Check, serving.ShownPair]:
+    def a_repeat(self, experiment, annotator) -> tuple[Assignment, serving.ShownPair]:
         for _ in range(20):
             shown = show(experiment, annotator)
-            check = Check.objects.filter(token=shown.token).first()
+            check = Assignment.objects.checks().filter(token=shown.token).first()
             if check is not None:
                 return check, shown
             answer(experiment, annotator, shown.token)
@@ -207,11 +209,12 @@ class TestRepeats:
         with lifted():
             Judgment.objects.update(choice=first)
         check, shown = self.a_repeat(experiment, annotator)
-        assert expected_choice(check) == agrees
+        assert check.expected == agrees
         answer(experiment, annotator, shown.token, agrees)
-        assert not Judgment.objects.filter(token=shown.token).exists()
+        given = Judgment.objects.get(token=shown.token)
+        assert (given.comparison, given.assignment, given.choice) == (None, check, agrees)
         check.refresh_from_db()
-        assert (check.choice, check.passed) == (agrees, True)
+        assert check.passed is True
 
     def test_who_chooses_the_same_side_again_does_not(self, experiment, annotator):
         check, shown = self.a_repeat(experiment, annotator)
@@ -227,7 +230,7 @@ class TestRepeats:
         with lifted():
             Judgment.objects.filter(pk=tied.pk).update(choice="tie")
         kinds = work(experiment, annotator, 30)
-        repeated = list(Check.objects.values_list("repeated", flat=True))
+        repeated = list(Assignment.objects.checks().values_list("repeated", flat=True))
         assert kinds.count("repeat") == len(repeated) > 3
         assert len(set(repeated)) == len(repeated)
         assert not {taken_back.pk, tied.pk} & set(repeated)
@@ -245,7 +248,7 @@ class TestRepeats:
         monkeypatch.setattr(blinding, "repeat_choice", choose_and_void)
         monkeypatch.setattr(blinding, "check_draw", lambda *args: 0.0)
         shown = show(experiment, annotator)
-        assert Check.objects.get(token=shown.token).repeated.choice == "left"
+        assert Assignment.objects.checks().get(token=shown.token).repeated.choice == "left"
 
     def test_nobody_gets_the_pairs_of_somebody_else(self, experiment, annotator):
         other = make_user()
@@ -269,8 +272,7 @@ class TestAnswers:
         assert second.feedback == first.feedback
         with pytest.raises(LeaseLostError, match="That answer stands"):
             answer(experiment, annotator, shown.token, worse)
-        check = Check.objects.get()
-        assert (check.choice, check.passed) == (better, True)
+        assert (Judgment.objects.get().choice, Assignment.objects.get().passed) == (better, True)
 
     @pytest.mark.parametrize("is_check", [False, True], ids=["comparison", "gold"])
     def test_another_answer_to_the_same_pair_is_not_counted_and_that_is_said(
@@ -279,7 +281,7 @@ class TestAnswers:
         monkeypatch.setattr(blinding, "check_draw", lambda *args: 0.0 if is_check else 1.0)
         experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=9)
         token = show(experiment, annotator).token
-        assert Check.objects.filter(token=token).exists() is is_check
+        assert Assignment.objects.checks().filter(token=token).exists() is is_check
         answer(experiment, annotator, token, "left")
         with pytest.raises(LeaseLostError, match="That answer stands"):
             answer(experiment, annotator, token, "right")
@@ -294,37 +296,31 @@ class TestAnswers:
         assert len(serving.desk(experiment=experiment, annotator=annotator, n_wanted=2).pairs) == 1
         answer(experiment, annotator, first.token)
         second = show(experiment, annotator)
-        assert Check.objects.filter(token=second.token).exists()
-        assert Check.objects.count() == 2
+        assert Assignment.objects.checks().filter(token=second.token).exists()
+        assert Assignment.objects.checks().count() == 2
 
     def test_a_reload_shows_the_same_check(self, experiment, annotator):
         assert show(experiment, annotator) == show(experiment, annotator)
-        assert Check.objects.count() == 1
+        assert Assignment.objects.checks().count() == 1
 
     def test_nobody_answers_for_somebody_else_nor_at_another_experiment(self, experiment, annotator):
         shown = show(experiment, annotator)
         other = make_user()
         elsewhere = make_experiment(ready=True, annotators=(annotator,))
-        assert (
-            answer_check(experiment_id=experiment.pk, token=shown.token, annotator=other, choice="left")
-            is None
-        )
         for where, who in ((experiment, other), (elsewhere, annotator)):
             with pytest.raises(UnknownTokenError):
                 answer(where, who, shown.token)
-        assert Check.objects.get().choice == ""
+        assert Assignment.objects.get().state == "open"
 
     def test_a_made_up_token_names_no_check(self, experiment, annotator):
-        assert (
-            answer_check(experiment_id=experiment.pk, token=uuid.uuid4(), annotator=annotator, choice="left")
-            is None
-        )
+        with pytest.raises(UnknownTokenError):
+            answer(experiment, annotator, uuid.uuid4())
 
     def test_a_check_that_is_skipped_is_over_and_flags_no_comparison(self, experiment, annotator):
         first = show(experiment, annotator)
         serving.skip(experiment=experiment, token=first.token, annotator=annotator, reason="task")
         assert show(experiment, annotator).token != first.token
-        assert not Flag.objects.exists()
+        assert not Flag.objects.exclude(comparison=None).exists()
 
 
 def test_an_undo_passes_no_check(annotator, monkeypatch):
@@ -332,14 +328,14 @@ def test_an_undo_passes_no_check(annotator, monkeypatch):
     monkeypatch.setattr(blinding, "check_draw", lambda *args: 0.0)
     experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=9)
     token = show(experiment, annotator).token
-    wrong, right = sorted(("left", "right"), key=expected_choice(Check.objects.get(token=token)).__eq__)
+    wrong, right = sorted(("left", "right"), key=Assignment.objects.get(token=token).expected.__eq__)
     answer(experiment, annotator, token, wrong)
     given = answers.own_answer(experiment, annotator, token)
     again = serving.take_back(experiment=experiment, answer=given, annotator=annotator)
     assert answers.newest_answer(experiment, annotator) is None
     answer(experiment, annotator, again.token, right)
-    stands = Check.objects.get(token=again.token)
-    assert (stands.choice, stands.passed) == (right, False)
+    stands = answers.newest_answer(experiment, annotator)
+    assert (stands.choice, stands.assignment.passed) == (right, False)
     assert check_results(experiment) == {(annotator.username, "gold"): (1, 0)}
 
 
@@ -356,10 +352,10 @@ def test_no_check_ever_enters_the_counts(annotator):
     kinds = work(experiment, annotator, 40)
     assert {"practice", "gold", "repeat", "comparison"} == set(kinds)
     counted = kinds.count("comparison")
-    assert counts.comparison_count(experiment.pk) == Judgment.objects.count() == counted
+    assert counts.comparison_count(experiment.pk) == counted
+    assert Judgment.objects.filter(comparison__isnull=False).count() == counted
     assert rebuild_counts(experiment_id=experiment.pk) == {}
     assert browsing.selected_judgments(experiment, browsing.Selection()).count() == counted
-    assert answers.own_judgments(experiment, annotator).count() == counted
 
 
 def test_without_rates_nothing_but_comparisons_is_shown(annotator):

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from engine.models import (
+    Assignment,
     Browser,
     Comparison,
     Experiment,
     Judgment,
-    Lease,
     Policy,
     Response,
     ShowingEvent,
@@ -47,16 +47,22 @@ def shown(
         experiment=experiment, number=1000 + Comparison.objects.count(), task=task,
         policy_i=policies[pair[0]], policy_j=policies[pair[1]],
         response_i=responses[0], response_j=responses[1], i_on_left=True,
-        state="leased", skips=not answered,
+        state="leased",
     )  # fmt: skip
     ShowingEvent.objects.bulk_create(begin(comparison))
     if person is not None:
         state = "judged" if answered else "skipped"
-        Lease.objects.create(comparison=comparison, annotator=person, state=state, expires_at=clock.now())
+        Assignment.objects.create(
+            experiment=comparison.experiment,
+            comparison=comparison,
+            annotator=person,
+            state=state,
+            expires_at=clock.now(),
+        )
     if answered:
         given = {"judge": "human", "choice": "left" if outcome else "right", "outcome": outcome} | fields
         Judgment.objects.create(comparison=comparison, annotator=person, **given)
-    settle(comparison, reason="Skipped.")
+    settle(experiment, [comparison])
 
 
 def judged(experiment: Experiment, people: list[User], n: int = 120, leaves: User | None = None) -> None:
@@ -93,9 +99,9 @@ def test_a_person_who_lets_pairs_of_one_policy_go_is_named_to_those_who_run_it(p
 def test_a_pair_is_left_once_it_was_open_for_long(people):
     experiment = make_experiment(planned=False, annotators=tuple(people))
     shown(experiment, people[0], (0, 1), None)
-    Lease.objects.update(state="open")
+    Assignment.objects.update(state="open")
     assert doubts(experiment).n_missing == 0
-    Lease.objects.update(created_at=clock.now() - 2 * hold())
+    Assignment.objects.update(created_at=clock.now() - 2 * hold())
     assert doubts(experiment).reasons == [("Left open", 1)]
 
 

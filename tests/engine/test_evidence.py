@@ -19,10 +19,19 @@ from hypothesis import strategies as st
 
 from engine.domain.errors import WrongStateError
 from engine.importing.votes import Vote, Winner
-from engine.models import Comparison, Evidence, Experiment, Judgment, JudgmentVoid, Lease, ShowingEvent, User
+from engine.models import (
+    Assignment,
+    Comparison,
+    Evidence,
+    Experiment,
+    Judgment,
+    JudgmentVoid,
+    ShowingEvent,
+    User,
+)
 from engine.selectors import answers, counts, designs
 from engine.selectors.verifying import faults_of
-from engine.services import evidence, serving
+from engine.services import assignments, evidence, serving
 from engine.services.controls import change_settings
 from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts, void_judgment
@@ -109,7 +118,7 @@ class Acts:
             )
 
     def leave(self, user: User) -> None:
-        serving.leave(annotator=user)
+        assignments.leave(annotator=user)
 
     def skip(self, user: User) -> None:
         if (held := self.look(user)) is not None:
@@ -135,7 +144,7 @@ class Acts:
             void_annotator(experiment_id=self.experiment.pk, annotator=user, by=self.admin, reason="Spam")
 
     def expire(self, user: User) -> None:
-        Lease.objects.filter(annotator=user).update(expires_at=F("created_at"))
+        Assignment.objects.filter(annotator=user).update(expires_at=F("created_at"))
 
     def advance(self, user: User) -> None:
         advance(experiment_id=self.experiment.pk)
@@ -216,7 +225,7 @@ def test_what_is_left_counts_against_until_it_is_answered(annotator):
     click_on(experiment, annotator, 3)
     without = designs.load(experiment).design.evidence
     held = lease(experiment, bob)
-    serving.leave(annotator=bob)
+    assignments.leave(annotator=bob)
     with_it = designs.load(experiment).design
     assert with_it.open_showings == [held.comparison_id]
     assert (with_it.evidence <= without).all()
@@ -270,7 +279,7 @@ def test_no_new_pairs_once_the_claim_would_hold_without_the_open_ones(annotator)
     advance(experiment_id=experiment.pk)
     assert experiment.comparisons.count() == n_planned
     # Nobody looks at them any more: what is left counts against, and others get new ones.
-    serving.leave(annotator=bob)
+    assignments.leave(annotator=bob)
     advance(experiment_id=experiment.pk)
     experiment.refresh_from_db()
     assert experiment.closing_since is None
@@ -312,5 +321,5 @@ def test_twenty_at_once_and_the_planner(settings, admin):
     kinds = list(ShowingEvent.objects.values_list("kind", flat=True))
     assert kinds.count("told") >= Judgment.objects.count()
     assert kinds.count("reopened") == JudgmentVoid.objects.count()
-    shown = Comparison.objects.exclude(leases=None).count()
+    shown = Comparison.objects.exclude(assignments=None).count()
     assert kinds.count("begun") == shown

@@ -9,7 +9,7 @@ from engine.domain.errors import WrongStateError
 from engine.models import Comparison, Experiment, Response
 from engine.services.experiments import discard_leftovers, pause, start, stop
 from engine.services.generation import claim_responses
-from engine.services.judging import judge_leased
+from engine.services.judging import record_answer
 from engine.services.planning import advance
 from tests.factories import lease, make_experiment, write_responses
 
@@ -112,7 +112,9 @@ class TestConclusion:
         stop(experiment_id=experiment.pk)
         held.comparison.refresh_from_db()
         assert held.comparison.state == Comparison.State.LEASED
-        late = judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+        late = record_answer(
+            experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
+        )
         assert late.created
 
 

@@ -18,7 +18,7 @@ from engine.selectors.snapshots import latest_snapshot
 from engine.services.controls import change_settings, reopen
 from engine.services.drafts import clone, create_experiment
 from engine.services.experiments import stop_on
-from engine.services.judging import judge_leased
+from engine.services.judging import record_answer
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from tests.factories import click_for, lease, make_experiment, make_spec, subscribed, write_responses
@@ -235,7 +235,7 @@ class TestWhose:
         )
         held = lease(experiment, ben)
         judge_until_held(experiment, (annotator,), "good_enough")
-        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=ben, choice="left")
+        record_answer(experiment_id=experiment.pk, token=held.token, annotator=ben, choice="left")
         [said] = [rung.text for rung in ladder(experiment).rungs if rung.stops]
         assert ALONE in said
 

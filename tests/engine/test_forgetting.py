@@ -21,7 +21,6 @@ from engine import tasks
 from engine.domain.errors import PersonError
 from engine.models import (
     AuditEntry,
-    Check,
     Examination,
     Flag,
     Invitation,
@@ -48,7 +47,7 @@ from engine.services.retention import forget_old
 from engine.services.review import void_annotator
 from engine.services.serving import answer, show_next
 from engine.services.tokens import make_token, revoke_token, token_of
-from tests.factories import add_member, click, click_on, invited, lease, make_experiment, make_user
+from tests.factories import add_member, checked, click, click_on, invited, lease, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -92,14 +91,7 @@ def greta() -> User:
     # As Django's admin site writes it.
     for row in (user, experiment.memberships.filter(user=user).first(), address):
         LogEntry.objects.log_actions(owner.pk, [row], ADDITION, single_object=True)
-    Check.objects.create(
-        experiment=experiment,
-        annotator=user,
-        kind="repeat",
-        repeated=judgment,
-        choice="left",
-        comment="A dog.",
-    )
+    checked(experiment, user, kind="repeat", repeated=judgment, comment="A dog.")
     Examination.objects.update_or_create(
         experiment=experiment,
         defaults={
@@ -268,7 +260,7 @@ class TestCommands:
         data = json.loads(out.getvalue())
         assert data["account"]["email"] == f"{NAME}@example.org"
         assert [row["role"] for row in data["memberships"]] == ["annotator", "editor"]
-        assert len(data["judgments"]) == Judgment.objects.filter(annotator=greta).count() == 4
+        assert len(data["judgments"]) == 4
         assert {row["comment"] for row in data["judgments"]} == {"I thought of my dog."}
         for kind in (
             "flags",

@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import ForeignKey
 from django.utils import timezone
 
-from engine.models import Comparison, Experiment, Judgment, Lease, PairCount, User
+from engine.models import Assignment, Comparison, Experiment, Judgment, PairCount, User
 from engine.selectors.buffer import buffer_target
 from engine.selectors.people import experiment_to_label
 from engine.selectors.pools import unused
@@ -54,8 +54,8 @@ def judge_before(experiment: Experiment, annotator: User, n: int, first: int = 1
     )
     theirs = {"annotator_id": annotator.pk, "created_at": then}
     moments = dict.fromkeys(("granted_at", "expires_at"), then)
-    Lease.objects.bulk_create(
-        like(pattern.leases.get(), comparison_id=row.pk, token=uuid.uuid4(), **theirs, **moments)
+    Assignment.objects.bulk_create(
+        like(pattern.assignments.get(), comparison_id=row.pk, token=uuid.uuid4(), **theirs, **moments)
         for row in rows
     )
     judgment = pattern.judgments.get()
@@ -64,7 +64,7 @@ def judge_before(experiment: Experiment, annotator: User, n: int, first: int = 1
     )
     # What earlier tests left PostgreSQL to believe of these tables decided its plans, one run in some.
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE engine_comparison, engine_judgment, engine_lease")
+        cursor.execute("ANALYZE engine_comparison, engine_judgment, engine_assignment")
 
 
 def like(row: Any, **changes: Any) -> Any:

@@ -6,13 +6,13 @@ import pytest
 from django.db import transaction
 
 from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
-from engine.models import Judgment, JudgmentVoid, Lease, User
+from engine.models import Assignment, Judgment, JudgmentVoid, User
 from engine.selectors import answers, designs
 from engine.selectors.snapshots import latest_snapshot
 from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
 from engine.services.drafts import create_experiment
 from engine.services.forgetting import forget_person
-from engine.services.judging import judge_leased, rebuild_counts
+from engine.services.judging import rebuild_counts, record_answer
 from engine.services.locks import locked_experiment
 from engine.services.planning import advance
 from engine.services.serving import take_back
@@ -31,7 +31,7 @@ def test_many_tabs_at_once_hold_together_no_more_than_one(settings, annotator):
             lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=n_wanted)
 
     at_once([grab] * 6)
-    assert Lease.objects.filter(state="open").count() == MOST_HELD
+    assert Assignment.objects.filter(state="open").count() == MOST_HELD
 
 
 def test_many_tabs_at_once_spend_one_allowance(settings, annotator):
@@ -62,7 +62,7 @@ def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_repl
 
     def undo_on() -> None:
         for _ in range(4):
-            newest = answers.own_judgments(experiment, annotator).first()
+            newest = answers.newest_answer(experiment, annotator)
             take_back(experiment=experiment, answer=newest, annotator=annotator)
 
     def click_on() -> None:
@@ -89,7 +89,7 @@ def test_a_click_that_waits_for_a_skip_is_refused(annotator):
     with transaction.atomic():
         skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         judging = blocked(
-            lambda: judge_leased(
+            lambda: record_answer(
                 experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
             )
         )

@@ -12,19 +12,19 @@ from django.db import IntegrityError, transaction
 
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import (
+    Assignment,
     Comparison,
     Experiment,
     Flag,
     Judgment,
     JudgmentVoid,
-    Lease,
     PairCount,
     Response,
 )
 from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
 from engine.selectors.snapshots import latest_snapshot
 from engine.services.experiments import pause, stop
-from engine.services.judging import judge_leased, judge_ready, rebuild_counts, void_judgment
+from engine.services.judging import judge_ready, rebuild_counts, record_answer, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from engine.services.serving import take_back
@@ -59,7 +59,7 @@ class TestLeaseNext:
         held = lease(experiment, annotator)
         assert held.comparison == experiment.comparisons.order_by("pk").first()
         assert held.comparison.state == Comparison.State.LEASED
-        assert (held.annotator, held.state) == (annotator, Lease.State.OPEN)
+        assert (held.annotator, held.state) == (annotator, Assignment.State.OPEN)
         assert held.expires_at - held.granted_at <= timedelta(seconds=settings.LEASE_SECONDS + 1)
 
     def test_two_annotators_never_see_the_same_pair(self, experiment, annotator, bob):
@@ -97,7 +97,7 @@ class TestJudge:
     ):
         held = lease(experiment, annotator)
         comparison = held.comparison
-        recorded = judge_leased(
+        recorded = record_answer(
             experiment_id=experiment.pk, token=held.token, annotator=annotator, choice=choice
         )
         judgment = recorded.judgment
@@ -116,8 +116,8 @@ class TestJudge:
 
     def test_the_same_click_twice_is_one_judgment_even_with_another_choice(self, experiment, annotator):
         token = lease(experiment, annotator).token
-        first = judge_leased(experiment_id=experiment.pk, token=token, annotator=annotator, choice="left")
-        second = judge_leased(experiment_id=experiment.pk, token=token, annotator=annotator, choice="right")
+        first = record_answer(experiment_id=experiment.pk, token=token, annotator=annotator, choice="left")
+        second = record_answer(experiment_id=experiment.pk, token=token, annotator=annotator, choice="right")
         assert (second.created, second.judgment) == (False, first.judgment)
         assert Judgment.objects.get().choice == "left"
         assert comparison_count(experiment.pk) == 1
@@ -125,34 +125,34 @@ class TestJudge:
     def test_the_token_of_somebody_else_is_unknown(self, experiment, annotator, bob):
         token = lease(experiment, annotator).token
         for call in (
-            lambda: judge_leased(experiment_id=experiment.pk, token=token, annotator=bob, choice="left"),
+            lambda: record_answer(experiment_id=experiment.pk, token=token, annotator=bob, choice="left"),
             lambda: skip(experiment_id=experiment.pk, token=token, annotator=bob),
         ):
             with pytest.raises(UnknownTokenError, match="was not shown to you"):
                 call()
         assert not Judgment.objects.exists()
-        assert Lease.objects.get().state == "open"
+        assert Assignment.objects.get().state == "open"
 
     def test_a_token_of_another_experiment_is_unknown(self, experiment, annotator):
         elsewhere = lease(make_experiment(ready=True, annotators=(annotator,)), annotator)
         with pytest.raises(UnknownTokenError):
-            judge_leased(
+            record_answer(
                 experiment_id=experiment.pk, token=elsewhere.token, annotator=annotator, choice="left"
             )
 
     def test_a_made_up_token_is_unknown(self, experiment, annotator):
         with pytest.raises(UnknownTokenError):
-            judge_leased(experiment_id=experiment.pk, token=uuid.uuid4(), annotator=annotator, choice="left")
+            record_answer(experiment_id=experiment.pk, token=uuid.uuid4(), annotator=annotator, choice="left")
 
     def test_a_click_made_while_the_experiment_pauses_or_concludes_still_counts(self, annotator, bob):
         experiment = make_experiment(ready=True, annotators=(annotator, bob))
         mine, theirs = lease(experiment, annotator), lease(experiment, bob)
         pause(experiment_id=experiment.pk)
-        assert judge_leased(
+        assert record_answer(
             experiment_id=experiment.pk, token=mine.token, annotator=annotator, choice="left"
         ).created
         stop(experiment_id=experiment.pk)
-        assert judge_leased(
+        assert record_answer(
             experiment_id=experiment.pk, token=theirs.token, annotator=bob, choice="left"
         ).created
         assert comparison_count(experiment.pk) == 2
@@ -216,7 +216,7 @@ class TestRestore:
         opened = take_back(experiment=experiment, answer=judgment, annotator=annotator)
         restore_judgment(judgment_id=judgment.pk, by=admin)
         with pytest.raises(LeaseLostError):
-            judge_leased(experiment_id=experiment.pk, token=opened.token, annotator=annotator, choice="left")
+            record_answer(experiment_id=experiment.pk, token=opened.token, annotator=annotator, choice="left")
         assert standing_judgments(experiment.pk).count() == 1
 
 
@@ -258,7 +258,7 @@ class TestVoid:
     ):
         judgment = click(experiment, annotator)
         void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
-        again = judge_leased(
+        again = record_answer(
             experiment_id=experiment.pk, token=judgment.token, annotator=annotator, choice="left"
         )
         assert (again.created, again.judgment) == (False, judgment)
@@ -318,8 +318,7 @@ def test_a_click_on_a_pair_without_a_count_is_not_swallowed(annotator):
     held = lease(experiment, annotator)
     PairCount.objects.all().delete()
     with pytest.raises(RuntimeError, match="0 pair counts instead of one; run rebuild_counts"):
-        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
-    assert not Judgment.objects.exists()
+        record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,17 @@ from django.utils import timezone
 
 from engine.domain import blinding
 from engine.domain.errors import PersonError
-from engine.models import Check, Experiment, Response, Trial, User
-from engine.services import drafts, experiments, forgetting, generation, retention, serving, trials
+from engine.models import Assignment, Experiment, Response, Trial, User
+from engine.services import (
+    assignments,
+    drafts,
+    experiments,
+    forgetting,
+    generation,
+    retention,
+    serving,
+    trials,
+)
 from tests.concurrency import blocked
 from tests.factories import hopeless, make_experiment, make_spec, make_user
 
@@ -158,25 +167,25 @@ class TestConcluding:
 
 class TestChecks:
     @pytest.fixture
-    def held(self, monkeypatch: pytest.MonkeyPatch) -> models.QuerySet[Check]:
+    def held(self, monkeypatch: pytest.MonkeyPatch) -> models.QuerySet[Assignment]:
         """Two checks on the screen of one annotator, whose page was not heard of for long."""
         monkeypatch.setattr(blinding, "check_draw", lambda *_: 0.0)
         annotator = make_user()
         experiment = make_experiment(ready=True, n_gold=2, gold_rate=0.5, annotators=(annotator,))
         serving.desk(experiment=experiment, annotator=annotator, n_wanted=2)
-        Check.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-        return Check.objects.filter(annotator=annotator)
+        Assignment.objects.checks().update(expires_at=timezone.now() - timedelta(seconds=1))
+        return Assignment.objects.checks().filter(annotator=annotator)
 
     def test_a_beat(self, held):
         first = held.first()
-        beat = {"experiment": first.experiment, "annotator": first.annotator}
-        locks_by_number(held, lambda: serving.stay(**beat), column="number")
+        beat = {"experiment_id": first.experiment_id, "annotator": first.annotator}
+        locks_by_number(held, lambda: assignments.stay(**beat), column="number")
         assert all(check.expires_at > timezone.now() for check in held.all())
 
     def test_leaving(self, held):
         annotator = held.first().annotator
         held.update(expires_at=timezone.now() + timedelta(minutes=1))
-        locks_by_number(held, lambda: serving.leave(annotator=annotator), column="number")
+        locks_by_number(held, lambda: assignments.leave(annotator=annotator), column="number")
         assert not held.filter(expires_at__gt=timezone.now()).exists()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.domain.errors import InvitationError, MembershipError
-from engine.models import Check, clock
+from engine.models import Assignment, clock
 from engine.selectors import counts
 from engine.selectors.missing import actively_held
 from engine.services import invitations, people
@@ -80,13 +80,13 @@ def test_nobody_waits_for_their_checks_either(owner):
     add_member(experiment, owner, "owner")
     member = add_member(experiment, owner)
     shown = show_next(experiment=experiment, annotator=owner)
-    check = Check.objects.get(token=shown.token)
+    check = Assignment.objects.checks().get(token=shown.token)
     elsewhere = make_experiment(ready=True, n_gold=1, practice=1, annotators=(owner,))
     kept = show_next(experiment=elsewhere, annotator=owner)
     people.remove_member(membership_id=member.pk, by=owner)
     check.refresh_from_db()
     assert check.expires_at <= clock.now()
-    assert Check.objects.get(token=kept.token).expires_at > clock.now()
+    assert Assignment.objects.checks().get(token=kept.token).expires_at > clock.now()
 
 
 def test_other_experiments_keep_what_they_show(experiment, owner):

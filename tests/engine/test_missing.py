@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.models import Lease, clock
+from engine.models import Assignment, clock
 from engine.selectors.missing import by_person, by_policy, capped
 from engine.services import serving
 from engine.services.allowances import hold
@@ -27,7 +27,7 @@ def test_skips_by_reason_and_what_was_left_are_counted(annotator, settings):
     lease(experiment, annotator)
     lease(experiment, bob)
     past = clock.now() - hold() - timedelta(seconds=1)
-    Lease.objects.filter(annotator=annotator, state="open").update(created_at=past)
+    Assignment.objects.filter(annotator=annotator, state="open").update(created_at=past)
     people = by_person(experiment)
     ann = people[annotator.username]
     assert (ann.shown, ann.answered, ann.skipped, ann.left) == (5, 1, 3, 1)

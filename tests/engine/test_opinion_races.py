@@ -10,7 +10,7 @@ from django.db import transaction
 from engine.domain.errors import LeaseLostError
 from engine.models import Comparison, Judgment, Opinion
 from engine.selectors import counts
-from engine.services.judging import judge_leased, rebuild_counts
+from engine.services.judging import rebuild_counts, record_answer
 from engine.services.opinions import ask_opinions, cast_votes, claim_opinions
 from engine.services.planning import advance
 from tests.concurrency import at_once, with_helpers
@@ -57,7 +57,7 @@ def test_every_comparison_is_judged_once_by_the_first_judge(voting, users):
         clicks = 0
         while (held := lease_next(experiment_id=voting.pk, annotator=user)) is not None:
             try:
-                clicks += judge_leased(
+                clicks += record_answer(
                     experiment_id=voting.pk, token=held.token, annotator=user, choice="left"
                 ).created
             except LeaseLostError:
@@ -80,7 +80,7 @@ def test_with_planners_and_writers_in_between_nothing_is_lost_or_doubled(voting,
             if held is None:
                 time.sleep(0.005)
                 continue
-            clicks += judge_leased(
+            clicks += record_answer(
                 experiment_id=voting.pk, token=held.token, annotator=user, choice="right"
             ).created
         return clicks
@@ -122,7 +122,7 @@ def test_a_pair_that_is_being_given_to_somebody_gets_no_vote(voting, users):
         held = lease(voting, users[0])
         at_once([lambda: cast_votes(experiment_id=voting.pk)])
     assert not held.comparison.judgments.exists()
-    assert judge_leased(experiment_id=voting.pk, token=held.token, annotator=users[0], choice="left").created
+    assert record_answer(experiment_id=voting.pk, token=held.token, annotator=users[0], choice="left").created
     assert_once_each(voting)
 
 

@@ -30,10 +30,10 @@ from engine.selectors import buffer, counts, designs, log
 from engine.selectors.opinions import agreement_table, opinion_report, votes_now, votes_to_cast
 from engine.selectors.rubrics import DEFAULT_RUBRIC, identity
 from engine.selectors.snapshots import latest_snapshot
-from engine.services import serving
+from engine.services import assignments
 from engine.services.drafts import clone
 from engine.services.experiments import pause, stop
-from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.notifications import subscribe
 from engine.services.opinions import (
     Asked,
@@ -296,17 +296,17 @@ class TestVotes:
         opine(calibrated)
         held = lease(calibrated, annotator)
         cast_votes(experiment_id=calibrated.pk)
-        assert judge_leased(
+        assert record_answer(
             experiment_id=calibrated.pk, token=held.token, annotator=annotator, choice="left"
         ).created
         advance(experiment_id=calibrated.pk)
         write_responses()
         opine(calibrated)
         held = lease(calibrated, annotator)
-        serving.leave(annotator=annotator)
+        assignments.leave(annotator=annotator)
         cast_votes(experiment_id=calibrated.pk)
         assert not held.comparison.judgments.exists()
-        assert judge_leased(
+        assert record_answer(
             experiment_id=calibrated.pk, token=held.token, annotator=annotator, choice="left"
         ).created
         assert rebuild_counts(experiment_id=calibrated.pk) == {}

@@ -8,11 +8,11 @@ from django.urls import reverse
 
 from engine.domain.errors import WrongStateError
 from engine.judges.rule_worker import judge_comparisons
-from engine.models import Comparison, Experiment, Judgment, Lease, PairCount
+from engine.models import Assignment, Comparison, Experiment, Judgment, PairCount
 from engine.selectors import counts
-from engine.selectors.answers import own_judgments
-from engine.services import serving
-from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.selectors.answers import newest_answer
+from engine.services import assignments, serving
+from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.planning import advance
 from tests.factories import (
     click,
@@ -41,7 +41,9 @@ def judge_as(experiment, user, outcome: float) -> Judgment:
     """Judge the next pair so that D is this for it."""
     held = lease(experiment, user)
     choice = "tie" if outcome == 0.5 else "left" if (outcome == 1.0) == held.comparison.i_on_left else "right"
-    return judge_leased(experiment_id=experiment.pk, token=held.token, annotator=user, choice=choice).judgment
+    return record_answer(
+        experiment_id=experiment.pk, token=held.token, annotator=user, choice=choice
+    ).judgment
 
 
 def exact_counts(experiment) -> list[tuple[int, str, int]]:
@@ -113,7 +115,7 @@ class TestOverlap:
         assert len({each.comparison_id for each in held[:3]}) == 1
         assert held[3].comparison_id != held[0].comparison_id
         for user, each in zip(people, held, strict=True):
-            judge_leased(experiment_id=experiment.pk, token=each.token, annotator=user, choice="left")
+            record_answer(experiment_id=experiment.pk, token=each.token, annotator=user, choice="left")
         assert counts.comparison_count(experiment.pk) == 1
 
     @pytest.mark.parametrize("last", ["judges", "skips"])
@@ -230,7 +232,7 @@ class TestTies:
         with pytest.raises(WrongStateError, match="does not offer that choice"):
             click(experiment, annotator, choice)
         assert not Judgment.objects.exists()
-        assert Lease.objects.get().state == "open"
+        assert Assignment.objects.get().state == "open"
 
 
 class TestTakeBack:
@@ -252,13 +254,13 @@ class TestTakeBack:
             experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="right"
         )
         assert again.created
-        assert own_judgments(experiment, annotator).get().choice == "right"
+        assert newest_answer(experiment, annotator).choice == "right"
         assert counts.comparison_count(experiment.pk) == 1
 
     def test_the_answer_that_was_taken_back_cannot_be_sent_again(self, experiment, annotator):
         judgment = click(experiment, annotator)
         serving.take_back(experiment=experiment, answer=judgment, annotator=annotator)
-        late = judge_leased(
+        late = record_answer(
             experiment_id=experiment.pk, token=judgment.token, annotator=annotator, choice="left"
         )
         assert not late.created
@@ -268,7 +270,7 @@ class TestTakeBack:
         judgment = click(experiment, annotator)
         lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=3)
         serving.take_back(experiment=experiment, answer=judgment, annotator=annotator)
-        serving.leave(annotator=annotator)
+        assignments.leave(annotator=annotator)
         again = click(experiment, annotator)
         assert again.comparison == judgment.comparison
         assert again.token != judgment.token
@@ -278,7 +280,7 @@ class TestTakeBack:
         click_on(experiment, annotator, 5)
         before = counts.comparison_count(experiment.pk)
         for _ in range(3):
-            newest = own_judgments(experiment, annotator).first()
+            newest = newest_answer(experiment, annotator)
             serving.take_back(experiment=experiment, answer=newest, annotator=annotator)
         assert counts.comparison_count(experiment.pk) == before - 3
         for _ in range(3):
@@ -292,13 +294,13 @@ class TestTakeBack:
         theirs = lease(experiment, people[1])
         assert theirs.comparison == judgment.comparison
         again = serving.take_back(experiment=experiment, answer=judgment, annotator=people[0])
-        assert not own_judgments(experiment, people[0]).exists()
-        assert judge_leased(
+        assert newest_answer(experiment, people[0]) is None
+        assert record_answer(
             experiment_id=experiment.pk, token=theirs.token, annotator=people[1], choice="left"
         ).created
         assert counts.comparison_count(experiment.pk) == 0
         assert rebuild_counts(experiment_id=experiment.pk) == {}
-        assert judge_leased(
+        assert record_answer(
             experiment_id=experiment.pk, token=again.token, annotator=people[0], choice="left"
         ).created
         assert counts.comparison_count(experiment.pk) == 1

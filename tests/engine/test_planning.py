@@ -16,7 +16,7 @@ from engine.selectors import buffer, counts, designs
 from engine.selectors.snapshots import latest_snapshot
 from engine.services import evidence
 from engine.services.experiments import pause, start, stop
-from engine.services.judging import judge_leased
+from engine.services.judging import record_answer
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of
 from tests.backends import ScriptedBackend
@@ -313,7 +313,7 @@ class TestSeveralCallers:
         write_snapshot = evidence.write_snapshot
 
         def click_meanwhile(**arguments):
-            judge_leased(experiment_id=experiment.pk, token=late.token, annotator=annotator, choice="left")
+            record_answer(experiment_id=experiment.pk, token=late.token, annotator=annotator, choice="left")
             return write_snapshot(**arguments)
 
         monkeypatch.setattr(evidence, "write_snapshot", click_meanwhile)

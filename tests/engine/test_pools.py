@@ -13,7 +13,7 @@ from engine.selectors.findings import finding_of
 from engine.selectors.pool_claims import of_pool, unproven
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
-from engine.services.judging import judge_leased
+from engine.services.judging import record_answer
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
 from labeling.dashboard.status import USED_UP, status_of, through, too_few_texts
@@ -70,7 +70,7 @@ def judged_by(
             break
         pair = lease.comparison
         seen.append((pair.task.prompt, frozenset({pair.response_i.text, pair.response_j.text})))
-        judge_leased(experiment_id=experiment.pk, token=lease.token, annotator=user, choice=choice)
+        record_answer(experiment_id=experiment.pk, token=lease.token, annotator=user, choice=choice)
     return seen
 
 
@@ -354,7 +354,7 @@ def test_a_late_click_of_a_second_person_leaves_the_sentence_as_it_was_at_the_co
     said = unproven(experiment)
     held = lease_next(experiment_id=experiment.pk, annotator=bob)
     certify(experiment)
-    judge_leased(experiment_id=experiment.pk, token=held.token, annotator=bob, choice="left")
+    record_answer(experiment_id=experiment.pk, token=held.token, annotator=bob, choice="left")
     experiment.refresh_from_db()
     assert "no more than one person has judged" in said
     assert unproven(experiment) == said

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.db.models import BigAutoField, CharField, Exists, OuterRef, QuerySet
 
-from engine.models import Comparison, Lease, Task
+from engine.models import Assignment, Comparison, Task
 from engine.selectors.prepared import Given, Prepared
 from tests.factories import click, lease, make_experiment
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 def comparisons(experiment: Any, annotator: Any, state: Any) -> QuerySet[Comparison]:
     """With an annotation, related rows, JSON, moments and columns that are left out."""
-    mine = Lease.objects.filter(comparison=OuterRef("pk"), annotator=annotator, state="open")
+    mine = Assignment.objects.filter(comparison=OuterRef("pk"), annotator=annotator, state="open")
     return (
         Comparison.objects.filter(experiment=experiment, state=state)
         .annotate(on_screen=Exists(mine))
@@ -87,7 +87,7 @@ def test_constants_are_written_into_the_statement():
 
 @pytest.mark.django_db(transaction=True)
 def test_it_goes_on_with_another_connection():
-    read = Prepared(lambda: Lease.objects.filter(pk=Given("pk", BigAutoField())))
+    read = Prepared(lambda: Assignment.objects.filter(pk=Given("pk", BigAutoField())))
     for _ in range(2):
         assert read(pk=1) == []
         connection.close()
@@ -95,6 +95,6 @@ def test_it_goes_on_with_another_connection():
 
 @pytest.mark.parametrize("pk", [2**63, -(2**63) - 1, 10**30])
 def test_a_number_that_no_row_can_have_finds_nothing(pk, django_assert_num_queries):
-    read = Prepared(lambda: Lease.objects.filter(pk=Given("pk", BigAutoField())))
+    read = Prepared(lambda: Assignment.objects.filter(pk=Given("pk", BigAutoField())))
     with django_assert_num_queries(0):
         assert read(pk=pk) == []

@@ -17,9 +17,9 @@ from django.utils import timezone
 
 from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.generation.worker import write_batch
-from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, Response, User
+from engine.models import Assignment, Comparison, Experiment, Judgment, JudgmentVoid, Response, User
 from engine.selectors import counts
-from engine.services import serving
+from engine.services import assignments
 from engine.services.experiments import discard_leftovers, stop
 from engine.services.generation import (
     ClaimedResponses,
@@ -28,7 +28,7 @@ from engine.services.generation import (
     expire_claims,
     store_outcomes,
 )
-from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.planning import advance
 from tests.backends import SkilledBackend
 from tests.concurrency import at_once, blocked, with_helpers
@@ -69,7 +69,7 @@ class TestClicks:
             seen = []
             while (held := lease_next(experiment_id=experiment.pk, annotator=user)) is not None:
                 seen.append(held.comparison_id)
-                assert judge_leased(
+                assert record_answer(
                     experiment_id=experiment.pk, token=held.token, annotator=user, choice="left"
                 ).created
             return seen
@@ -77,7 +77,7 @@ class TestClicks:
         seen = at_once([lambda user=user: label(user) for user in users])
         shown = [comparison_id for one in seen for comparison_id in one]
         assert len(shown) == len(set(shown)) == 60
-        assert Lease.objects.count() == 60
+        assert Assignment.objects.count() == 60
         assert_every_click_counts_once(experiment, 60)
 
     def test_with_planners_workers_and_sweeps_in_between_nothing_is_lost_or_doubled(self, settings):
@@ -98,7 +98,7 @@ class TestClicks:
                 if held.comparison_id % 17 == 0:
                     skip(experiment_id=experiment.pk, token=held.token, annotator=user)
                     continue
-                clicks += judge_leased(
+                clicks += record_answer(
                     experiment_id=experiment.pk,
                     token=held.token,
                     annotator=user,
@@ -126,7 +126,7 @@ class TestClicks:
         choices = ["left", "right"] * 5
         recorded = at_once(
             [
-                lambda choice=choice: judge_leased(
+                lambda choice=choice: record_answer(
                     experiment_id=experiment.pk, token=token, annotator=annotator, choice=choice
                 )
                 for choice in choices
@@ -144,7 +144,7 @@ class TestClicks:
 
         def judge() -> bool:
             try:
-                return judge_leased(
+                return record_answer(
                     experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
                 ).created
             except LeaseLostError:
@@ -263,17 +263,18 @@ class TestPlanners:
 
 
 @pytest.mark.postgres_only
+@pytest.mark.usefixtures("late_planner")
 class TestRowLocks:
-    def test_two_beats_lock_leases_in_one_order(self, annotator):
+    def test_two_beats_lock_pairs_in_one_order(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=4)
         first, second = lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
         with transaction.atomic():
-            Lease.objects.select_for_update(no_key=True).get(pk=first.pk)
-            beat = blocked(lambda: serving.stay(experiment=experiment, annotator=annotator))
+            Assignment.objects.select_for_update(no_key=True).get(pk=first.pk)
+            beat = blocked(lambda: assignments.stay(experiment_id=experiment.pk, annotator=annotator))
             # Another one comes to the second one. If the first held it, neither could go on.
-            Lease.objects.select_for_update(no_key=True).get(pk=second.pk)
+            Assignment.objects.select_for_update(no_key=True).get(pk=second.pk)
         beat.result(timeout=60)
-        assert Lease.objects.get(pk=second.pk).expires_at > second.expires_at
+        assert Assignment.objects.get(pk=second.pk).expires_at > second.expires_at
 
     def test_a_second_planner_does_not_wait_for_the_first(self):
         experiment = make_experiment(planned=False)
@@ -331,7 +332,7 @@ class TestRowLocks:
         experiment = make_experiment(ready=True, annotators=(annotator,))
         held = lease(experiment, annotator)
         with transaction.atomic():
-            judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+            record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
             rebuilt = blocked(lambda: rebuild_counts(experiment_id=experiment.pk))
         assert rebuilt.result() == {}
         assert counts.comparison_count(experiment.pk) == 1
@@ -342,6 +343,7 @@ class TestRowLocks:
         held = lease(experiment, annotator)
         with transaction.atomic():
             skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
-            [_] = at_once([lambda: stop(experiment_id=experiment.pk)])
+            stopped = blocked(lambda: stop(experiment_id=experiment.pk))
+        stopped.result(timeout=60)
         discard_leftovers()
         assert not experiment.comparisons.filter(state__in=Comparison.PENDING).exists()

@@ -12,7 +12,7 @@ from engine.selectors import counts, designs
 from engine.selectors.snapshots import latest_snapshot
 from engine.services import serving
 from engine.services.experiments import pause, stop
-from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator, void_one
 from tests.factories import (
@@ -77,7 +77,7 @@ class TestRestore:
 
     def test_it_came_as_the_old_one_came(self, experiment, annotator, admin):
         held = lease(experiment, annotator)
-        judgment = judge_leased(
+        judgment = record_answer(
             experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left", via="api"
         ).judgment
         void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")

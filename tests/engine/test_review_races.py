@@ -8,7 +8,7 @@ from django.db import transaction
 from engine.domain.errors import WrongStateError
 from engine.models import Experiment, Judgment, JudgmentVoid
 from engine.selectors import counts
-from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.review import restore_judgment, void_annotator
 from tests.concurrency import at_once, blocked
 from tests.engine.test_races import people
@@ -47,7 +47,7 @@ def test_a_restore_and_somebody_elses_click_at_once_are_one_outcome(admin):
 
     def judge_anew() -> bool:
         held = lease(experiment, second)
-        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=second, choice="left")
+        record_answer(experiment_id=experiment.pk, token=held.token, annotator=second, choice="left")
         return held.comparison_id == old.comparison_id
 
     restored, anew = at_once([lambda: attempt(old), judge_anew])
@@ -102,7 +102,7 @@ def test_a_bulk_void_does_not_deadlock_with_a_click_that_waits_for_its_count(ann
         # Each pair of policies has one count: the click waits for the count that the bulk void has changed.
         void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="Spam")
         later = blocked(
-            lambda: judge_leased(
+            lambda: record_answer(
                 experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
             )
         )

@@ -11,10 +11,10 @@ from django.utils import timezone
 
 from engine.models import (
     Allowance,
+    Assignment,
     Comparison,
     Experiment,
     Judgment,
-    Lease,
     Membership,
     Response,
     Snapshot,
@@ -27,7 +27,7 @@ from engine.selectors.snapshots import race_of
 from engine.services import allowances
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
-from engine.services.judging import judge_leased, void_judgment
+from engine.services.judging import record_answer, void_judgment
 from engine.services.planning import advance
 from tests.factories import (
     add_member,
@@ -97,7 +97,7 @@ class TestCounts:
         matrix = counts.in_flight_matrix(experiment)  # one of them leased
         assert np.array_equal(matrix, matrix.T)
         assert matrix.sum() == 2 * 5
-        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+        record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         assert counts.in_flight_matrix(experiment).sum() == 2 * 4
         stop(experiment_id=experiment.pk)
         assert not counts.in_flight_matrix(experiment).any()
@@ -139,10 +139,11 @@ class TestBufferTarget:
         for _ in range(n_annotators):
             annotator = make_user()
             allowances.locked(experiment_id=experiment.pk, annotator=annotator)
-            judged = Lease.objects.create(
+            judged = Assignment.objects.create(
+                experiment=experiment,
                 comparison=comparison,
                 annotator=annotator,
-                state=Lease.State.JUDGED,
+                state=Assignment.State.JUDGED,
                 granted_at=then - timedelta(seconds=seconds),
                 expires_at=then,
             )

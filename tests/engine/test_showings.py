@@ -9,10 +9,10 @@ from engine.domain.showings import Answer, Event, Fate, Kind, Phase, Showing, ev
 from engine.generation.base import GenerationFailure
 from engine.importing.votes import Vote, Winner
 from engine.judges.rule_worker import judge_comparisons
-from engine.models import Check, Comparison, Experiment, Judgment, ShowingEvent, User
+from engine.models import Assignment, Comparison, Experiment, Judgment, ShowingEvent, User
 from engine.selectors import counts
 from engine.selectors.answers import newest_answer
-from engine.services import serving
+from engine.services import assignments, serving
 from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.past_votes import start_from_votes
@@ -67,7 +67,7 @@ class TestOnePerson:
 
     def test_what_is_left_stays_open(self, experiment, annotator):
         held = lease(experiment, annotator)
-        serving.leave(annotator=annotator)
+        assignments.leave(annotator=annotator)
         assert log(held.comparison) == [BEGUN]
         assert lease(experiment, annotator).comparison == held.comparison
         assert log(held.comparison) == [BEGUN]
@@ -263,7 +263,7 @@ class TestTheLog:
     def test_a_check_is_none(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), n_gold=3, practice=2)
         shown = serving.show_next(experiment=experiment, annotator=annotator)
-        assert Check.objects.filter(token=shown.token).exists()
+        assert Assignment.objects.checks().filter(token=shown.token).exists()
         serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
         assert not ShowingEvent.objects.exists()
 
@@ -272,7 +272,7 @@ ANN, BEN = "ann", "ben"
 
 
 def made(answers: list[tuple[str, float, Fate]], *, needed: int = 1, skips: int = 0, **more) -> Showing:
-    given = {"rule": "majority", "over": False} | more
+    given = {"rule": "majority"} | more
     return showing_of([Answer(*answer) for answer in answers], needed=needed, skips=skips, **given)
 
 
@@ -282,7 +282,6 @@ class TestShowingOf:
         [
             ([], {}, Showing(Phase.OPEN)),
             ([], {"skips": 1}, Showing(Phase.TOLD, None, 0.0, 1.0)),
-            ([], {"over": True}, Showing(Phase.TOLD, None, 0.0, 1.0)),
             ([(ANN, 1.0, Fate.STANDS)], {}, Showing(Phase.TOLD, 1.0, 1.0, 1.0)),
             ([(ANN, 1.0, Fate.VOIDED)], {}, Showing(Phase.TOLD, None, 1.0, 1.0)),
             ([(ANN, 1.0, Fate.SLIP)], {}, Showing(Phase.OPEN)),

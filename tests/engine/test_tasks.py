@@ -24,13 +24,13 @@ from kombu.utils import symbol_by_name
 
 from engine import tasks
 from engine.generation.base import BackendError
-from engine.models import Comparison, Experiment, Lease, Response, User, WorkerPulse
+from engine.models import Assignment, Comparison, Experiment, Response, User, WorkerPulse
 from engine.selectors import counts
 from engine.selectors.snapshots import latest_snapshot
 from engine.services import evidence, planning
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
-from engine.services.judging import judge_leased
+from engine.services.judging import record_answer
 from llmpo_site.celery import app
 from tests.backends import BreakingBackend, SkilledBackend
 from tests.engine.test_drawing import imported_spec, started
@@ -280,7 +280,7 @@ class TestEachTask:
         write_snapshot = evidence.write_snapshot
 
         def click_meanwhile(**arguments: Any) -> Any:
-            judge_leased(experiment_id=experiment.pk, token=late.token, annotator=annotator, choice="left")
+            record_answer(experiment_id=experiment.pk, token=late.token, annotator=annotator, choice="left")
             return write_snapshot(**arguments)
 
         monkeypatch.setattr(evidence, "write_snapshot", click_meanwhile)
@@ -451,7 +451,7 @@ class TestSweep:
     def test_what_an_absent_annotator_was_looking_at_stays_theirs(self, sent, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         held = lease(experiment, annotator)
-        Lease.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+        Assignment.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
         tasks.sweep()
         held.refresh_from_db()
         assert held.state == "open"
@@ -512,7 +512,9 @@ class TestWholeRuns:
                     tasks.sweep()
                 if held := lease_next(experiment_id=experiment.pk, annotator=user):
                     shown.append(frozenset({held.comparison.left.text, held.comparison.right.text}))
-                    judge_leased(experiment_id=experiment.pk, token=held.token, annotator=user, choice="left")
+                    record_answer(
+                        experiment_id=experiment.pk, token=held.token, annotator=user, choice="left"
+                    )
             return shown
 
         seen = next_pairs(annotator)

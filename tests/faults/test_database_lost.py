@@ -20,7 +20,7 @@ from django.db import close_old_connections, connection
 from django.test import Client
 from django.urls import reverse
 
-from engine.models import Judgment, Lease, Token
+from engine.models import Assignment, Judgment, Token
 from engine.services.tokens import make_token
 from llmpo_site.postgresql.driver import Connection
 from tests.factories import lease, make_experiment, make_user
@@ -108,7 +108,7 @@ def test_a_click_is_refused_or_saved_and_counts_once(client, annotator, settings
     given.append(lease(experiment, annotator).token)
     assert lose_at_each_statement(click, sent_again) > 5
     assert Judgment.objects.count() == len(given)
-    assert Lease.objects.filter(state=Lease.State.OPEN).count() == 1
+    assert Assignment.objects.filter(state=Assignment.State.OPEN).count() == 1
     call_command("verify", stdout=StringIO())
 
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from django.urls import reverse
 
-from engine.models import Check, Experiment, Flag, Judgment, clock
+from engine.models import Experiment, Flag, Judgment, clock
 from engine.models.append_only import lifted
 from engine.selectors.answers import own_summary
 from engine.selectors.judges import agreement_with_others
-from tests.factories import add_member, click, click_for, make_experiment, make_user
+from tests.factories import add_member, checked, click, click_for, make_experiment, make_user
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db
@@ -57,23 +57,16 @@ def test_annotators_see_their_own_figures_with_checks_in_them(annotator, client_
     now = clock.now()
     with lifted():
         Judgment.objects.update(shown_at=now - timedelta(seconds=4), created_at=now)
-    check = Check.objects.create(
-        experiment=experiment,
-        annotator=annotator,
-        kind=Check.Kind.GOLD,
-        gold=experiment.gold_items.first(),
-        better_on_left=True,
+    checked(
+        experiment,
+        annotator,
         shown_at=now + timedelta(seconds=2),
-        judged_at=now + timedelta(seconds=10),
-        choice="left",
-        passed=True,
+        created_at=now + timedelta(seconds=10),
     )
     summary = own_summary(experiment, annotator)
     assert (summary.answers, summary.today, round(summary.typical_seconds)) == (2, 2, 6)
     said = words(client_for(annotator).get(reverse("history", args=[experiment.pk])))
     assert "Answers: 2; today: 2. Half of your latest answers took at most 6 s." in said
-    check.delete()
-    assert own_summary(experiment, annotator).answers == 1
 
 
 def test_the_leaderboard_is_off_and_then_says_numbers_only(client_for):

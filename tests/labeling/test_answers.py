@@ -8,13 +8,13 @@ import uuid
 import pytest
 from django.urls import reverse
 
-from engine.models import Check, Judgment, JudgmentVoid, Lease, clock
+from engine.models import Assignment, Judgment, JudgmentVoid
 from engine.models.append_only import lifted
 from engine.selectors import answers, counts, judges
 from engine.selectors.missing import actively_held
 from engine.services.experiments import pause, stop
 from engine.services.review import void_annotator
-from tests.factories import add_member, click, lease, lease_all, make_experiment, make_user, newest
+from tests.factories import add_member, checked, click, lease, lease_all, make_experiment, make_user, newest
 from tests.markup import Markup, stage, words
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +43,7 @@ class TestUndo:
         assert response.status_code == 200
         assert stage(response)["said"] == "Taken back. Choose again."
         assert list(JudgmentVoid.objects.values_list("judgment", "by")) == [(newest.pk, annotator.pk)]
-        shown = Lease.objects.get(token=stage(response)["token"])
+        shown = Assignment.objects.get(token=stage(response)["token"])
         assert (shown.comparison, shown.annotator) == (newest.comparison, annotator)
         assert stage(response)["today"] == "1"
         assert set(counts.standing_judgments(experiment.pk)) == {first, theirs}
@@ -68,7 +68,7 @@ class TestUndo:
         assert again["said"] == "That answer does not count any more."
         # The pair that came back is shown, though the reply to the first request may be lost.
         assert again["token"] == shown["token"]
-        assert Lease.objects.get(token=shown["token"]).comparison == second.comparison
+        assert Assignment.objects.get(token=shown["token"]).comparison == second.comparison
         assert again["newest"] == shown["newest"] == str(newest.token)
         assert set(counts.standing_judgments(experiment.pk)) == {first, newest}
 
@@ -126,7 +126,7 @@ class TestUndo:
         response = client_for(annotator).post(url, {"answer": judgment.token}, follow=True)
         assert response.redirect_chain == [(reverse("pair", args=[experiment.pk]), 302)]
         assert "Taken back. Choose again." in words(response)
-        assert Lease.objects.get(token=stage(response)["token"]).comparison == judgment.comparison
+        assert Assignment.objects.get(token=stage(response)["token"]).comparison == judgment.comparison
 
     def test_a_made_up_screen_is_refused(self, experiment, annotator, client_for, url):
         click(experiment, annotator)
@@ -165,21 +165,15 @@ class TestHistory:
         experiment = make_experiment(ready=True, n_gold=1, annotators=(annotator,))
         client, url = client_for(annotator), reverse("history", args=[experiment.pk])
 
-        def check() -> None:
-            Check.objects.create(
-                experiment=experiment, annotator=annotator, kind="gold", gold=experiment.gold_items.get(),
-                choice="left", passed=True, judged_at=clock.now(),
-            )  # fmt: skip
-
         click(experiment, annotator)
-        check()
+        checked(experiment, annotator)
         assert client.get(url).content.decode().count("/reopen/") == 2
         void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="A robot.")
         assert "You have not answered anything here yet." in words(client.get(url))
         assert answers.judged_today(experiment.pk, annotator) == 0
         assert answers.newest_answer(experiment, annotator) is None
         assert judges.check_results(experiment) == {(annotator.username, "gold"): (1, 1)}
-        check()
+        checked(experiment, annotator)
         assert client.get(url).content.decode().count("/reopen/") == 1
 
     def test_its_length_and_its_cost_are_bounded(
@@ -197,7 +191,7 @@ class TestHistory:
             tokens = re.findall(r"history/([^/]+)/reopen/", page.content.decode())
             assert len(tokens) == 10
             given += tokens
-        newest = answers.own_judgments(experiment, annotator).values_list("token", flat=True)[:50]
+        newest = Judgment.objects.order_by("-pk").values_list("token", flat=True)[:50]
         assert given == [str(token) for token in newest]
         assert "Older" not in words(page)
         german = client.get(reverse("history", args=[experiment.pk]), headers={"Accept-Language": "de"})
@@ -228,8 +222,8 @@ class TestReopen:
         response = client_for(annotator).post(
             reverse("reopen", args=[experiment.pk, older.token]), follow=True
         )
-        assert list(answers.own_judgments(experiment, annotator)) == [newer]
-        assert Lease.objects.get(token=stage(response)["token"]).comparison == older.comparison
+        assert answers.newest_answer(experiment, annotator) == newer
+        assert Assignment.objects.get(token=stage(response)["token"]).comparison == older.comparison
 
     def test_the_answers_of_others_and_of_other_experiments_do_not_exist(
         self, experiment, annotator, other, client_for
@@ -249,7 +243,7 @@ class TestReopen:
         assert "Taken back. Choose again." in words(first)
         assert "That answer does not count any more." in words(again)
         assert stage(first)["token"] == stage(again)["token"]
-        assert Lease.objects.get(token=stage(again)["token"]).comparison == judgment.comparison
+        assert Assignment.objects.get(token=stage(again)["token"]).comparison == judgment.comparison
         assert JudgmentVoid.objects.count() == 1
 
 
@@ -258,14 +252,14 @@ class TestBeatAndLeave:
         self, experiment, annotator, other, client_for
     ):
         lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
-        before = list(Lease.objects.order_by("pk").values_list("expires_at", flat=True))
+        before = list(Assignment.objects.order_by("pk").values_list("expires_at", flat=True))
         url = reverse("beat", args=[experiment.pk])
         reply = client_for(annotator).post(url)
         assert (reply.status_code, reply.content) == (204, b"")
-        after = list(Lease.objects.order_by("pk").values_list("expires_at", flat=True))
+        after = list(Assignment.objects.order_by("pk").values_list("expires_at", flat=True))
         assert all(late > early for early, late in zip(before, after, strict=True))
         assert client_for(other).post(url).status_code == 204
-        assert list(Lease.objects.order_by("pk").values_list("expires_at", flat=True)) == after
+        assert list(Assignment.objects.order_by("pk").values_list("expires_at", flat=True)) == after
 
     @pytest.mark.parametrize("name", ["leave", "logout"])
     def test_who_leaves_keeps_their_pairs_and_nobody_waits_for_them(

@@ -10,14 +10,14 @@ from django.db import connection
 from django.urls import reverse
 
 from engine.core.samplers import SAMPLERS
-from engine.models import Check, Comparison, Experiment, Flag, Judgment, JudgmentVoid, Response, Task
+from engine.models import Comparison, Experiment, Flag, Judgment, JudgmentVoid, Response, Task
 from engine.models.append_only import lifted
 from engine.models.full_text import responses_with
 from engine.selectors import browsing, counts
 from engine.selectors.policies import policy_names
 from engine.services.experiments import stop
 from labeling.dashboard.explanations import explain
-from tests.factories import add_member, click, click_on, discard_pending, make_experiment, make_user
+from tests.factories import add_member, checked, click, click_on, discard_pending, make_experiment, make_user
 from tests.markup import text_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
@@ -170,14 +170,7 @@ class TestOne:
         )
         Response.objects.filter(pk=comparison.right.pk).update(text="<script>RIGHT-TEXT</script>")
         Flag.objects.create(comparison=comparison, annotator=annotator, reason="broken", comment="Cut off.")
-        Check.objects.create(
-            experiment=experiment,
-            annotator=annotator,
-            kind="repeat",
-            repeated=judgment,
-            choice="left",
-            passed=False,
-        )
+        checked(experiment, annotator, kind="repeat", repeated=judgment, passed=False)
         page = opened(client_for(viewer), comparison)
         assert page.index("LEFT-TEXT") < page.index("RIGHT-TEXT")
         assert "<script>RIGHT" not in page
@@ -268,8 +261,7 @@ class TestVoidAndRestore:
         judgment = click(experiment, annotator)
         with lifted():
             Judgment.objects.filter(pk=judgment.pk).update(comment="In a hurry.", reason="secret reason")
-        common = {"experiment": experiment, "annotator": annotator, "choice": "left"}
-        Check.objects.create(**common, kind="repeat", repeated=judgment, passed=False)
+        checked(experiment, annotator, kind="repeat", repeated=judgment, passed=False)
         Flag.objects.create(
             comparison=judgment.comparison, annotator=annotator, reason="broken", comment="Cut off."
         )

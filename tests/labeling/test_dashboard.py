@@ -12,7 +12,7 @@ from engine.models import Experiment, Response
 from engine.selectors.counts import wins_matrix
 from engine.selectors.policies import policy_names
 from engine.services.experiments import conclude, pause, stop
-from engine.services.judging import judge_leased
+from engine.services.judging import record_answer
 from engine.services.planning import advance
 from tests.factories import (
     add_member,
@@ -161,7 +161,7 @@ class TestRanking:
         click_on(experiment, annotator, 3)
         held = lease(experiment, annotator)
         stop(experiment_id=experiment.pk)
-        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+        record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         html = page(client_for(admin), experiment)
         assert "1 more comparison arrived later" in html
         rows = re.findall(r'<td class="number less">(\d+)</td><td', html)

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from engine.models import Experiment, Lease, Notification, User, clock
+from engine.models import Assignment, Experiment, Notification, User, clock
 from engine.selectors.doubts import doubts
 from engine.selectors.findings import by_machines, ladder
 from engine.services.planning import advance
@@ -98,8 +98,8 @@ class TestPairsWithoutAnAnswer:
 
     def test_while_it_waits_for_the_open_pairs_alone_it_says_so(self, short_of_it, owner, client_for):
         soon = clock.now() + timedelta(minutes=5)
-        held = Lease.objects.filter(state="skipped").order_by("pk")[:3]
-        Lease.objects.filter(pk__in=held.values("pk")).update(state="open", expires_at=soon)
+        held = Assignment.objects.filter(state="skipped").order_by("pk")[:3]
+        Assignment.objects.filter(pk__in=held.values("pk")).update(state="open", expires_at=soon)
         Experiment.objects.filter(pk=short_of_it.pk).update(closing_since=clock.now())
         page = words(client_for(owner).get(reverse("dashboard", args=[short_of_it.pk])))
         for text in (page, told(short_of_it, owner)["sentence"]):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.domain.texts import storable
-from engine.models import Experiment, Lease, Response
+from engine.models import Assignment, Experiment, Response
 from labeling import rendering
 from labeling.rendering import render_markdown
 from tests.factories import make_experiment
@@ -112,7 +112,7 @@ def test_no_payload_changes_the_page_around_it(annotator, client_for):
     client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
     plain = skeleton(client.get(url).content.decode())
     assert len(plain) > 30
-    comparison = Lease.objects.get().comparison
+    comparison = Assignment.objects.get().comparison
     shown = (comparison.response_i_id, comparison.response_j_id)
     left, right = Response.objects.filter(pk__in=shown)
     # tests/browser shows those that are long.

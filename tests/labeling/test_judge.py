@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from engine.models import Experiment, Judgment, Lease
+from engine.models import Assignment, Experiment, Judgment
 from engine.selectors import counts
 from engine.services.experiments import pause, stop
 from tests.factories import lease, lease_all, make_experiment
@@ -32,7 +32,7 @@ def test_with_htmx_the_click_is_saved_and_the_next_pair_comes_back_with_the_answ
     judgment = Judgment.objects.get()
     assert (judgment.choice, judgment.annotator, judgment.comparison) == (choice, annotator, held.comparison)
     assert judgment.via == "page"
-    following = Lease.objects.get(state="open")
+    following = Assignment.objects.get(state="open")
     assert following.comparison != held.comparison
     # No word of the server's: the page then says that it is saved.
     assert (stage(response)["token"], stage(response)["said"]) == (str(following.token), "")
@@ -47,7 +47,7 @@ def test_the_pair_that_comes_back_is_the_one_after_those_that_the_page_holds(
     form = {"token": held.token, "choice": "left", "after": ahead.token}
     following = stage(client_for(annotator).post(url, form, headers=HTMX))["token"]
     assert following not in {str(held.token), str(ahead.token)}
-    assert Lease.objects.filter(annotator=annotator, state="open").count() == 2
+    assert Assignment.objects.filter(annotator=annotator, state="open").count() == 2
 
 
 def test_a_repeated_click_comes_back_with_the_same_next_pair(experiment, annotator, client_for, url):

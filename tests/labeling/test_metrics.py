@@ -66,7 +66,7 @@ def test_it_tells_what_waits_what_was_done_and_who_is_alive(scraper, annotator):
     assert value(found, "llmpo_experiments", state="running") == 1
     n_ready = experiment.comparisons.filter(state="ready").count()
     assert value(found, "llmpo_comparisons", experiment=str(experiment.pk), state="ready") == n_ready > 0
-    assert value(found, "llmpo_newest_leases", state="judged") == 1
+    assert value(found, "llmpo_newest_assignments", state="judged") == 1
     assert value(found, "llmpo_newest_responses", state="failed", reason="The server answered") == 1
     assert value(found, "llmpo_generation_tokens_per_second") > 0
     assert value(found, "llmpo_spent_24h", model="GPT", currency="EUR") == 0.5

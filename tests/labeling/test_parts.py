@@ -46,7 +46,11 @@ class TestAnnotators:
         assert "Thought" not in client_for(annotator).get(url).content.decode()
         Experiment.objects.update(shown_thinking="both")
         html = client_for(annotator).get(url).content.decode()
-        first = Comparison.objects.filter(leases__annotator=annotator).order_by("leases__created_at").first()
+        first = (
+            Comparison.objects.filter(assignments__annotator=annotator)
+            .order_by("assignments__created_at")
+            .first()
+        )
         assert f"Thought {first.left.pk}." in html
         assert f"Thought {first.right.pk}." in html
         Response.objects.filter(pk=first.left.pk).update(thinking="")

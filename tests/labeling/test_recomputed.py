@@ -23,7 +23,7 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Membership
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start, stop
-from engine.services.judging import judge_leased
+from engine.services.judging import record_answer
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of
 from tests.factories import click, click_for, lease, make_user, write_responses
@@ -212,7 +212,7 @@ def test_clicks_that_come_after_the_conclusion_are_told_apart(admin, client_for)
     Membership.objects.create(experiment=experiment, user=late, role="annotator")
     held = lease(experiment, late)
     stop(experiment_id=experiment.pk)
-    judge_leased(experiment_id=experiment.pk, token=held.token, annotator=late, choice="left")
+    record_answer(experiment_id=experiment.pk, token=held.token, annotator=late, choice="left")
     experiment.refresh_from_db()
     sentence = status_of(experiment).sentence
     assert sentence.startswith(f"Stopped after {before} comparisons, before it was decided.")

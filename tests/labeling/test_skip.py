@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from engine.models import Allowance, Flag, Judgment, Lease
+from engine.models import Allowance, Assignment, Flag, Judgment
 from tests.factories import add_member, lease, make_user
 from tests.markup import stage, words
 
@@ -36,7 +36,7 @@ def test_another_pair_is_shown_and_the_skipped_one_goes_to_nobody(
     response = client_for(annotator).post(url, form, headers=headers, follow=True)
     assert response.status_code == 200
     assert "no answer" in words(response) + stage(response)["said"]
-    following = Lease.objects.get(token=stage(response)["token"])
+    following = Assignment.objects.get(token=stage(response)["token"])
     assert following.comparison != held.comparison
     assert lease(experiment, other).comparison != held.comparison
     flag = Flag.objects.get()
@@ -85,3 +85,18 @@ def test_a_bad_form_is_told_so_and_skips_nothing(change, headers, experiment, an
     form = {"token": lease(experiment, annotator).token, "reason": "task"} | change
     assert client_for(annotator).post(url, form, headers=headers).status_code == 400
     assert not Flag.objects.exists()
+
+
+def test_an_undo_after_a_skip_brings_its_pair_back(experiment, annotator, client_for):
+    client, held = client_for(annotator), lease(experiment, annotator)
+    reply = client.post(
+        reverse("skip", args=[experiment.pk]),
+        {"token": held.token, "reason": "task"},
+        headers={"HX-Request": "true"},
+    )
+    named = stage(reply)["newest"]
+    reply = client.post(
+        reverse("undo", args=[experiment.pk]), {"answer": named}, headers={"HX-Request": "true"}
+    )
+    assert Assignment.objects.get(token=stage(reply)["token"]) == held
+    assert Allowance.objects.get().skipped == 0

@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection
+from django.db import connection, transaction
 
 from engine.management.finding import find_experiments
 from engine.selectors.verifying import differences_from, faults_of
 from engine.selectors.voids import groups_of
+from engine.services.locks import locked_experiment
+from engine.services.showings import settle_assignments
 
 
 class Command(BaseCommand):
     help = (
         "Check that the stored rows agree: counts, outcomes, evidence, texts, sides and checks. "
         "With --export: that a file of judgments says the same. Says what was voided by hand. "
-        "Changes nothing. Exit status 1 if anything differs."
+        "Changes nothing but what waits for the planner. Exit status 1 if anything differs."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -40,6 +42,8 @@ class Command(BaseCommand):
             raise CommandError("Name the one experiment that the file is an export of.")
         n_faults = self._database()
         for each in found:
+            with transaction.atomic():
+                settle_assignments(experiment=locked_experiment(each.pk))
             faults = list(faults_of(each))
             if export is not None:
                 faults += differences_from(each, _rows(export))

@@ -9,12 +9,12 @@ from django.db import connection
 from django.utils import timezone
 
 from engine.domain.errors import LeaseLostError
-from engine.models import Comparison, Experiment, Lease, Membership, PairCount, User, clock
+from engine.models import Assignment, Comparison, Experiment, Membership, PairCount, User, clock
 from engine.selectors.missing import actively_held
-from engine.services import allowances, serving
+from engine.services import allowances, assignments
+from engine.services.assignments import discard_unwanted, has_next
 from engine.services.experiments import discard_leftovers, pause, start, stop
-from engine.services.judging import judge_leased
-from engine.services.leases import discard_unwanted, has_next
+from engine.services.judging import record_answer
 from engine.services.people import remove_member
 from tests.factories import (
     click,
@@ -42,14 +42,14 @@ def experiment(annotator, bob, settings) -> Experiment:
 
 def go_by(span: timedelta, user: User) -> None:
     """Let time pass for all that somebody holds."""
-    for held in Lease.objects.filter(annotator=user):
+    for held in Assignment.objects.filter(annotator=user):
         held.created_at, held.granted_at = held.created_at - span, held.granted_at - span
         held.expires_at -= span
         held.save()
 
 
 def leave(experiment: Experiment, user: User) -> None:
-    serving.leave(annotator=user, experiment_id=experiment.pk)
+    assignments.leave(annotator=user, experiment_id=experiment.pk)
 
 
 AN_HOUR = allowances.hold
@@ -78,7 +78,7 @@ class TestWhoseItIs:
 
     def test_an_answer_ahead_of_the_order_brings_no_other_pair_instead(self, experiment, annotator):
         first, second = lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=2)
-        judge_leased(experiment_id=experiment.pk, token=second.token, annotator=annotator, choice="left")
+        record_answer(experiment_id=experiment.pk, token=second.token, annotator=annotator, choice="left")
         assert lease(experiment, annotator) == first
 
     def test_who_has_many_open_gets_no_more(self, experiment, annotator):
@@ -92,7 +92,7 @@ class TestWhoseItIs:
         held = lease(experiment, annotator)
         go_by(timedelta(days=3), annotator)
         lease_all(experiment_id=experiment.pk, annotator=bob)
-        assert judge_leased(
+        assert record_answer(
             experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
         ).created
 
@@ -125,7 +125,7 @@ class TestPresence:
         assert actively_held(experiment) == [theirs.comparison_id]
         go_by(2 * allowances.hold(), bob)
         assert actively_held(experiment) == []
-        serving.stay(experiment=experiment, annotator=bob)
+        assignments.stay(experiment_id=experiment.pk, annotator=bob)
         assert actively_held(experiment) == [theirs.comparison_id]
         click(experiment, bob)
         assert actively_held(experiment) == []
@@ -135,7 +135,7 @@ class TestPresence:
         lease(experiment, annotator), lease(other, annotator)
         leave(experiment, annotator)
         assert (len(actively_held(experiment)), len(actively_held(other))) == (0, 1)
-        serving.leave(annotator=annotator)
+        assignments.leave(annotator=annotator)
         assert actively_held(other) == []
 
     def test_one_s_time_on_a_pair_starts_anew_after_being_away(self, experiment, annotator):
@@ -171,8 +171,8 @@ class TestWhenNoneAreGiven:
         states = dict(Comparison.objects.values_list("pk", "state"))
         assert (states[mine.comparison_id], states[theirs.comparison_id]) == ("leased", "discarded")
         with pytest.raises(LeaseLostError, match="ended"):
-            judge_leased(experiment_id=experiment.pk, token=theirs.token, annotator=bob, choice="left")
-        assert judge_leased(
+            record_answer(experiment_id=experiment.pk, token=theirs.token, annotator=bob, choice="left")
+        assert record_answer(
             experiment_id=experiment.pk, token=mine.token, annotator=annotator, choice="left"
         ).created
 
@@ -184,7 +184,7 @@ class TestWhenNoneAreGiven:
         assert held.comparison.state == "leased"
         go_by(2 * allowances.hold(), annotator)
         with pytest.raises(LeaseLostError, match="ended"):
-            judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+            record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         discard_leftovers()
         held.comparison.refresh_from_db()
         assert held.comparison.state == "discarded"
