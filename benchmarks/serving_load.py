@@ -415,6 +415,8 @@ def differences(experiment: Any, load: Load) -> dict[str, int]:
     from engine.models import Assignment, Comparison, Judgment
     from engine.services.judging import rebuild_counts
 
+    # It settles the last answers, too.
+    rebuilt = rebuild_counts(experiment_id=experiment.pk)
     judgments = Judgment.objects.filter(comparison__experiment=experiment)
     counted = experiment.pair_counts.aggregate(n=Sum("comparisons"))["n"] or 0
     standing = judgments.filter(standing=True)
@@ -423,7 +425,7 @@ def differences(experiment: Any, load: Load) -> dict[str, int]:
         "answers not taken back": load.undone - load.taken_back,
         "judgments lost": load.confirmed - judgments.count(),
         "judgments that should be void": standing.count() - (load.confirmed - load.taken_back),
-        "counts that differ": len(rebuild_counts(experiment_id=experiment.pk)),
+        "counts that differ": len(rebuilt),
         "counts beside standing judgments": counted - standing.count(),
         "comparisons judged twice": comparisons.annotate(
             n=Count("judgments", filter=Q(judgments__standing=True))
