@@ -58,6 +58,7 @@ def test_draws_follow_the_softmax_at_the_given_temperature():
     np.testing.assert_allclose(np.bincount(chosen) / draws, expected / expected.sum(), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_it_adds_better_step_by_step_and_the_same_in_any_batch():
     tasks = sample_tasks("sum", 40, seed=1)
     asked = [chat(f"{task.prompt}\n\nThink step by step, then give the answer.") for task in tasks]

@@ -293,20 +293,24 @@ slow = pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "n_policies", "claim", "n_showings"),
     [
-        pytest.param(pair, 2, "good_enough", 6, id="counts"),
+        pytest.param(pair, 2, "good_enough", 6, id="counts", marks=slow),
         pytest.param(taken_back, 2, "good_enough", 4, id="answers taken back"),
         pytest.param(pair_with_ties, 2, "good_enough", 4, id="ties"),
         pytest.param(both_names, 2, "best", 3, id="both names of two"),
         pytest.param(joint, 2, "good_enough", 3, id="two people a pair", marks=slow),
         pytest.param(all_names, 3, "good_enough", 2, id="all names of three"),
         pytest.param(best_of_two, 2, "best_if_any", 4, id="bets", marks=slow),
-        pytest.param(replace(best_of_two, take_back=True), 2, "best_if_any", 3, id="bets taken back"),
+        pytest.param(
+            replace(best_of_two, take_back=True), 2, "best_if_any", 3, id="bets taken back", marks=slow
+        ),
         pytest.param(best_of_three, 3, "best_if_any", 3, id="bets and favourites", marks=slow),
         pytest.param(one_of_them_chosen, 3, "best_if_any", 2, id="bets beside outcomes that are chosen"),
         pytest.param(moved, 3, "good_enough", 3, id="capital that moves"),
-        pytest.param(moved_in_a_cycle, 3, "good_enough", 2, id="capital that moves in a cycle"),
-        pytest.param(moved_without_a_margin, 3, "best", 2, id="capital that moves without a margin"),
-        pytest.param(two_false, 3, "best", 2, id="two that are false against each other"),
+        pytest.param(moved_in_a_cycle, 3, "good_enough", 2, id="capital that moves in a cycle", marks=slow),
+        pytest.param(
+            moved_without_a_margin, 3, "best", 2, id="capital that moves without a margin", marks=slow
+        ),
+        pytest.param(two_false, 3, "best", 2, id="two that are false against each other", marks=slow),
     ],
 )
 def test_nothing_that_people_do_pays(game: Game, n_policies: int, claim: str, n_showings: int) -> None:

@@ -360,7 +360,7 @@ NAMES = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     data=st.composite(mutated)(),
     status=st.sampled_from([200, 201, 302, 400, 401, 404, 429, 500]),
