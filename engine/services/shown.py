@@ -20,7 +20,7 @@ from engine.models import Experiment, Shown, clock
 Make = Callable[[Experiment], dict[str, Any]]
 
 # Not again before that age, or before this many times the processor time that it took.
-_LEAST_AGE, _REST = 0.4, 4
+_LEAST_AGE, _REST = 0.4, 10
 # A request computes a page that is older: no worker does.
 _OLDEST_AGE = 3.0
 # Who began it that long ago has died.
