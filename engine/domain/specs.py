@@ -17,7 +17,7 @@ SETTINGS = (
     "repeat_rate", "gold_rate",
     "practice", "responses", "backend", "model", "llm_judge", "judge_model", "rubric", "llm_budget", "tags",
     "no_answer", "shown_thinking", "money_limit",
-    "leaderboard",
+    "leaderboard", "equally_seen_only",
 )  # fmt: skip
 
 

@@ -159,6 +159,7 @@ class Migration(migrations.Migration):
                 ('allow_both_bad', models.BooleanField(default=False, help_text='Offer “both are bad”; it counts like “equally good”.')),
                 ('tell_outcome', models.BooleanField(default=False, help_text='When it is decided, annotators see which policy their answers preferred.')),
                 ('leaderboard', models.BooleanField(default=False, help_text='Annotators see how many pairs each of them has answered; never what anybody answered.')),
+                ('equally_seen_only', models.BooleanField(default=False, help_text="Where texts come again, nobody is shown two that they have not seen equally often: the one seen more often is mostly the leader's. Their pairs end there.")),
                 ('overlap', models.PositiveSmallIntegerField(default=1, help_text='How many different annotators judge each comparison.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(9)])),
                 ('overlap_rule', models.CharField(choices=[('majority', 'The majority decides'), ('mean', 'Each judgment counts its share (1, 2, 4 or 8 judgments)')], default='majority', help_text='Rule that combines several judgments of one comparison into its outcome.', max_length=10)),
                 ('repeat_rate', models.FloatField(default=0.0, help_text="Share of an annotator's pairs that are earlier ones shown again, sides swapped.", validators=[django.core.validators.MinValueValidator(0.0), django.core.validators.MaxValueValidator(0.5)])),

@@ -29,6 +29,13 @@ class Serving(models.Model):
         default=False,
         help_text="Annotators see how many pairs each of them has answered; never what anybody answered.",
     )
+    equally_seen_only = models.BooleanField(
+        default=False,
+        help_text=(
+            "Where texts come again, nobody is shown two that they have not seen equally often: the one seen "
+            "more often is mostly the leader's. Their pairs end there."
+        ),
+    )
     overlap = models.PositiveSmallIntegerField(
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(9)],

@@ -7,7 +7,7 @@ from django.db.models import Exists, OuterRef
 from engine.core.finite_pools import holds_without_replacement
 from engine.domain.rules import CERTIFIED
 from engine.domain.wording import number
-from engine.models import Comparison, Experiment, Judgment, Response
+from engine.models import Assignment, Comparison, Experiment, Judgment, Response
 from engine.selectors import designs, pools
 from engine.selectors.judges import people_behind
 
@@ -51,8 +51,8 @@ def unproven(experiment: Experiment) -> str:
         else:
             claims += " and “good enough”"
     texts = (
-        "each policy has the same number of responses to every task, and no two responses to a task are the "
-        "same"
+        "each policy has one response to every task, no two responses to a task are the same, and nobody was "
+        "shown two pairs of one task"
     )
     if _pool_is_known(experiment):
         proven = f"proven for {claims}: no more than one person has judged, {texts}"
@@ -86,15 +86,18 @@ def _facts_against(experiment: Experiment) -> list[str]:
         # differ, so what is in the evidence is no late click.
         counted = designs.counted_in(designs.stored(experiment), "comparison")
         judgments = judgments.exclude(~counted, created_at__gt=experiment.concluded_at)
+    given = Assignment.objects.filter(comparison__experiment=experiment).order_by()
     reasons = {
         "more than one person judged": len(people_behind(judgments)[:2]) > 1,
         # Not by its opinions: an export that is imported again has none. The index begins with the annotator.
         "a language model voted": judgments.filter(annotator=None, judge=Judgment.Judge.LLM).exists(),
+        "somebody was shown two pairs of one task": given.count()
+        > given.values("annotator", "comparison__task").distinct().count(),
     }
     if _pool_is_known(experiment):
         pool = pools.ready_made(experiment)
         reasons |= {
-            "a policy has more responses to one task than to another": not pool.is_even,
+            "a policy has no response to a task, or several": not pool.is_single,
             "two responses to a task are the same": not pool.is_distinct,
         }
     return [reason for reason, holds in reasons.items() if holds]

@@ -8,18 +8,19 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from enum import IntEnum
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, OuterRef, Q, QuerySet
 
 from engine.domain.texts import NOTHING, pair_of_texts
 from engine.models import Assignment, Comparison, Experiment, Judgment, Response, Task, User
 from engine.selectors import counts
 from engine.selectors.people import annotators
-from engine.selectors.seen import has_seen
+from engine.selectors.seen import found_one, has_seen
 
 
 class Stored(NamedTuple):
@@ -131,14 +132,14 @@ class ReadyMade:
     ----------
     n_pairs
         The number of different pairs of texts that can be shown.
-    is_even
-        True if each policy has the same number of responses to every task.
+    is_single
+        True if each policy has one response to every task.
     is_distinct
         True if no two responses to a task are the same text.
     """
 
     n_pairs: int
-    is_even: bool
+    is_single: bool
     is_distinct: bool
 
 
@@ -156,14 +157,12 @@ def _ready_made(experiment_id: int, created_at: datetime) -> ReadyMade:
     for task, policy, digest in _written(experiment_id):
         texts[task][policy].add(digest)
         n_responses[policy, task] += 1
-    tasks = list(Task.objects.filter(experiment=experiment_id).values_list("pk", flat=True))
+    n_tasks = Task.objects.filter(experiment=experiment_id).count()
+    n_policies = len({policy for policy, _ in n_responses})
     n_distinct = sum(len(set[str]().union(*by_policy.values())) for by_policy in texts.values())
     return ReadyMade(
         n_pairs=sum(_n_pairs(by_policy.values(), 0) for by_policy in texts.values()),
-        is_even=all(
-            len({n_responses[policy, task] for task in tasks}) == 1
-            for policy in {key[0] for key in n_responses}
-        ),
+        is_single=n_responses.total() == len(n_responses) == n_tasks * n_policies,
         is_distinct=n_distinct == n_responses.total(),
     )
 
@@ -227,36 +226,91 @@ def awaits_planning(experiment: Experiment, annotator: User) -> bool:
     return not Assignment.objects.filter(comparison__experiment=experiment, annotator=annotator).exists()
 
 
-def unused(experiment: Experiment, annotator: int | None, halves: Sequence[Halves]) -> set[str]:
-    """The names of those of these pairs of responses that wait for nobody, and that the annotator has not
-    seen.
+class Familiarity(IntEnum):
+    """How an annotator knows the two texts of a pair. Pairs are drawn and shown in this order."""
+
+    NEW_TASK = 0
+    EQUALLY_SEEN = 1
+    # Policies near the top are asked for most, so the text that was seen more often is mostly the leader's.
+    UNEQUALLY_SEEN = 2
+    USED = 3
+
+
+class KnownTexts:
+    """The texts of some tasks that an annotator has seen, or that wait.
+
+    Parameters
+    ----------
+    annotator
+        Number of their account; ``None`` for anybody.
     """
-    names = {name_of(*pair) for pair in halves}
-    unseen = {name for name in names if rule_for(experiment, name)}
-    used: set[str] = set()
-    if asked := sorted(names - unseen):
-        # The index of texts has only those that are named.
-        found = _out_of_reach(experiment.pk, annotator).filter(texts__in=asked, texts__gt="")
-        used |= set(found.values_list("texts", flat=True))
-    if unseen:
+
+    def __init__(self, experiment: Experiment, annotator: int | None) -> None:
+        self._experiment = experiment
+        self._annotator = annotator
+        # By task, how often each text was shown. A task without comparisons has none.
+        self._shown: dict[int, Counter[str] | None] = {}
+        self._pairs: Counter[str] = Counter()
+
+    def read(self, halves: Iterable[Halves]) -> None:
+        """Read what is known of the tasks of these pairs."""
+        if not (tasks := {first.task_id for first, _ in halves} - self._shown.keys()):
+            return
+        self._shown.update(dict.fromkeys(tasks))
+        rows = _out_of_reach(self._experiment.pk, self._annotator).filter(task__in=tasks)
+        for name, task, i, j, *digests in rows.values_list(
+            "texts", "task_id", "policy_i_id", "policy_j_id", "response_i__digest", "response_j__digest"
+        ):
+            texts = [digest or f"policy {policy}" for digest, policy in zip(digests, (i, j), strict=True)]
+            self._count(name or _provisional(task, i, j), task, texts)
+
+    def add(self, first: Half, second: Half) -> None:
+        """Count a pair that is planned now."""
+        self._count(name_of(first, second), first.task_id, [_text(first), _text(second)])
+
+    def familiarity(self, first: Half, second: Half) -> Familiarity:
+        """How these two texts, of a task that was read, are known."""
+        name, shown = name_of(first, second), self._shown[first.task_id]
+        if shown is None:
+            return Familiarity.NEW_TASK
         # One that nobody looks at is settled as often as each other one can be judged.
-        n_people = max(annotators(experiment.pk).count(), 1)
-        settled = Comparison.objects.filter(
-            counts.HELD_BACK | Q(state=Comparison.State.JUDGED), texts__in=unseen
-        )
-        counted = Counter(settled.values_list("texts", flat=True))
-        used |= {name for name, n in counted.items() if n >= n_people}
-    unwritten = [(pair, name_of(*pair)) for pair in halves if pair[0].pk and not _are_written(*pair)]
-    if unwritten:
-        planned = set(
-            Comparison.objects.filter(
-                experiment=experiment,
-                state=Comparison.State.PLANNED,
-                response_i__in=[first.pk for (first, _), _ in unwritten],
-            ).values_list("response_i_id", "response_j_id")
-        )
-        used |= {name for (first, second), name in unwritten if (first.pk, second.pk) in planned}
-    return names - used
+        if self._pairs[name] >= (self._n_people if rule_for(self._experiment, name) else 1):
+            return Familiarity.USED
+        if shown[_text(first)] == shown[_text(second)]:
+            return Familiarity.EQUALLY_SEEN
+        return Familiarity.USED if self._experiment.equally_seen_only else Familiarity.UNEQUALLY_SEEN
+
+    def _count(self, name: str, task: int, texts: Iterable[str]) -> None:
+        self._pairs[name] += 1
+        shown = self._shown[task] = self._shown[task] or Counter()
+        if not rule_for(self._experiment, name):
+            shown.update(texts)
+
+    @cached_property
+    def _n_people(self) -> int:
+        return max(annotators(self._experiment.pk).count(), 1)
+
+
+def shown_by_familiarity(experiment: Experiment) -> Counter[Familiarity]:
+    """The number of pairs that people were shown, by how they knew the two texts then."""
+    seen: defaultdict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+    found = Counter[Familiarity]()
+    given = Assignment.objects.filter(comparison__experiment=experiment).order_by("pk")
+    for annotator, task, *texts in given.values_list(
+        "annotator_id",
+        "comparison__task_id",
+        "comparison__response_i__digest",
+        "comparison__response_j__digest",
+    ):
+        shown = seen[annotator, task]
+        equally = Familiarity.EQUALLY_SEEN if shown else Familiarity.NEW_TASK
+        found[equally if shown[texts[0]] == shown[texts[1]] else Familiarity.UNEQUALLY_SEEN] += 1
+        shown.update(texts)
+    return found
+
+
+def _text(half: Half) -> str:
+    return half.digest or f"policy {half.policy_id}"
 
 
 def pairs_left(
@@ -288,14 +342,20 @@ def _out_of_reach(experiment: int, annotator: int | None) -> QuerySet[Comparison
     given = Assignment.objects.filter(comparison=OuterRef("pk"), annotator=annotator)
     judgments = Judgment.objects.filter(comparison=OuterRef("pk"), standing=True)
     theirs = Q(annotator=annotator) | Q(via__in=Judgment.UNSEEN)
-    return own.filter(Q(state__in=Comparison.PENDING) | Exists(given) | Exists(judgments.filter(theirs)))
+    return own.filter(
+        Q(state__in=Comparison.PENDING) | Q(found_one(given)) | Q(found_one(judgments.filter(theirs)))
+    )
 
 
 def name_of(first: Half, second: Half) -> str:
     """The key of a pair of texts, as comparisons store it; a provisional one before both are written."""
     if _are_written(first, second):
         return pair_of_texts(first.task_id, first.digest, second.digest)
-    return f"{first.task_id}:policy {first.policy_id}:policy {second.policy_id}"
+    return _provisional(first.task_id, first.policy_id, second.policy_id)
+
+
+def _provisional(task_id: int, policy_i: int, policy_j: int) -> str:
+    return f"{task_id}:policy {policy_i}:policy {policy_j}"
 
 
 def _are_written(first: Half, second: Half) -> bool:

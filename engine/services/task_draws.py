@@ -8,8 +8,8 @@
   responses to it.
 
 The last two are statements about the pool. The same texts come again, so the risk δ is that of naming the
-wrong winner for these tasks and these texts. Where people judge, what an annotator has seen is left out of
-the draw for them: docs/algorithm.md says what that means for the risk.
+wrong winner for these tasks and these texts. Where people judge, tasks that are new to an annotator come
+first for them, and what they have seen is left out: docs/algorithm.md says what that means for the risk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from django.db.models import QuerySet
 
 from engine.models import Experiment, Policy, Response
 from engine.selectors import pools
-from engine.selectors.pools import Half, Halves, Stored
+from engine.selectors.pools import Familiarity, Half, Halves, Stored
 
 
 class Source(ABC):
@@ -85,7 +85,7 @@ class Pool(Source):
 
 _ByTask = dict[int, list[Stored]]
 
-# Pairs of responses whose use is looked up at once. Mostly one of the first few has none yet.
+# Pairs of responses whose tasks are looked up at once. Mostly one of the first few is new.
 _FIRST, _AT_ONCE = 3, 200
 # All pairs of sixteen policies. Of two that share 1,000 tasks it takes 30 kB.
 _PAIRS_KEPT = 128
@@ -102,28 +102,25 @@ def source_of(experiment: Experiment) -> Source:
             return _Imported(experiment)
 
 
-@dataclass(frozen=True)
-class Begun:
+class Begun(NamedTuple):
     """A draw of which the first few pairs of texts have been looked up.
 
     Attributes
     ----------
     first
-        These, in the order in which they are to be tried.
-    unused
-        The names of those that the database says are free.
+        These, in random order.
     again
         The state of the generator as it was, and the two policies. The order of a large pool takes megabytes,
-        and is made again where all of ``first`` are used.
+        and is made again where none of ``first`` is of a new task.
     """
 
     first: list[Halves]
-    unused: set[str]
     again: tuple[Mapping[str, Any], Policy, Policy]
 
 
 class PoolDrawer:
-    """Draws from a finite pool what an annotator has not seen, as if each draw that they have were repeated.
+    """Draws from a finite pool what an annotator has not seen: first from tasks that are new to them, then
+    two texts that they saw equally often, then any others.
 
     Parameters
     ----------
@@ -135,7 +132,7 @@ class PoolDrawer:
         self._experiment = experiment
         self._pool = pool
         self._annotator = annotator
-        self._taken: set[str] = set()
+        self._known = pools.KnownTexts(experiment, annotator)
 
     def begin(self, wanted: Sequence[tuple[np.random.Generator, Policy, Policy]]) -> list[Begun]:
         """Begin draws, each of its generator for these two policies: what comes first in all of them is
@@ -144,31 +141,31 @@ class PoolDrawer:
         self._pool.read({policy.pk for _, *policies in wanted for policy in policies})
         again = [(rng.bit_generator.state, policy_i, policy_j) for rng, policy_i, policy_j in wanted]
         first = [list(itertools.islice(self._pool.in_random_order(*each), _FIRST)) for each in wanted]
-        unused = self._unused([halves for some in first for halves in some])
-        return [Begun(some, unused, each) for some, each in zip(first, again, strict=True)]
+        self._known.read(itertools.chain.from_iterable(first))
+        return list(map(Begun, first, again))
 
     def finish(self, begun: Begun) -> Halves | None:
         """Two responses to one task; ``None`` where the annotator has seen all that there are."""
-        some, unused = begun.first, begun.unused
-        rest: Iterator[Halves] | None = None
-        while some:
-            for halves in some:
-                name = pools.name_of(*halves)
-                if name in unused and name not in self._taken:
-                    self._taken.add(name)
-                    return halves
-            rest = rest or itertools.islice(self._again(*begun.again), _FIRST, None)
-            some = list(itertools.islice(rest, _AT_ONCE))
-            unused = self._unused(some)
-        return None
+        found, least = None, Familiarity.USED
+        for halves in self._looked_up(begun):
+            familiarity = self._known.familiarity(*halves)
+            if familiarity < least:
+                found, least = halves, familiarity
+            if familiarity == Familiarity.NEW_TASK:
+                break
+        if found:
+            self._known.add(*found)
+        return found
 
-    def _again(self, state: Mapping[str, Any], policy_i: Policy, policy_j: Policy) -> Iterator[Halves]:
+    def _looked_up(self, begun: Begun) -> Iterator[Halves]:
+        yield from begun.first
+        state, policy_i, policy_j = begun.again
         rng = np.random.default_rng()
         rng.bit_generator.state = state
-        return self._pool.in_random_order(rng, policy_i, policy_j)
-
-    def _unused(self, some: Sequence[Halves]) -> set[str]:
-        return pools.unused(self._experiment, self._annotator, some)
+        rest = itertools.islice(self._pool.in_random_order(rng, policy_i, policy_j), _FIRST, None)
+        while some := list(itertools.islice(rest, _AT_ONCE)):
+            self._known.read(some)
+            yield from some
 
     def pairs_left(self) -> npt.NDArray[np.bool_]:
         """K×K, symmetric: the pairs of policies of which the annotator may not have seen all."""

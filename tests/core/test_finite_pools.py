@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
+from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -98,3 +102,68 @@ def test_near_its_mean_a_sample_is_more_likely() -> None:
 )
 def test_beyond_the_bounds_nothing_is_promised(delta: float, margin: float) -> None:
     assert not holds_without_replacement(delta, margin)
+
+
+class TestNewTasksFirst:
+    """The lemma of docs/proofs.md, over all orders of the tasks and against a choice that knows everything.
+
+    A pool is the outcomes of two pairs on each task; a path is the outcomes of the first pair so far.
+    """
+
+    POOLS = (
+        ((1, 1), (0, 0)),
+        ((1, 0), (0, 1), (1, 0)),
+        ((1, 1), (1, 1), (0, 0), (0, 1)),
+        ((0, 0), (1, 0), (0, 0), (1, 1), (0, 1)),
+    )
+
+    @staticmethod
+    def chance(pool, goal, *, may_skip: bool) -> Fraction:
+        """The largest chance that the path ever is in the goal. A choice that may skip gives a task to the
+        other pair, and sees all of its outcomes.
+        """
+
+        @cache
+        def best(left: tuple, path: tuple) -> Fraction:
+            if path in goal:
+                return Fraction(1)
+            if not left:
+                return Fraction(0)
+            rests = [(left[:k] + left[k + 1 :], task[0]) for k, task in enumerate(left)]
+            asked = sum(best(rest, (*path, outcome)) for rest, outcome in rests) / len(left)
+            skipped = sum(best(rest, path) for rest, _ in rests) / len(left) if may_skip else Fraction(0)
+            return max(asked, skipped)
+
+        return best(tuple(pool), ())
+
+    @pytest.mark.parametrize("pool", POOLS)
+    def test_no_choice_of_when_to_ask_reaches_anything_more_often(self, pool) -> None:
+        paths = [path for n in range(1, len(pool) + 1) for path in itertools.product((0, 1), repeat=n)]
+        rng = np.random.default_rng(0)
+        goals = [{path} for path in paths]
+        goals += [{path for path in paths if rng.random() < 0.3} for _ in range(100)]
+        for goal in map(frozenset, goals):
+            assert self.chance(pool, goal, may_skip=True) == self.chance(pool, goal, may_skip=False)
+
+    @pytest.mark.parametrize("pool", POOLS)
+    def test_a_fixed_number_of_draws_has_the_law_of_the_first_ones(self, pool) -> None:
+        """The other pair comes first, then after each of its wins, unless too few tasks would be left."""
+        n_draws, laws = len(pool) - 1, (Counter[tuple[int, ...]](), Counter[tuple[int, ...]]())
+        for order in itertools.permutations(pool):
+            path: tuple[int, ...] = ()
+            skips, asks = True, len(order) - n_draws
+            for own, other in order:
+                if skips and asks:
+                    skips, asks = bool(other), asks - 1
+                elif len(path) < n_draws:
+                    path, skips = (*path, own), bool(other)
+            for law, drawn in zip(laws, (path, tuple(own for own, _ in order[:n_draws])), strict=True):
+                law[drawn] += 1
+        assert laws[0] == laws[1]
+
+    def test_on_a_task_that_is_not_new_nothing_holds(self) -> None:
+        """Two tasks, the pairs agree: after a win of the other pair, both are left for this one."""
+        first = []
+        for order in itertools.permutations((1, 0)):
+            first += [order[1]] * 2 if order[0] == 0 else list(order)
+        assert Fraction(sum(first), len(first)) == Fraction(3, 4)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from engine.models import Assignment, Comparison, Experiment, Judgment, PairCount, User
 from engine.selectors.buffer import buffer_target
 from engine.selectors.people import experiment_to_label
-from engine.selectors.pools import unused
+from engine.selectors.pools import Familiarity, KnownTexts
 from tests.factories import click_on, lease, make_experiment, make_user
 
 pytestmark = [
@@ -67,6 +67,12 @@ def judge_before(experiment: Experiment, annotator: User, n: int, first: int = 1
         cursor.execute("ANALYZE engine_comparison, engine_judgment, engine_assignment")
 
 
+def cheap_pages() -> None:
+    """Plan as for disks without a head: tables as short as these are gone through otherwise."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL random_page_cost = 1.1")
+
+
 def like(row: Any, **changes: Any) -> Any:
     """A new row of the same values but for ``changes``."""
     values = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
@@ -84,15 +90,19 @@ def test_the_count_of_todays_answers_reads_those_of_today_alone(annotator):
     assert read[0] < 50
 
 
-def test_planning_for_a_pool_reads_the_comparisons_of_the_asked_texts_alone(annotator):
+def test_planning_for_a_pool_reads_the_comparisons_of_the_asked_tasks_alone(annotator):
     """It asks in each round, of an experiment with any number of comparisons."""
     experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50)
     click_on(experiment, annotator, 8)
-    shown = experiment.comparisons.select_related("response_i", "response_j")[:4]
-    halves = [(comparison.response_i, comparison.response_j) for comparison in shown]
     judge_before(experiment, annotator, 300)
+    [task] = experiment.comparisons.filter(number__gte=10_000).values_list("task", flat=True).distinct()
+    shown = experiment.comparisons.exclude(task=task).select_related("response_i", "response_j")[:4]
+    halves = [(comparison.response_i, comparison.response_j) for comparison in shown]
+    known = KnownTexts(experiment, annotator.pk)
+    cheap_pages()
     with rows_read() as read:
-        assert len(unused(experiment, annotator.pk, halves)) == 4
+        known.read(halves)
+        assert Familiarity.NEW_TASK not in {known.familiarity(*each) for each in halves}
     assert read[0] < 50
 
 
@@ -101,9 +111,7 @@ def test_the_length_of_the_buffer_follows_from_the_latest_answers_alone(annotato
     experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50)
     click_on(experiment, annotator, 8)
     judge_before(experiment, annotator, 4_000)
-    # As for disks without a head: a table as short as this is gone through otherwise.
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL random_page_cost = 1.1")
+    cheap_pages()
     with rows_read() as read:
         assert buffer_target(experiment) > 0
     # Of the fifty latest comparisons: each with its lease.
