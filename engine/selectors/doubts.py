@@ -13,7 +13,7 @@ from django.db.models import Count, Q
 from engine.core.doubts import Examined, Found, Kind, Showings, examine
 from engine.domain.wording import number
 from engine.models import Assignment, Experiment, Flag, Judgment, Response, User
-from engine.selectors import missing
+from engine.selectors import missing, pools
 from engine.selectors.counts import standing_judgments
 from engine.selectors.judges import could_see_policies
 from engine.selectors.missing import Tally
@@ -117,6 +117,7 @@ def doubts(experiment: Experiment) -> Doubts:
         found=[
             *_in_words(tested, list(people.values()), names, lost),
             *_seeing(experiment),
+            *_telling(experiment),
             *_one_browser(experiment),
         ],
         n_tests=tested.n_tests,
@@ -242,6 +243,20 @@ def _seeing(experiment: Experiment) -> list[Doubt]:
         f"{seeing:,} of {number(votes, 'vote')} {were} given by people who may see which policy wrote what."
     )
     return [Doubt(said, said, "people-title")]
+
+
+def _telling(experiment: Experiment) -> list[Doubt]:
+    """A sentence where pairs were shown whose two texts their annotator had not seen equally often."""
+    if not pools.is_finite(experiment):
+        return []
+    shown = pools.shown_by_familiarity(experiment)
+    if not (told := shown[pools.Familiarity.UNEQUALLY_SEEN]):
+        return []
+    text = (
+        f"{told:,} of {number(shown.total(), 'pair')} came with one text that the person had seen more often "
+        "than the other. Mostly this is the leader’s, so these votes may follow the leader."
+    )
+    return [Doubt(text, text)]
 
 
 def _one_browser(experiment: Experiment) -> list[Doubt]:

@@ -13,7 +13,7 @@ from engine.domain.record import COLUMNS, chained, line_digest
 from engine.domain.showings import Kind
 from engine.domain.texts import digest
 from engine.models import Comparison, Experiment, Response
-from engine.selectors import blinding, counts, designs, record
+from engine.selectors import blinding, counts, designs, pools, record
 
 # In nats of evidence: a judgment more or less changes it by a hundredth and more.
 _DIGITS = 1e-6
@@ -29,6 +29,7 @@ def faults_of(experiment: Experiment) -> Iterator[str]:
     yield from _comparisons(experiment)
     yield from _evidence(experiment)
     yield from _texts(experiment)
+    yield from _familiar(experiment)
     yield from _record(experiment)
     yield from blinding.verify_blinding(experiment).differences
 
@@ -70,6 +71,12 @@ def _said_by_the_log(experiment: Experiment) -> dict[int, float | None]:
     """The outcome of each comparison for the estimates, by the last event of its showing."""
     events = experiment.showing_events.exclude(kind=Kind.BEGUN).order_by("pk")
     return dict(events.values_list("comparison_id", "outcome").iterator())
+
+
+def _familiar(experiment: Experiment) -> Iterator[str]:
+    told = pools.shown_by_familiarity(experiment)[pools.Familiarity.UNEQUALLY_SEEN]
+    if told and experiment.equally_seen_only and pools.is_finite(experiment):
+        yield f"{told} pairs were shown whose two texts their annotators had not seen equally often."
 
 
 def _record(experiment: Experiment) -> Iterator[str]:

@@ -36,6 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "shown_thinking",
         "overlap",
         "overlap_rule",
+        "equally_seen_only",
     ),
     "llm_judge": ("llm_judge", "judge_model", "rubric", "llm_budget"),
     # Whether people may tie changes how soon a claim holds, so both are chosen together.
@@ -68,6 +69,7 @@ LABELS = {
     "tell_outcome": "Tell annotators the outcome",
     "leaderboard": "Leaderboard for annotators",
     "tags": "Tags",
+    "equally_seen_only": "Only pairs whose two texts were seen equally often",
     "overlap": "Judgments per comparison",
     "overlap_rule": "Combining several judgments",
     "claim": "When to stop",

@@ -115,6 +115,10 @@ def size_of(editor: DraftEditor) -> dict[str, Any]:
     }
     if figures is None or not people:
         return size
+    comes_again = editor.imported or known.get("responses") == Experiment.Responses.REUSE
+    if comes_again and len(policies) > 2 and editor.n_tasks:
+        n_people = math.ceil(figures["expected"] * overlap / editor.n_tasks)
+        size["people_on_new_tasks"] = n_people if n_people > 1 else None
     size["hours"] = [figures[name] * overlap * seconds / 3600 for name in ("low", "expected", "high")]
     if editor.imported and editor.stored:
         # All texts exist already, so one person can give only so many answers.
