@@ -20,7 +20,7 @@ from engine.domain.texts import NOTHING, pair_of_texts
 from engine.models import Assignment, Comparison, Experiment, Judgment, Response, Task, User
 from engine.selectors import counts
 from engine.selectors.people import annotators
-from engine.selectors.seen import found_one, has_seen
+from engine.selectors.seen import found_one, has_seen, has_seen_unequally
 
 
 class Stored(NamedTuple):
@@ -84,12 +84,23 @@ def stocks(experiment: Experiment, among: Collection[int] | None = None) -> list
     stock = [
         Stock(
             person,
-            n_waiting=waiting.total() - sum(waiting[name] for name in seen[person]),
+            n_waiting=waiting.total()
+            - sum(waiting[name] for name in seen[person])
+            - _n_that_would_tell(experiment, waits, person, seen[person]),
             n_texts=len(names) - len(seen[person]),
         )
         for person in people
     ]
     return sorted(stock, key=lambda each: each.n_waiting)
+
+
+def _n_that_would_tell(
+    experiment: Experiment, waits: QuerySet[Comparison], person: int | None, seen: Collection[str]
+) -> int:
+    """The number of waiting pairs, not seen as they are, that the experiment does not show this person."""
+    if not experiment.equally_seen_only or person is None:
+        return 0
+    return waits.exclude(texts__in=seen).filter(has_seen_unequally(User(pk=person))).count()
 
 
 def with_texts_left(experiment: Experiment, stocks: Sequence[Stock]) -> list[Stock]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Greatest
-from django.db.models.lookups import GreaterThanOrEqual, IsNull
+from django.db.models.functions import Coalesce, Greatest
+from django.db.models.lookups import Exact, GreaterThanOrEqual, IsNull
 
 from engine.models import Assignment, Comparison, Judgment, Membership, User
 from engine.selectors.counts import count_of
@@ -55,6 +55,22 @@ def has_seen(annotator: User | OuterRef | Given, texts: str | OuterRef) -> Q:
     shown = Q(found_one(Assignment.objects.filter(**theirs)))
     judged = Q(found_one(Judgment.objects.filter(standing=True, **theirs)))
     return Q(found_one(Comparison.objects.filter(shown | judged, texts=texts, texts__gt="")))
+
+
+def has_seen_of_task(annotator: User | Given) -> IsNull:
+    """True of a comparison if somebody was given another pair of its task."""
+    return found_one(Assignment.objects.filter(annotator=annotator, comparison__task=OuterRef("task")))
+
+
+def has_seen_unequally(annotator: User | Given) -> Q:
+    """True of a comparison if somebody was shown one of its two texts more often than the other."""
+    return ~Q(Exact(_n_shown(annotator, "response_i"), _n_shown(annotator, "response_j")))
+
+
+def _n_shown(annotator: User | Given, half: str) -> Coalesce:
+    digest = OuterRef(f"{half}__digest")
+    either = Q(comparison__response_i__digest=digest) | Q(comparison__response_j__digest=digest)
+    return count_of(Assignment.objects.filter(either, annotator=annotator, comparison__task=OuterRef("task")))
 
 
 def _outer(reference: Any) -> Any:

@@ -29,10 +29,17 @@ from engine.models import (
     User,
     clock,
 )
-from engine.selectors import counts
+from engine.selectors import counts, pools
 from engine.selectors.blinding import has_or_had
 from engine.selectors.prepared import ANNOTATOR, EXPERIMENT, Given, Prepared
-from engine.selectors.seen import annotators_left, found_one, has_seen, seen_as_often_as_there_are_annotators
+from engine.selectors.seen import (
+    annotators_left,
+    found_one,
+    has_seen,
+    has_seen_of_task,
+    has_seen_unequally,
+    seen_as_often_as_there_are_annotators,
+)
 from engine.services import allowances, checks
 
 if TYPE_CHECKING:
@@ -116,12 +123,14 @@ def _open() -> QuerySet[Comparison]:
         | Q(found_one(judged))
         # Ready-made texts come again: nobody judges the same two of them twice.
         | has_seen(ANNOTATOR, OuterRef("texts"))
+        | (Q(Exists(_TELLS_NOTHING)) & has_seen_unequally(ANNOTATOR))
     )
     return Comparison.objects.filter(
         ~not_for_them, Exists(_ASKS_PEOPLE), experiment=EXPERIMENT, state=Comparison.State.READY
     )
 
 
+_TELLS_NOTHING = Experiment.objects.filter(pk=EXPERIMENT, equally_seen_only=True)
 _ASKS_PEOPLE = Experiment.objects.filter(
     pk=EXPERIMENT,
     state=Experiment.State.RUNNING,
@@ -152,7 +161,20 @@ def _due() -> QuerySet[Comparison]:
     return Comparison.objects.filter(pk=Coalesce(in_turn, others)).only("state")
 
 
-_DUE = Prepared(_due)
+def _due_of_pool() -> QuerySet[Comparison]:
+    """Of a finite pool: first those of tasks that are new to the annotator, then those whose texts they saw
+    equally often.
+    """
+    return (
+        _open()
+        .alias(known=has_seen_of_task(ANNOTATOR), unequally=has_seen_unequally(ANNOTATOR), last=_JUDGED_LAST)
+        .order_by("known", "unequally", "last", "pk")
+        .select_for_update(skip_locked=True, no_key=True, of=("self",))
+        .only("state")[:1]
+    )
+
+
+_DUE, _DUE_OF_POOL = Prepared(_due), Prepared(_due_of_pool)
 _HAS_NEXT = Prepared(
     lambda: Experiment.objects.filter(Q(found_one(_held())) | Q(found_one(_open())), pk=EXPERIMENT).only("pk")
 )
@@ -193,7 +215,8 @@ def _next_one(experiment: Experiment, annotator: User, n_shown: int) -> Assignme
     A check comes only where a comparison is ready: else a pair that was waited for would be no check. Both
     take the same statements.
     """
-    if not (found := _DUE(experiment=experiment.pk, annotator=annotator.pk)):
+    due = _DUE_OF_POOL if pools.is_finite(experiment) else _DUE
+    if not (found := due(experiment=experiment.pk, annotator=annotator.pk)):
         return None
     comparison: Comparison = found[0]
     check = checks.check_due(experiment, annotator, n_shown)

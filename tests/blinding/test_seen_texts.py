@@ -86,6 +86,22 @@ def test_a_person_gets_tasks_that_are_new_to_them_first():
     assert guesses(pairs) == []
 
 
+@pytest.mark.parametrize("n_people", [1, 3])
+def test_a_setting_ends_a_persons_pairs_before_texts_tell(n_people):
+    pairs = play(0.9, n_people, n_clicks=100, n_tasks=6, equally_seen_only=True)
+    assert n_people * 6 < len(pairs) < 100
+    assert all(first == second for _, (first, second) in pairs)
+    experiment = Experiment.objects.get()
+    assert experiment.used_up
+    assert list(faults_of(experiment)) == []
+
+
+def test_several_people_get_what_is_new_to_each_of_them_first(settings):
+    settings.BUFFER_MIN = 12
+    pairs = play(0.9, n_people=3, n_clicks=15, n_tasks=10)
+    assert [pair.seen for pair in pairs] == [(0, 0)] * 15
+
+
 def test_quality_and_the_audit_know_the_pairs_that_tell():
     pairs = play(0.9, n_people=1, n_clicks=24, n_tasks=8)
     n_told = sum(first != second for _, (first, second) in pairs)
