@@ -64,7 +64,7 @@ def judge_before(experiment: Experiment, annotator: User, n: int, first: int = 1
     )
     # What earlier tests left PostgreSQL to believe of these tables decided its plans, one run in some.
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE engine_comparison, engine_judgment, engine_assignment")
+        cursor.execute("ANALYZE engine_comparison, engine_judgment, engine_assignment, engine_response")
 
 
 def cheap_pages() -> None:
