@@ -780,6 +780,17 @@ class TestFiles:
         by_rule = page.post(setup_url(experiment), data | {"judge": "rule"}, headers=HTMX).content.decode()
         assert "one person can give" not in by_rule
 
+    def test_it_is_told_where_people_have_too_few_new_tasks(self, page, maker):
+        text = ANSWERS + "One?,C,uno,\nTwo?,C,dos,\nThree?,A,3,\nThree?,C,tres,\n"
+        experiment = create_experiment(spec=imported_spec(text, judge="human"), by=maker)
+        data = sent(data_of(specs.experiment_spec(experiment)), part="size")
+        html = page.post(setup_url(experiment), data, headers=HTMX).content.decode()
+        [n_people] = re.findall(r'data-people="(\d+)"', html)
+        assert int(n_people) > 1
+        of_two = create_experiment(spec=replace(imported_spec(judge="human"), name="Two"), by=maker)
+        data = sent(data_of(specs.experiment_spec(of_two)), part="size")
+        assert "data-people" not in page.post(setup_url(of_two), data, headers=HTMX).content.decode()
+
     def test_responses_that_cannot_be_compared_are_refused_and_the_name_is_kept(self, page):
         response = self.upload(page, "responses", "task,policy,response\na,A,1\nb,B,2\n", name="Ours")
         html = page.get(response.url).content.decode()
