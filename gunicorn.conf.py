@@ -48,7 +48,7 @@ def on_starting(server):
         )
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
     django.setup()
-    from llmpo_site.loading import load  # noqa: PLC0415 - reads the settings
+    from llmpo_site.preloading import load  # noqa: PLC0415 - reads the settings
 
     load()
     _freeze()

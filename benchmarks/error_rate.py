@@ -31,8 +31,8 @@ from scipy import special, stats
 
 from benchmarks.claims import true_claims
 from benchmarks.instances import preference_matrix
-from engine.core.problem import BradleyTerry, Space, Unstructured
 from engine.core.simulate import simulate
+from engine.core.spaces import BradleyTerry, Space, Unstructured
 from engine.core.types import Claim, FloatArray
 
 SIZES = (4,)

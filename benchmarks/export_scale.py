@@ -155,7 +155,7 @@ def copied(experiment_id: int) -> tuple[float, float]:
     from engine.models import Experiment
     from engine.selectors import browsing
     from engine.selectors.browsing import Selection
-    from labeling.exports.columns import FIELDS
+    from labeling.exports.judgments import FIELDS
 
     rows = browsing.selected_judgments(
         Experiment.objects.get(pk=experiment_id), Selection(judgments="standing")

@@ -32,9 +32,9 @@ from scipy import special, stats
 
 from engine.core.claims import HeadToHead
 from engine.core.ledger import NONE, OPEN, Ledger
-from engine.core.problem import Unstructured
+from engine.core.pooled_evidence import Bets
 from engine.core.samplers import build_sampler
-from engine.core.streams import Bets
+from engine.core.spaces import Unstructured
 from engine.core.types import BoolArray, Bounds, Claim, FloatArray, IntArray, Missing, Tally
 
 DELTA, EPSILON = 0.05, 0.05

@@ -10,9 +10,9 @@ import numpy as np
 from benchmarks.instances import preference_matrix, structured_instance, unstructured_instances
 from engine.core.allocation import best_policy, lower_bound, pairwise_characteristic_time
 from engine.core.maxmin import maxmin_allocation
-from engine.core.problem import BradleyTerry, Space
+from engine.core.paper_thresholds import heuristic_threshold
 from engine.core.simulate import simulate
-from engine.core.thresholds import heuristic_threshold
+from engine.core.spaces import BradleyTerry, Space
 from engine.core.types import BoolArray, FloatArray, IntArray
 
 # U* between 500 and 700, as in the paper's structured experiment.

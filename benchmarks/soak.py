@@ -259,7 +259,7 @@ def disturb(  # noqa: PLR0917 - the arguments of one thread
 
     from engine.domain.errors import WrongStateError
     from engine.models import Judgment
-    from engine.services.review import void_one
+    from engine.services.voids import void_one
 
     rng = random.Random(1)
     started = last_fault = time.monotonic()

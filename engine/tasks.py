@@ -21,17 +21,16 @@ from kombu.exceptions import ChannelError, OperationalError
 
 from engine.generation import registry
 from engine.generation.base import BackendError
-from engine.generation.remote import trying
+from engine.generation.remote import connection_test
 from engine.generation.worker import write_batch
 from engine.judges import llm_worker
 from engine.judges.rule_worker import judge_comparisons
 from engine.notifying.delivery import deliver_due
-from engine.selectors import capabilities, workers
+from engine.selectors import offered_models, workers
 from engine.selectors.experiments import paused_and_behind, running
 from engine.selectors.opinions import experiments_with_opinions
 from engine.services import (
     analysis,
-    claims,
     connections,
     estimates,
     experiments,
@@ -42,6 +41,7 @@ from engine.services import (
     planning,
     retention,
     tokens,
+    worker_holds,
 )
 from engine.services.workers import note_pulse, offer_models
 
@@ -74,7 +74,7 @@ def _send(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
 
 def wake_writers() -> None:
     """Wake a worker to write what waits: any one, or each of them where they do not all serve the same."""
-    offers = capabilities.live_offers()
+    offers = offered_models.live_offers()
     _wake_each(generate, offers if len(set(offers.values())) > 1 else ())
 
 
@@ -306,7 +306,7 @@ def analyse(self: Task[Any, Any]) -> None:
     def tick() -> None:
         nonlocal pulsed_at
         if _is_stopping():
-            raise claims.StoppedError
+            raise worker_holds.StoppedError
         if time.monotonic() - pulsed_at >= _PULSE_SECONDS:
             pulsed_at = time.monotonic()
             note_pulse("analysis", worker)
@@ -316,7 +316,7 @@ def analyse(self: Task[Any, Any]) -> None:
         found = estimates.compute_next(worker=worker, tick=tick) or analysis.examine_next(
             worker=worker, tick=tick
         )
-    except claims.StoppedError:
+    except worker_holds.StoppedError:
         return
     if found:
         wake(analyse)
@@ -338,12 +338,12 @@ def import_upload(upload_id: str) -> None:
 def try_connection(self: Task[Any, Any], connection_id: int) -> None:
     """Test a connection. The message holds no key: the worker reads it."""
     if self.request.called_directly or self.request.is_eager:
-        trying.try_connection(connection_id)
+        connection_test.try_connection(connection_id)
         return
 
     def work() -> None:
         try:
-            trying.try_connection(connection_id)
+            connection_test.try_connection(connection_id)
         finally:
             connection.close()
 

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from engine.selectors import operations
+from engine.selectors import operator_figures
 
 # The figures of this process. Gunicorn's processes share theirs through files (gunicorn.conf.py).
 _OWN = CollectorRegistry()
@@ -35,7 +35,7 @@ class Installation(Collector):
     """Reads `operations.figures` from the database for each scrape."""
 
     def collect(self) -> Iterator[Metric]:
-        found = operations.figures()
+        found = operator_figures.figures()
         yield CounterMetricFamily("llmpo_judgments", "Judgments ever written.", found.judgments)
         yield _gauge("llmpo_experiments", "Experiments.", ["state"], found.experiments)
         yield _gauge(

@@ -11,7 +11,7 @@ from django.dispatch import receiver
 
 from engine.models import User
 from engine.selectors.accounts import stored_rights
-from engine.services import assignments, people, shown, tokens
+from engine.services import assignments, dashboard_pages, people, tokens
 from engine.tasks import planned
 from labeling.dashboard.figures import result_figures
 
@@ -22,7 +22,7 @@ _RIGHTS = ("is_active", "is_staff", "is_superuser")
 @receiver(planned)
 def show_result(experiment_id: int, **_: Any) -> None:
     """Compute the result again if somebody watches it."""
-    shown.refresh(experiment_id=experiment_id, page="result", make=result_figures)
+    dashboard_pages.refresh(experiment_id=experiment_id, page="result", make=result_figures)
 
 
 @receiver(user_logged_out)

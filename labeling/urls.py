@@ -5,7 +5,6 @@ from django.urls import include, path
 from labeling.exports.files import FORMATS
 from labeling.views import (
     annotators,
-    columns,
     comparisons,
     connections,
     dashboard,
@@ -15,7 +14,7 @@ from labeling.views import (
     invitations,
     pair,
     people,
-    persons,
+    person_data,
     policies,
     remarks,
     reports,
@@ -23,6 +22,7 @@ from labeling.views import (
     setup,
     tokens,
     trial,
+    uploads,
     votes,
 )
 
@@ -97,7 +97,7 @@ urlpatterns = [
     path("join/<str:token>/", invitations.join, name="join"),
     path("experiments/new/", setup.new, name="new_experiment"),
     path("experiments/new/votes/", votes.import_votes, name="import_votes"),
-    path("experiments/new/columns/<uuid:upload_id>/", columns.map_columns, name="map_columns"),
+    path("experiments/new/columns/<uuid:upload_id>/", uploads.map_columns, name="map_columns"),
     path("experiments/new/<slug:start>/", setup.new_from, name="new_from"),
     path("models/", connections.connections, name="connections"),
     path("models/new/", connections.make, name="new_connection"),
@@ -113,11 +113,11 @@ urlpatterns = [
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke, name="revoke_token"),
     path("report/<str:token>/", reports.shared_report, name="shared_report"),
-    path("persons/", persons.persons, name="persons"),
-    path("persons/<int:user_id>/", persons.person, name="person"),
-    path("persons/<int:user_id>/data.json", persons.data_of_person, name="data_of_person"),
+    path("persons/", person_data.persons, name="persons"),
+    path("persons/<int:user_id>/", person_data.person, name="person"),
+    path("persons/<int:user_id>/data.json", person_data.data_of_person, name="data_of_person"),
     path("help/", documentation.page, name="help"),
     path("help/<path:name>/", documentation.page, name="help_page"),
-    path("my-data.json", persons.own_data, name="own_data"),
+    path("my-data.json", person_data.own_data, name="own_data"),
     path("experiments/<int:experiment_id>/", include(_OF_EXPERIMENT)),
 ]

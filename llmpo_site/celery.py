@@ -8,7 +8,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import setup_logging, task_postrun, task_prerun, worker_process_init
 
-from engine.domain import about
+from engine.domain import log_context
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
 # The web process and manage.py make Django's checks. A worker would import every page and the whole API for
@@ -28,9 +28,9 @@ def _leave_the_log(**_: Any) -> None:
 @worker_process_init.connect
 def _observe(**_: Any) -> None:
     # Imported late: it reads Django's settings, which import this module's package.
-    from llmpo_site import observing  # noqa: PLC0415
+    from llmpo_site import traces_and_errors  # noqa: PLC0415
 
-    observing.start("worker")
+    traces_and_errors.start("worker")
 
 
 @task_prerun.connect
@@ -39,10 +39,10 @@ def _begin(task_id: str, task: Any, args: Any, **_: Any) -> None:
     if task.request.is_eager:
         return
     experiment = {"experiment": args[0]} if args else {}
-    about.begin(task=task.name.removeprefix("engine.tasks."), task_id=task_id, **experiment)
+    log_context.begin(task=task.name.removeprefix("engine.tasks."), task_id=task_id, **experiment)
 
 
 @task_postrun.connect
 def _end(task: Any, **_: Any) -> None:
     if not task.request.is_eager:
-        about.begin()
+        log_context.begin()

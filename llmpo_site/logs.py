@@ -8,7 +8,7 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
-from engine.domain import about
+from engine.domain import log_context
 
 
 def _written(text: str) -> str:
@@ -64,7 +64,7 @@ class Lines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         said = super().formatMessage(record)
-        names = " ".join(f"{kind}={name}" for kind, name in about.names().items())
+        names = " ".join(f"{kind}={name}" for kind, name in log_context.names().items())
         return f"{said} [{names}]" if names else said
 
 
@@ -81,4 +81,4 @@ class Objects(JsonFormatter):
         self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]
     ) -> None:
         super().add_fields(log_data, record, message_dict)
-        log_data |= about.names()
+        log_data |= log_context.names()

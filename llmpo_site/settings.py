@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from environs import Env, ValidationError, validate
 
 from engine.domain import limits
-from engine.domain.deadlines import may_carry_secrets
+from engine.domain.exchange_deadlines import may_carry_secrets
 
 # Backups, exports, uploads and databases are for the user of these processes alone.
 os.umask(0o077)
@@ -112,7 +112,7 @@ MIDDLEWARE = [
     "django.middleware.locale.LocaleMiddleware",
     "labeling.language.AdminsPagesInEnglish",
     "django.middleware.common.CommonMiddleware",
-    "labeling.middleware.legible.Legible",
+    "labeling.middleware.combining_marks.Legible",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
@@ -167,8 +167,8 @@ else:
         "keepalives_interval": 5,
         "keepalives_count": 3,
         "tcp_user_timeout": 30_000,
-        # Only `engine.selectors.prepared` prepares statements. PostgreSQL would go on to plan the largest
-        # anew at each call, which takes it five times as long as to execute them.
+        # Only `engine.selectors.prepared_reads` prepares statements. PostgreSQL would go on to plan the
+        # largest anew at each call, which takes it five times as long as to execute them.
         "options": "-c plan_cache_mode=force_generic_plan",
         **DATABASES["default"].get("OPTIONS", {}),
     }
@@ -555,5 +555,6 @@ if BUFFER_MAX < BUFFER_MIN:
     raise ImproperlyConfigured(
         f"BUFFER_MAX ({BUFFER_MAX}) is below BUFFER_MIN ({BUFFER_MIN}). Raise the one or lower the other."
     )
-# Unit of the ages of what dashboards show (engine/services/shown.py); 0: every request computes its page.
+# Unit of the ages of what dashboards show (engine/services/dashboard_pages.py); 0: every request computes its
+# page.
 DASHBOARD_SECONDS = env.float("DASHBOARD_SECONDS", 5.0, validate=validate.Range(min=0))

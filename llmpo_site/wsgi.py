@@ -6,14 +6,14 @@ import os
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
-from llmpo_site import observing
-from llmpo_site.loading import load
+from llmpo_site import traces_and_errors
 from llmpo_site.logs import WithoutSecretLinks
 from llmpo_site.postgresql.driver import Connection
+from llmpo_site.preloading import load
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
 # Before the application, whose middleware it extends.
-observing.start("web")
+traces_and_errors.start("web")
 
 application = get_wsgi_application()
 load()

@@ -31,7 +31,6 @@ from engine.models import (
 )
 from engine.selectors.answers import newest_answer
 from engine.services import serving
-from engine.services.allowances import MOST_HELD
 from engine.services.assignments import come_for
 from engine.services.drafts import create_experiment
 from engine.services.experiments import conclude, start
@@ -41,6 +40,7 @@ from engine.services.judging import record_answer
 from engine.services.notifications import subscribe
 from engine.services.planning import advance
 from engine.services.serving import desk
+from engine.services.undos_and_skips import MOST_HELD
 from tests.accounts import PASSWORD
 from tests.backends import SkilledBackend
 

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
+from engine.domain.connection_targets import Target
 from engine.domain.conversations import chat
 from engine.domain.levels import SamplingParams
 from engine.domain.profiles import Provider, takes_of
-from engine.domain.targets import Target
 from engine.generation.base import GenerationRequest, Outcome
 from engine.generation.remote.client import Client
 from tests.generation.chat_server import ChatServer, Reply, completion, error, serve

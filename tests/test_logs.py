@@ -14,7 +14,7 @@ import pytest
 from django.conf import settings
 from gunicorn.config import Config
 
-from engine.domain import about
+from engine.domain import log_context
 from llmpo_site import celery
 from llmpo_site.logs import Lines, Objects
 from tests.factories import lease_next, make_experiment
@@ -22,9 +22,9 @@ from tests.factories import lease_next, make_experiment
 
 @pytest.fixture(autouse=True)
 def nothing_else():
-    about.begin()
+    log_context.begin()
     yield
-    about.begin()
+    log_context.begin()
 
 
 def record(message: str = "Hello") -> logging.LogRecord:
@@ -34,16 +34,16 @@ def record(message: str = "Hello") -> logging.LogRecord:
 def test_a_line_ends_with_what_it_is_about():
     lines = Lines("%(levelname)s: %(message)s")
     assert lines.format(record()) == "INFO: Hello"
-    about.begin(request="abc")
-    about.note(experiment=7)
+    log_context.begin(request="abc")
+    log_context.note(experiment=7)
     assert lines.format(record()) == "INFO: Hello [request=abc experiment=7]"
-    about.begin(request="def")
+    log_context.begin(request="def")
     assert lines.format(record()) == "INFO: Hello [request=def]"
 
 
 def test_an_object_has_a_field_for_each():
-    about.begin(task="advance", task_id="t1", experiment=7)
-    about.note(claim="c1", comparison=8)
+    log_context.begin(task="advance", task_id="t1", experiment=7)
+    log_context.note(claim="c1", comparison=8)
     said = json.loads(Objects().format(record("A \n B")))
     assert said.pop("time")
     assert said == {
@@ -58,7 +58,7 @@ def said(caplog):
     found: list[dict[str, str]] = []
 
     def note(_: logging.LogRecord) -> bool:
-        found.append(dict(about.names()))
+        found.append(dict(log_context.names()))
         return True
 
     caplog.handler.addFilter(note)
@@ -80,7 +80,7 @@ def test_a_request_is_named_in_the_log_even_where_it_is_refused(said, client):
 
 def test_an_answer_before_all_others_is_named_too(said, client, settings):
     settings.METRICS_TOKEN = "t" * 30
-    about.begin(request="somebody-elses")
+    log_context.begin(request="somebody-elses")
     assert client.get("/metrics").status_code == 401
     assert said
     assert all(each["request"] != "somebody-elses" for each in said)
@@ -107,16 +107,16 @@ def test_a_click_is_about_its_experiment_and_its_comparison(client, annotator):
     assert lease is not None
     client.force_login(annotator)
     client.post(f"/label/{experiment.pk}/judge/", {"token": lease.token, "choice": "left"})
-    assert about.names()["experiment"] == str(experiment.pk)
-    assert about.names()["comparison"] == str(lease.comparison_id)
+    assert log_context.names()["experiment"] == str(experiment.pk)
+    assert log_context.names()["comparison"] == str(lease.comparison_id)
 
 
 def test_a_task_is_about_its_experiment_until_it_ends():
     task = SimpleNamespace(name="engine.tasks.advance", request=SimpleNamespace(is_eager=False))
     celery._begin(task_id="t1", task=task, args=(7,))
-    assert about.names() == {"task": "advance", "task_id": "t1", "experiment": "7"}
+    assert log_context.names() == {"task": "advance", "task_id": "t1", "experiment": "7"}
     celery._end(task=task)
-    assert about.names() == {}
+    assert log_context.names() == {}
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from llmpo_site import observing
+from llmpo_site import traces_and_errors
 
 SECRET = "s3cr3t" * 5
 # One request to a secret link, and its errors, in a process of its own: instrumenting cannot be undone.
@@ -80,4 +80,4 @@ def test_what_is_configured_but_not_installed_stops_the_start(settings, monkeypa
     settings.SENTRY_DSN = "https://key@sentry.example.org/1"
     monkeypatch.setitem(sys.modules, "sentry_sdk", None)
     with pytest.raises(ImproperlyConfigured, match=r"sentry_sdk: pip install -r requirements-observe\.txt"):
-        observing.start("web")
+        traces_and_errors.start("web")

@@ -13,11 +13,11 @@ of what goes beyond it.
 """
 
 from .design import Design
-from .formula import closed_form
-from .planner import Forecast, Plan, Simulations, forecast, forecast_remaining
-from .problem import BradleyTerry, Factorial, Unstructured
+from .forecast_formula import closed_form
+from .forecasts import Forecast, Plan, Simulations, forecast, forecast_remaining
 from .ranking import Place, Rate, Standing
 from .sampling import Sampler, Situation, Stateless
+from .spaces import BradleyTerry, Factorial, Unstructured
 from .types import Answers, Claim, ClaimState, Decision, Missing, StopReason
 
 __version__ = "0.2.0"

@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import special
 
+from .capital import Stakes
 from .evidence import PairwiseEvidence
 from .mixture import BradleyTerryEvidence
-from .stakes import Stakes
 from .types import BoolArray, FloatArray, IntArray, located
 
 NOBODY = -1

@@ -13,7 +13,7 @@ from scipy import special
 
 from .estimation import PairData, fit
 from .likelihood import bernoulli_kl
-from .problem import BradleyTerry
+from .spaces import BradleyTerry
 from .structured import prior_precision
 from .types import FloatArray, IntArray, Tally
 

@@ -10,12 +10,12 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .capacity import check_memory
 from .claims import NOBODY
+from .decisions import Verdict
 from .judgments import checked_columns, checked_policy_name, checked_triples
 from .ledger import NONE, OPEN, Ledger
+from .memory import check_memory
 from .missing import by_answers
-from .problem import Space, Unstructured
 from .ranking import Place, Rate, Standing, mean_over_rivals, order_of, rates
 from .samplers import build_sampler
 from .sampling import Picks, argmax_random
@@ -30,6 +30,7 @@ from .settings import (
     left_out_of,
 )
 from .showings import Showing
+from .spaces import Space, Unstructured
 from .types import (
     Answers,
     BoolArray,
@@ -48,7 +49,6 @@ from .types import (
     check_whole,
     checked_in_flight,
 )
-from .verdict import Verdict
 
 
 class Design:

@@ -16,7 +16,7 @@ from scipy import special
 
 from .estimation import PairData, fit
 from .mixture import null_precision, ridge_allowance
-from .problem import BradleyTerry
+from .spaces import BradleyTerry
 from .structured import log_marginal_bound, prior_precision
 from .types import FloatArray, Tally
 

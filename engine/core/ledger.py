@@ -11,23 +11,23 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from .beliefs import Beliefs
+from .capital import Stakes
+from .capital import capital_moves as claim_moves
 from .claims import NOBODY, HeadToHead, InModel, Proof, starting_capital
 from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
 from .mixture import TYPICAL_LOG_ODDS, BradleyTerryEvidence, Mixture
-from .problem import BradleyTerry, Space
-from .sampling import Situation
-from .stakes import Stakes
-from .stakes import capital_moves as claim_moves
-from .stopping import Certified, StoppingRule, Thresholded, raised
-from .streams import Bets, StreamedEvidence, recalled
-from .structured import BradleyTerryModel, SeparationStatistic, prior_precision
-from .thresholds import (
+from .paper_thresholds import (
     PARAMETER_RADIUS,
     HeuristicThreshold,
     ProvenLinearThreshold,
     ProvenPairwiseThreshold,
     Threshold,
 )
+from .pooled_evidence import Bets, StreamedEvidence, recalled
+from .ruling_out import Certified, StoppingRule, Thresholded, raised
+from .sampling import Situation
+from .spaces import BradleyTerry, Space
+from .structured import BradleyTerryModel, SeparationStatistic, prior_precision
 from .types import BoolArray, Bounds, Claim, FloatArray, IntArray, Missing, Tally, located
 
 STOPPING_RULES = ("certified", "heuristic", "theory")

@@ -193,7 +193,7 @@ def _by_interior_point(
 
 def _by_cvxpy(program: _Program, gamma: float, tolerance: float, working: IntArray) -> MaxMinAllocation:
     try:
-        from .conic import maximise_smallest_by_cvxpy  # noqa: PLC0415 - optional, and a second to import
+        from .semidefinite import maximise_smallest_by_cvxpy  # noqa: PLC0415 - optional, and a second to import
     except ImportError as error:
         raise ImportError(
             "the reference solver needs CVXPY, which is not installed: pip install llmpo-core[reference]"

@@ -17,8 +17,8 @@ from scipy import special
 
 from .estimation import PairData, fit
 from .evidence import PairwiseEvidence
-from .problem import BradleyTerry
-from .streams import StreamedEvidence
+from .pooled_evidence import StreamedEvidence
+from .spaces import BradleyTerry
 from .structured import BradleyTerryModel, log_determinant, marginal_bound_at, prior_precision
 from .types import BoolArray, FloatArray, IntArray, Tally
 

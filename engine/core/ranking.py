@@ -10,7 +10,7 @@ from scipy import special
 
 from .beliefs import Beliefs
 from .intervals import contrast_intervals, win_rate_intervals
-from .problem import BradleyTerry, Space
+from .spaces import BradleyTerry, Space
 from .types import FloatArray, IntArray, Tally
 
 

@@ -15,7 +15,7 @@ from scipy import special
 from .evidence import CONCENTRATION
 from .ledger import Ledger
 from .likelihood import log_e_value
-from .problem import Space
+from .spaces import Space
 from .types import Claim, FloatArray, IntArray, Missing, Tally
 
 # Evidence this close (nats) is the same but for rounding.

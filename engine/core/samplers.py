@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from .baselines import RUCB, EpsGreedy, RandomPair, RoundRobin, ThompsonSampling
+from .paper_sampling import Tracking
 from .sampling import Balanced, Picks, Sampler, Situation
-from .tracking import Tracking
 from .types import BoolArray, FloatArray
 
 SAMPLERS: dict[str, Callable[[], Sampler]] = {

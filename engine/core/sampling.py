@@ -13,7 +13,7 @@ from scipy import special
 from .claims import HeadToHead
 from .evidence import PairwiseEvidence
 from .likelihood import bernoulli_kl
-from .streams import LOG_SHARES, StreamedEvidence
+from .pooled_evidence import LOG_SHARES, StreamedEvidence
 from .structured import BradleyTerryModel
 from .types import BoolArray, FloatArray, IntArray, Tally
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .problem import Factorial, Space
+from .spaces import Factorial, Space
 from .types import Claim, FloatArray, IntArray, Missing, check_real, check_whole
 
 

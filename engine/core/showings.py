@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from .ledger import OPEN
-from .streams import Bets
+from .pooled_evidence import Bets
 from .types import Bounds
 
 

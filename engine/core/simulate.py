@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .ledger import Ledger
-from .problem import Space, Unstructured
 from .samplers import build_sampler
+from .spaces import Space, Unstructured
 from .types import BoolArray, Claim, FloatArray, IntArray, Seed, Tally
 
 # The most comparisons between two looks: beyond 20, t is never a multiple of 1 + t // 20.

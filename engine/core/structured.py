@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from .estimation import ComparedPairs, PairData, fit, project, ridge, softplus
-from .problem import BradleyTerry
+from .spaces import BradleyTerry
 from .types import BoolArray, FloatArray, IntArray, Tally
 
 _HERMITE_NODES, _HERMITE_SHARES = np.polynomial.hermite_e.hermegauss(9)

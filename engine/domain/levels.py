@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import re2
 
 from engine.domain.conversations import ASSISTANT, SYSTEM, USER, Message
+from engine.domain.forbidden_fields import fault_of_fields
 from engine.domain.limits import shown
-from engine.domain.places import fault_of_fields
 from engine.domain.specs import FactorSpec
 from engine.domain.variables import Space, VariableError, fill
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.core import Factorial, Unstructured
-from engine.core.problem import Space
+from engine.core.spaces import Space
 
 Combination = tuple[str, ...]
 

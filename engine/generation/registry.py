@@ -10,7 +10,7 @@ from django.conf import settings
 from engine.generation.base import Backend, BackendError
 from engine.generation.speed import Speed
 from engine.models import Experiment
-from engine.selectors.capabilities import Offer
+from engine.selectors.offered_models import Offer
 from engine.selectors.rubrics import why_no_judge
 
 

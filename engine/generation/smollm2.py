@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.domain.connection_targets import Target
 from engine.domain.profiles import Provider, takes_of
-from engine.domain.targets import Target
 from engine.generation.base import (
     BackendError,
     Fault,

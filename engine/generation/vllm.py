@@ -34,7 +34,7 @@ from engine.generation.base import (
     take_from,
     unanswerable,
 )
-from engine.generation.lifeline import NewChildren
+from engine.generation.child_processes import NewChildren
 from engine.generation.remote.replies import split_thinking, without_marks
 
 logger = logging.getLogger(__name__)

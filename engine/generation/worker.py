@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from engine.domain import about
+from engine.domain import log_context
 from engine.domain.levels import Composition
 from engine.domain.texts import storable
 from engine.generation.base import (
@@ -28,11 +28,10 @@ from engine.generation.base import (
 from engine.generation.responses import ResponseInProgress, Step, composition_of
 from engine.generation.speed import Speed
 from engine.models import Connection, Experiment, Policy, Response
-from engine.selectors.capabilities import Offer
-from engine.selectors.pauses import asked_from_here, by_name, is_probed, pause_seconds
+from engine.selectors.connection_pauses import asked_from_here, by_name, is_probed, pause_seconds
+from engine.selectors.offered_models import Offer
 from engine.selectors.spending import overspent_connections
 from engine.services.charges import Spent
-from engine.services.claims import StoppedError
 from engine.services.generation import (
     ClaimedResponses,
     Failed,
@@ -42,6 +41,7 @@ from engine.services.generation import (
     stopped_experiments,
     store_outcomes,
 )
+from engine.services.worker_holds import StoppedError
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ class _Batch:
     def _begun(self, claim: ClaimedResponses) -> list[GenerationRequest]:
         self.claimed += len(claim.responses)
         self._claim = claim.token
-        about.note(claim=claim.token)
+        log_context.note(claim=claim.token)
         self._compose({response.policy_id for response in claim.responses})
         return list(filter(None, map(self._begin, claim.responses)))
 

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from engine.domain.conversations import Message, holds_more_than_text, read_messages, text_and_messages
 from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.tags import distinct, read_tags
 from engine.domain.texts import is_blank
 from engine.importing import warnings
-from engine.importing.formats import unfolded
+from engine.importing.file_types import is_json, names_in, rows_of_text
 from engine.importing.mapping import (
     IGNORE,
     RESPONSE,
@@ -29,6 +29,7 @@ from engine.importing.mapping import (
     paths_in,
     value_at,
 )
+from engine.importing.nested_rows import unfolded
 from engine.importing.reader import Source
 from engine.importing.rows import (
     Fault,
@@ -42,7 +43,6 @@ from engine.importing.rows import (
     storable,
     text_in,
 )
-from engine.importing.tables import is_json, names_in, rows_of_text
 
 # Names of columns that make the first line of typed tasks a table.
 HEADINGS = TASK_NAMES

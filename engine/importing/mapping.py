@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.domain import limits
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.domain.variables import NAME
 from engine.importing.rows import ImportingError, Row, is_empty
 

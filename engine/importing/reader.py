@@ -16,11 +16,13 @@ from threading import BoundedSemaphore
 from typing import IO, Protocol
 
 from engine.domain import limits
-from engine.importing import tables
+from engine.importing import file_types
 from engine.importing.rows import Fault, ImportingError, Row
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PROGRAM = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from engine.importing.tables import main; main()"
+_PROGRAM = (
+    f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from engine.importing.file_types import main; main()"
+)
 # A program of Python with its libraries; and what a value of a file takes, which is more than its bytes.
 _MEMORY, _MEMORY_PER_BYTE = 224 << 20, 20
 _SECONDS, _BYTES_PER_SECOND = 40, 1 << 20
@@ -63,12 +65,12 @@ class Source:
     @property
     def is_plain(self) -> bool:
         """True if it is one text that could have been typed."""
-        return len(self.parts) == 1 and tables.is_plain(*self.parts[0])
+        return len(self.parts) == 1 and file_types.is_plain(*self.parts[0])
 
     @property
     def text(self) -> str:
         """The text that :attr:`is_plain` speaks of."""
-        return tables.text_of(self.parts[0][1])
+        return file_types.text_of(self.parts[0][1])
 
     def rows(self, headings: Sequence[str] = ()) -> Iterator[Row | Fault]:
         """The rows of all parts; where there are several, places begin with the part's name.
@@ -153,7 +155,7 @@ def source_at(path: Path, most: limits.Limit, sheet: str = "") -> Source:
     paths = [path]
     if path.is_dir():
         found = (str(each.relative_to(path)) for each in path.rglob("*") if each.is_file())
-        paths = [path / name for name in tables.tables_in(found)]
+        paths = [path / name for name in file_types.tables_in(found)]
     return source_of(((each.name, io.BytesIO(each.read_bytes())) for each in paths), most, sheet)
 
 

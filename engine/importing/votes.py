@@ -22,12 +22,12 @@ from engine.domain.conversations import (
     text_and_messages,
     transcript,
 )
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.domain.wording import number
 from engine.importing import warnings
-from engine.importing.formats import said_in
 from engine.importing.items import USUAL, Wishes, asked, nothing_in, policy_in, records_in
 from engine.importing.mapping import Columns, Roles
+from engine.importing.nested_rows import said_in
 from engine.importing.reader import Source
 from engine.importing.rows import (
     ImportingError,

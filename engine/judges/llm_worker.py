@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from engine.domain import about
+from engine.domain import log_context
 from engine.domain.conversations import chat
 from engine.domain.levels import SamplingParams
 from engine.domain.texts import is_blank, storable
@@ -32,11 +32,10 @@ from engine.generation.base import (
 from engine.generation.remote.backend import RemoteBackend
 from engine.judges.llm import UnreadableVerdictError, messages, read_verdict
 from engine.models import Charge, Judgment, Opinion
-from engine.selectors.pauses import asked_from_here, is_probed, pause_seconds
+from engine.selectors.connection_pauses import asked_from_here, is_probed, pause_seconds
 from engine.selectors.rubrics import identity, may_tie, rubric_of
 from engine.selectors.spending import overspent_connections
 from engine.services.charges import Spent, book
-from engine.services.claims import StoppedError
 from engine.services.opinions import (
     Asked,
     claim_opinions,
@@ -45,6 +44,7 @@ from engine.services.opinions import (
     renew_claim,
     store_opinion,
 )
+from engine.services.worker_holds import StoppedError
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ class _Batch:
         if not claim.opinions:
             return
         self._claim = claim.token
-        about.note(claim=claim.token)
+        log_context.note(claim=claim.token)
         new = [opinion for opinion in claim.opinions if opinion.pk not in self._opinions]
         self.claimed += len(new)
         for opinion in new:

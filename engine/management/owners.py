@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 
-from engine.management.finding import find_user
+from engine.management.lookups import find_user
 from engine.models import User
 
 

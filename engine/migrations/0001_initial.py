@@ -611,7 +611,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name='Shown',
+            name='DashboardPage',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('page', models.CharField(max_length=10)),
@@ -959,8 +959,8 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['begun', 'told', 'reopened', 'revised'])), name='showing_event_kind'),
         ),
         migrations.AddConstraint(
-            model_name='shown',
-            constraint=models.UniqueConstraint(fields=('experiment', 'page'), name='shown_page_once'),
+            model_name='dashboardpage',
+            constraint=models.UniqueConstraint(fields=('experiment', 'page'), name='dashboard_page_once'),
         ),
         migrations.AddIndex(
             model_name='snapshot',

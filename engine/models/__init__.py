@@ -16,13 +16,13 @@ only wake the code that looks for work here. ``Claimable`` rows are taken by one
 """
 
 from engine.models.assignments import Assignment, GoldItem
+from engine.models.audit import AuditEntry
 from engine.models.charges import Charge
 from engine.models.comparisons import Comparison, Flag
 from engine.models.connections import Connection, Loan
-from engine.models.evidence import Estimate, Examination, Shown, Snapshot
+from engine.models.evidence import DashboardPage, Estimate, Examination, Snapshot
 from engine.models.experiments import Experiment, ExperimentQuerySet
 from engine.models.generation import Response, WorkerPulse
-from engine.models.history import AuditEntry
 from engine.models.judgments import Allowance, Judgment, JudgmentVoid, PairCount
 from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
@@ -50,6 +50,7 @@ __all__ = [
     "Charge",
     "Comparison",
     "Connection",
+    "DashboardPage",
     "Estimate",
     "Evidence",
     "Examination",
@@ -73,7 +74,6 @@ __all__ = [
     "Response",
     "RoleLoss",
     "ShowingEvent",
-    "Shown",
     "Snapshot",
     "Subscription",
     "Task",

@@ -6,9 +6,9 @@ from django.db import models
 from django.db.models import Q
 
 from engine.models import clock
-from engine.models.claims import Claimable
 from engine.models.experiments import Experiment
 from engine.models.policies import Policy
+from engine.models.worker_holds import Claimable
 
 
 class Snapshot(models.Model):
@@ -35,7 +35,7 @@ class Snapshot(models.Model):
         return f"{self.experiment} after {self.comparisons}"
 
 
-class Shown(models.Model):
+class DashboardPage(models.Model):
     """What a page of the dashboard shows, as it was last computed: the same for all viewers.
 
     A worker computes it again after a round of planning while somebody watches, and otherwise the request
@@ -52,7 +52,7 @@ class Shown(models.Model):
     watched_at = models.DateTimeField(help_text="When somebody last saw it, give or take some seconds.")
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=["experiment", "page"], name="shown_page_once"),)
+        constraints = (models.UniqueConstraint(fields=["experiment", "page"], name="dashboard_page_once"),)
 
     def __str__(self) -> str:
         return f"{self.page} of {self.experiment}"

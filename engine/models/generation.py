@@ -10,10 +10,10 @@ from django.db.models import Q
 from engine.domain.replies import Finish
 from engine.domain.texts import digest
 from engine.models import clock
-from engine.models.claims import Claimable
 from engine.models.connections import Connection
 from engine.models.policies import Policy, Task
 from engine.models.trials import Trial
+from engine.models.worker_holds import Claimable
 
 if TYPE_CHECKING:
     Characters = models.CharField[str, str]

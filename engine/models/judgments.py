@@ -217,7 +217,8 @@ class PairCount(models.Model):
 
 
 class Allowance(models.Model):
-    """The undos and skips of one annotator in an experiment; :mod:`engine.services.allowances` has the rules.
+    """The undos and skips of one annotator in an experiment, by the rules of
+    :mod:`engine.services.undos_and_skips`.
 
     The row is also the lock that orders an annotator's own requests, from any number of tabs.
     """

@@ -9,9 +9,9 @@ from django.db import models
 from django.db.models import Q
 
 from engine.models import clock
-from engine.models.claims import Claimable
 from engine.models.experiments import Experiment
 from engine.models.people import Invitation
+from engine.models.worker_holds import Claimable
 
 
 class Subscription(models.Model):

@@ -6,9 +6,9 @@ from django.db import models
 from django.db.models import Q
 
 from engine.models import clock
-from engine.models.claims import Claimable
 from engine.models.comparisons import Comparison
 from engine.models.judgments import Judgment
+from engine.models.worker_holds import Claimable
 
 
 class Opinion(Claimable):

@@ -8,7 +8,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import models
 
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.models import clock
 
 

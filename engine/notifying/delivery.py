@@ -12,7 +12,7 @@ from django.core.mail import EmailMessage
 from django.urls import reverse
 
 from engine.domain.errors import InvitationError
-from engine.domain.mail import why_no_mail
+from engine.domain.mail_state import why_no_mail
 from engine.models import Notification, Subscription
 from engine.notifying.webhook import WebhookError, call
 from engine.services.invitation_mails import secret_to_send

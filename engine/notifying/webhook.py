@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from engine.domain.addresses import check_url, resolve
-from engine.domain.deadlines import Deadline
+from engine.domain.exchange_deadlines import Deadline
 
 _TIMEOUT_SECONDS = 5.0
 # The timeout above begins anew with every byte, so that an answer of one byte a second would hold a worker

@@ -18,7 +18,7 @@ from django.utils import timezone
 from engine.models import Assignment, Comparison, Experiment, Judgment, User
 from engine.selectors.counts import count_of, in_experiment, standing
 from engine.selectors.pace import times_taken
-from engine.selectors.prepared import Given
+from engine.selectors.prepared_reads import Given
 
 _PRACTICE = Q(assignment__kind=Assignment.Kind.PRACTICE)
 

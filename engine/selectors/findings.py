@@ -9,11 +9,11 @@ from django.db.models import Count, Q, QuerySet
 
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.core.contradictions import Misfit, is_qualified, misfit, summed_ties
-from engine.core.problem import BradleyTerry
 from engine.core.robustness import summed_wins
+from engine.core.spaces import BradleyTerry
 from engine.core.types import Missing
 from engine.domain import claim_sentences
-from engine.domain.rules import LADDER
+from engine.domain.stopping_rules import LADDER
 from engine.domain.wording import number, two_digits
 from engine.models import Experiment, Judgment
 from engine.selectors import consequences, counts, designs

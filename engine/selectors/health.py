@@ -14,10 +14,10 @@ from engine.models import (
     Policy,
     Response,
 )
-from engine.selectors.buffer import generation_seconds, mean_seconds
-from engine.selectors.capabilities import Offer
-from engine.selectors.halts import refused
+from engine.selectors.offered_models import Offer
+from engine.selectors.pairs_ahead import generation_seconds, mean_seconds
 from engine.selectors.pulses import Pulse, pulses
+from engine.selectors.refused_policies import refused
 from engine.selectors.workers import Worker
 
 # Workers gone for longer are not shown.

@@ -10,12 +10,12 @@ from django.conf import settings
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from engine.core.agreement import Agreement, Proportion, agreement, proportion
+from engine.domain.list_prices import Money
 from engine.domain.outcomes import joint_outcome
-from engine.domain.prices import Money
 from engine.domain.texts import NOTHING
 from engine.models import Comparison, Experiment, Judgment, Opinion
+from engine.selectors.connection_pauses import judged_by_connection
 from engine.selectors.counts import standing
-from engine.selectors.pauses import judged_by_connection
 from engine.selectors.rubrics import identity, why_no_judge
 from engine.selectors.spending import judging_spent
 

@@ -17,7 +17,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors.answers import midnight, with_answers_since
-from engine.selectors.prepared import EXPERIMENT, Given, Prepared
+from engine.selectors.prepared_reads import EXPERIMENT, Given, Prepared
 
 _Role = Membership.Role
 # The roles whose rights a role includes. Only annotators judge: an owner who begins to judge becomes one.

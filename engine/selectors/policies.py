@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from engine.core import Factorial
-from engine.core.problem import Space
+from engine.core.spaces import Space
 from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
 from engine.models import Connection, Experiment, Factor, Policy, Response
 

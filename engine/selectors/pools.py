@@ -20,7 +20,7 @@ from engine.domain.texts import NOTHING, pair_of_texts
 from engine.models import Assignment, Comparison, Experiment, Judgment, Response, Task, User
 from engine.selectors import counts
 from engine.selectors.people import annotators
-from engine.selectors.seen import found_one, has_seen, has_seen_unequally
+from engine.selectors.seen_texts import found_one, has_seen, has_seen_unequally
 
 
 class Stored(NamedTuple):

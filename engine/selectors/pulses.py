@@ -9,12 +9,12 @@ from django.db.models import Count, Min
 
 from engine.domain.wording import duration, number
 from engine.models import Connection, Experiment, Response, clock
-from engine.models.claims import in_time
+from engine.models.worker_holds import in_time
 from engine.selectors import workers
-from engine.selectors.capabilities import needs_of, unserved_needs
-from engine.selectors.halts import Refused, refused
-from engine.selectors.pauses import is_troubled, usable_names, waiting_for
+from engine.selectors.connection_pauses import is_troubled, usable_names, waiting_for
+from engine.selectors.offered_models import needs_of, unserved_needs
 from engine.selectors.policies import names_in
+from engine.selectors.refused_policies import Refused, refused
 from engine.selectors.spending import money_trouble, overspent_connections, overspent_experiments
 from engine.selectors.workers import Worker
 

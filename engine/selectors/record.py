@@ -9,9 +9,9 @@ from typing import Any
 
 from django.db.models import OuterRef, Subquery
 
+from engine.domain.judgment_record import chained, line_digest
 from engine.domain.judgment_uuids import exchanged, mark
 from engine.domain.policy_space import code_of
-from engine.domain.record import chained, line_digest
 from engine.domain.showings import Kind
 from engine.models import AuditEntry, Experiment, Judgment, ShowingEvent
 
@@ -59,7 +59,7 @@ def lines(experiment: Experiment) -> Iterator[tuple[str, str]]:
 
 
 def digest_of_row(*values: Any) -> str:
-    """The digest of the line with these values of `engine.domain.record.COLUMNS`."""
+    """The digest of the line with these values of `engine.domain.judgment_record.COLUMNS`."""
     return line_digest(*map(_written, values))
 
 

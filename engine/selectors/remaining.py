@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.models import Examination, Experiment, Snapshot
-from engine.models.claims import in_time
+from engine.models.worker_holds import in_time
 from engine.selectors.snapshots import latest_snapshot
 
 # Shares of simulated continuations that come to a decision: enough for a mean, and too few to trust in the

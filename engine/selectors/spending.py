@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Avg, Count, F, FilteredRelation, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
-from engine.domain.prices import Money
+from engine.domain.list_prices import Money
 from engine.domain.replies import Usage
 from engine.models import Charge, Connection, Experiment, Response, clock
 

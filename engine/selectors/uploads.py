@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.models import Upload, User, clock
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db.models import Count, F, Q
 
+from engine.domain.judgment_record import COLUMNS, chained, line_digest
 from engine.domain.policy_space import code_of
-from engine.domain.record import COLUMNS, chained, line_digest
 from engine.domain.showings import Kind
 from engine.domain.texts import digest
 from engine.models import Comparison, Experiment, Response

@@ -1,8 +1,8 @@
 """The forecast and replays of an experiment, which an analysis worker computes: they are too slow for a page.
 
-The work is claimed (:mod:`engine.services.claims`) and done outside of any transaction, so it holds no lock
-while clicks come in. Its progress is stored now and then: pages show it, and if the worker is killed another
-one continues from there.
+The work is claimed (:mod:`engine.services.worker_holds`) and done outside of any transaction, so it holds no
+lock while clicks come in. Its progress is stored now and then: pages show it, and if the worker is killed
+another one continues from there.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from engine.core.claims import NOBODY
 from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
 from engine.domain import claim_sentences
-from engine.domain.rules import Rules
+from engine.domain.stopping_rules import Rules
 from engine.models import Examination, Experiment, Judgment, clock
-from engine.selectors import counts, designs, sequences
+from engine.selectors import counts, designs, replays
 from engine.selectors.policies import labelled_space, space_of
-from engine.services import claims
+from engine.services import worker_holds
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def request_replays(*, experiment_id: int) -> Examination:
 def outdate(*, experiment: Experiment) -> None:
     """Drop results for other settings or judgments; work that is under way loses its claim, and stops."""
     examination = Examination.objects.filter(experiment=experiment)
-    claims.release(examination, forecast={}, simulations={}, replays={}, findings={})
+    worker_holds.release(examination, forecast={}, simulations={}, replays={}, findings={})
 
 
 def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
@@ -74,7 +74,7 @@ def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -
         try:
             if examine(experiment_id=experiment_id, worker=worker, tick=tick):
                 return True
-        except claims.StoppedError:
+        except worker_holds.StoppedError:
             raise
         except Exception:
             logger.exception("The analysis of experiment %s failed; it is tried again later", experiment_id)
@@ -89,14 +89,14 @@ def examine(*, experiment_id: int, worker: str = "", tick: Callable[[], None] = 
     """
     Examination.objects.get_or_create(experiment_id=experiment_id)
     row = Examination.objects.filter(experiment_id=experiment_id)
-    claim = claims.take(row, seconds=settings.CLAIM_SECONDS, by=worker)
-    mine = claims.held(row, claim)
+    claim = worker_holds.take(row, seconds=settings.CLAIM_SECONDS, by=worker)
+    mine = worker_holds.held(row, claim)
     examination = mine.select_related("experiment").first()
     if examination is None:
         return False
     experiment = examination.experiment
     changes: dict[str, Any] = {}
-    keeper = partial(claims.keeper, row, claim, seconds=settings.CLAIM_SECONDS, tick=tick)
+    keeper = partial(worker_holds.keeper, row, claim, seconds=settings.CLAIM_SECONDS, tick=tick)
     try:
         if _forecast_is_due(experiment, examination, counts.comparison_count(experiment_id)):
             keep = keeper(wanted=_may_be_forecast(experiment).exists)
@@ -104,14 +104,14 @@ def examine(*, experiment_id: int, worker: str = "", tick: Callable[[], None] = 
         elif examination.replays_wanted_at is not None:
             changes = _replays(experiment, examination, mine, keeper())
         else:
-            claims.release(mine)
+            worker_holds.release(mine)
             return False
-    except claims.ClaimLostError:
+    except worker_holds.ClaimLostError:
         logger.info("The analysis of experiment %s is outdated, and was put down", experiment_id)
-    except claims.StoppedError:
-        claims.release(mine)
+    except worker_holds.StoppedError:
+        worker_holds.release(mine)
         raise
-    claims.release(mine, **changes)
+    worker_holds.release(mine, **changes)
     return True
 
 
@@ -247,7 +247,7 @@ def _replays(
             }
         stored = mine.update(replays=_stored(material, reached))
         if not stored or material.judgments.count() != material.n_judgments:
-            raise claims.ClaimLostError
+            raise worker_holds.ClaimLostError
         if time.monotonic() >= turn_ends:
             return {}
 
@@ -262,8 +262,8 @@ def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material
         so_far = {}
     last_event = so_far.get("last_event") or designs.stored(experiment).last
     annotators = so_far.get("annotators") or _annotators(judgments)
-    without = sequences.outcomes_without(experiment, [pk for pk, _, _ in annotators], last_event)
-    asked = sequences.outcomes_as_asked(experiment, last_event)
+    without = replays.outcomes_without(experiment, [pk for pk, _, _ in annotators], last_event)
+    asked = replays.outcomes_as_asked(experiment, last_event)
     # Keep the list: a comparison discarded between two turns would make it longer.
     in_order: list[tuple[int, int, float | None]] = []
     in_order += asked.outcomes[: so_far.get("n_asked", experiment.budget)]

@@ -31,8 +31,8 @@ from engine.models import (
 )
 from engine.selectors import counts, pools
 from engine.selectors.blinding import has_or_had
-from engine.selectors.prepared import ANNOTATOR, EXPERIMENT, Given, Prepared
-from engine.selectors.seen import (
+from engine.selectors.prepared_reads import ANNOTATOR, EXPERIMENT, Given, Prepared
+from engine.selectors.seen_texts import (
     annotators_left,
     found_one,
     has_seen,
@@ -40,7 +40,7 @@ from engine.selectors.seen import (
     has_seen_unequally,
     seen_as_often_as_there_are_annotators,
 )
-from engine.services import allowances, checks
+from engine.services import checks, undos_and_skips
 
 if TYPE_CHECKING:
     from django_stubs_ext import WithAnnotations
@@ -71,14 +71,14 @@ def come_for(held: Sequence[Assignment]) -> list[Assignment]:
         return []
     theirs = Assignment.objects.filter(pk__in=[each.pk for each in held], state=Assignment.State.OPEN)
     if any(each.expires_at <= clock.now() for each in held):
-        _by_number(theirs).update(**allowances.arrival())
+        _by_number(theirs).update(**undos_and_skips.arrival())
     return list(theirs.select_related(*_SHOWN))
 
 
 @transaction.atomic(savepoint=False)
 def stay(*, experiment_id: int, annotator: User) -> None:
     """Note that the annotator is still here. Says nothing of their pairs: a check must not differ."""
-    _open_of(annotator, experiment_id).update(expires_at=allowances.presence_end())
+    _open_of(annotator, experiment_id).update(expires_at=undos_and_skips.presence_end())
 
 
 @transaction.atomic(savepoint=False)
@@ -202,7 +202,7 @@ def reserve(*, experiment: Experiment, annotator: User, allowance: Allowance) ->
         new = _next_one(experiment, annotator, allowance.shown)
     if new is None:
         return None
-    new.annotator, new.expires_at = annotator, allowances.presence_end()
+    new.annotator, new.expires_at = annotator, undos_and_skips.presence_end()
     new.save()
     allowance.shown += 1
     allowance.save(update_fields=["shown"])
@@ -272,7 +272,7 @@ def open_again(assignment: Assignment) -> Assignment:
     It comes before all that they were given later.
     """
     assignment.token, assignment.state, assignment.settled = uuid.uuid4(), Assignment.State.OPEN, False
-    assignment.granted_at, assignment.expires_at = clock.now(), allowances.presence_end()
+    assignment.granted_at, assignment.expires_at = clock.now(), undos_and_skips.presence_end()
     assignment.save(update_fields=["token", "state", "settled", "granted_at", "expires_at"])
     return Assignment.objects.select_related(*_SHOWN).get(pk=assignment.pk)
 

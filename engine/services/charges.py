@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.domain.prices import Money
+from engine.domain.list_prices import Money
 from engine.domain.profiles import Provider
 from engine.domain.replies import Usage
 from engine.models import Charge, Connection

@@ -16,7 +16,7 @@ from django.db import transaction
 from engine.domain.replies import Fault, Usage
 from engine.domain.texts import storable
 from engine.models import Charge, Connection, clock
-from engine.selectors.pauses import TROUBLED
+from engine.selectors.connection_pauses import TROUBLED
 from engine.services import charges
 
 # One hung or broken request says nothing about the server; so many in a row do.

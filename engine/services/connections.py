@@ -15,9 +15,9 @@ from django.db import transaction
 
 from engine.domain.addresses import check_connection
 from engine.domain.errors import SpecError
+from engine.domain.forbidden_fields import fault_of_fields, fault_of_headers
 from engine.domain.limits import CONNECTIONS, text_fault
-from engine.domain.places import fault_of_fields, fault_of_headers
-from engine.domain.prices import CURRENCY, propose
+from engine.domain.list_prices import CURRENCY, propose
 from engine.domain.profiles import VENDORS, Provider, takes_of
 from engine.models import AuditEntry, Connection, User, clock
 from engine.selectors import connections as selectors

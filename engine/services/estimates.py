@@ -16,9 +16,9 @@ from django.db.models import QuerySet
 
 from engine.core import Plan, Simulations, forecast
 from engine.domain.policy_space import combinations, policy_space
-from engine.domain.rules import Rules
+from engine.domain.stopping_rules import Rules
 from engine.models import Estimate, clock
-from engine.services import claims
+from engine.services import worker_holds
 
 _KEPT = timedelta(days=30)
 # A page asks every second or two; once it is closed, nobody needs the answer.
@@ -84,12 +84,12 @@ def compute_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -
     what it has.
     """
     wanted = _wanted(Estimate.objects.all())
-    while (newest := claims.free(wanted).order_by("-asked_at").first()) is not None:
+    while (newest := worker_holds.free(wanted).order_by("-asked_at").first()) is not None:
         row = Estimate.objects.filter(pk=newest.pk)
-        claim = claims.take(
+        claim = worker_holds.take(
             row.filter(state=Estimate.State.WAITING), seconds=settings.CLAIM_SECONDS, by=worker
         )
-        if (estimate := claims.held(row, claim).first()) is not None:
+        if (estimate := worker_holds.held(row, claim).first()) is not None:
             _compute(estimate, claim, tick)
             return True
     return False
@@ -101,8 +101,10 @@ def _wanted(rows: QuerySet[Estimate]) -> QuerySet[Estimate]:
 
 def _compute(estimate: Estimate, claim: uuid.UUID, tick: Callable[[], None]) -> None:
     row = Estimate.objects.filter(pk=estimate.pk)
-    mine = claims.held(row, claim)
-    keep = claims.keeper(row, claim, seconds=settings.CLAIM_SECONDS, tick=tick, wanted=_wanted(row).exists)
+    mine = worker_holds.held(row, claim)
+    keep = worker_holds.keeper(
+        row, claim, seconds=settings.CLAIM_SECONDS, tick=tick, wanted=_wanted(row).exists
+    )
 
     def store(done: Simulations, n_runs: int) -> None:
         mine.update(progress=len(done.left) / n_runs, simulations=asdict(done))
@@ -118,15 +120,19 @@ def _compute(estimate: Estimate, claim: uuid.UUID, tick: Callable[[], None]) -> 
             tick=keep,
             progress=store,
         )
-    except claims.ClaimLostError:
-        claims.release(mine)
+    except worker_holds.ClaimLostError:
+        worker_holds.release(mine)
     except (ValueError, ArithmeticError, MemoryError) as error:
-        claims.release(mine, state=Estimate.State.FAILED, failure_reason=str(error) or type(error).__name__)
-    except claims.StoppedError:
-        claims.release(mine)
+        worker_holds.release(
+            mine, state=Estimate.State.FAILED, failure_reason=str(error) or type(error).__name__
+        )
+    except worker_holds.StoppedError:
+        worker_holds.release(mine)
         raise
     else:
-        claims.release(mine, state=Estimate.State.DONE, progress=1.0, simulations={}, answer=asdict(answer))
+        worker_holds.release(
+            mine, state=Estimate.State.DONE, progress=1.0, simulations={}, answer=asdict(answer)
+        )
 
 
 def plan_of(question: dict[str, Any]) -> tuple[Plan, float]:

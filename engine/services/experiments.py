@@ -20,7 +20,7 @@ from engine.models import (
     User,
     clock,
 )
-from engine.selectors import capabilities
+from engine.selectors import offered_models
 from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
 from engine.selectors.record import record_of
@@ -66,7 +66,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
 
 def _check_connections(experiment: Experiment) -> None:
     """Refuse connections that the experiment names and may not use."""
-    named = capabilities.models_named(experiment)
+    named = offered_models.models_named(experiment)
     if experiment.llm_judge != Experiment.LLMJudge.OFF:
         named.add(experiment.judge_model)
     asked = Connection.objects.filter(name__in=named).exclude(provider=Provider.WORKER)
@@ -239,7 +239,7 @@ def conclude(
             "conclusion": experiment.get_conclusion_display(),
             "claim": experiment.get_certified_claim_display(),
             "finding": finding,
-            # An export can be held against it: engine/domain/record.py.
+            # An export can be held against it: engine/domain/judgment_record.py.
             "judgments": record_now.judgments,
             "digest": record_now.digest,
         },

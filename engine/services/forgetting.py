@@ -27,13 +27,13 @@ from engine.models import (
     clock,
 )
 from engine.selectors.person_data import addresses_of, invitations_to, sessions_of, subscriptions_to
-from engine.services import claims, connections
+from engine.services import connections, worker_holds
 from engine.services.audit import record
+from engine.services.dashboard_pages import forget_pages
 from engine.services.invitations import end_invitation
 from engine.services.locks import lock_by_number, lock_experiments_of
 from engine.services.notifications import unsubscribe
 from engine.services.people import remove_member
-from engine.services.shown import forget_shown
 from engine.services.tokens import end_all_tokens
 
 # Rows that are deleted with the account; any other row of the engine keeps it.
@@ -73,7 +73,7 @@ def forget_person(
     user.username = _free_name()
     _forget_outside_of_the_engine(user, {before, *addresses}, now=user.username)
     _rename_in_findings(user, before)
-    forget_shown()
+    forget_pages()
     user.first_name = user.last_name = user.email = ""
     user.is_active = user.is_staff = user.is_superuser = False
     user.last_login = None
@@ -176,6 +176,6 @@ def _rename_in_findings(user: User, before: str) -> None:
             if row["annotator"] == before:
                 row["annotator"] = user.username
         # Replays that are under way hold names too: they stop, and begin anew.
-        claims.release(Examination.objects.filter(pk=examination.pk))
+        worker_holds.release(Examination.objects.filter(pk=examination.pk))
         examination.replays = {}
         examination.save(update_fields=["findings", "replays"])

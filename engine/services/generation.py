@@ -17,11 +17,11 @@ from django.db.models import Count, F, Q, QuerySet
 from engine.domain.replies import Fault, Finish
 from engine.domain.texts import digest
 from engine.models import Comparison, Experiment, Response, clock
-from engine.selectors import capabilities, counts, halts, workers
-from engine.selectors.capabilities import Offer
+from engine.selectors import counts, offered_models, refused_policies, workers
 from engine.selectors.connections import of_the_environment
+from engine.selectors.offered_models import Offer
 from engine.selectors.spending import overspent_experiments
-from engine.services import charges, claims
+from engine.services import charges, worker_holds
 from engine.services.identical_texts import name_and_hold_back
 from engine.services.locks import lock_by_number
 from engine.services.showings import let_go
@@ -122,7 +122,7 @@ def claim_responses(
             unsuspected = waiting.filter(crashes=0)
             ids = _lock_shares(unsuspected, limit, _tally(unsuspected))
     rows = Response.objects.filter(pk__in=ids)
-    token = claims.take(
+    token = worker_holds.take(
         rows,
         seconds=settings.CLAIM_SECONDS,
         by=worker,
@@ -131,7 +131,7 @@ def claim_responses(
         taken_at=clock.now(),
         attempts=F("attempts") + 1,
     )
-    claimed = claims.held(rows, token).select_related("task", "policy")
+    claimed = worker_holds.held(rows, token).select_related("task", "policy")
     return ClaimedResponses(token=token, responses=list(claimed.order_by("created_at", "id")))
 
 
@@ -139,11 +139,11 @@ def stopped_experiments() -> set[int]:
     """The experiments for which nothing is written: their money is spent, or a policy is refused, and its
     rivals would be paid for in vain.
     """
-    return overspent_experiments() | halts.halted_experiments()
+    return overspent_experiments() | refused_policies.halted_experiments()
 
 
 def _served(waiting: QuerySet[Response], offer: Offer) -> QuerySet[Response]:
-    needs = capabilities.needs(list(waiting.order_by().values_list("policy_id", flat=True).distinct()))
+    needs = offered_models.needs(list(waiting.order_by().values_list("policy_id", flat=True).distinct()))
     served = [policy_id for policy_id, need in needs.items() if offer.serves(need)]
     return waiting if len(served) == len(needs) else waiting.filter(policy_id__in=served)
 
@@ -152,7 +152,7 @@ def _lock_in_rooms(waiting: QuerySet[Response], offer: Offer, rooms: Mapping[str
     """The oldest of each connection that writes, as many as fit it."""
     writers: dict[str, list[Queued]] = defaultdict(list)
     tally = _tally(waiting)
-    needs = capabilities.needs([queued.policy_id for queued in tally])
+    needs = offered_models.needs([queued.policy_id for queued in tally])
     usual = "" if all(need.writer for need in needs.values()) else of_the_environment()
     for queued in tally:
         need = needs[queued.policy_id]
@@ -229,8 +229,8 @@ def store_outcomes(
     wanted = _halves(comparisons)
     generating = Response.objects.filter(state=Response.State.GENERATING)
     # Lock all rows of the claim, as it is renewed on those that are not finished.
-    lock_by_number(claims.held(generating, claim), no_key=True)
-    ours = claims.held(generating.filter(pk__in=by_id), claim)
+    lock_by_number(worker_holds.held(generating, claim), no_key=True)
+    ours = worker_holds.held(generating.filter(pk__in=by_id), claim)
     rows = list(ours.values_list("pk", "attempts", "trial_id"))
     written = [outcome for pk, _, _ in rows if isinstance(outcome := by_id[pk], Written)]
     _store_written(written)
@@ -244,7 +244,7 @@ def store_outcomes(
             if refused and trial is not None:
                 # Somebody looks at it, and asks again with other settings.
                 again = refused = False
-            claims.release(
+            worker_holds.release(
                 ours.filter(pk=pk),
                 state=Response.State.WAITING if again else Response.State.FAILED,
                 failure_reason=failed.reason,
@@ -254,7 +254,7 @@ def store_outcomes(
                 attempts=F("attempts") - int(again and failed.fault != Fault.WORKER),
                 faults=F("faults") + int(failed.fault == Fault.SERVER),
             )
-    claims.renew(generating, claim, seconds=settings.CLAIM_SECONDS)
+    worker_holds.renew(generating, claim, seconds=settings.CLAIM_SECONDS)
     return _settle(comparisons)
 
 
@@ -263,7 +263,11 @@ _WRITTEN_FIELDS = ["digest", *(field.name for field in fields(Written) if field.
 
 def _store_written(written: Sequence[Written]) -> None:
     """Store texts in locked rows by one prepared statement; the ORM's UPDATEs take ten times as long."""
-    constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": clock.now(), "refused_at": None}
+    constant = worker_holds.NOBODY | {
+        "state": Response.State.DONE,
+        "done_at": clock.now(),
+        "refused_at": None,
+    }
     meta = Response._meta
     by_name = {field.attname: field for field in meta.concrete_fields}
     columns = [by_name[name] for name in (*constant, *_WRITTEN_FIELDS)]
@@ -288,7 +292,7 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> 
     ``blameless``: the worker was stopped or the backend is out of order, so the attempt does not count.
     Otherwise any of them may have broken the batch, and all are suspects from now on.
     """
-    unfinished = claims.held(Response.objects.filter(state=Response.State.GENERATING), claim)
+    unfinished = worker_holds.held(Response.objects.filter(state=Response.State.GENERATING), claim)
     return _give_back(unfinished, reason, blameless=blameless)
 
 
@@ -302,7 +306,9 @@ def expire_claims(*, begun_anew: str = "") -> set[int]:
 
     Responses of servers are not to blame: no text from the network ends a worker.
     """
-    lost = claims.expired(Response.objects.filter(state=Response.State.GENERATING), begun_anew=begun_anew)
+    lost = worker_holds.expired(
+        Response.objects.filter(state=Response.State.GENERATING), begun_anew=begun_anew
+    )
     over_network = workers.of_backend(Experiment.Backend.REMOTE)
     reason = "The worker that was writing it disappeared."
     return _give_back(lost.filter(claimed_by__in=over_network), reason, blameless=True) | _give_back(
@@ -324,8 +330,8 @@ def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set
         rows.update(crashes=F("crashes") + 1)
     unwanted = Q(trial__isnull=True) & ~Q(pk__in=_halves(comparisons))
     spent = rows.filter(Q(attempts__gte=settings.GENERATION_ATTEMPTS) | unwanted)
-    claims.release(spent, state=Response.State.FAILED, failure_reason=reason)
-    claims.release(rows, state=Response.State.WAITING, failure_reason=reason)
+    worker_holds.release(spent, state=Response.State.FAILED, failure_reason=reason)
+    worker_holds.release(rows, state=Response.State.WAITING, failure_reason=reason)
     return _settle(comparisons)
 
 

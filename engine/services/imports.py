@@ -9,7 +9,7 @@ from uuid import UUID
 
 from engine.domain.errors import EngineError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.importing.items import Wishes, read_responses
 from engine.importing.reader import Source, source_of
 from engine.importing.rows import ImportingError, NoColumnError

@@ -15,7 +15,7 @@ from django.utils import timezone
 from engine.domain.credentials import hashed, secret_from
 from engine.domain.errors import InvitationError
 from engine.domain.limits import MAILED
-from engine.domain.mail import mail_is_sent
+from engine.domain.mail_state import mail_is_sent
 from engine.models import AuditEntry, Experiment, Invitation, Notification, User, clock
 from engine.services.audit import record
 from engine.services.invitations import make_invitation, open_invitation

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
-from engine.domain import about
+from engine.domain import log_context
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.domain.outcomes import outcome_of
 from engine.domain.showings import Fate, Phase, Showing, answered
@@ -78,7 +78,7 @@ def record_answer(
             raise
         return Recorded(taken_back, None, created=False)
     if assignment.comparison_id:
-        about.note(comparison=assignment.comparison_id)
+        log_context.note(comparison=assignment.comparison_id)
     if assignment.state == Assignment.State.SKIPPED:
         raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
     if assignment.state == Assignment.State.JUDGED:

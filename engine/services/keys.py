@@ -14,10 +14,10 @@ from cryptography.fernet import InvalidToken, MultiFernet
 from django.conf import settings
 from django.db import transaction
 
+from engine.domain.connection_targets import Target
 from engine.domain.credentials import cipher
 from engine.domain.errors import KeyUnreadableError
 from engine.domain.profiles import Provider, takes_of
-from engine.domain.targets import Target
 from engine.models import Connection, clock
 
 # The end of a shorter key would reveal too much.

@@ -20,7 +20,7 @@ from django.db.models import F, QuerySet
 from engine.domain.addresses import check_url
 from engine.domain.errors import SubscriptionError
 from engine.domain.limits import SUBSCRIPTIONS
-from engine.domain.mail import why_no_mail, worded
+from engine.domain.mail_state import why_no_mail, worded
 from engine.domain.wording import moment
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
 from engine.selectors.alarms import stall
@@ -28,7 +28,7 @@ from engine.selectors.doubts import doubts
 from engine.selectors.findings import by_machines
 from engine.selectors.policies import winner_name
 from engine.selectors.pulses import pulses
-from engine.services import claims
+from engine.services import worker_holds
 from engine.services.audit import record
 from engine.services.locks import locked_experiment
 
@@ -223,13 +223,13 @@ def claim_due() -> Notification | None:
     """The next message to send, reserved for this caller for a while."""
     while (next_due := _due().order_by("due_at", "pk").first()) is not None:
         row = Notification.objects.filter(pk=next_due.pk)
-        claim = claims.take(
+        claim = worker_holds.take(
             row.filter(state=Notification.State.WAITING, due_at__lte=clock.now()),
             seconds=_CLAIM_SECONDS,
             attempts=F("attempts") + 1,
         )
         mine = (
-            claims.held(row, claim)
+            worker_holds.held(row, claim)
             .select_related("subscription__experiment__winner", "invitation__created_by")
             .first()
         )
@@ -240,7 +240,7 @@ def claim_due() -> Notification | None:
 
 def mark_sent(*, notification: Notification) -> None:
     """End a claimed message: it was delivered."""
-    claims.release(_claimed(notification), state=Notification.State.SENT, sent_at=clock.now(), error="")
+    worker_holds.release(_claimed(notification), state=Notification.State.SENT, sent_at=clock.now(), error="")
 
 
 def mark_unsent(*, notification: Notification, error: str, final: bool = False) -> None:
@@ -250,10 +250,10 @@ def mark_unsent(*, notification: Notification, error: str, final: bool = False) 
     """
     unsent = _claimed(notification)
     if final or notification.attempts > len(_RETRY_SECONDS):
-        claims.release(unsent, state=Notification.State.FAILED, error=error[:500])
+        worker_holds.release(unsent, state=Notification.State.FAILED, error=error[:500])
         return
     pause = timedelta(seconds=_RETRY_SECONDS[notification.attempts - 1])
-    claims.release(unsent, due_at=clock.now() + pause, error=error[:500])
+    worker_holds.release(unsent, due_at=clock.now() + pause, error=error[:500])
 
 
 def has_due() -> bool:
@@ -263,8 +263,8 @@ def has_due() -> bool:
 
 def _due() -> QuerySet[Notification]:
     waiting = Notification.objects.filter(state=Notification.State.WAITING, due_at__lte=clock.now())
-    return claims.free(waiting)
+    return worker_holds.free(waiting)
 
 
 def _claimed(notification: Notification) -> QuerySet[Notification]:
-    return claims.held(Notification.objects.filter(pk=notification.pk), notification.claim)
+    return worker_holds.held(Notification.objects.filter(pk=notification.pk), notification.claim)

@@ -25,7 +25,7 @@ from engine.selectors.opinions import (
 )
 from engine.selectors.rubrics import identity, judge_name, why_no_judge
 from engine.selectors.spending import overspent_experiments
-from engine.services import audit, charges, claims
+from engine.services import audit, charges, worker_holds
 from engine.services.judging import record_judgment
 from engine.services.locks import locked_experiment
 from engine.services.notifications import announce
@@ -205,7 +205,7 @@ def claim_opinions(
             .values_list("pk", flat=True)[:room]
         )
     rows = Opinion.objects.filter(pk__in=ids)
-    token = claims.take(
+    token = worker_holds.take(
         rows,
         seconds=settings.CLAIM_SECONDS,
         by=worker,
@@ -213,7 +213,7 @@ def claim_opinions(
         state=Opinion.State.ASKING,
         attempts=F("attempts") + 1,
     )
-    asked = claims.held(rows, token).select_related(
+    asked = worker_holds.held(rows, token).select_related(
         "comparison__experiment", "comparison__task", "comparison__response_i", "comparison__response_j"
     )
     return ClaimedOpinions(token=token, opinions=list(asked.order_by("pk")))
@@ -221,7 +221,7 @@ def claim_opinions(
 
 def renew_claim(*, claim: uuid.UUID) -> None:
     """Extend the claim on the rest of a batch, which is still being asked for."""
-    claims.renew(_being_asked(), claim, seconds=settings.CLAIM_SECONDS)
+    worker_holds.renew(_being_asked(), claim, seconds=settings.CLAIM_SECONDS)
 
 
 @transaction.atomic
@@ -232,7 +232,9 @@ def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str, spent: Iterable
     A run of failed opinions halts the language model in the experiment.
     """
     charges.book(spent)
-    opinions = claims.held(_being_asked(), claim).select_for_update(of=("self",)).select_related("comparison")
+    opinions = (
+        worker_holds.held(_being_asked(), claim).select_for_update(of=("self",)).select_related("comparison")
+    )
     opinion = opinions.filter(pk=asked.opinion_id).first()
     if opinion is None:
         return False
@@ -252,7 +254,7 @@ def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str, spent: Iterable
         opinion.state = Opinion.State.WAITING
     else:
         opinion.state = Opinion.State.FAILED
-    for name, value in claims.NOBODY.items():
+    for name, value in worker_holds.NOBODY.items():
         setattr(opinion, name, value)
     opinion.save()
     experiment_id = opinion.comparison.experiment_id
@@ -269,7 +271,7 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool) -> None:
 
     ``blameless``: the worker was stopped or the backend is out of order, so the attempt does not count.
     """
-    _give_back(claims.held(_being_asked(), claim), reason, blameless=blameless)
+    _give_back(worker_holds.held(_being_asked(), claim), reason, blameless=blameless)
 
 
 @transaction.atomic
@@ -279,7 +281,7 @@ def expire_opinions(*, begun_anew: str = "") -> None:
 
     It costs no attempt: no text ends a worker.
     """
-    lost = claims.expired(_being_asked(), begun_anew=begun_anew)
+    lost = worker_holds.expired(_being_asked(), begun_anew=begun_anew)
     _give_back(lost, "The worker that was asking for it disappeared.", blameless=True)
 
 
@@ -295,8 +297,8 @@ def _give_back(lost: QuerySet[Opinion], reason: str, *, blameless: bool) -> None
         .select_for_update(of=("self",))
         .values_list("pk", "comparison__experiment")
     )
-    claims.release(lost.filter(pk__in=spent), state=Opinion.State.FAILED, failure_reason=reason)
-    claims.release(lost, state=Opinion.State.WAITING, failure_reason=reason)
+    worker_holds.release(lost.filter(pk__in=spent), state=Opinion.State.FAILED, failure_reason=reason)
+    worker_holds.release(lost, state=Opinion.State.WAITING, failure_reason=reason)
     for experiment_id, failures in sorted(Counter(spent.values()).items()):
         _count_failures(experiment_id, failures, reason)
 

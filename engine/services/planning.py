@@ -17,7 +17,7 @@ from engine.core.types import BoolArray
 from engine.domain import blinding
 from engine.domain.showings import Kind
 from engine.models import Assignment, Comparison, Experiment, Policy, Response, clock
-from engine.selectors import buffer, counts, designs, pools
+from engine.selectors import counts, designs, pairs_ahead, pools
 from engine.selectors.pools import Halves, Stock
 from engine.services import evidence
 from engine.services.assignments import discard_unwanted
@@ -153,8 +153,8 @@ def _plan_round(experiment_id: int) -> Advance | None:
     target, added = 0, list[Comparison]()
     if not ((folded.changed or experiment.closing_since) and _is_closing(experiment, design)):
         asks_people = experiment.judge == Experiment.Judge.HUMAN
-        here = buffer.annotators_present(experiment) if asks_people else set()
-        target = buffer.buffer_target(experiment, latest, here)
+        here = pairs_ahead.annotators_present(experiment) if asks_people else set()
+        target = pairs_ahead.buffer_target(experiment, latest, here)
         added = _top_up(experiment, design, target, here)
     rest = 0.0
     if folded.changed or added:
@@ -198,7 +198,7 @@ def _top_up(experiment: Experiment, design: Design, target: int, here: set[int])
     """Plan what the annotators need next, those who are ``here`` first; returns the comparisons planned."""
     design.resume(counts.in_flight_matrix(experiment), designs.design_seed(experiment))
     in_flight = int(design.in_flight.sum()) // 2
-    most = min(experiment.budget - design.n_comparisons - in_flight, buffer.most_at_once(experiment))
+    most = min(experiment.budget - design.n_comparisons - in_flight, pairs_ahead.most_at_once(experiment))
     source = source_of(experiment)
     if not (isinstance(source, Pool) and experiment.judge == Experiment.Judge.HUMAN):
         # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.

@@ -16,7 +16,7 @@ from engine.models import Assignment, Experiment, Judgment, Membership, User
 from engine.selectors import admission
 from engine.selectors.blinding import has_or_had
 from engine.selectors.missing import is_capped
-from engine.services import allowances, assignments, checks, judging
+from engine.services import assignments, checks, judging, undos_and_skips
 
 
 @dataclass(frozen=True)
@@ -96,19 +96,19 @@ def desk(*, experiment: Experiment, annotator: User, n_wanted: int, after: uuid.
         return Desk([])
     checked = checks.are_used(experiment)
     with transaction.atomic(savepoint=False):
-        allowance = allowances.locked(experiment_id=experiment.pk, annotator=annotator)
+        allowance = undos_and_skips.locked(experiment_id=experiment.pk, annotator=annotator)
         held = assignments.held(experiment_id=experiment.pk, annotator=annotator)
-        n_left = allowances.n_left(allowance, held)
+        n_left = undos_and_skips.n_left(allowance, held)
         ended = Ended.LEFT if is_capped(n_left, allowance.shown) else Ended.NOT
         if checked and admission.gold_of(experiment, annotator.pk).fails(admission.n_admission(experiment)):
             ended = Ended.GOLD
         n_wanted += _place_behind(held, after)
-        while ended is Ended.NOT and len(held) < min(n_wanted, allowances.MOST_HELD):
+        while ended is Ended.NOT and len(held) < min(n_wanted, undos_and_skips.MOST_HELD):
             new = assignments.reserve(experiment=experiment, annotator=annotator, allowance=allowance)
             if new is None:
                 break
             held.append(new)
-    return Desk(held, ended, allowances.asks_before_skip(n_left, allowance.shown))
+    return Desk(held, ended, undos_and_skips.asks_before_skip(n_left, allowance.shown))
 
 
 def _place_behind(pairs: Sequence[Assignment], token: uuid.UUID | None) -> int:
@@ -192,7 +192,7 @@ def skip(
     ------
     UnknownTokenError
     """
-    allowance = allowances.locked(experiment_id=experiment.pk, annotator=annotator)
+    allowance = undos_and_skips.locked(experiment_id=experiment.pk, annotator=annotator)
     if assignments.skip(
         experiment_id=experiment.pk, token=token, annotator=annotator, reason=reason, comment=comment
     ):
@@ -212,7 +212,7 @@ def take_back(*, experiment: Experiment, answer: Judgment | Assignment, annotato
     WrongStateError
         The annotator has no undo left now, or see :func:`engine.services.judging.take_back_judgment`.
     """
-    allowance = allowances.spend_undo(experiment_id=experiment.pk, annotator=annotator)
+    allowance = undos_and_skips.spend_undo(experiment_id=experiment.pk, annotator=annotator)
     roles = has_or_had(experiment.pk, annotator.pk, Membership.WATCHING)
     watches = annotator.is_superuser or User.objects.filter(roles, pk=annotator.pk).exists()
     if isinstance(answer, Assignment):

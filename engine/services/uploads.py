@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from engine.domain import limits
 from engine.domain.errors import SpecError, WrongStateError
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.models import Experiment, Upload, User, clock
 
 

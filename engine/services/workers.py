@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.domain.profiles import Provider
 from engine.models import Connection, WorkerPulse, clock
-from engine.selectors.capabilities import Offer
+from engine.selectors.offered_models import Offer
 
 
 def note_pulse(queue: str, worker: str, details: Mapping[str, Any] | None = None) -> None:

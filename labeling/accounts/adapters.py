@@ -32,12 +32,12 @@ from qrcode.main import make as make_qr_code
 
 from engine.domain.credentials import cipher
 from engine.domain.errors import InvitationError
-from engine.domain.mail import mail_is_sent
+from engine.domain.mail_state import mail_is_sent
 from engine.models import User
 from engine.services import invitations
 from engine.services.accounts import note_browser
 from labeling import access
-from labeling.accounts.following import first_page, followed, stop_following
+from labeling.accounts.followed_invitation import first_page, followed, stop_following
 from labeling.accounts.oidc import http_client
 from labeling.accounts.throttling import count_attempt, remember_browser, take_back
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from allauth.account.forms import LoginForm
 from django.contrib.auth.forms import UserCreationForm
 
-from engine.domain.mail import mail_is_sent
+from engine.domain.mail_state import mail_is_sent
 from engine.models import User
 
 

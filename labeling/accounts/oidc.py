@@ -25,7 +25,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.crypto import constant_time_compare, get_random_string, salted_hmac
 
 from engine.domain.credentials import hashed
-from engine.domain.deadlines import Deadline, may_carry_secrets
+from engine.domain.exchange_deadlines import Deadline, may_carry_secrets
 
 _SECONDS = 5.0
 # Threads of a web process that may wait for the provider at once, and the seconds to wait for a place.

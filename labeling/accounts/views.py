@@ -25,7 +25,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from engine.domain.mail import mail_is_sent
+from engine.domain.mail_state import mail_is_sent
 from engine.selectors.accounts import tokens_of
 from engine.services import accounts
 from labeling.accounts import oidc

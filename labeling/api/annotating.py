@@ -14,7 +14,7 @@ from engine.services import serving
 from engine.services.serving import ShownPair
 from engine.tasks import wake_planner
 from labeling import access
-from labeling.annotation.misses import note_miss
+from labeling.annotation.waiting_annotators import note_miss
 from labeling.api.auth import ANNOTATE
 from labeling.api.experiments import WRITE_PROBLEMS, Id
 from labeling.api.schemas import JudgedOut, JudgmentIn, NextOut, SkipIn

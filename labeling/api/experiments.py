@@ -12,13 +12,13 @@ from ninja import Path, Query, Router, Status
 from engine.domain.tags import normal_tags
 from engine.models import Experiment, Snapshot
 from engine.selectors import browsing, counts, designs, findings, health
+from engine.selectors.experiment_log import audit_entries
 from engine.selectors.findings import Ladder
-from engine.selectors.log import audit_entries
 from engine.selectors.policies import policy_names
 from engine.selectors.remaining import remaining_of
 from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.spending import spent_in
-from engine.services import controls, drafts, experiments
+from engine.services import drafts, experiments, setting_changes
 from engine.services.drafts import create_experiment
 from engine.services.experiments import stop_on
 from engine.tasks import wake_planner
@@ -94,9 +94,9 @@ def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: P
         del display["money_limit"]
     only_display = set(payload.model_fields_set) <= display.keys()
     with transaction.atomic():
-        changed = controls.change_display(experiment_id=experiment.pk, by=request.user, **display)
+        changed = setting_changes.change_display(experiment_id=experiment.pk, by=request.user, **display)
         if not (only_display and payload.model_fields_set):
-            changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **asked)
+            changed = setting_changes.change_settings(experiment_id=experiment.pk, by=request.user, **asked)
     wake_planner(experiment.pk)
     return summary(changed)
 
@@ -105,7 +105,7 @@ def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: P
 def reopen(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
     """Reopen a concluded experiment, with new settings if it needs them."""
     experiment = access.to_run(request, experiment_id)
-    reopened = controls.reopen(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
+    reopened = setting_changes.reopen(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
     wake_planner(experiment.pk)
     return summary(reopened)
 

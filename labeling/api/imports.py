@@ -10,7 +10,7 @@ from django.http import Http404, HttpResponse
 from django.urls import reverse
 from ninja import File, Form, Router, Status, UploadedFile
 
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.importing.mapping import parse_columns
 from engine.importing.reader import as_one, source_of
 from engine.models import Upload

@@ -14,8 +14,14 @@ from engine.core import Claim, StopReason
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import MAILED
 from engine.domain.replies import Finish
-from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK, USUAL_MARGIN
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
+from engine.domain.stopping_rules import (
+    LARGEST_BUDGET,
+    LARGEST_MARGIN,
+    LARGEST_RISK,
+    SMALLEST_RISK,
+    USUAL_MARGIN,
+)
 from engine.importing.votes import Judge
 from engine.models import Connection, Experiment, Factor, Flag, Judgment, Membership
 from engine.selectors.rankings import Word

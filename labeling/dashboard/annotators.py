@@ -11,7 +11,7 @@ from engine.models import Assignment, Experiment, Judgment, User
 from engine.selectors import judges
 from engine.selectors.admission import failed
 from engine.selectors.agreement import Answer
-from engine.selectors.habits import Alike, Drift, habits
+from engine.selectors.alike_and_drift import Alike, Drift, habits
 from engine.selectors.missing import capped
 
 # Low, because the test is repeated often and for every annotator.

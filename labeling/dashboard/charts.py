@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.core.outlook import level_effects, optimal_shares, realised_shares
-from engine.core.problem import Factorial, Space
+from engine.core.effects import level_effects, optimal_shares, realised_shares
 from engine.core.ranking import Place
+from engine.core.spaces import Factorial, Space
 from engine.domain.policy_space import PolicyName
 from engine.models import Snapshot
 from engine.selectors.rankings import Ranked

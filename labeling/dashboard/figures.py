@@ -9,12 +9,11 @@ from typing import Any
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from engine.core.problem import Factorial
-from engine.models import Experiment, Shown
-from engine.selectors import buffer, counts, designs, people, pools
+from engine.core.spaces import Factorial
+from engine.models import DashboardPage, Experiment
+from engine.selectors import counts, designs, pairs_ahead, people, pools
 from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.doubts import Doubts, doubts
-from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import by_machines, ladder
 from engine.selectors.health import queue_health
 from engine.selectors.judges import longer_preferred, tallies, totals
@@ -22,6 +21,7 @@ from engine.selectors.policies import factorial_space, policy_names, space_of
 from engine.selectors.pulses import pulses
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining_of
+from engine.selectors.rivals import examples, weakest_tasks
 from engine.selectors.snapshots import latest_snapshot, race_of
 from engine.selectors.spending import (
     PolicySpending,
@@ -30,7 +30,7 @@ from engine.selectors.spending import (
     spent_in,
     spent_of_limit,
 )
-from engine.services import shown
+from engine.services import dashboard_pages
 from engine.services.experiments import may_stop
 from labeling.caching import shared
 from labeling.dashboard import charts
@@ -52,7 +52,7 @@ LARGE = 20_000
 
 def result_of(experiment: Experiment) -> dict[str, Any]:
     """The verdict and the charts below it, as they were last computed: neither is older than the other."""
-    row = shown.show(experiment=experiment, page="result", make=result_figures)
+    row = dashboard_pages.show(experiment=experiment, page="result", make=result_figures)
     own = {"experiment": experiment, "may_stop": may_stop(experiment), "made_at": row.made_at, "charts": row}
     return {**row.content, **own}
 
@@ -179,7 +179,7 @@ def _hours_each(experiment: Experiment) -> float | None:
     """Hours of annotators' time for one comparison; ``None`` without people, or before any judged."""
     if experiment.judge != Experiment.Judge.HUMAN:
         return None
-    seconds = buffer.click_seconds(experiment)
+    seconds = pairs_ahead.click_seconds(experiment)
     return None if seconds is None else experiment.overlap * seconds / 3600
 
 
@@ -191,17 +191,17 @@ def _hours(experiment: Experiment, remaining: Remaining | None) -> tuple[float, 
     return remaining.expected * each, low * each, None if high is None else high * each
 
 
-def charts_of(experiment: Experiment, tab: str, *, at_once: bool = False) -> Shown | None:
+def charts_of(experiment: Experiment, tab: str, *, at_once: bool = False) -> DashboardPage | None:
     """The charts and tables of a tab as they were last computed.
 
     ``tab``: a name in ``TABS``. ``at_once``: of a large experiment, only what is there already; without any
     the page asks for them.
     """
     if at_once and counts.comparison_count(experiment.pk) > LARGE:
-        row = shown.find(experiment, tab)
-        if row is None or shown.is_old(row):
+        row = dashboard_pages.find(experiment, tab)
+        if row is None or dashboard_pages.is_old(row):
             return None
-    return shown.show(experiment=experiment, page=tab, make=TABS[tab])
+    return dashboard_pages.show(experiment=experiment, page=tab, make=TABS[tab])
 
 
 def _rendered(tab: str, experiment: Experiment, shown: dict[str, Any]) -> dict[str, str]:

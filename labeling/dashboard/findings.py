@@ -9,7 +9,7 @@ from engine.core import StopReason
 from engine.models import Experiment
 from engine.selectors import counts
 from engine.selectors.policies import policy_names
-from engine.selectors.sequences import examination_of
+from engine.selectors.replays import examination_of
 from engine.selectors.snapshots import latest_snapshot
 
 

@@ -8,8 +8,8 @@ from django.conf import settings
 
 from engine.models import Connection, Experiment, Opinion
 from engine.selectors import workers
+from engine.selectors.connection_pauses import waiting_for
 from engine.selectors.opinions import opinion_report, votes_now
-from engine.selectors.pauses import waiting_for
 from engine.selectors.rubrics import DEFAULT_RUBRIC, judge_name, why_no_judge
 
 _ANSWERS = ("Left", "Right", "Tie")

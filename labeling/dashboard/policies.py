@@ -6,10 +6,10 @@ import json
 from collections.abc import Collection
 from typing import Any
 
+from engine.domain.connection_targets import Target
 from engine.domain.conversations import ASSISTANT, SYSTEM, USER, chat
 from engine.domain.levels import Composition
 from engine.domain.profiles import Provider, takes_of
-from engine.domain.targets import Target
 from engine.generation.remote.requests import prepare
 from engine.generation.responses import composition_of, request_for
 from engine.models import Experiment, Factor, Level, Policy, Task

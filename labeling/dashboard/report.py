@@ -11,7 +11,7 @@ from engine.selectors.past_votes import past_vote_count
 from engine.selectors.policies import levels_told, policy_names
 from engine.selectors.record import concluded_record
 from engine.selectors.snapshots import latest_snapshot
-from engine.services import shown
+from engine.services import dashboard_pages
 from labeling.dashboard import status
 from labeling.dashboard.figures import doubts_of, judged_by, result_of
 from labeling.dashboard.voids import sentence_about
@@ -19,7 +19,7 @@ from labeling.dashboard.voids import sentence_about
 
 def report_of(experiment: Experiment) -> dict[str, Any]:
     """The report as it stands, a moment ago. It names no person."""
-    content: dict[str, Any] = shown.show(experiment=experiment, page="report", make=_report).content
+    content: dict[str, Any] = dashboard_pages.show(experiment=experiment, page="report", make=_report).content
     return content
 
 

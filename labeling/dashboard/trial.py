@@ -10,10 +10,10 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
+from engine.domain.connection_targets import Target
+from engine.domain.list_prices import Money
 from engine.domain.policy_space import PolicyName
-from engine.domain.prices import Money
 from engine.domain.replies import Finish
-from engine.domain.targets import Target
 from engine.generation.base import GenerationRequest, GenerationResult
 from engine.generation.remote.replies import remarks_of
 from engine.generation.remote.requests import Prepared, prepare

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.contradictions import Misfit, misfit, strongest_cycle
-from engine.core.problem import Factorial
 from engine.core.robustness import fewest_flips
+from engine.core.spaces import Factorial
 from engine.domain.policy_space import PolicyName
-from engine.domain.rules import Rules
+from engine.domain.stopping_rules import Rules
 from engine.models import Experiment, Snapshot
 from engine.selectors.judges import long_solo_runs
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Sequence
 
 from engine.domain.policy_space import PolicyName
-from engine.importing.defusing import defused
+from engine.importing.formula_cells import defused
 from engine.selectors.breakdown import Part
 
 COLUMNS = {

@@ -13,7 +13,7 @@ from django.core.exceptions import EmptyResultSet
 from django.db import connection, transaction
 
 from engine.domain.judgment_uuids import mark
-from engine.importing.defusing import (
+from engine.importing.formula_cells import (
     FIRST,
     FORMULA_PATTERN,
     NUMBER_PATTERN,
@@ -24,8 +24,8 @@ from engine.models import Experiment
 from engine.selectors import browsing, counts
 from engine.selectors.browsing import Selection
 from engine.selectors.policies import policy_names
-from labeling.exports.columns import COLUMNS, FIELDS, Column, Kind, time_in_sql
 from labeling.exports.formats import heading
+from labeling.exports.judgments import COLUMNS, FIELDS, Column, Kind, time_in_sql
 from labeling.exports.people import names_of_people
 
 _PIECE_BYTES = 1 << 17

@@ -32,7 +32,6 @@ from engine.selectors.record import concluded_record, record_of
 from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.voids import groups_of, named
 from engine.services.planning import RULES_VERSION
-from labeling.exports.columns import read_rows, stamped
 from labeling.exports.copying import copied_rows
 from labeling.exports.events import event_rows
 from labeling.exports.formats import (
@@ -44,9 +43,10 @@ from labeling.exports.formats import (
     parquet_pieces,
     reward_pieces,
 )
-from labeling.exports.others import RECORDS, argilla_pieces, dataset_card, dataset_pieces, lmarena_pieces
+from labeling.exports.judgments import read_rows, stamped
+from labeling.exports.other_tools import RECORDS, argilla_pieces, dataset_card, dataset_pieces, lmarena_pieces
 from labeling.exports.people import names_of_people, pseudonym
-from labeling.exports.preferences import preferences, rated
+from labeling.exports.training import preferences, rated
 from labeling.formatting import agreement, agreement_figures
 
 CSV, JSONL, PARQUET = "csv", "jsonl", "parquet"

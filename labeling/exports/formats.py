@@ -12,9 +12,9 @@ from operator import itemgetter
 from typing import Any
 
 from engine.domain.conversations import ASSISTANT, Message, as_json, transcript
-from engine.importing.defusing import defused, is_harmless
-from labeling.exports.columns import COLUMNS, Kind, Row
-from labeling.exports.preferences import Preference, Rated
+from engine.importing.formula_cells import defused, is_harmless
+from labeling.exports.judgments import COLUMNS, Kind, Row
+from labeling.exports.training import Preference, Rated
 
 _ROWS_PER_PIECE = 1000
 _ROWS_PER_GROUP = 20_000

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 
 from engine.core import Place, Rate
-from engine.importing.defusing import defused
+from engine.importing.formula_cells import defused
 from engine.selectors.rankings import Ranked
 
 COLUMNS = (

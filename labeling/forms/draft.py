@@ -16,7 +16,7 @@ from django.utils.datastructures import MultiValueDict
 from engine.domain.errors import SpecError
 from engine.domain.levels import unfillable
 from engine.domain.limits import DESCRIPTION_BYTES
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from engine.domain.variables import Space
 from engine.importing.items import (
@@ -35,7 +35,7 @@ from engine.importing.reader import source_of
 from engine.importing.rows import ImportingError
 from engine.models import Connection, Experiment, Factor, User
 from engine.selectors import specs
-from engine.selectors.capabilities import Need, live_offers
+from engine.selectors.offered_models import Need, live_offers
 from engine.services.drafts import check_name
 from engine.services.estimates import Question
 from labeling.forms.columns import ROLE_LABELS, Columns, fold, said_columns

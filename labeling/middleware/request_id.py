@@ -9,7 +9,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from engine.domain import about
+from engine.domain import log_context
 
 _NAME = re.compile(r"[\w-]{8,64}", re.ASCII)
 
@@ -24,7 +24,7 @@ class RequestId:
         given = request.headers.get("X-Request-ID", "")
         named = _NAME.fullmatch(given)
         # The name holds until the next request begins: Django logs refusals after the last middleware.
-        about.begin(request=given if named else uuid.uuid4().hex)
+        log_context.begin(request=given if named else uuid.uuid4().hex)
         response = self._get_response(request)
         # A name of our own is not sent: annotators' replies must not differ by what they are about.
         if named:
@@ -36,4 +36,4 @@ class RequestId:
     ) -> None:
         """Note the experiment, which most addresses name."""
         if "experiment_id" in kwargs:
-            about.note(experiment=kwargs["experiment_id"])
+            log_context.note(experiment=kwargs["experiment_id"])

@@ -9,17 +9,17 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from engine.core import Claim, closed_form
-from engine.core.problem import BradleyTerry
+from engine.core.spaces import BradleyTerry
 from engine.domain import limits
 from engine.domain.errors import SpecError
+from engine.domain.list_prices import Money
 from engine.domain.policy_space import combinations, policy_space
-from engine.domain.prices import Money
 from engine.domain.replies import Usage
-from engine.domain.rules import CERTIFIED, LADDER, USUAL_MARGIN, Rules
 from engine.domain.specs import ExperimentSpec
+from engine.domain.stopping_rules import CERTIFIED, LADDER, USUAL_MARGIN, Rules
 from engine.models import Estimate, Experiment
 from engine.selectors import workers
-from engine.selectors.capabilities import writers_of
+from engine.selectors.offered_models import writers_of
 from engine.selectors.policies import connections_named
 from engine.selectors.spending import cost_each, cost_of
 from engine.services import estimates

@@ -14,7 +14,7 @@ from django.utils.translation import gettext
 from engine.domain.policy_space import PolicyName
 from engine.domain.wording import duration
 from engine.models import Experiment, Policy
-from engine.selectors.pauses import waiting_for
+from engine.selectors.connection_pauses import waiting_for
 from engine.services import invitation_mails
 from labeling import access, formatting, rendering
 from labeling.dashboard.terms import HEADINGS, TERMS

@@ -12,7 +12,7 @@ from engine.domain.wording import number
 from engine.models import Experiment, User
 from engine.selectors import judges, people
 from engine.selectors.agreement import shared_answers
-from engine.services import review
+from engine.services import voids
 from engine.services.judging import check_not_final
 from engine.tasks import wake_planner
 from labeling import access
@@ -70,7 +70,7 @@ def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: i
             status=400 if form.is_bound else 200,
         )
     try:
-        n = review.void_annotator(
+        n = voids.void_annotator(
             experiment_id=experiment.pk, annotator=person, by=request.user, reason=form.cleaned_data["reason"]
         )
         messages.success(request, f"{number(n, 'judgment')} of {person} voided.")

@@ -17,13 +17,13 @@ from engine.selectors import blinding, browsing
 from engine.selectors.judges import passed_checks, people_who_judged
 from engine.selectors.policies import policy_names
 from engine.selectors.spending import costs_of
-from engine.services import review
+from engine.services import voids
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.policies import messages_for
 from labeling.exports.selecting import SelectionForm
-from labeling.forms.place import PlaceForm
+from labeling.forms.list_place import PlaceForm
 from labeling.forms.reasons import VoidForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 
@@ -118,7 +118,7 @@ def void(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) ->
     form = VoidForm(request.POST if request.method == "POST" else None)
     if form.is_valid():
         try:
-            review.void_one(judgment_id=judgment.pk, by=request.user, reason=form.cleaned_data["reason"])
+            voids.void_one(judgment_id=judgment.pk, by=request.user, reason=form.cleaned_data["reason"])
             messages.success(request, "Voided. The estimates leave it out, and every proof keeps it.")
         except WrongStateError as wrong:
             messages.error(request, str(wrong))
@@ -147,7 +147,7 @@ def restore(request: AuthenticatedRequest, experiment_id: int, judgment_id: int)
     experiment = access.to_run(request, experiment_id)
     judgment = get_object_or_404(Judgment, pk=judgment_id, comparison__experiment=experiment)
     try:
-        review.restore_judgment(judgment_id=judgment.pk, by=request.user)
+        voids.restore_judgment(judgment_id=judgment.pk, by=request.user)
         messages.success(request, "Restored: a new judgment copies the voided one for the estimates.")
     except WrongStateError as wrong:
         messages.error(request, str(wrong))

@@ -21,10 +21,10 @@ from engine.services import invitation_mails, invitations
 from engine.services.accounts import make_account
 from engine.tasks import deliver, wake
 from labeling import access
-from labeling.accounts.following import first_page, follow, followed, stop_following
+from labeling.accounts.followed_invitation import first_page, follow, followed, stop_following
 from labeling.accounts.forms import JoinForm
 from labeling.accounts.throttling import count_by_browser, remember_browser
-from labeling.forms.people import InvitationForm
+from labeling.forms.invitations import InvitationForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.views.people import people_page
 

@@ -21,14 +21,14 @@ from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateEr
 from engine.models import Experiment, Flag, Judgment
 from engine.selectors import answers, counts
 from engine.services import assignments, serving
-from engine.services.allowances import MOST_HELD
 from engine.services.serving import ShownPair
+from engine.services.undos_and_skips import MOST_HELD
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.annotation.endings import ending, nothing_ready
 from labeling.annotation.keys import habits
-from labeling.annotation.misses import note_miss
 from labeling.annotation.progress import answers_together, leaderboard
+from labeling.annotation.waiting_annotators import note_miss
 from labeling.requests import AuthenticatedRequest
 
 # A page that waits for a paused experiment may stay open overnight: it looks again after twice as long each

@@ -15,7 +15,7 @@ from engine.selectors.people import open_invitations
 from engine.services import invitation_mails
 from engine.services import people as services
 from labeling import access
-from labeling.forms.people import InvitationForm
+from labeling.forms.invitations import InvitationForm
 from labeling.requests import AuthenticatedRequest
 
 

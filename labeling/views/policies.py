@@ -11,9 +11,9 @@ from engine.models import Experiment, Policy
 from engine.selectors import browsing
 from engine.selectors.breakdown import by_tag, by_task
 from engine.selectors.counts import wins_matrix
-from engine.selectors.duels import duel, duels_of
 from engine.selectors.policies import policy_names
 from engine.selectors.rankings import ranking
+from engine.selectors.rivals import duel, duels_of
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.charts import rivals
@@ -22,7 +22,7 @@ from labeling.exports.breakdowns import COLUMNS, breakdown_csv
 from labeling.exports.downloads import attachment
 from labeling.exports.files import stem
 from labeling.exports.rankings import ranking_csv
-from labeling.forms.place import PlaceForm
+from labeling.forms.list_place import PlaceForm
 from labeling.forms.tags import TagForm
 from labeling.requests import AuthenticatedRequest, unknown_parameters
 

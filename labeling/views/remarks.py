@@ -11,9 +11,9 @@ from django.views.decorators.http import require_POST, require_safe
 from engine.selectors import blinding, browsing
 from engine.selectors.policies import policy_names
 from engine.selectors.remarks import remarked_comparisons, with_remarks
-from engine.services import review
+from engine.services import voids
 from labeling import access
-from labeling.forms.place import PlaceForm
+from labeling.forms.list_place import PlaceForm
 from labeling.forms.tags import TagForm
 from labeling.requests import AuthenticatedRequest
 
@@ -57,7 +57,7 @@ def settle(request: AuthenticatedRequest, experiment_id: int, comparison_id: int
     form = DoneForm(request.POST)
     if not form.is_valid():
         return HttpResponseBadRequest("This page is out of date. Open the inbox again.")
-    review.settle_remarks(comparison_id=comparison.pk, by=request.user, until=form.cleaned_data["until"])
+    voids.settle_remarks(comparison_id=comparison.pk, by=request.user, until=form.cleaned_data["until"])
     messages.success(
         request,
         f"Comparison {comparison.number} is done. It comes back here when somebody adds to it.",

@@ -14,13 +14,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import EngineError, SpecError, SubscriptionError, WrongStateError
-from engine.domain.mail import why_no_mail
-from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK
+from engine.domain.mail_state import why_no_mail
+from engine.domain.stopping_rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK
 from engine.models import Experiment, Subscription
-from engine.selectors import log
+from engine.selectors import experiment_log
 from engine.selectors.opinions import experiments_with_opinions
 from engine.selectors.policies import winner_name
-from engine.services import controls, drafts, notifications, opinions
+from engine.services import drafts, notifications, opinions, setting_changes
 from engine.tasks import deliver, wake, wake_judges, wake_planner
 from labeling import access
 from labeling.dashboard.status import status_of
@@ -113,7 +113,7 @@ def settings_page(
         "display_form": DisplayForm(instance=experiment),
         "clone_form": CloneForm(initial={"name": f"{experiment.name} (copy)"[:200]}),
         "subscription_form": SubscriptionForm(),
-        "subscriptions": log.subscriptions(experiment),
+        "subscriptions": experiment_log.subscriptions(experiment),
         "why_no_mail": why_no_mail(),
         "winner": winner_name(experiment),
         "may_copy": access.may_create(request) and access.may_copy(request, experiment),
@@ -131,7 +131,7 @@ def change_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpRe
     reopening = experiment.state == Experiment.State.CONCLUDED
     if not request.POST.get("confirmed"):
         return _ask(request, experiment, form, reopening=reopening)
-    change = controls.reopen if reopening else controls.change_settings
+    change = setting_changes.reopen if reopening else setting_changes.change_settings
     try:
         change(experiment_id=experiment.pk, by=request.user, **form.cleaned_data)
     except EngineError as refused:
@@ -149,7 +149,7 @@ def change_display(request: AuthenticatedRequest, experiment_id: int) -> HttpRes
     form = DisplayForm(request.POST, instance=copy(experiment))
     if not form.is_valid():
         return settings_page(request, experiment, status=400, display_form=form)
-    controls.change_display(experiment_id=experiment.pk, by=request.user, **form.cleaned_data)
+    setting_changes.change_display(experiment_id=experiment.pk, by=request.user, **form.cleaned_data)
     messages.success(request, "Saved.")
     return redirect("experiment_settings", experiment_id=experiment.pk)
 
@@ -160,9 +160,9 @@ def _ask(
     changes = [
         {
             "label": form.fields[name].label or name.capitalize(),
-            "before": controls.value_in_words(name, getattr(experiment, name)),
-            "after": controls.value_in_words(name, value),
-            "consequence": controls.CONSEQUENCES[name](experiment, value),
+            "before": setting_changes.value_in_words(name, getattr(experiment, name)),
+            "after": setting_changes.value_in_words(name, value),
+            "consequence": setting_changes.CONSEQUENCES[name](experiment, value),
         }
         for name, value in form.cleaned_data.items()
         if value != getattr(experiment, name)

@@ -15,13 +15,13 @@ from django_htmx.http import trigger_client_event
 
 from engine.domain.errors import ChangedMeanwhileError, EngineError, SpecError, WrongStateError
 from engine.domain.limits import DESCRIPTION_BYTES
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.domain.specs import ExperimentSpec
-from engine.importing.files import description_in, read_experiment, write_experiment
+from engine.importing.experiment_files import description_in, read_experiment, write_experiment
 from engine.importing.rows import ImportingError
 from engine.models import Connection, Experiment
 from engine.selectors import browsing, specs
-from engine.selectors.capabilities import models_named
+from engine.selectors.offered_models import models_named
 from engine.selectors.policies import policy_names
 from engine.selectors.uploads import kept_uploads
 from engine.services import drafts, experiments
@@ -39,8 +39,8 @@ from labeling.forms.tags import TagForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.setup import sizes
 from labeling.setup.templates import STARTS, comparing_models, start_named
-from labeling.views.columns import receive
 from labeling.views.trial import try_usual_tasks
+from labeling.views.uploads import receive
 
 _TASKS_PER_PAGE = 20
 # Those that the page asks for by itself.

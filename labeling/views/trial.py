@@ -16,8 +16,8 @@ from engine.models import Experiment, Flag
 from engine.selectors import counts
 from engine.selectors.trials import rehearsal_pair
 from engine.services import trials
-from engine.services.allowances import MOST_HELD
 from engine.services.serving import ShownPair
+from engine.services.undos_and_skips import MOST_HELD
 from engine.tasks import wake_writers
 from labeling import access
 from labeling.annotation.keys import habits

@@ -6,12 +6,12 @@ from django.http import HttpResponse
 from django.shortcuts import render
 
 from engine.domain.errors import EngineError
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.importing.rows import ImportingError
 from engine.selectors.uploads import kept_uploads
 from labeling import access
 from labeling.requests import AuthenticatedRequest, read_or_write
-from labeling.views.columns import counted_votes, receive
+from labeling.views.uploads import counted_votes, receive
 
 
 @read_or_write

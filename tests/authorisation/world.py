@@ -18,7 +18,7 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Connection, Experiment, Invitation, Membership, Subscription, Token, User
 from engine.services.connections import make as make_connection

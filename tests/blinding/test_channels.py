@@ -26,12 +26,12 @@ from django.utils import timezone
 from engine.domain import blinding
 from engine.models import Assignment, User
 from engine.services import assignments, serving
-from engine.services.allowances import MOST_HELD, hold
-from engine.services.controls import reopen
 from engine.services.experiments import discard_leftovers, pause, stop
 from engine.services.planning import advance
-from engine.services.review import void_annotator
+from engine.services.setting_changes import reopen
 from engine.services.tokens import make_token
+from engine.services.undos_and_skips import MOST_HELD, hold
+from engine.services.voids import void_annotator
 from tests.factories import make_experiment, make_user, newest, write_responses
 
 # Tables are made where a test asks for them; the worlds, which are made before, do not.

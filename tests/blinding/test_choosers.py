@@ -15,9 +15,9 @@ from django.urls import reverse
 from engine.models import Assignment
 from engine.selectors.answers import newest_answer
 from engine.services import serving
-from engine.services.allowances import MOST_HELD, hold
 from engine.services.planning import advance
 from engine.services.tokens import make_token
+from engine.services.undos_and_skips import MOST_HELD, hold
 from tests.factories import make_experiment, make_user, write_responses
 from tests.markup import Markup, stage
 

@@ -16,10 +16,10 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.domain import blinding
-from engine.importing.files import write_experiment
+from engine.importing.experiment_files import write_experiment
 from engine.models import Assignment, Comparison, Experiment, User
 from engine.selectors import browsing, specs
-from engine.services import controls, drafts, serving
+from engine.services import drafts, serving, setting_changes
 from engine.services.drafts import create_experiment
 from engine.services.experiments import pause, start, stop
 from engine.services.planning import advance
@@ -198,7 +198,7 @@ class TestAudit:
         click_on(experiment, annotator, 3)
         stop(experiment_id=experiment.pk)
         before = set(experiment.comparisons.values_list("pk", flat=True))
-        controls.reopen(experiment_id=experiment.pk, by=None)
+        setting_changes.reopen(experiment_id=experiment.pk, by=None)
         experiment.refresh_from_db()
         assert experiment.secret != SECRET
         assert manifest(experiment)["experiment"]["secrets"] == []

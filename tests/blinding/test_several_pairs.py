@@ -26,9 +26,9 @@ from engine.models import Comparison, Judgment
 from engine.models import clock as engine_clock
 from engine.selectors.answers import judged_today, newest_answer, own_answer, own_answers
 from engine.services import assignments, serving
-from engine.services.allowances import MOST_HELD
 from engine.services.experiments import discard_leftovers, pause, start, stop
 from engine.services.judging import record_judgment
+from engine.services.undos_and_skips import MOST_HELD
 from tests.factories import make_experiment, make_user
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("late_planner")]

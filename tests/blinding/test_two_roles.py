@@ -23,8 +23,8 @@ from engine.services.experiments import start, stop
 from engine.services.invitations import create_invitation
 from engine.services.judging import record_answer, void_judgment
 from engine.services.people import begin_to_judge, change_role, remove_member
-from engine.services.review import restore_judgment, void_annotator
 from engine.services.tokens import make_token
+from engine.services.voids import restore_judgment, void_annotator
 from tests.accounts import let_create, logged_in
 from tests.downloads import ask
 from tests.factories import add_member, click, lease, make_experiment, make_user

@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
-from engine.generation.remote.trying import try_connection
+from engine.generation.remote.connection_test import try_connection
 from engine.models import Connection, User
 from engine.services import keys
 from tests.browser.conftest import log_in

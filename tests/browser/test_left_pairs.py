@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from engine.models import Assignment, Comparison
-from engine.services.allowances import hold
+from engine.services.undos_and_skips import hold
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.factories import make_experiment, make_user
 

@@ -24,8 +24,8 @@ from engine.core import (
 from engine.core.claims import HeadToHead
 from engine.core.contradictions import Misfit, is_qualified
 from engine.core.evidence import PairwiseEvidence
+from engine.core.ruling_out import Certified
 from engine.core.simulate import simulate
-from engine.core.stopping import Certified
 from engine.core.types import Tally
 
 from .conftest import bradley_terry, every_path

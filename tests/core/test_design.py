@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from engine.core import BradleyTerry, Design, StopReason, Unstructured
-from engine.core.problem import Space
 from engine.core.simulate import simulate
+from engine.core.spaces import Space
 
 from .conftest import bradley_terry
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, special
 
 from engine.core.estimation import PairData, fit, information, project, ridge
-from engine.core.problem import BradleyTerry
+from engine.core.spaces import BradleyTerry
 from engine.core.structured import BradleyTerryModel, log_marginal_bound
 from engine.core.types import Tally
 

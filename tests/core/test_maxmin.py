@@ -116,7 +116,7 @@ class TestFallingBack:
             maxmin_allocation(features, theta, tolerance=1e-16)
 
     def test_without_cvxpy_the_error_says_how_to_get_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delitem(sys.modules, "engine.core.conic", raising=False)
+        monkeypatch.delitem(sys.modules, "engine.core.semidefinite", raising=False)
         monkeypatch.setitem(sys.modules, "cvxpy", None)
         features, theta = instance(7, 24, 4)
         advice = r"pip install llmpo-core\[reference\]"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.core import Claim, Design, Unstructured, stakes, streams
+from engine.core import Claim, Design, Unstructured, capital, pooled_evidence
 from engine.core.evidence import PairwiseEvidence
 from engine.core.finite_pools import holds_without_replacement
 from engine.core.ledger import Ledger
@@ -151,7 +151,7 @@ def design_of(n_policies: int, claim: str = "good_enough", **settings: object) -
 @pytest.fixture(autouse=True)
 def few_showings_move_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PairwiseEvidence.__init__, "__defaults__", (0.0, FLAT))
-    monkeypatch.setattr(streams, "CONCENTRATION", FLAT)
+    monkeypatch.setattr(pooled_evidence, "CONCENTRATION", FLAT)
 
 
 def evidence_of_pair(design: Design) -> float:
@@ -218,16 +218,16 @@ def one_price(patch: pytest.MonkeyPatch) -> None:
 
 
 def price_of_what_is_told(patch: pytest.MonkeyPatch) -> None:
-    moved = stakes.Stakes.move
+    moved = capital.Stakes.move
 
-    def at_told(held: stakes.Stakes, runs: Any, to: Any, log_e: Any, log_price: Any) -> None:
+    def at_told(held: capital.Stakes, runs: Any, to: Any, log_e: Any, log_price: Any) -> None:
         tally, others = held._tally, ~np.eye(3, dtype=bool)
         told = np.where(
             others, log_e_value(tally.proof_wins - tally.open, tally.proof_losses, NULL, FLAT), np.inf
         )
         moved(held, runs, to, told[runs], np.swapaxes(told, 1, 2)[runs[:, None], to])
 
-    patch.setattr(stakes.Stakes, "move", at_told)
+    patch.setattr(capital.Stakes, "move", at_told)
 
 
 def an_answer_taken_back_leaves_the_count(patch: pytest.MonkeyPatch) -> None:
@@ -320,7 +320,7 @@ def test_nothing_that_people_do_pays(game: Game, n_policies: int, claim: str, n_
 @slow
 def test_nor_where_a_design_moves_capital_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """After each of the first two answers."""
-    monkeypatch.setattr(stakes, "_MOMENTS", np.array([1, 2]) / 3)
+    monkeypatch.setattr(capital, "_MOMENTS", np.array([1, 2]) / 3)
     by_itself = replace(moved, moves=(), same=None)
     assert by_itself.largest_mean(design_of(3), 3) == pytest.approx(1.0, abs=1e-9)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine.core import BradleyTerry, Design, Factorial, Place, Stateless, Unstructured, capacity
+from engine.core import BradleyTerry, Design, Factorial, Place, Stateless, Unstructured, memory
 from engine.core.sampling import Picks, Situation
 from engine.core.simulate import simulate
 
@@ -386,9 +386,9 @@ def test_the_limit_of_a_container_counts_as_its_memory(
     for name, limit in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(limit + "\n")
-    monkeypatch.setattr("engine.core.capacity._OWN_GROUPS", tmp_path / "groups")
-    monkeypatch.setattr("engine.core.capacity._GROUPS", tmp_path)
-    monkeypatch.setattr("engine.core.capacity._memory", capacity._memory.__wrapped__)
+    monkeypatch.setattr("engine.core.memory._OWN_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr("engine.core.memory._GROUPS", tmp_path)
+    monkeypatch.setattr("engine.core.memory._memory", memory._memory.__wrapped__)
     assert Design(Unstructured(50)).n_policies == 50
     with pytest.raises(ValueError, match="here there is room for about 55"):
         Design(Unstructured(70))
@@ -401,7 +401,7 @@ def test_a_design_and_its_ranking_take_no_more_memory_than_is_reckoned() -> None
         design = Design(Unstructured(n_policies), claim="good_enough", epsilon=0.05, seed=1)
         design.tell(*design.ask(), 1.0)
         design.ranking()
-        assert tracemalloc.get_traced_memory()[1] <= capacity._MATRICES * 8 * n_policies**2
+        assert tracemalloc.get_traced_memory()[1] <= memory._MATRICES * 8 * n_policies**2
     finally:
         tracemalloc.stop()
 

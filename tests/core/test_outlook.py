@@ -8,9 +8,9 @@ from scipy import special
 
 from engine.core import Factorial, Unstructured
 from engine.core.allocation import pairwise_allocation
+from engine.core.effects import level_effects, optimal_shares, realised_shares
 from engine.core.intervals import effect_intervals
 from engine.core.maxmin import Solver, maxmin_allocation
-from engine.core.outlook import level_effects, optimal_shares, realised_shares
 from engine.core.types import Tally
 from tests.core.conftest import bradley_terry
 

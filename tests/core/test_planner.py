@@ -11,7 +11,7 @@ from engine.core import (
     Unstructured,
     forecast,
     forecast_remaining,
-    planner,
+    forecasts,
 )
 from engine.core.allocation import lower_bound, pairwise_characteristic_time
 
@@ -103,6 +103,6 @@ def test_an_experiment_that_is_cut_later_on_is_left_out(monkeypatch: pytest.Monk
     stored: list[Simulations] = []
     forecast(plan, n_runs=20, progress=lambda done, n_runs: stored.append(done))
     clock = iter([0.0, *[10.0] * 1000])
-    monkeypatch.setattr(planner.time, "process_time", lambda: next(clock))
+    monkeypatch.setattr(forecasts.time, "process_time", lambda: next(clock))
     cut = forecast(plan, n_runs=20, start=replace(stored[0], seconds=1.0), seconds=5.0)
     assert (cut.n_runs, cut.horizon) == (4, 200)

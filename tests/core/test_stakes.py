@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from engine.core import BradleyTerry, Claim, Design, Plan, Unstructured, forecast_remaining, stakes
+from engine.core import BradleyTerry, Claim, Design, Plan, Unstructured, capital, forecast_remaining
+from engine.core.capital import Stakes
 from engine.core.claims import HeadToHead
 from engine.core.evidence import CONCENTRATION, PairwiseEvidence
 from engine.core.likelihood import exact_log_e_value, log_e_value
+from engine.core.pooled_evidence import StreamedEvidence
 from engine.core.robustness import replay
 from engine.core.simulate import simulate
-from engine.core.stakes import Stakes
-from engine.core.streams import StreamedEvidence
 from engine.core.types import Tally
 
 from .conftest import bradley_terry, every_path
@@ -178,7 +178,7 @@ class TestFalseNames:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Two policies that are level are both false against each other."""
-        monkeypatch.setattr(stakes, "_SHARES", stakes._SHARES_WITH_MARGIN)
+        monkeypatch.setattr(capital, "_SHARES", capital._SHARES_WITH_MARGIN)
         mu = preferences(0.5, 0.5, 0.5)
         worth = partial(false_capital, by={0: 1, 1: 0, 2: 0})
         assert best_mean(mu, worth, 0.0, told_apart=False, sizes=(1, 4)) > 1.05
@@ -202,7 +202,7 @@ def test_the_capital_of_false_names_in_a_design_never_pays(
     sampler: str, prior: list[float] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In every history of seven comparisons, with a move after each of them but the first."""
-    monkeypatch.setattr(stakes, "_MOMENTS", np.arange(2, 9) / 3)
+    monkeypatch.setattr(capital, "_MOMENTS", np.arange(2, 9) / 3)
     start = Design(
         Unstructured(3),
         claim="good_enough",
@@ -217,8 +217,8 @@ def test_the_capital_of_false_names_in_a_design_never_pays(
         for by in beaten_by(mu, MARGIN):
             mean = np.zeros(7)
             for t, chance, design in every_path(start, mu, mean.size):
-                [capital] = false_capital(design._ledger.proofs[Claim.GOOD_ENOUGH], by)
-                mean[t] += chance * capital
+                [one] = false_capital(design._ledger.proofs[Claim.GOOD_ENOUGH], by)
+                mean[t] += chance * one
             assert mean[0] == pytest.approx(1.0, abs=1e-12)
             assert np.all(np.diff(mean) <= 1e-12)
 

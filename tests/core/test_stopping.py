@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.core.stopping import Certified, Thresholded, raised
+from engine.core.ruling_out import Certified, Thresholded, raised
 from engine.core.types import Tally
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from engine.core import BradleyTerry, Design, Unstructured
+from engine.core.pooled_evidence import StreamedEvidence
 from engine.core.simulate import simulate
-from engine.core.streams import StreamedEvidence
 
 from .conftest import bradley_terry
 

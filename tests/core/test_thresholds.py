@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from engine.core import BradleyTerry, Design, Unstructured
-from engine.core.thresholds import (
+from engine.core.paper_thresholds import (
     ProvenLinearThreshold,
     heuristic_threshold,
     pairwise_log_constant,

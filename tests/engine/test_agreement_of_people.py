@@ -12,7 +12,7 @@ from engine.importing.votes import Vote, Winner
 from engine.models import Judgment
 from engine.selectors.agreement import agreement_of_people
 from engine.services.past_votes import start_from_votes
-from engine.services.review import void_one
+from engine.services.voids import void_one
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

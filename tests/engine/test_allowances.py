@@ -13,10 +13,10 @@ from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Allowance, Assignment, Comparison, Experiment, Flag, Judgment, JudgmentVoid, User
 from engine.selectors import admission, answers, counts, verifying
 from engine.selectors.counts import pair_counts
-from engine.services.allowances import ANSWERS_PER_UNDO, MOST_HELD, UNDOS_IN_A_ROW, hold
 from engine.services.judging import record_answer, void_judgment
 from engine.services.planning import advance
 from engine.services.serving import Ended, answer, desk, show_next, skip, take_back
+from engine.services.undos_and_skips import ANSWERS_PER_UNDO, MOST_HELD, UNDOS_IN_A_ROW, hold
 from tests.factories import (
     add_member,
     click,

@@ -10,7 +10,7 @@ from engine.models import AuditEntry, Charge, Experiment, Judgment, JudgmentVoid
 from engine.models.append_only import lifted
 from engine.services.drafts import delete_draft
 from engine.services.judging import rebuild_counts, record_answer, void_judgment
-from engine.services.review import restore_judgment, void_annotator
+from engine.services.voids import restore_judgment, void_annotator
 from tests.factories import click, lease_next, make_experiment, make_user
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]

@@ -11,7 +11,7 @@ from django.utils import timezone
 from engine.domain.errors import LeaseLostError
 from engine.models import Assignment, Comparison, Experiment, Membership, PairCount, User, clock
 from engine.selectors.missing import actively_held
-from engine.services import allowances, assignments
+from engine.services import assignments, undos_and_skips
 from engine.services.assignments import discard_unwanted, has_next
 from engine.services.experiments import discard_leftovers, pause, start, stop
 from engine.services.judging import record_answer
@@ -52,7 +52,7 @@ def leave(experiment: Experiment, user: User) -> None:
     assignments.leave(annotator=user, experiment_id=experiment.pk)
 
 
-AN_HOUR = allowances.hold
+AN_HOUR = undos_and_skips.hold
 
 
 class TestWhoseItIs:
@@ -64,7 +64,7 @@ class TestWhoseItIs:
         if away == "left":
             leave(experiment, annotator)
         elif away == "an hour":
-            go_by(2 * allowances.hold(), annotator)
+            go_by(2 * undos_and_skips.hold(), annotator)
         theirs = lease_all(experiment_id=experiment.pk, annotator=bob)
         assert not {each.comparison_id for each in held} & {each.comparison_id for each in theirs}
         again = lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=3)
@@ -82,10 +82,10 @@ class TestWhoseItIs:
         assert lease(experiment, annotator) == first
 
     def test_who_has_many_open_gets_no_more(self, experiment, annotator):
-        assert experiment.comparisons.filter(state="ready").count() > allowances.MOST_HELD
+        assert experiment.comparisons.filter(state="ready").count() > undos_and_skips.MOST_HELD
         for _ in range(3):
             assert len(lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=99)) == (
-                allowances.MOST_HELD
+                undos_and_skips.MOST_HELD
             )
 
     def test_an_answer_counts_however_late_it_comes(self, experiment, annotator, bob):
@@ -123,7 +123,7 @@ class TestPresence:
         assert actively_held(experiment) == sorted([mine.comparison_id, theirs.comparison_id])
         leave(experiment, annotator)
         assert actively_held(experiment) == [theirs.comparison_id]
-        go_by(2 * allowances.hold(), bob)
+        go_by(2 * undos_and_skips.hold(), bob)
         assert actively_held(experiment) == []
         assignments.stay(experiment_id=experiment.pk, annotator=bob)
         assert actively_held(experiment) == [theirs.comparison_id]
@@ -182,7 +182,7 @@ class TestWhenNoneAreGiven:
         discard_leftovers()
         held.comparison.refresh_from_db()
         assert held.comparison.state == "leased"
-        go_by(2 * allowances.hold(), annotator)
+        go_by(2 * undos_and_skips.hold(), annotator)
         with pytest.raises(LeaseLostError, match="ended"):
             record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         discard_leftovers()

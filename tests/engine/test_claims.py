@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.models import Estimate, Opinion
-from engine.models.claims import in_time
-from engine.services import claims
+from engine.models.worker_holds import in_time
+from engine.services import worker_holds
 
 pytestmark = pytest.mark.postgres
 
@@ -80,7 +80,7 @@ def test_whatever_happens_each_row_has_one_holder_and_only_its_result(steps):
             match step:
                 case "take":
                     # Each worker has one claim at a time, to which it adds.
-                    claim_of[worker] = claims.take(
+                    claim_of[worker] = worker_holds.take(
                         rows.filter(pk__in=[pks[row] for row in what]),
                         seconds=SECONDS,
                         by=str(worker),
@@ -89,19 +89,21 @@ def test_whatever_happens_each_row_has_one_holder_and_only_its_result(steps):
                     for row in what:
                         model.take(worker, row)
                 case "renew" if claim_of[worker] is not None:
-                    n = claims.renew(rows, claim_of[worker], seconds=SECONDS)
+                    n = worker_holds.renew(rows, claim_of[worker], seconds=SECONDS)
                     assert n == len(model.held(worker))
                     for row in model.held(worker):
                         model.deadline[row] = model.now + timedelta(seconds=SECONDS)
                 case "finish":
                     row = rows.filter(pk=pks[what])
-                    n = claims.release(claims.held(row, claim_of[worker]), failure_reason=f"by {worker}")
+                    n = worker_holds.release(
+                        worker_holds.held(row, claim_of[worker]), failure_reason=f"by {worker}"
+                    )
                     assert n == (what in model.held(worker)), "a late result is refused"
                     if n:
                         model.holder[what], model.result[what] = None, f"by {worker}"
                 case "expire":
                     late = {row for row in ROWS if model.holder[row] is not None and model.free(row)}
-                    assert claims.release(claims.expired(rows)) == len(late)
+                    assert worker_holds.release(worker_holds.expired(rows)) == len(late)
                     model.holder |= dict.fromkeys(late)
                 case "wait":
                     model.now += timedelta(seconds=what)
@@ -110,7 +112,7 @@ def test_whatever_happens_each_row_has_one_holder_and_only_its_result(steps):
                 None if (holder := model.holder[row]) is None else claim_of[holder] for row in ROWS
             ]
             assert [row.failure_reason for row in stored] == list(model.result.values())
-            free = set(claims.free(rows).values_list("pk", flat=True))
+            free = set(worker_holds.free(rows).values_list("pk", flat=True))
             assert free == {pks[row] for row in ROWS if model.free(row)}
             at_work = set(rows.filter(in_time()).values_list("pk", flat=True))
             assert at_work == set(pks) - free, "a row that may be taken has no holder at work"
@@ -120,29 +122,29 @@ def test_whatever_happens_each_row_has_one_holder_and_only_its_result(steps):
 class TestRules:
     def test_no_claim_holds_nothing(self):
         make_rows(2)
-        assert not claims.held(Estimate.objects.all(), None).exists()
+        assert not worker_holds.held(Estimate.objects.all(), None).exists()
 
     @pytest.mark.parametrize("field", ["comparison__state", "comparison__experiment__state"])
     def test_what_is_filtered_by_another_table_is_not_claimed(self, field):
         """The database would not look at the other table again once it has the row."""
         with pytest.raises(ValueError, match="pk__in"):
-            claims.take(Opinion.objects.filter(**{field: "running"}), seconds=1)
+            worker_holds.take(Opinion.objects.filter(**{field: "running"}), seconds=1)
 
     def test_a_claim_carries_its_holders_name_and_the_changes_with_it(self):
         [pk] = make_rows(1)
         row = Estimate.objects.filter(pk=pk)
-        claim = claims.take(row, seconds=60, by="worker 7", failure_reason="Tried once.")
+        claim = worker_holds.take(row, seconds=60, by="worker 7", failure_reason="Tried once.")
         assert (row.get().claim, row.get().claimed_by) == (claim, "worker 7")
         assert row.get().failure_reason == "Tried once."
 
     def test_a_keeper_renews_every_now_and_then(self):
         [pk] = make_rows(1)
         row = Estimate.objects.filter(pk=pk)
-        claim = claims.take(row, seconds=1)
+        claim = worker_holds.take(row, seconds=1)
         first = row.get().claim_expires_at
         clock, ticks = SimpleNamespace(now=100.0), []
-        with mock.patch("engine.services.claims.time", SimpleNamespace(monotonic=lambda: clock.now)):
-            keep = claims.keeper(row, claim, seconds=60, tick=lambda: ticks.append(clock.now))
+        with mock.patch("engine.services.worker_holds.time", SimpleNamespace(monotonic=lambda: clock.now)):
+            keep = worker_holds.keeper(row, claim, seconds=60, tick=lambda: ticks.append(clock.now))
             clock.now += 0.5
             keep()
             assert row.get().claim_expires_at == first
@@ -153,15 +155,15 @@ class TestRules:
 
     @pytest.mark.parametrize("why", ["lost", "unwanted"])
     def test_it_ends_what_is_lost_or_not_wanted_any_more(self, why, monkeypatch):
-        monkeypatch.setattr(claims, "_KEEP_SECONDS", 0.0)
+        monkeypatch.setattr(worker_holds, "_KEEP_SECONDS", 0.0)
         [pk] = make_rows(1)
         row = Estimate.objects.filter(pk=pk)
-        claim = claims.take(row, seconds=60)
-        keep = claims.keeper(row, claim, seconds=60, wanted=lambda: why != "unwanted")
+        claim = worker_holds.take(row, seconds=60)
+        keep = worker_holds.keeper(row, claim, seconds=60, wanted=lambda: why != "unwanted")
         if why == "lost":
             keep()
-            claims.release(row)
-        with pytest.raises(claims.ClaimLostError):
+            worker_holds.release(row)
+        with pytest.raises(worker_holds.ClaimLostError):
             keep()
 
 
@@ -170,7 +172,7 @@ class TestRules:
 def test_of_many_workers_that_reach_for_the_same_rows_each_row_has_one():
     """Also where what they reach for has just been given back by one who died."""
     pks = make_rows(30)
-    claims.take(Estimate.objects.all(), seconds=-1, by="dead")
+    worker_holds.take(Estimate.objects.all(), seconds=-1, by="dead")
     begin = threading.Barrier(8)
     won: dict[str, set[int]] = {}
 
@@ -178,8 +180,8 @@ def test_of_many_workers_that_reach_for_the_same_rows_each_row_has_one():
         try:
             begin.wait(30)
             rows = Estimate.objects.filter(pk__in=pks)
-            claim = claims.take(rows, seconds=60, by=worker, progress=0.5)
-            won[worker] = set(claims.held(rows, claim).values_list("pk", flat=True))
+            claim = worker_holds.take(rows, seconds=60, by=worker, progress=0.5)
+            won[worker] = set(worker_holds.held(rows, claim).values_list("pk", flat=True))
         finally:
             connection.close()
 
@@ -202,22 +204,22 @@ def test_a_result_that_races_with_an_expiry_counts_once_or_not_at_all():
     for _ in range(20):
         [pk] = make_rows(1)
         row = Estimate.objects.filter(pk=pk)
-        late = claims.take(row, seconds=-1, by="late")
+        late = worker_holds.take(row, seconds=-1, by="late")
         begin = threading.Barrier(2)
         stored: list[int] = []
 
         def finish(row=row, late=late, begin=begin, stored=stored) -> None:
             try:
                 begin.wait(30)
-                stored.append(claims.release(claims.held(row, late), state="done", progress=1.0))
+                stored.append(worker_holds.release(worker_holds.held(row, late), state="done", progress=1.0))
             finally:
                 connection.close()
 
         thread = threading.Thread(target=finish)
         thread.start()
         begin.wait(30)
-        another = claims.take(row.filter(state="waiting"), seconds=60, by="another")
-        taken = claims.held(row, another).count()
+        another = worker_holds.take(row.filter(state="waiting"), seconds=60, by="another")
+        taken = worker_holds.held(row, another).count()
         thread.join(60)
         assert stored[0] + taken == 1
         assert row.get().state == ("done" if stored[0] else "waiting")

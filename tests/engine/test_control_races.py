@@ -10,11 +10,11 @@ from django.db import transaction
 from engine.models import Experiment
 from engine.selectors import counts, designs
 from engine.selectors.snapshots import latest_snapshot
-from engine.services.controls import change_settings, reopen
 from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts
 from engine.services.locks import locked_experiment
 from engine.services.planning import advance
+from engine.services.setting_changes import change_settings, reopen
 from tests.concurrency import at_once, blocked
 from tests.factories import click, make_experiment, make_user, write_responses
 

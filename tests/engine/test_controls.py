@@ -11,11 +11,11 @@ from engine.domain.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Evidence, Experiment, User
 from engine.selectors import consequences, counts, designs, specs
 from engine.selectors.snapshots import latest_snapshot
-from engine.services.controls import change_settings, reopen
 from engine.services.drafts import clone
 from engine.services.experiments import archive, pause, start, stop, stop_on, unarchive
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
+from engine.services.setting_changes import change_settings, reopen
 from tests.factories import click_for, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from engine.domain.levels import Guardrail, Prompt, Strategy, compose
 from engine.domain.limits import TEXT_CHARACTERS
 from engine.domain.specs import FactorSpec, GoldSpec, TaskSpec
 from engine.domain.variables import Space, VariableError, fill
-from engine.importing.files import read_experiment, write_experiment
+from engine.importing.experiment_files import read_experiment, write_experiment
 from engine.importing.items import read_gold, read_responses, read_tasks, write_tasks
 from engine.importing.rows import ImportingError
 from engine.models import Response

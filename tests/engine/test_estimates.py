@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from engine.core import Plan, Unstructured, forecast
 from engine.models import Estimate
-from engine.services import claims, estimates
+from engine.services import estimates, worker_holds
 from engine.services.estimates import Question, ask, compute_next
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("patient_pages")]
@@ -84,7 +84,7 @@ def test_what_nobody_asks_for_any_more_waits():
 @pytest.fixture
 def always_looks(monkeypatch) -> None:
     """Claims are looked at with every step, and not once a second."""
-    monkeypatch.setattr(claims, "_KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(worker_holds, "_KEEP_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("always_looks")
@@ -145,8 +145,8 @@ def test_after_a_kill_another_worker_goes_on_from_what_was_stored(settings):
 
 def test_a_worker_that_is_stopped_gives_it_back_at_once():
     asked = ask(question=QUESTION)
-    with pytest.raises(claims.StoppedError):
-        compute_next(tick=ticks(3, claims.StoppedError))
+    with pytest.raises(worker_holds.StoppedError):
+        compute_next(tick=ticks(3, worker_holds.StoppedError))
     asked.refresh_from_db()
     assert (asked.state, asked.claim) == ("waiting", None)
     assert compute_next()
@@ -160,7 +160,7 @@ def test_a_late_answer_is_refused():
     def lose_it() -> None:
         if not taken:
             Estimate.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
-            taken.append(claims.take(Estimate.objects.all(), seconds=60, by="another"))
+            taken.append(worker_holds.take(Estimate.objects.all(), seconds=60, by="another"))
 
     assert compute_next(worker="late", tick=lose_it)
     asked.refresh_from_db()

@@ -32,12 +32,12 @@ from engine.models import (
 from engine.selectors import answers, counts, designs
 from engine.selectors.verifying import faults_of
 from engine.services import assignments, evidence, serving
-from engine.services.controls import change_settings
 from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance, plan_round
-from engine.services.review import restore_judgment, void_annotator
+from engine.services.setting_changes import change_settings
+from engine.services.voids import restore_judgment, void_annotator
 from tests.concurrency import with_helpers
 from tests.factories import (
     click_on,

@@ -14,16 +14,16 @@ from engine import tasks
 from engine.core import Design, Plan, Unstructured, forecast, forecast_remaining
 from engine.domain.outcomes import joint_outcome
 from engine.models import Estimate, Examination, Experiment, User, WorkerPulse
-from engine.selectors import counts, designs, sequences
+from engine.selectors import counts, designs, replays
 from engine.selectors.policies import space_of
 from engine.selectors.remaining import forecast_progress, remaining_of
-from engine.services import analysis, claims, estimates
+from engine.services import analysis, estimates, worker_holds
 from engine.services.analysis import request_replays, to_examine
-from engine.services.controls import change_settings
 from engine.services.experiments import pause, stop
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
-from engine.services.review import void_annotator
+from engine.services.setting_changes import change_settings
+from engine.services.voids import void_annotator
 from tests.analysis import examine
 from tests.factories import add_member, click_for, lease, make_experiment, make_user, write_responses
 
@@ -203,7 +203,7 @@ class TestReplays:
 
     def test_of_a_comparison_that_several_judged_the_others_are_heard(self):
         experiment = judged(5, overlap=3, people=3)
-        without = sequences.outcomes_without(
+        without = replays.outcomes_without(
             experiment, [user.user_id for user in experiment.memberships.order_by("user_id")], 10**9
         )
         for annotator_id, outcomes in without.items():
@@ -258,7 +258,7 @@ class TestReplays:
         """Judgments after the decision could turn it into another one."""
         experiment = judged(2)
         told = [(0, 1, 1.0), (0, 2, 1.0), (1, 2, 1.0)] * 20 + [(0, 1, 0.0), (2, 0, 1.0)] * 60
-        monkeypatch.setattr(sequences, "outcomes_as_asked", lambda *_: sequences.Asked(told, len(told)))
+        monkeypatch.setattr(replays, "outcomes_as_asked", lambda *_: replays.Asked(told, len(told)))
         live = told_until_it_stops(experiment, told)
         one_step_a_turn(monkeypatch)
         request_replays(experiment_id=experiment.pk)
@@ -271,8 +271,8 @@ class TestReplays:
         experiment = judged(2, budget=30)
         told = [(0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0)] * 10 + [(0, 1, 1.0), (0, 2, 1.0)] * 40
         somebody = User.objects.get(username="person0")
-        monkeypatch.setattr(sequences, "outcomes_as_asked", lambda *_: sequences.Asked(told, len(told)))
-        monkeypatch.setattr(sequences, "outcomes_without", lambda *_: {somebody.pk: told})
+        monkeypatch.setattr(replays, "outcomes_as_asked", lambda *_: replays.Asked(told, len(told)))
+        monkeypatch.setattr(replays, "outcomes_without", lambda *_: {somebody.pk: told})
         live = told_until_it_stops(experiment, told).decision
         one_step_a_turn(monkeypatch)
         monkeypatch.setattr(analysis, "_annotators", lambda _: [(somebody.pk, "person0", 2)])
@@ -350,7 +350,7 @@ class TestOtherSettings:
 
     def test_a_forecast_that_was_under_way_when_they_changed_stops_and_is_dropped(self, monkeypatch):
         experiment = judged(3)
-        monkeypatch.setattr(claims, "_KEEP_SECONDS", 0.0)
+        monkeypatch.setattr(worker_holds, "_KEEP_SECONDS", 0.0)
         ticked = []
 
         def change_meanwhile() -> None:
@@ -377,7 +377,7 @@ class TestOtherSettings:
     @pytest.mark.parametrize("ended", ["paused", "stale"])
     def test_a_forecast_that_nobody_wants_any_more_stops(self, monkeypatch, ended):
         experiment = judged(3)
-        monkeypatch.setattr(claims, "_KEEP_SECONDS", 0.0)
+        monkeypatch.setattr(worker_holds, "_KEEP_SECONDS", 0.0)
         change = {"state": "paused"} if ended == "paused" else {"evidence_stale": True}
         assert not examine(
             experiment_id=experiment.pk,
@@ -410,14 +410,14 @@ class TestClaim:
     def test_what_another_worker_has_in_hand_is_left_to_it(self):
         experiment = judged(3)
         request_replays(experiment_id=experiment.pk)
-        claims.take(Examination.objects.all(), seconds=60, by="another")
+        worker_holds.take(Examination.objects.all(), seconds=60, by="another")
         assert not examine(experiment_id=experiment.pk)
         assert Examination.objects.get(experiment=experiment).findings == {}
 
     def test_a_worker_that_died_holds_nothing_back(self):
         experiment = judged(3)
         request_replays(experiment_id=experiment.pk)
-        claims.take(Examination.objects.all(), seconds=-1, by="dead")
+        worker_holds.take(Examination.objects.all(), seconds=-1, by="dead")
         assert finish(experiment).findings["rows"]
 
     def test_after_a_kill_a_forecast_goes_on_from_what_was_stored(self):
@@ -453,9 +453,9 @@ class TestClaim:
         experiment = judged(3)
 
         def stop() -> None:
-            raise claims.StoppedError
+            raise worker_holds.StoppedError
 
-        with pytest.raises(claims.StoppedError):
+        with pytest.raises(worker_holds.StoppedError):
             analysis.examine_next(tick=stop)
         assert Examination.objects.get(experiment=experiment).claim is None
 

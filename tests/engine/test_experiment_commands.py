@@ -11,9 +11,9 @@ from django.core.management import CommandError
 from openpyxl import Workbook
 
 from engine.domain.errors import SpecError
-from engine.importing.files import write_experiment
+from engine.importing.experiment_files import write_experiment
 from engine.importing.items import read_tasks
-from engine.management.finding import find_experiment
+from engine.management.lookups import find_experiment
 from engine.models import Experiment, Response
 from engine.selectors.specs import experiment_spec
 from engine.services.drafts import create_experiment

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
-from engine.importing.files import read_experiment, write_experiment
+from engine.importing.experiment_files import read_experiment, write_experiment
 from engine.importing.rows import ImportingError
 
 SMALL = """\

@@ -9,18 +9,18 @@ from django.template.loader import render_to_string
 
 from engine.core import Claim
 from engine.domain.errors import SpecError, WrongStateError
-from engine.domain.rules import Rules, completed
+from engine.domain.stopping_rules import Rules, completed
 from engine.importing.votes import Vote, Winner
 from engine.models import Evidence, Experiment, Notification, User
 from engine.selectors import consequences, specs
 from engine.selectors.findings import ladder
 from engine.selectors.snapshots import latest_snapshot
-from engine.services.controls import change_settings, reopen
 from engine.services.drafts import clone, create_experiment
 from engine.services.experiments import stop_on
 from engine.services.judging import record_answer
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
+from engine.services.setting_changes import change_settings, reopen
 from tests.factories import click_for, lease, make_experiment, make_spec, subscribed, write_responses
 from tests.markup import text_of
 

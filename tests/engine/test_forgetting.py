@@ -33,7 +33,7 @@ from engine.models import (
     User,
 )
 from engine.models.append_only import lifted
-from engine.selectors import counts, log
+from engine.selectors import counts, experiment_log
 from engine.selectors.person_data import person_data
 from engine.services.experiments import stop
 from engine.services.forgetting import forget_person
@@ -44,9 +44,9 @@ from engine.services.notifications import send_test, subscribe
 from engine.services.people import change_role
 from engine.services.reports import share_report
 from engine.services.retention import forget_old
-from engine.services.review import void_annotator
 from engine.services.serving import answer, show_next
 from engine.services.tokens import make_token, revoke_token, token_of
+from engine.services.voids import void_annotator
 from tests.factories import add_member, checked, click, click_on, invited, lease, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -155,9 +155,11 @@ class TestForgetting:
     def test_the_log_shows_the_new_name_in_old_entries(self, greta):
         experiment = make_experiment_of(greta)
         forget_person(user_id=greta.pk, by=None)
-        texts = [entry.text for entry in log.audit_entries(experiment)]
+        texts = [entry.text for entry in experiment_log.audit_entries(experiment)]
         assert "Changed the role of former-annotator-1 from viewer to editor." in texts
-        assert any(str(entry.by) == "former-annotator-1" for entry in log.audit_entries(experiment))
+        assert any(
+            str(entry.by) == "former-annotator-1" for entry in experiment_log.audit_entries(experiment)
+        )
 
     def test_no_way_in_is_left(self, greta):
         _, secret = make_token(user=greta, name="x", valid_days=1)

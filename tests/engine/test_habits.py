@@ -14,7 +14,7 @@ from engine.importing.votes import Vote, Winner
 from engine.models import Judgment, User
 from engine.models.append_only import lifted
 from engine.selectors.agreement import shared_answers
-from engine.selectors.habits import Alike, Drift, habits
+from engine.selectors.alike_and_drift import Alike, Drift, habits
 from engine.services.past_votes import start_from_votes
 from tests.factories import make_user
 from tests.markup import text_of

@@ -14,7 +14,7 @@ from django.db.models import ForeignKey
 from django.utils import timezone
 
 from engine.models import Assignment, Comparison, Experiment, Judgment, PairCount, User
-from engine.selectors.buffer import buffer_target
+from engine.selectors.pairs_ahead import buffer_target
 from engine.selectors.people import experiment_to_label
 from engine.selectors.pools import Familiarity, KnownTexts
 from tests.factories import click_on, lease, make_experiment, make_user

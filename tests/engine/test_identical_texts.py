@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.models import Comparison, Judgment, PairCount, Response
-from engine.selectors import buffer, counts, designs
+from engine.selectors import counts, designs, pairs_ahead
 from engine.services.identical_texts import name_and_hold_back, settle_by_rule
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.planning import advance, plan_round
@@ -118,15 +118,15 @@ def test_what_waits_for_members_who_are_away_holds_back_no_tie(settings, monkeyp
     experiment = pool_of({name: [name, *(["same"] * 40), f"{name} too"] for name in "AB"})
     for user in (away, here):
         add_member(experiment, user)
-    monkeypatch.setattr(buffer, "annotators_present", lambda experiment: {here.pk})
+    monkeypatch.setattr(pairs_ahead, "annotators_present", lambda experiment: {here.pk})
     seen = judged_by(experiment, here, most=1)
     known = Judgment.objects.get(annotator=here).comparison.texts
-    monkeypatch.setattr(buffer, "annotators_present", lambda experiment: {away.pk})
+    monkeypatch.setattr(pairs_ahead, "annotators_present", lambda experiment: {away.pk})
     advance(experiment_id=experiment.pk)
     while not experiment.comparisons.filter(state="ready", texts=known).exists():
         judged_by(experiment, away, most=1)
         advance(experiment_id=experiment.pk)
-    monkeypatch.setattr(buffer, "annotators_present", lambda experiment: {here.pk})
+    monkeypatch.setattr(pairs_ahead, "annotators_present", lambda experiment: {here.pk})
     seen += judged_by(experiment, here)
     assert len(set(seen)) == 2
     assert not experiment.comparisons.filter(state="planned").exists()

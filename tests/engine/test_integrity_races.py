@@ -9,13 +9,13 @@ from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
 from engine.models import Assignment, Judgment, JudgmentVoid, User
 from engine.selectors import answers, designs
 from engine.selectors.snapshots import latest_snapshot
-from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
 from engine.services.drafts import create_experiment
 from engine.services.forgetting import forget_person
 from engine.services.judging import rebuild_counts, record_answer
 from engine.services.locks import locked_experiment
 from engine.services.planning import advance
 from engine.services.serving import take_back
+from engine.services.undos_and_skips import MOST_HELD, UNDOS_IN_A_ROW
 from tests.concurrency import at_once, blocked
 from tests.factories import click, lease, lease_all, make_experiment, make_spec, make_user, skip
 

@@ -26,8 +26,8 @@ from engine.selectors.snapshots import latest_snapshot
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_ready, rebuild_counts, record_answer, void_judgment
 from engine.services.planning import advance
-from engine.services.review import restore_judgment
 from engine.services.serving import take_back
+from engine.services.voids import restore_judgment
 from tests.factories import (
     add_member,
     click,

@@ -11,10 +11,10 @@ import pytest
 from engine.domain.conversations import Message, chat
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.levels import Examples, Prompt, SamplingParams, compose, parse_level
-from engine.domain.prices import propose
+from engine.domain.list_prices import propose
 from engine.domain.profiles import Provider
 from engine.domain.specs import ExperimentSpec, FactorSpec
-from engine.importing.files import read_experiment, write_experiment
+from engine.importing.experiment_files import read_experiment, write_experiment
 from engine.models import Connection, Experiment, Loan
 from engine.selectors import specs
 from engine.services import experiments

@@ -15,7 +15,7 @@ from engine.domain import levels, limits
 from engine.domain.errors import SpecError
 from engine.domain.levels import parse_level
 from engine.domain.specs import FactorSpec, GoldSpec, ReadyMade, TaskSpec
-from engine.importing.files import read_experiment
+from engine.importing.experiment_files import read_experiment
 from engine.importing.items import read_responses, read_tasks
 from engine.importing.rows import ImportingError
 from engine.importing.strict_json import JSONLimitError, loads

@@ -9,7 +9,7 @@ import pytest
 from engine.models import Assignment, clock
 from engine.selectors.missing import by_person, by_policy, capped
 from engine.services import serving
-from engine.services.allowances import hold
+from engine.services.undos_and_skips import hold
 from labeling.dashboard.annotators import ended_rows
 from tests.factories import click, lease, make_experiment, make_user
 

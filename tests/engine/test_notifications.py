@@ -22,9 +22,8 @@ from engine.models import (
     clock,
 )
 from engine.models.append_only import lifted
-from engine.selectors import log
+from engine.selectors import experiment_log
 from engine.services import notifications
-from engine.services.controls import reopen
 from engine.services.experiments import pause, start, stop
 from engine.services.notifications import (
     claim_due,
@@ -36,6 +35,7 @@ from engine.services.notifications import (
     watch,
 )
 from engine.services.people import change_role, settle_account
+from engine.services.setting_changes import reopen
 from tests.concurrency import at_once
 from tests.factories import add_member, click, make_experiment, make_user, workers_alive
 
@@ -148,7 +148,7 @@ def test_the_list_has_the_newest_message_of_each_in_two_queries(experiment, djan
     send_test(subscription=told)
     newest = send_test(subscription=told)
     with django_assert_num_queries(2):
-        listed = log.subscriptions(experiment)
+        listed = experiment_log.subscriptions(experiment)
     assert [(each.subscription, each.latest) for each in listed] == [(told, newest), (silent, None)]
     assert listed[0].subscription.occasions[0] == "It concludes"
 

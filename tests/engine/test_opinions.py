@@ -26,7 +26,7 @@ from engine.models import (
     Opinion,
     WorkerPulse,
 )
-from engine.selectors import buffer, counts, designs, log
+from engine.selectors import counts, designs, experiment_log, pairs_ahead
 from engine.selectors.opinions import agreement_table, opinion_report, votes_now, votes_to_cast
 from engine.selectors.rubrics import DEFAULT_RUBRIC, identity
 from engine.selectors.snapshots import latest_snapshot
@@ -391,10 +391,10 @@ class TestVotes:
         settings.BUFFER_MIN, settings.BUFFER_MAX, settings.JUDGE_BATCH = 4, 64, 32
         # Written in no time, so that a slow machine asks for no larger buffer.
         calibrated.comparisons.update(ready_at=F("created_at"))
-        before = buffer.buffer_target(calibrated)
+        before = pairs_ahead.buffer_target(calibrated)
         vote(calibrated)
         calibrated.refresh_from_db()
-        assert before < 36 == buffer.buffer_target(calibrated)
+        assert before < 36 == pairs_ahead.buffer_target(calibrated)
 
 
 class TestWhatGoesWrong:
@@ -505,8 +505,8 @@ class TestHalting:
         judged.refresh_from_db()
         assert judged.llm_halted.startswith("5 opinions in a row failed. The last one: ")
         assert "names no verdict" in judged.llm_halted
-        assert log.audit_entries(judged)[0].action == "llm_halted"
-        assert "names no verdict" in log.audit_entries(judged)[0].sentence
+        assert experiment_log.audit_entries(judged)[0].action == "llm_halted"
+        assert "names no verdict" in experiment_log.audit_entries(judged)[0].sentence
         assert "names no verdict" in Notification.objects.get().text
         assert "Halted the language model" in caplog.text
         # The rest was not asked about for the last time, and nothing more is asked.
@@ -542,7 +542,7 @@ class TestHalting:
         shadow(judged, budget=8)
         judged.refresh_from_db()
         assert judged.llm_halted == ""
-        assert "(halted)" in log.audit_entries(judged)[0].sentence
+        assert "(halted)" in experiment_log.audit_entries(judged)[0].sentence
         assert {o.attempts for o in opinions_of(judged) if o.state == "waiting"} == {0}
         opine(judged)
         assert sum(o.state == "done" for o in opinions_of(judged)) == 3

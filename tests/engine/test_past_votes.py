@@ -15,8 +15,8 @@ from benchmarks.arena import arena
 from engine.core import Design, Place, Unstructured
 from engine.domain.conversations import Message
 from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
-from engine.domain.rules import Rules
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
+from engine.domain.stopping_rules import Rules
 from engine.importing.votes import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membership, Response, Upload, User
 from engine.models.append_only import lifted
@@ -33,8 +33,8 @@ from engine.services.forgetting import forget_person
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
-from engine.services.review import restore_judgment, void_annotator
 from engine.services.uploads import keep_upload
+from engine.services.voids import restore_judgment, void_annotator
 from tests.backends import ScriptedBackend
 from tests.factories import add_member, click, lease_next, make_experiment, make_user, write_responses
 

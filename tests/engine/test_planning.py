@@ -12,7 +12,7 @@ from django.utils import timezone
 from engine.core import Design, Unstructured
 from engine.generation.base import GenerationFailure
 from engine.models import Comparison, Experiment, Response
-from engine.selectors import buffer, counts, designs
+from engine.selectors import counts, designs, pairs_ahead
 from engine.selectors.snapshots import latest_snapshot
 from engine.services import evidence
 from engine.services.experiments import pause, start, stop
@@ -92,7 +92,7 @@ class TestBrokenGeneration:
         """An experiment whose last twenty responses all failed."""
         experiment = make_experiment()
         backend = ScriptedBackend(lambda request: GenerationFailure(request.key, "no"))
-        while not buffer.generation_is_failing(experiment):
+        while not pairs_ahead.generation_is_failing(experiment):
             write_responses(backend)
             advance(experiment_id=experiment.pk)
         write_responses(backend)

@@ -8,7 +8,7 @@ from django.urls import reverse
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing.items import read_responses
 from engine.models import Comparison, Evidence, Experiment, Judgment, Response, ShowingEvent
-from engine.selectors import buffer, designs, pools
+from engine.selectors import designs, pairs_ahead, pools
 from engine.selectors.findings import finding_of
 from engine.selectors.pool_claims import of_pool, unproven
 from engine.services.drafts import create_experiment
@@ -193,7 +193,7 @@ class TestNobodyTwice:
         for user in (away, here):
             add_member(experiment, user)
         judged_by(experiment, away, most=N_TASKS - 1)
-        monkeypatch.setattr(buffer, "annotators_present", lambda experiment: {here.pk})
+        monkeypatch.setattr(pairs_ahead, "annotators_present", lambda experiment: {here.pk})
         waiting = {away.pk: 1}
         while waiting[away.pk]:
             judged_by(experiment, here, most=1)

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import BigAutoField, CharField, Exists, OuterRef, QuerySet
 
 from engine.models import Assignment, Comparison, Task
-from engine.selectors.prepared import Given, Prepared
+from engine.selectors.prepared_reads import Given, Prepared
 from tests.factories import click, lease, make_experiment
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]

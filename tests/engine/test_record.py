@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError
 from django.urls import reverse
 
-from engine.domain.record import COLUMNS, chained, line_digest
+from engine.domain.judgment_record import COLUMNS, chained, line_digest
 from engine.management.commands.verify import _rows
 from engine.models import AuditEntry, Experiment, Judgment, User
 from engine.models.append_only import lifted
@@ -19,12 +19,12 @@ from engine.selectors.browsing import Selection
 from engine.selectors.record import Record, concluded_record, lines, record_of
 from engine.selectors.verifying import differences_from, faults_of
 from engine.services import serving
-from engine.services.controls import reopen
 from engine.services.experiments import stop
 from engine.services.forgetting import forget_person
 from engine.services.judging import take_back_judgment
-from engine.services.review import restore_judgment, void_one
-from labeling.exports.columns import read_rows
+from engine.services.setting_changes import reopen
+from engine.services.voids import restore_judgment, void_one
+from labeling.exports.judgments import read_rows
 from tests.accounts import logged_in
 from tests.commands import run
 from tests.factories import add_member, click_on, lease, make_experiment, make_user

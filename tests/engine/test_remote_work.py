@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from engine.domain.connection_targets import Target
 from engine.domain.replies import Fault, Finish, Usage
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
-from engine.domain.targets import Target
 from engine.domain.wording import moment
 from engine.generation.base import GenerationFailure, GenerationRequest, GenerationResult, Outcome
 from engine.generation.remote.backend import RemoteBackend
@@ -35,9 +35,9 @@ from engine.models import (
     Response,
     WorkerPulse,
 )
-from engine.selectors import halts
-from engine.selectors.capabilities import Offer
+from engine.selectors import refused_policies
 from engine.selectors.health import queue_health
+from engine.selectors.offered_models import Offer
 from engine.selectors.spending import costs_of, judging_spent, spent_in, spent_with
 from engine.services import connection_states, generation
 from engine.services.drafts import create_experiment
@@ -457,7 +457,7 @@ class TestSettings:
             request, Fault.SETTINGS, reason="The server at x refuses the request (400).", said="No top_k."
         )
         write()
-        assert states("strict")["waiting"] >= halts.MOST_REFUSED
+        assert states("strict")["waiting"] >= refused_policies.MOST_REFUSED
         return experiment
 
     def test_a_policy_that_is_refused_again_and_again_stops_the_spending_on_its_rivals(self, halted, servers):

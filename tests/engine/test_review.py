@@ -14,7 +14,7 @@ from engine.services import serving
 from engine.services.experiments import pause, stop
 from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.planning import advance
-from engine.services.review import restore_judgment, void_annotator, void_one
+from engine.services.voids import restore_judgment, void_annotator, void_one
 from tests.factories import (
     click,
     click_on,

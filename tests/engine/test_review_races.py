@@ -9,7 +9,7 @@ from engine.domain.errors import WrongStateError
 from engine.models import Experiment, Judgment, JudgmentVoid
 from engine.selectors import counts
 from engine.services.judging import rebuild_counts, record_answer, void_judgment
-from engine.services.review import restore_judgment, void_annotator
+from engine.services.voids import restore_judgment, void_annotator
 from tests.concurrency import at_once, blocked
 from tests.engine.test_races import people
 from tests.factories import click, lease, make_experiment

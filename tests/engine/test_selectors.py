@@ -21,10 +21,10 @@ from engine.models import (
     WorkerPulse,
 )
 from engine.models.append_only import lifted
-from engine.selectors import answers, buffer, counts, designs, people
+from engine.selectors import answers, counts, designs, pairs_ahead, people
 from engine.selectors.health import queue_health
 from engine.selectors.snapshots import race_of
-from engine.services import allowances
+from engine.services import undos_and_skips
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import record_answer, void_judgment
@@ -138,7 +138,7 @@ class TestBufferTarget:
         Comparison.objects.filter(pk=comparison.pk).update(judged_at=then)
         for _ in range(n_annotators):
             annotator = make_user()
-            allowances.locked(experiment_id=experiment.pk, annotator=annotator)
+            undos_and_skips.locked(experiment_id=experiment.pk, annotator=annotator)
             judged = Assignment.objects.create(
                 experiment=experiment,
                 comparison=comparison,
@@ -166,35 +166,35 @@ class TestBufferTarget:
         Response.objects.filter(policy__experiment=experiment).update(taken_at=taken)
 
     def test_when_nobody_clicks_it_is_the_least(self, experiment):
-        assert buffer.buffer_target(experiment) == 4
+        assert pairs_ahead.buffer_target(experiment) == 4
 
     def test_there_is_one_more_for_everybody_who_is_looking(self, experiment, annotator):
         lease(experiment, annotator)
         other = make_user()
         add_member(experiment, other)
         lease(experiment, other)
-        assert buffer.buffer_target(experiment) == 6
+        assert pairs_ahead.buffer_target(experiment) == 6
 
     def test_there_is_one_more_for_everybody_who_asked_in_vain(self, experiment, annotator):
         lease(experiment, annotator)
         others = [make_user() for _ in range(3)]
         for person in [annotator, *others]:
-            allowances.locked(experiment_id=experiment.pk, annotator=person)
-            assert allowances.note_waiting(experiment_id=experiment.pk, annotator=person)
+            undos_and_skips.locked(experiment_id=experiment.pk, annotator=person)
+            assert undos_and_skips.note_waiting(experiment_id=experiment.pk, annotator=person)
         # Noted just now, so that it is no news.
-        assert not allowances.note_waiting(experiment_id=experiment.pk, annotator=annotator)
-        assert len(buffer.annotators_present(experiment)) == 4
-        assert buffer.buffer_target(experiment) == 4 + 4
+        assert not undos_and_skips.note_waiting(experiment_id=experiment.pk, annotator=annotator)
+        assert len(pairs_ahead.annotators_present(experiment)) == 4
+        assert pairs_ahead.buffer_target(experiment) == 4 + 4
         Allowance.objects.update(waited_at=timezone.now() - timedelta(seconds=61))
-        assert len(buffer.annotators_present(experiment)) == 1
-        assert allowances.note_waiting(experiment_id=experiment.pk, annotator=annotator)
+        assert len(pairs_ahead.annotators_present(experiment)) == 1
+        assert undos_and_skips.note_waiting(experiment_id=experiment.pk, annotator=annotator)
 
     def test_it_follows_the_click_rate_and_the_generation_time(self, experiment):
         self.clicked(experiment, n_annotators=2, seconds=4.0)
         self.generation_took(experiment, 5.0)
-        assert buffer.click_rate(experiment, present=2) == pytest.approx(0.5)
-        assert buffer.generation_seconds(experiment) == pytest.approx(5.0)
-        assert buffer.buffer_target(experiment) == 4 + 5  # 0.5 per second · 5 s · safety factor 2
+        assert pairs_ahead.click_rate(experiment, present=2) == pytest.approx(0.5)
+        assert pairs_ahead.generation_seconds(experiment) == pytest.approx(5.0)
+        assert pairs_ahead.buffer_target(experiment) == 4 + 5  # 0.5 per second · 5 s · safety factor 2
 
     def test_a_pair_that_waited_behind_another_takes_its_own_time_alone(self, experiment, annotator):
         """Else somebody whose page holds the next pair would seem half as fast as they are."""
@@ -212,55 +212,57 @@ class TestBufferTarget:
                 shown_at=now - timedelta(seconds=shown),
                 created_at=now - timedelta(seconds=answered),
             )
-        assert buffer.click_seconds(experiment) == pytest.approx((4 + 5 + 2) / 3)
+        assert pairs_ahead.click_seconds(experiment) == pytest.approx((4 + 5 + 2) / 3)
 
     def test_time_in_the_queue_asks_for_no_longer_queue(self, experiment):
         self.clicked(experiment, n_annotators=2, seconds=4.0)
         self.generation_took(experiment, 5.0, queued=60.0)
-        assert buffer.generation_seconds(experiment) == pytest.approx(65.0)
-        assert buffer.buffer_target(experiment) == 4 + 5
+        assert pairs_ahead.generation_seconds(experiment) == pytest.approx(65.0)
+        assert pairs_ahead.buffer_target(experiment) == 4 + 5
 
     @pytest.mark.parametrize(("seconds", "ahead"), [(4.0, 2), (0.5, 8), (0.01, 8)])
     def test_responses_that_were_there_before_take_a_second_to_plan(self, experiment, seconds, ahead):
         self.clicked(experiment, n_annotators=2, seconds=seconds)
         self.generation_took(experiment, 60.0)
         experiment.comparisons.update(created_at=F("ready_at"))
-        assert buffer.buffer_target(experiment) == 4 + ahead
+        assert pairs_ahead.buffer_target(experiment) == 4 + ahead
 
     def test_more_is_planned_where_rounds_are_far_apart(self, experiment):
         self.clicked(experiment, n_annotators=2, seconds=1.0)
         experiment.comparisons.update(created_at=F("ready_at"))
         experiment.round_seconds = 0.5
-        assert buffer.buffer_target(experiment) == 4 + 4
+        assert pairs_ahead.buffer_target(experiment) == 4 + 4
         experiment.round_seconds = 2.5
-        assert buffer.buffer_target(experiment) == 4 + 10
+        assert pairs_ahead.buffer_target(experiment) == 4 + 10
 
     def test_a_long_queue_asks_for_less_where_responses_are_still_to_be_written(self, experiment, settings):
         settings.GENERATION_BATCH_MAX = 1
         self.clicked(experiment, n_annotators=2, seconds=4.0)
         Response.objects.update(state=Response.State.WAITING)
-        assert buffer.buffer_target(experiment) == 4
+        assert pairs_ahead.buffer_target(experiment) == 4
         experiment.responses = Experiment.Responses.IMPORTED
-        assert buffer.buffer_target(experiment) == 4 + 2
+        assert pairs_ahead.buffer_target(experiment) == 4 + 2
 
     def test_it_never_exceeds_the_most(self, experiment):
         self.clicked(experiment, n_annotators=10, seconds=1.0)
         self.generation_took(experiment, 3600.0)
-        assert buffer.buffer_target(experiment) == 20
+        assert pairs_ahead.buffer_target(experiment) == 20
 
     def test_who_was_here_more_than_a_minute_ago_does_not_count(self, experiment):
         self.clicked(experiment, n_annotators=5, seconds=1.0, ago=61.0)
         self.generation_took(experiment, 5.0)
-        assert len(buffer.annotators_present(experiment)) == 0
-        assert buffer.buffer_target(experiment) == 4
+        assert len(pairs_ahead.annotators_present(experiment)) == 0
+        assert pairs_ahead.buffer_target(experiment) == 4
 
     def test_near_the_decision_it_is_what_is_still_needed(self, experiment, monkeypatch):
         self.clicked(experiment, n_annotators=10, seconds=10.0)
         self.generation_took(experiment, 5.0)
         targets = []
         for left in (None, 1000.0, 8.2, 2.0):
-            monkeypatch.setattr(buffer, "extrapolated_remaining", lambda experiment, latest, left=left: left)
-            targets.append(buffer.buffer_target(experiment))
+            monkeypatch.setattr(
+                pairs_ahead, "extrapolated_remaining", lambda experiment, latest, left=left: left
+            )
+            targets.append(pairs_ahead.buffer_target(experiment))
         # 1 per second · 5 s · safety factor 2; then what is left; then the same with a factor of 1.7.
         assert targets == [4 + 10, 4 + 10, 4 + 9, 4 + 9]
 
@@ -269,12 +271,12 @@ class TestBufferTarget:
         self.generation_took(experiment, 5.0)
         make_experiment(n_policies=4)
         settings.GENERATION_BATCH_MAX = Response.objects.filter(state="waiting").count() // 2
-        assert buffer.buffer_target(experiment) == 4
+        assert pairs_ahead.buffer_target(experiment) == 4
         settings.GENERATION_BATCH_MAX += 1
-        assert buffer.buffer_target(experiment) == 14
+        assert pairs_ahead.buffer_target(experiment) == 14
 
     def test_before_anything_was_generated_there_is_no_generation_time(self):
-        assert buffer.generation_seconds(make_experiment()) is None
+        assert pairs_ahead.generation_seconds(make_experiment()) is None
 
 
 class TestPeople:

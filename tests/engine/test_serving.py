@@ -10,10 +10,10 @@ from django.utils import timezone
 from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Response, WorkerPulse
-from engine.selectors import capabilities
-from engine.selectors.capabilities import Need, Offer
+from engine.selectors import offered_models
+from engine.selectors.connection_pauses import usable_names
 from engine.selectors.health import queue_health
-from engine.selectors.pauses import usable_names
+from engine.selectors.offered_models import Need, Offer
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.generation import claim_responses
@@ -87,7 +87,7 @@ class TestOffer:
     @pytest.mark.parametrize("offer", [LLAMA, REMOTE, SMALL])
     def test_a_pulse_carries_it_there_and_back(self, offer):
         pulse("w", offer)
-        assert capabilities.live_offers() == {"w": offer}
+        assert offered_models.live_offers() == {"w": offer}
 
 
 class TestSettings:
@@ -139,8 +139,8 @@ class TestClaims:
 
 
 def unserved(experiment: Experiment) -> list[str]:
-    needed = capabilities.needs_of([experiment], usable_names([experiment.pk]))
-    return capabilities.unserved_needs(needed[experiment.pk])
+    needed = offered_models.needs_of([experiment], usable_names([experiment.pk]))
+    return offered_models.unserved_needs(needed[experiment.pk])
 
 
 class TestUnserved:

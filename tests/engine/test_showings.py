@@ -17,7 +17,7 @@ from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
-from engine.services.review import restore_judgment, void_annotator
+from engine.services.voids import restore_judgment, void_annotator
 from tests.backends import ScriptedBackend
 from tests.factories import add_member, click, lease, make_experiment, make_user, write_responses
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from django.db import DatabaseError, transaction
 
-from engine.domain.prices import Money
+from engine.domain.list_prices import Money
 from engine.domain.replies import Usage
-from engine.generation.remote.trying import try_connection
+from engine.generation.remote.connection_test import try_connection
 from engine.models import Charge, Connection, Experiment, Response, Trial, clock
 from engine.selectors import spending
 from engine.services import connections

@@ -15,8 +15,8 @@ from engine.services import evidence
 from engine.services.forgetting import forget_person
 from engine.services.judging import take_back_judgment
 from engine.services.planning import advance
-from engine.services.review import restore_judgment, void_annotator, void_one
 from engine.services.tokens import make_token
+from engine.services.voids import restore_judgment, void_annotator, void_one
 from labeling.dashboard.voids import sentence_about
 from tests.accounts import logged_in
 from tests.commands import run

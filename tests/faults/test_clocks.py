@@ -16,8 +16,8 @@ from django.utils import timezone
 from engine.models import Comparison, Response, clock
 from engine.selectors import workers
 from engine.selectors.missing import actively_held
+from engine.services.dashboard_pages import show
 from engine.services.generation import claim_responses, expire_claims
-from engine.services.shown import show
 from engine.tasks import sweep
 from tests.accounts import PASSWORD
 from tests.factories import click, lease, make_experiment

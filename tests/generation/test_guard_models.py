@@ -12,8 +12,8 @@ from engine.generation.base import Finish, GenerationFailure, GenerationRequest,
 from engine.generation.remote.backend import RemoteBackend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Response
-from engine.selectors import capabilities, health
-from engine.selectors.capabilities import Offer
+from engine.selectors import health, offered_models
+from engine.selectors.offered_models import Offer
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.planning import advance
@@ -177,8 +177,8 @@ def test_a_guard_without_a_name_is_the_model_that_writes():
 
 def test_a_worker_must_serve_the_guard_too():
     experiment = guarded({"guard_model": "guard"})
-    needed = set(capabilities.needs(experiment.policies.values_list("pk", flat=True)).values())
-    assert needed == {capabilities.Need("", frozenset({"guard"}))}
+    needed = set(offered_models.needs(experiment.policies.values_list("pk", flat=True)).values())
+    assert needed == {offered_models.Need("", frozenset({"guard"}))}
 
 
 def test_admins_are_told_how_often_it_acted():

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 # A child in a session of its own, which nothing else would end, and its number.
 STARTED = """
 import os, signal, subprocess, sys
-from engine.generation.lifeline import Lifeline
+from engine.generation.child_processes import Lifeline
 child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL)
 line = Lifeline([child.pid])
 print(child.pid, flush=True)
@@ -26,7 +26,7 @@ print(child.pid, flush=True)
 # As a library does it: two children that are forked one after the other within one long call.
 LOADING = """
 import multiprocessing, os, signal, time
-from engine.generation.lifeline import NewChildren
+from engine.generation.child_processes import NewChildren
 
 def child():
     os.setsid()

@@ -9,7 +9,7 @@ import pytest
 
 from engine.generation import registry
 from engine.generation.base import BackendError
-from engine.selectors.capabilities import Offer
+from engine.selectors.offered_models import Offer
 from tests.starting import settings_with
 
 

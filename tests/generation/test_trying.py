@@ -8,7 +8,7 @@ import pytest
 
 from engine.domain.profiles import Provider
 from engine.generation.base import GenerationFailure, GenerationResult
-from engine.generation.remote.trying import _ask, _differences
+from engine.generation.remote.connection_test import _ask, _differences
 from tests.generation.chat_server import completion, error, serve
 from tests.servers import BEHAVIOURS, refusing, serving, target_at
 

@@ -13,7 +13,7 @@ from engine.models.append_only import lifted
 from engine.selectors import answers, counts, judges
 from engine.selectors.missing import actively_held
 from engine.services.experiments import pause, stop
-from engine.services.review import void_annotator
+from engine.services.voids import void_annotator
 from tests.factories import add_member, checked, click, lease, lease_all, make_experiment, make_user, newest
 from tests.markup import Markup, stage, words
 

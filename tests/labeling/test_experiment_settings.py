@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 
 from engine.domain.errors import WrongStateError
-from engine.importing.files import read_experiment
+from engine.importing.experiment_files import read_experiment
 from engine.models import Experiment
 from engine.selectors.specs import experiment_spec
 from engine.services.drafts import create_experiment, replace_draft

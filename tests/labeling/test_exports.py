@@ -17,7 +17,7 @@ from django.db import connection
 from django.test.utils import override_settings
 from django.urls import reverse
 
-from engine.importing.defusing import STARTS, as_it_was, defused
+from engine.importing.formula_cells import STARTS, as_it_was, defused
 from engine.importing.votes import Vote, Winner
 from engine.models import Experiment, Flag, Judgment, Response, User
 from engine.models.append_only import lifted
@@ -28,11 +28,11 @@ from engine.selectors.snapshots import latest_snapshot
 from engine.services.evidence import settle
 from engine.services.judging import void_judgment
 from engine.services.past_votes import start_from_votes
-from engine.services.review import restore_judgment
+from engine.services.voids import restore_judgment
 from labeling.exports import copying
-from labeling.exports.columns import COLUMNS, read_rows
 from labeling.exports.files import Export, Tally
 from labeling.exports.formats import csv_pieces, json_lines
+from labeling.exports.judgments import COLUMNS, read_rows
 from labeling.exports.people import pseudonym
 from labeling.formatting import agreement_figures
 from tests.downloads import ask

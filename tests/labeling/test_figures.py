@@ -16,7 +16,7 @@ from engine.core import Factorial
 from engine.domain.policy_space import PolicyName
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
 from engine.models.append_only import lifted
-from engine.selectors import buffer, spending
+from engine.selectors import pairs_ahead, spending
 from engine.selectors.agreement import shared_answers
 from engine.selectors.health import queue_health
 from engine.selectors.judges import tallies
@@ -250,7 +250,7 @@ class TestWhatIsLeft:
         return experiment
 
     def test_hours_follow_from_comparisons_overlap_and_the_time_of_a_click(self, experiment, monkeypatch):
-        monkeypatch.setattr(buffer, "click_seconds", lambda experiment: 5.0)
+        monkeypatch.setattr(pairs_ahead, "click_seconds", lambda experiment: 5.0)
         figures = moving_figures(experiment)
         assert figures["hours"] == pytest.approx((1.0, 0.5, 2.0))
         assert working_time(figures["hours"]) == "1.0 h (0.5 to 2.0)"

@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 
 from engine.models import Response, Task
-from labeling.middleware.legible import MOST_MARKS, Legible
+from labeling.middleware.combining_marks import MOST_MARKS, Legible
 from tests.factories import lease, make_experiment
 
 MARKS = "\u0301\u0489\u20dd\ufe0f"

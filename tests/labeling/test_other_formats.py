@@ -21,8 +21,8 @@ from engine.importing.rows import ImportingError
 from engine.importing.votes import Vote, Winner, read_votes
 from engine.models import Judgment
 from engine.services.past_votes import start_from_votes
-from engine.services.review import void_one
-from labeling.exports.columns import COLUMNS
+from engine.services.voids import void_one
+from labeling.exports.judgments import COLUMNS
 from tests.downloads import ask
 from tests.factories import make_user
 

@@ -25,7 +25,7 @@ from engine.selectors.policies import policy_names
 from engine.services.judging import void_judgment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
-from engine.services.review import restore_judgment
+from engine.services.voids import restore_judgment
 from tests.factories import add_member, click_on, make_experiment, make_user
 from tests.labeling.exported import from_a_pool, reused, voted
 from tests.tables import MOST, source

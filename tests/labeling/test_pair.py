@@ -92,7 +92,7 @@ def test_a_person_who_finds_no_pair_wakes_the_planner_once(annotator, client_for
     experiment = make_experiment(annotators=(annotator,))
     client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
     woken: list[int] = []
-    monkeypatch.setattr("labeling.annotation.misses.wake_planner", woken.append)
+    monkeypatch.setattr("labeling.annotation.waiting_annotators.wake_planner", woken.append)
     client.get(url)
     assert woken == [experiment.pk]
     client.get(url, {"waits": 1}, headers={"HX-Request": "true"})

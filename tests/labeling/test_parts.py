@@ -14,7 +14,7 @@ from engine.selectors import specs
 from engine.selectors.rankings import ranking
 from engine.selectors.spending import policy_spending
 from labeling.dashboard.charts import tradeoffs
-from labeling.exports.columns import COLUMNS
+from labeling.exports.judgments import COLUMNS
 from labeling.forms.draft import data_of
 from tests.factories import click_on, make_experiment, make_user, pay
 from tests.labeling.exported import export

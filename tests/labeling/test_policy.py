@@ -11,7 +11,7 @@ from django.urls import reverse
 from engine.domain.policy_space import names_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Response
-from engine.selectors.duels import weakest_tasks
+from engine.selectors.rivals import weakest_tasks
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.planning import advance

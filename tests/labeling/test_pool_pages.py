@@ -79,7 +79,7 @@ def test_nobody_is_shown_two_texts_twice_and_the_end_is_said(pool, client, clien
     assert "Invite more annotators, or make an experiment with more tasks or responses." in said
 
     woken: list[int] = []
-    monkeypatch.setattr("labeling.annotation.misses.wake_planner", woken.append)
+    monkeypatch.setattr("labeling.annotation.waiting_annotators.wake_planner", woken.append)
     client_for(ann).get(url)
     assert woken == [], "nothing can be planned for Ann"
     add_member(pool, bob)

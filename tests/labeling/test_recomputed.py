@@ -14,9 +14,9 @@ import pytest
 from django.urls import reverse
 
 from engine.core import Design, Factorial, Place, Unstructured
-from engine.core.outlook import level_effects, optimal_shares, realised_shares
-from engine.core.problem import Space
+from engine.core.effects import level_effects, optimal_shares, realised_shares
 from engine.core.robustness import fewest_flips
+from engine.core.spaces import Space
 from engine.domain.claim_sentences import conclusion, sentence
 from engine.domain.outcomes import joint_outcome
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec

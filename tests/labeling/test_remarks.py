@@ -11,7 +11,7 @@ from django.urls import reverse
 from engine.models import AuditEntry, Comparison, Experiment, Flag, Judgment, clock
 from engine.models.append_only import lifted
 from engine.selectors.remarks import remarked_comparisons
-from engine.services.review import settle_remarks
+from engine.services.voids import settle_remarks
 from tests.factories import add_member, click, make_experiment, make_user
 from tests.markup import text_of
 

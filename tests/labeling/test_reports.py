@@ -13,12 +13,12 @@ from django.utils import timezone
 
 from engine.importing.votes import Vote, Winner
 from engine.models import AuditEntry, Experiment, ReportLink, User
-from engine.services.controls import change_settings
 from engine.services.experiments import start
 from engine.services.past_votes import start_from_votes
 from engine.services.people import change_role, remove_member, settle_account
 from engine.services.planning import advance
 from engine.services.reports import end_report_link, open_link, share_report
+from engine.services.setting_changes import change_settings
 from tests.engine.test_pools import pool_of, texts
 from tests.factories import add_member, certify, click, click_on, make_experiment
 from tests.markup import words

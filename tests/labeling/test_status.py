@@ -9,10 +9,10 @@ import pytest
 from django.utils import timezone
 
 from engine.models import Experiment, Response, Snapshot, WorkerPulse
-from engine.services.controls import change_settings
 from engine.services.experiments import archive, pause, stop
 from engine.services.generation import claim_responses
 from engine.services.planning import advance
+from engine.services.setting_changes import change_settings
 from labeling.dashboard.status import status_of, statuses_of
 from labeling.formatting import about, rough_hours
 from tests.factories import click, make_experiment, workers_alive

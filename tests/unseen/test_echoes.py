@@ -15,13 +15,13 @@ from django.core import mail
 from django.db import connection as database
 from django.urls import reverse
 
-from engine.generation.remote.trying import try_connection
+from engine.generation.remote.connection_test import try_connection
 from engine.models import Connection, Experiment, Membership, Response, Subscription, User
 from engine.notifying.delivery import deliver_due
 from engine.services import connections, keys, loans
 from engine.services.notifications import subscribe, watch
 from engine.services.tokens import make_token
-from llmpo_site.observing import cut
+from llmpo_site.traces_and_errors import cut
 from tests.accounts import logged_in
 from tests.engine.test_remote_work import compare, write
 from tests.factories import add_member, make_user

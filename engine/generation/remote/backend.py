@@ -15,8 +15,8 @@ from typing import Any
 
 from django.conf import settings
 
+from engine.domain.connection_targets import Target
 from engine.domain.errors import KeyUnreadableError
-from engine.domain.targets import Target
 from engine.generation.base import (
     Fault,
     GenerationFailure,
@@ -29,7 +29,7 @@ from engine.generation.base import (
 )
 from engine.generation.remote.client import Client
 from engine.models import Connection
-from engine.selectors.pauses import asked_from_here, is_probed, lent, pause_seconds
+from engine.selectors.connection_pauses import asked_from_here, is_probed, lent, pause_seconds
 from engine.services.connection_states import note_failure, note_success
 from engine.services.keys import target_of
 

@@ -17,8 +17,8 @@ import httpcore2
 from django.conf import settings
 
 from engine.domain.addresses import check_connection
+from engine.domain.connection_targets import Target
 from engine.domain.limits import TEXT_CHARACTERS
-from engine.domain.targets import Target
 from engine.generation.base import Fault, GenerationFailure, GenerationRequest, GenerationResult, Outcome
 from engine.generation.remote.errors import Answer, host_of
 from engine.generation.remote.network import PinnedBackend, checked_addresses

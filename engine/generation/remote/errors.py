@@ -10,9 +10,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from engine.domain.connection_targets import Target
 from engine.domain.levels import SamplingParams
 from engine.domain.profiles import SETTINGS, Takes, is_set
-from engine.domain.targets import Target
 from engine.generation.base import (
     Fault,
     Finish,

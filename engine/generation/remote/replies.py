@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.domain.connection_targets import Target
 from engine.domain.limits import TEXT_CHARACTERS
 from engine.domain.profiles import vendor_of
-from engine.domain.targets import Target
 from engine.domain.texts import is_blank, storable
 from engine.generation.base import (
     Fault,

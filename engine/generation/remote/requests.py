@@ -8,11 +8,11 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
+from engine.domain.connection_targets import Target
 from engine.domain.conversations import SYSTEM, USER, Message, as_json
+from engine.domain.forbidden_fields import fault_of_fields
 from engine.domain.levels import SamplingParams
-from engine.domain.places import fault_of_fields
 from engine.domain.profiles import SETTINGS, Protocol, Provider, left_out, vendor_of
-from engine.domain.targets import Target
 from engine.generation.base import GenerationRequest
 
 # Claude demands a maximum: the one to send, beyond the budget of thinking, if the level sets none.

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from django.conf import settings
 
-from engine.domain.targets import Target
+from engine.domain.connection_targets import Target
 from engine.domain.texts import storable
 
 _CUT = "…"

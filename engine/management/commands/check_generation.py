@@ -15,7 +15,7 @@ from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure, GenerationRequest, GenerationResult
 from engine.generation.remote.replies import remarks_of
 from engine.generation.responses import composition_of, request_for
-from engine.management.finding import find_experiment
+from engine.management.lookups import find_experiment
 from engine.models import Task
 from engine.selectors.policies import policy_names
 

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.domain.errors import SpecError
 from engine.domain.profiles import VENDORS
-from engine.generation.remote.trying import try_connection
+from engine.generation.remote.connection_test import try_connection
 from engine.management.owners import add_owner, owner_of
 from engine.models import Connection
 from engine.selectors.connections import every_connection

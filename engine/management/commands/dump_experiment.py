@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from engine.importing.files import write_experiment
-from engine.management.finding import find_experiment
+from engine.importing.experiment_files import write_experiment
+from engine.management.lookups import find_experiment
 from engine.selectors.specs import experiment_spec
 
 

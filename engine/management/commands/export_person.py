@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.core.serializers.json import DjangoJSONEncoder
 
-from engine.management.finding import find_user
+from engine.management.lookups import find_user
 from engine.selectors.person_data import person_data
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from engine.domain.errors import PersonError
-from engine.management.finding import find_user
+from engine.management.lookups import find_user
 from engine.services.forgetting import forget_person
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from engine.domain.policy_space import code_of
-from engine.management.finding import find_experiments
+from engine.management.lookups import find_experiments
 from engine.services.judging import rebuild_counts
 
 

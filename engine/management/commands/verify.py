@@ -13,7 +13,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, transaction
 
-from engine.management.finding import find_experiments
+from engine.management.lookups import find_experiments
 from engine.selectors.verifying import differences_from, faults_of
 from engine.selectors.voids import groups_of
 from engine.services.locks import locked_experiment

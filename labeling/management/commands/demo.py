@@ -15,8 +15,8 @@ from engine.generation import smollm2
 from engine.models import Experiment
 from engine.selectors.experiments import has_had_a_pair, of_name
 from labeling.demo import HUMAN_EXPERIMENT
+from labeling.demo_processes import answers, keep_running
 from labeling.management.commands.seed_demo import passwords
-from labeling.supervision import answers, keep_running
 
 _WORKER = "celery -A llmpo_site worker --without-gossip --without-mingle --without-heartbeat"
 PROGRAMS = {

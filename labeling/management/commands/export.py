@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from engine.management.finding import find_experiment
+from engine.management.lookups import find_experiment
 from engine.models import Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import STANDING

@@ -15,8 +15,8 @@ from engine.importing.items import Wishes
 from engine.importing.reader import source_at
 from engine.importing.rows import ImportingError
 from engine.importing.votes import Judge, Votes, read_votes
-from engine.management.finding import named
-from engine.management.mapping import add_map, message_about, wishes_of
+from engine.management.column_options import add_map, message_about, wishes_of
+from engine.management.lookups import named
 from engine.management.owners import add_owner, owner_of
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.experiments import made_by

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.management.finding import find_experiment
+from engine.management.lookups import find_experiment
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.rankings import ranking
 from labeling.exports.rankings import ranking_csv, ranking_table

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
-from engine.management.finding import find_user
+from engine.management.lookups import find_user
 from engine.services.accounts import allow_reset
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.management.finding import find_experiment
+from engine.management.lookups import find_experiment
 from engine.selectors import blinding
 
 

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from engine.domain.connection_targets import Target
 from engine.domain.conversations import chat
 from engine.domain.errors import KeyUnreadableError
 from engine.domain.levels import SamplingParams
 from engine.domain.profiles import Takes
-from engine.domain.targets import Target
 from engine.generation.base import (
     Fault,
     Finish,

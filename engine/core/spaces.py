@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 from scipy.spatial import cKDTree
 
-from .capacity import check_memory
+from .memory import check_memory
 from .types import FloatArray, check_whole
 
 Level: TypeAlias = str | int | float

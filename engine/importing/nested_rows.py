@@ -10,8 +10,8 @@ from itertools import zip_longest
 from typing import Any
 
 from engine.domain import limits
-from engine.domain.material import Material
-from engine.importing.defusing import as_it_was
+from engine.domain.material_kinds import Material
+from engine.importing.formula_cells import as_it_was
 from engine.importing.mapping import TASK_NAMES, known_roles, unmarked
 from engine.importing.rows import Fault, ImportingError, Row, in_json, is_empty
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from engine.domain.conversations import Message, read_messages, text_and_messages
 from engine.domain.limits import Limit
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
-from engine.importing.document import Entry, NotYAMLError, dump, parse
 from engine.importing.items import (
     USUAL,
     Answers,
@@ -25,6 +24,7 @@ from engine.importing.items import (
 from engine.importing.mapping import check_columns
 from engine.importing.reader import BinaryFile, Source, source_of
 from engine.importing.rows import ImportingError
+from engine.importing.yaml_document import Entry, NotYAMLError, dump, parse
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file", "columns")
 # Their letters count, whatever they look like.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from .estimation import information, ridge
-from .problem import BradleyTerry
+from .spaces import BradleyTerry
 from .types import FloatArray, Tally
 
 # B: the paper's instances have θ of norm 1. Scale the features so that it is a fair assumption.

@@ -12,7 +12,7 @@ from django.db.models import Q
 from engine.domain.profiles import Provider
 from engine.models import Connection, Experiment, Factor, Level, Policy
 from engine.selectors import workers
-from engine.selectors.pauses import usable_names
+from engine.selectors.connection_pauses import usable_names
 from engine.selectors.workers import Worker
 
 

@@ -10,11 +10,11 @@ from django.db.models import F
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.models import Shown
-from engine.services import shown
-from engine.services.controls import change_settings
+from engine.models import DashboardPage
+from engine.services import dashboard_pages
 from engine.services.experiments import stop
 from engine.services.forgetting import forget_person
+from engine.services.setting_changes import change_settings
 from engine.tasks import advance
 from labeling.dashboard import figures
 from tests.factories import click_for, click_on, plan_and_write, workers_alive
@@ -30,9 +30,9 @@ def kept(settings) -> None:
 def later(seconds: float, *, watched: bool = False) -> None:
     """Let so much time pass for what is stored; ``watched``: with somebody looking all the time."""
     past = timedelta(seconds=seconds)
-    Shown.objects.update(made_at=F("made_at") - past, due_at=F("due_at") - past)
+    DashboardPage.objects.update(made_at=F("made_at") - past, due_at=F("due_at") - past)
     if not watched:
-        Shown.objects.update(watched_at=F("watched_at") - past)
+        DashboardPage.objects.update(watched_at=F("watched_at") - past)
 
 
 def comparisons_shown(experiment) -> int:
@@ -62,22 +62,26 @@ class TestAge:
             seen.append(comparisons_shown(experiment))
             return {"comparisons": 7}
 
-        row = shown.show(experiment=experiment, page="result", make=meanwhile)
+        row = dashboard_pages.show(experiment=experiment, page="result", make=meanwhile)
         assert (row.content, seen) == ({"comparisons": 7}, [0])
 
     def test_who_dies_meanwhile_keeps_nobody_from_it_for_long(self, experiment):
         comparisons_shown(experiment)
         later(16)
         with pytest.raises(ZeroDivisionError):
-            shown.show(experiment=experiment, page="result", make=lambda _: {"n": 1 // 0})
-        assert shown.show(experiment=experiment, page="result", make=lambda _: {"n": 7}).content != {"n": 7}
+            dashboard_pages.show(experiment=experiment, page="result", make=lambda _: {"n": 1 // 0})
+        assert dashboard_pages.show(
+            experiment=experiment, page="result", make=lambda _: {"n": 7}
+        ).content != {"n": 7}
         later(61)
-        assert shown.show(experiment=experiment, page="result", make=lambda _: {"n": 7}).content == {"n": 7}
+        assert dashboard_pages.show(
+            experiment=experiment, page="result", make=lambda _: {"n": 7}
+        ).content == {"n": 7}
 
     def test_the_page_says_how_old_it_is(self, experiment, viewer, client_for):
         comparisons_shown(experiment)
         later(5)
-        made = Shown.objects.get().made_at
+        made = DashboardPage.objects.get().made_at
         html = client_for(viewer).get(reverse("dashboard_live", args=[experiment.pk])).content.decode()
         assert f'data-made>As of <time datetime="{made.isoformat()}"' in html
 
@@ -91,7 +95,7 @@ class TestWorker:
         click_on(experiment, annotator, 2)
         later(20, watched=watched)
         advance(experiment.pk)
-        assert Shown.objects.get().content["comparisons"] == now
+        assert DashboardPage.objects.get().content["comparisons"] == now
 
     def test_it_does_so_at_most_every_two_seconds(self, experiment, annotator):
         comparisons_shown(experiment)
@@ -104,16 +108,16 @@ class TestWorker:
 
     def test_its_work_counts_as_nobodys_look(self, experiment):
         comparisons_shown(experiment)
-        before = Shown.objects.get().watched_at
+        before = DashboardPage.objects.get().watched_at
         later(3, watched=True)
         advance(experiment.pk)
-        assert Shown.objects.get().watched_at == before
+        assert DashboardPage.objects.get().watched_at == before
 
     def test_a_look_is_noted(self, experiment):
         comparisons_shown(experiment)
-        Shown.objects.update(watched_at=timezone.now() - timedelta(seconds=10))
+        DashboardPage.objects.update(watched_at=timezone.now() - timedelta(seconds=10))
         comparisons_shown(experiment)
-        assert Shown.objects.get().watched_at > timezone.now() - timedelta(seconds=5)
+        assert DashboardPage.objects.get().watched_at > timezone.now() - timedelta(seconds=5)
 
 
 def test_a_changed_promise_is_never_shown_beside_an_older_verdict(experiment, annotator, admin):
@@ -127,9 +131,9 @@ def test_a_changed_promise_is_never_shown_beside_an_older_verdict(experiment, an
 def test_the_name_of_a_forgotten_person_is_in_no_page(experiment, annotator):
     click_on(experiment, annotator, 2)
     figures.charts_of(experiment, "quality")
-    assert annotator.username in Shown.objects.get(page="quality").html
+    assert annotator.username in DashboardPage.objects.get(page="quality").html
     forget_person(user_id=annotator.pk, by=None)
-    assert not Shown.objects.exists()
+    assert not DashboardPage.objects.exists()
 
 
 def seen_in(html: str) -> str:

@@ -13,8 +13,8 @@ from uuid import UUID, uuid5
 import yaml
 from zipstream import ZipStream
 
-from labeling.exports.columns import COLUMNS, Row
 from labeling.exports.formats import json_lines, json_list, parquet_pieces
+from labeling.exports.judgments import COLUMNS, Row
 
 _SPLIT = "data/train-00000-of-00001.parquet"
 _WINNERS = {"left": "model_a", "right": "model_b", "tie": "tie", "both_bad": "tie (bothbad)"}

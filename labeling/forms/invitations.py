@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from engine.domain.mail import mail_is_sent
+from engine.domain.mail_state import mail_is_sent
 from engine.models import Invitation, Membership, clock
 from engine.services.invitation_mails import day_in_words
 from labeling.forms.fields import choice_field

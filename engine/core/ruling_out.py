@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .evidence import EvidenceModel
-from .thresholds import Threshold
+from .paper_thresholds import Threshold
 from .types import BoolArray, FloatArray, Tally
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.models import Experiment, User
-from engine.services.allowances import note_waiting
+from engine.services.undos_and_skips import note_waiting
 from engine.tasks import wake_planner
 from labeling.metrics import BUFFER_MISSES
 

@@ -19,7 +19,7 @@ from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
 from engine.domain.errors import SpecError
-from engine.domain.material import Material
+from engine.domain.material_kinds import Material
 from engine.domain.specs import TaskSpec
 from engine.domain.wording import number
 from engine.importing.items import Column, Wishes, as_read, look, make_answers

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from django.db.models import Q, QuerySet
 
 from engine.models import clock
-from engine.models.claims import Claimable, overdue
+from engine.models.worker_holds import Claimable, overdue
 
 C = TypeVar("C", bound=Claimable)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .streams import recalled
+from .pooled_evidence import recalled
 from .types import Claim, FloatArray, IntArray, Tally
 
 # With two policies nothing is divided, or nothing is gained by moving it.

@@ -8,7 +8,7 @@ from engine.models import clock
 
 
 class Claimable(models.Model):
-    """A row that one worker at a time works on. :mod:`engine.services.claims` writes these fields.
+    """A row that one worker at a time works on. :mod:`engine.services.worker_holds` writes these fields.
 
     ``opinions`` and ``generation`` also write ``NOBODY``, when they store results.
     """

@@ -12,7 +12,7 @@ from django.db import transaction
 from engine.core import StopReason
 from engine.domain.blinding import new_secret
 from engine.domain.errors import SpecError, WrongStateError
-from engine.domain.rules import check_claim
+from engine.domain.stopping_rules import check_claim
 from engine.domain.tags import normal_tags
 from engine.models import AuditEntry, Experiment, User
 from engine.selectors import consequences, counts

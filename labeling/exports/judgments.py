@@ -22,9 +22,9 @@ from django.db import connection, transaction
 from django.db.models import Subquery, TextField
 from django.db.models.functions import Cast, Coalesce
 
+from engine.domain.judgment_record import COLUMNS as COLUMNS_OF_LINE
 from engine.domain.judgment_uuids import exchanged, mark
 from engine.domain.policy_space import code_of
-from engine.domain.record import COLUMNS as COLUMNS_OF_LINE
 from engine.models import Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection

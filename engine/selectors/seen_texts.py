@@ -11,7 +11,7 @@ from django.db.models.lookups import Exact, GreaterThanOrEqual, IsNull
 from engine.models import Assignment, Comparison, Judgment, Membership, User
 from engine.selectors.counts import count_of
 from engine.selectors.people import annotators
-from engine.selectors.prepared import Given
+from engine.selectors.prepared_reads import Given
 
 
 def found_one(rows: QuerySet[Any]) -> IsNull:

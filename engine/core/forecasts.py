@@ -12,8 +12,8 @@ import numpy as np
 from scipy import special
 
 from .estimation import PairData, fit
-from .problem import BradleyTerry, Space
 from .simulate import SimulatedRuns, simulate
+from .spaces import BradleyTerry, Space
 from .structured import prior_precision
 from .types import Claim, FloatArray, Tally
 

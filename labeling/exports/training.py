@@ -13,7 +13,7 @@ from engine.domain.conversations import Message
 from engine.models import Comparison, Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection, texts_of
-from labeling.exports.columns import one_snapshot
+from labeling.exports.judgments import one_snapshot
 
 _TEXTS_AT_ONCE = 500
 

@@ -19,7 +19,7 @@ from engine.models import (
     Snapshot,
     clock,
 )
-from engine.selectors import counts, halts
+from engine.selectors import counts, refused_policies
 from engine.selectors.opinions import votes_now
 from engine.selectors.pace import time_taken
 from engine.selectors.remaining import extrapolated_remaining
@@ -169,7 +169,7 @@ def most_at_once(experiment: Experiment) -> int:
     """
     if experiment.responses == Experiment.Responses.IMPORTED:
         return settings.BUFFER_MAX
-    halted = any(each.halted for each in halts.refused([experiment.pk]))
+    halted = any(each.halted for each in refused_policies.refused([experiment.pk]))
     if halted or experiment.pk in overspent_experiments():
         return 0
     if not generation_is_failing(experiment):

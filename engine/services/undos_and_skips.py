@@ -13,8 +13,8 @@ from django.utils.translation import ngettext
 from engine.domain.errors import WrongStateError
 from engine.models import Allowance, Assignment, User, clock
 from engine.selectors.answers import answers_given
-from engine.selectors.buffer import PRESENCE
 from engine.selectors.missing import hold
+from engine.selectors.pairs_ahead import PRESENCE
 
 # The pair on show, one that came back by an undo, and four that are fetched ahead or whose answers are on
 # their way. A quick person on a slow connection (0.8 s) answers four before a reply comes. More would keep

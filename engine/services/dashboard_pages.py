@@ -14,7 +14,7 @@ from typing import Any
 
 from django.conf import settings
 
-from engine.models import Experiment, Shown, clock
+from engine.models import DashboardPage, Experiment, clock
 
 # The content of a page; "html" is kept apart.
 Make = Callable[[Experiment], dict[str, Any]]
@@ -27,32 +27,32 @@ _OLDEST_AGE = 3.0
 _LONGEST = timedelta(seconds=60)
 
 
-def show(*, experiment: Experiment, page: str, make: Make) -> Shown:
+def show(*, experiment: Experiment, page: str, make: Make) -> DashboardPage:
     """The page as it was last computed, or computed now where nobody did lately."""
     row = find(experiment, page)
     if row is None or (is_old(row) and _begins(row)):
         return _computed(experiment, page, make, watched_at=clock.now())
     if row.watched_at < _ago(1.0):
-        Shown.objects.filter(pk=row.pk).update(watched_at=clock.now())
+        DashboardPage.objects.filter(pk=row.pk).update(watched_at=clock.now())
     return row
 
 
-def find(experiment: Experiment, page: str) -> Shown | None:
+def find(experiment: Experiment, page: str) -> DashboardPage | None:
     """The page as it was last computed; ``None`` where it was not, or promises something else."""
     if settings.DASHBOARD_SECONDS == 0:
         return None
-    row = Shown.objects.filter(experiment=experiment, page=page).defer("html").first()
+    row = DashboardPage.objects.filter(experiment=experiment, page=page).defer("html").first()
     return row if row is not None and row.promise == _promise(experiment) else None
 
 
-def is_old(row: Shown) -> bool:
+def is_old(row: DashboardPage) -> bool:
     """True if no worker has computed the page again for long."""
     return row.made_at < _ago(_OLDEST_AGE)
 
 
 def refresh(*, experiment_id: int, page: str, make: Make) -> None:
     """Compute a page of an experiment again if somebody watches it."""
-    watched = Shown.objects.filter(
+    watched = DashboardPage.objects.filter(
         experiment=experiment_id, page=page, watched_at__gt=_ago(_OLDEST_AGE), due_at__lte=clock.now()
     )
     row = watched.defer("content", "html").select_related("experiment").first()
@@ -60,22 +60,22 @@ def refresh(*, experiment_id: int, page: str, make: Make) -> None:
         _computed(row.experiment, page, make)
 
 
-def forget_shown() -> None:
+def forget_pages() -> None:
     """Delete all pages, as a name in them is no longer true."""
-    Shown.objects.all().delete()
+    DashboardPage.objects.all().delete()
 
 
 def _ago(age: float) -> datetime:
     return clock.now() - timedelta(seconds=age * settings.DASHBOARD_SECONDS)
 
 
-def _begins(row: Shown) -> bool:
+def _begins(row: DashboardPage) -> bool:
     """True if the caller is to compute the page, and nobody else."""
-    due = Shown.objects.filter(pk=row.pk, due_at__lte=clock.now())
+    due = DashboardPage.objects.filter(pk=row.pk, due_at__lte=clock.now())
     return due.update(due_at=clock.now() + _LONGEST) == 1
 
 
-def _computed(experiment: Experiment, page: str, make: Make, **seen: datetime) -> Shown:
+def _computed(experiment: Experiment, page: str, make: Make, **seen: datetime) -> DashboardPage:
     started, began = clock.now(), time.thread_time()
     content = json.loads(json.dumps(make(experiment), default=_plain))
     html = content.pop("html", "")
@@ -92,8 +92,8 @@ def _computed(experiment: Experiment, page: str, make: Make, **seen: datetime) -
         **seen,
     }
     if settings.DASHBOARD_SECONDS:
-        Shown.objects.update_or_create(experiment=experiment, page=page, defaults=values)
-    return Shown(experiment=experiment, page=page, **values)
+        DashboardPage.objects.update_or_create(experiment=experiment, page=page, defaults=values)
+    return DashboardPage(experiment=experiment, page=page, **values)
 
 
 def _promise(experiment: Experiment) -> list[Any]:

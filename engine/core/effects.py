@@ -11,7 +11,7 @@ from .allocation import pairwise_allocation
 from .estimation import PairData, fit
 from .intervals import effect_intervals
 from .maxmin import Solver, maxmin_allocation
-from .problem import BradleyTerry, Factorial, Space
+from .spaces import BradleyTerry, Factorial, Space
 from .structured import prior_precision
 from .types import FloatArray, Tally
 
