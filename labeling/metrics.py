@@ -32,7 +32,7 @@ BUFFER_MISSES = Counter(
 
 
 class Installation(Collector):
-    """Reads `operations.figures` from the database for each scrape."""
+    """Reads `operator_figures.figures` from the database for each scrape."""
 
     def collect(self) -> Iterator[Metric]:
         found = operator_figures.figures()

@@ -12,7 +12,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from engine.domain import limits
-from engine.importing.reader import Source
+from engine.importing.reading_process import Source
 from engine.services.imports import expire_imports
 from engine.tasks import import_upload
 

@@ -4,7 +4,7 @@ For policies k and b let E_kb be an e-process against "μ(k, b) ≥ ½ + ε", th
 Policy b is named once E_kb / K has reached 1/δ for every other k. If the claim about b is false, the null of
 some j(b) is true. The mean of E_{j(b) b} over these b is then an e-process. Naming any of them makes it 1/δ
 or more, which has probability at most δ [Ville 1939]. Strengths expected beforehand make it a weighted mean,
-and stakes (`stakes.Stakes`) have its weights move. Of two policies with a margin there is no mean to take:
+and stakes (`capital.Stakes`) have its weights move. Of two policies with a margin there is no mean to take:
 see `names_at_risk`.
 
 E_kb counts a showing without an outcome, and one that may still have one, as a win of k. So the claims hold

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
+from .bernoulli import bernoulli_kl
 from .estimation import PairData, fit
-from .likelihood import bernoulli_kl
 from .spaces import BradleyTerry
 from .structured import prior_precision
 from .types import FloatArray, IntArray, Tally

@@ -8,7 +8,7 @@ import numpy as np
 
 from .claims import NOBODY
 from .ledger import Ledger
-from .remaining import expected_remaining
+from .remaining_formula import expected_remaining
 from .types import Claim, ClaimState, Decision, StopReason
 
 

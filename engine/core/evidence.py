@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .likelihood import bernoulli_kl, exact_log_e_value, log_e_value, log_e_value_of_pair
+from .bernoulli import bernoulli_kl, exact_log_e_value, log_e_value, log_e_value_of_pair
 from .types import BoolArray, FloatArray, IntArray, Tally, from_both_sides, located
 
 # Prior standard deviation 0.08 of a win rate: the best of 5 to 50 on the paper's instance, by a few percent.

@@ -11,11 +11,11 @@ import numpy as np
 from scipy import special
 
 from .allocation import NEAR_TIE_RATE
+from .bernoulli import bernoulli_kl, log_e_value
 from .capital import capital_moves
 from .claims import names_at_risk
 from .evidence import CONCENTRATION, MIN_HEAD_TO_HEAD
 from .forecasts import Forecast, Plan
-from .likelihood import bernoulli_kl, log_e_value
 from .paper_thresholds import heuristic_threshold, pairwise_log_constant, pairwise_threshold
 from .pooled_evidence import SHARES
 from .spaces import BradleyTerry

@@ -24,8 +24,8 @@ import numpy as np
 from scipy import special
 
 from .beliefs import Beliefs
+from .bernoulli import log_e_value, log_e_value_of_pair
 from .evidence import CONCENTRATION, PairwiseEvidence
-from .likelihood import log_e_value, log_e_value_of_pair
 from .types import BoolArray, Bounds, FloatArray, IntArray, Tally, from_both_sides, located
 
 # Shares of head-to-head evidence, of the favourite's stream and of the bets in the evidence against a policy.

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from .bernoulli import log_e_value
 from .evidence import CONCENTRATION
 from .ledger import Ledger
-from .likelihood import log_e_value
 from .spaces import Space
 from .types import Claim, FloatArray, IntArray, Missing, Tally
 

@@ -10,9 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from scipy import special
 
+from .bernoulli import bernoulli_kl
 from .claims import HeadToHead
 from .evidence import PairwiseEvidence
-from .likelihood import bernoulli_kl
 from .pooled_evidence import LOG_SHARES, StreamedEvidence
 from .structured import BradleyTerryModel
 from .types import BoolArray, FloatArray, IntArray, Tally

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from engine.core import Design
-from engine.domain.outcomes import joint_outcome
+from engine.domain.outcome_of_answers import joint_outcome
 
 
 class Kind(StrEnum):

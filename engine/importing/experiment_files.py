@@ -22,7 +22,7 @@ from engine.importing.items import (
     tasks_and_warnings,
 )
 from engine.importing.mapping import check_columns
-from engine.importing.reader import BinaryFile, Source, source_of
+from engine.importing.reading_process import BinaryFile, Source, source_of
 from engine.importing.rows import ImportingError
 from engine.importing.yaml_document import Entry, NotYAMLError, dump, parse
 

@@ -30,7 +30,7 @@ from engine.importing.mapping import (
     value_at,
 )
 from engine.importing.nested_rows import unfolded
-from engine.importing.reader import Source
+from engine.importing.reading_process import Source
 from engine.importing.rows import (
     Fault,
     FaultyRowsError,

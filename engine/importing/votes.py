@@ -28,7 +28,7 @@ from engine.importing import warnings
 from engine.importing.items import USUAL, Wishes, asked, nothing_in, policy_in, records_in
 from engine.importing.mapping import Columns, Roles
 from engine.importing.nested_rows import said_in
-from engine.importing.reader import Source
+from engine.importing.reading_process import Source
 from engine.importing.rows import (
     ImportingError,
     NoColumnError,

@@ -6,7 +6,7 @@ import django.core.validators
 import django.db.models.deletion
 import django.db.models.functions.text
 import django.utils.timezone
-import engine.domain.blinding
+import engine.domain.secret_draws
 import engine.domain.showings
 import engine.models.clock
 import engine.models.generation
@@ -125,8 +125,8 @@ class Migration(migrations.Migration):
             name='Experiment',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('seed', models.PositiveBigIntegerField(default=engine.domain.blinding.new_seed, help_text='Seed for the choice of pairs. Sides and tasks follow from the secret instead.')),
-                ('secret', models.CharField(default=engine.domain.blinding.new_secret, editable=False, max_length=64)),
+                ('seed', models.PositiveBigIntegerField(default=engine.domain.secret_draws.new_seed, help_text='Seed for the choice of pairs. Sides and tasks follow from the secret instead.')),
+                ('secret', models.CharField(default=engine.domain.secret_draws.new_secret, editable=False, max_length=64)),
                 ('past_secrets', models.JSONField(default=list, editable=False, help_text='Published secrets, each with the number of its first comparison.')),
                 ('secret_from', models.PositiveIntegerField(default=0, editable=False, help_text='Number of the first comparison under this secret.')),
                 ('judge', models.CharField(choices=[('human', 'People'), ('rule', 'Rule (reference answers)')], default='human', max_length=10)),

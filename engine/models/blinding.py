@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from engine.domain.blinding import new_secret, new_seed
+from engine.domain.secret_draws import new_secret, new_seed
 
 
 class Blinding(models.Model):
@@ -15,7 +15,7 @@ class Blinding(models.Model):
         help_text="Seed for the choice of pairs. Sides and tasks follow from the secret instead.",
     )
     # Neither is in a description, on a page, in the API or, before the conclusion, in an export:
-    # engine/domain/blinding.py.
+    # engine/domain/secret_draws.py.
     secret = models.CharField(max_length=64, default=new_secret, editable=False)
     past_secrets = models.JSONField(
         default=list,

@@ -6,7 +6,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from engine.core import Claim
-from engine.domain.stopping_rules import (
+from engine.domain.claim_settings import (
     CERTIFIED,
     LARGEST_MARGIN,
     LARGEST_RISK,

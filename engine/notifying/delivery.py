@@ -14,7 +14,7 @@ from django.urls import reverse
 from engine.domain.errors import InvitationError
 from engine.domain.mail_state import why_no_mail
 from engine.models import Notification, Subscription
-from engine.notifying.webhook import WebhookError, call
+from engine.notifying.signed_calls import WebhookError, call
 from engine.services.invitation_mails import secret_to_send
 from engine.services.notifications import claim_due, mark_sent, mark_unsent
 

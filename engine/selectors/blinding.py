@@ -9,8 +9,8 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, Q
 
-from engine.domain import blinding
-from engine.domain.blinding import Period
+from engine.domain import secret_draws
+from engine.domain.secret_draws import Period
 from engine.models import Assignment, Comparison, Experiment, Judgment, Membership, RoleLoss, User
 
 
@@ -62,7 +62,7 @@ def verify_blinding(experiment: Experiment) -> Verified:
     for place, number, on_left in planned.iterator():
         if number is None or number < periods[0].first:
             continue
-        derived = blinding.i_on_left(blinding.secret_of(periods, number), number)
+        derived = secret_draws.i_on_left(secret_draws.secret_of(periods, number), number)
         found.compare(f"Comparison {place}, policy i on the left", recorded=on_left, derived=derived)
     for check in Assignment.objects.checks().filter(experiment=experiment).order_by("pk").iterator():
         _verify_check(found, check, periods[check.period].secret, experiment)
@@ -71,14 +71,14 @@ def verify_blinding(experiment: Experiment) -> Verified:
 
 def _verify_check(found: Verified, check: Assignment, secret: str, experiment: Experiment) -> None:
     if check.gold_id is not None:
-        on_left = blinding.better_on_left(secret, check.annotator_id, check.gold_id)
+        on_left = secret_draws.better_on_left(secret, check.annotator_id, check.gold_id)
         found.compare(
             f"Check {check.pk}, better side",
             recorded=check.expected,
             derived=str(Judgment.Choice.LEFT if on_left else Judgment.Choice.RIGHT),
         )
     if check.kind not in {Assignment.Kind.PRACTICE, Assignment.Kind.ADMISSION}:
-        draw = blinding.check_draw(secret, check.annotator_id, check.number)
+        draw = secret_draws.check_draw(secret, check.annotator_id, check.number)
         due: str = Assignment.Kind.GOLD if draw < experiment.gold_rate else Assignment.Kind.REPEAT
         if draw >= experiment.gold_rate + experiment.repeat_rate:
             due = "comparison"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.core import Claim
-from engine.domain.stopping_rules import CERTIFIED
+from engine.domain.claim_settings import CERTIFIED
 from engine.models import Experiment, Judgment
 from engine.selectors.counts import comparison_count
 

@@ -12,7 +12,7 @@ from django.db.models import Count, F, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
 from engine.core.contradictions import ties_within
-from engine.domain.outcomes import joint_outcome
+from engine.domain.outcome_of_answers import joint_outcome
 from engine.models import (
     Comparison,
     Experiment,

@@ -14,8 +14,8 @@ import numpy as np
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from engine.core import Design
+from engine.domain.claim_settings import Rules
 from engine.domain.showings import Kind, Logged, follow
-from engine.domain.stopping_rules import Rules
 from engine.models import Evidence, Experiment, ShowingEvent
 from engine.selectors.counts import wins_matrix
 from engine.selectors.policies import labelled_space

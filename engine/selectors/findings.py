@@ -13,7 +13,7 @@ from engine.core.robustness import summed_wins
 from engine.core.spaces import BradleyTerry
 from engine.core.types import Missing
 from engine.domain import claim_sentences
-from engine.domain.stopping_rules import LADDER
+from engine.domain.claim_settings import LADDER
 from engine.domain.wording import number, two_digits
 from engine.models import Experiment, Judgment
 from engine.selectors import consequences, counts, designs

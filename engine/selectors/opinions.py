@@ -11,7 +11,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from engine.core.agreement import Agreement, Proportion, agreement, proportion
 from engine.domain.list_prices import Money
-from engine.domain.outcomes import joint_outcome
+from engine.domain.outcome_of_answers import joint_outcome
 from engine.domain.texts import NOTHING
 from engine.models import Comparison, Experiment, Judgment, Opinion
 from engine.selectors.connection_pauses import judged_by_connection

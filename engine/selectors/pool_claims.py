@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import Exists, OuterRef
 
 from engine.core.finite_pools import holds_without_replacement
-from engine.domain.stopping_rules import CERTIFIED
+from engine.domain.claim_settings import CERTIFIED
 from engine.domain.wording import number
 from engine.models import Assignment, Comparison, Experiment, Judgment, Response
 from engine.selectors import designs, pools

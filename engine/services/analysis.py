@@ -25,7 +25,7 @@ from engine.core.claims import NOBODY
 from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
 from engine.domain import claim_sentences
-from engine.domain.stopping_rules import Rules
+from engine.domain.claim_settings import Rules
 from engine.models import Examination, Experiment, Judgment, clock
 from engine.selectors import counts, designs, replays
 from engine.selectors.policies import labelled_space, space_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.domain import blinding
+from engine.domain import secret_draws
 from engine.models import Assignment, Experiment, GoldItem, Judgment, User
 from engine.selectors import admission, answers, counts
 
@@ -42,7 +42,7 @@ def check_due(experiment: Experiment, annotator: User, n_shown: int) -> Assignme
     """
     gold = _gold_check(experiment, annotator, Assignment.Kind.GOLD, n_shown) if experiment.gold_rate else None
     repeat = _repeat(experiment, annotator, n_shown) if experiment.repeat_rate else None
-    draw = blinding.check_draw(experiment.secret, annotator.pk, n_shown)
+    draw = secret_draws.check_draw(experiment.secret, annotator.pk, n_shown)
     if draw < experiment.gold_rate:
         return gold
     return repeat if draw < experiment.gold_rate + experiment.repeat_rate else None
@@ -57,7 +57,7 @@ def _gold_check(experiment: Experiment, annotator: User, kind: str, number: int)
         experiment=experiment,
         kind=kind,
         gold_id=gold,
-        expected=left if blinding.better_on_left(experiment.secret, annotator.pk, gold) else right,
+        expected=left if secret_draws.better_on_left(experiment.secret, annotator.pk, gold) else right,
         number=number,
         period=len(experiment.past_secrets),
     )
@@ -73,7 +73,7 @@ def _repeat(experiment: Experiment, annotator: User, number: int) -> Assignment 
     }
     if not candidates:
         return None
-    chosen = blinding.repeat_choice(experiment.secret, annotator.pk, number, list(candidates))
+    chosen = secret_draws.repeat_choice(experiment.secret, annotator.pk, number, list(candidates))
     left, right = _SIDES
     return Assignment(
         experiment=experiment,

@@ -23,7 +23,7 @@ from engine.models import AuditEntry, Connection, User, clock
 from engine.selectors import connections as selectors
 from engine.services import keys, loans
 from engine.services.audit import record
-from engine.services.connection_states import WORKS
+from engine.services.connection_pauses import WORKS
 
 logger = logging.getLogger(__name__)
 

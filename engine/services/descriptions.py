@@ -11,12 +11,12 @@ from django.db import models
 
 from engine.core import Design
 from engine.domain import limits, tags, variables
+from engine.domain.claim_settings import Rules, check_claim, completed
 from engine.domain.conversations import fault_of, text_and_messages
 from engine.domain.errors import SpecError
 from engine.domain.levels import parse_level, unfillable
 from engine.domain.policy_space import Combination, combinations, policy_space
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
-from engine.domain.stopping_rules import Rules, check_claim, completed
 from engine.domain.texts import is_blank
 from engine.models import Experiment, Factor, Level
 from engine.selectors.rubrics import why_no_judge

@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
 
-from engine.domain.blinding import new_seed
 from engine.domain.conversations import as_json
 from engine.domain.errors import ChangedMeanwhileError, SpecError, WrongStateError
+from engine.domain.secret_draws import new_seed
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec
 from engine.models import (
     AuditEntry,

@@ -15,8 +15,8 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from engine.core import Plan, Simulations, forecast
+from engine.domain.claim_settings import Rules
 from engine.domain.policy_space import combinations, policy_space
-from engine.domain.stopping_rules import Rules
 from engine.models import Estimate, clock
 from engine.services import worker_holds
 

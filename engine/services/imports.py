@@ -11,7 +11,7 @@ from engine.domain.errors import EngineError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES
 from engine.domain.material_kinds import Material
 from engine.importing.items import Wishes, read_responses
-from engine.importing.reader import Source, source_of
+from engine.importing.reading_process import Source, source_of
 from engine.importing.rows import ImportingError, NoColumnError
 from engine.importing.votes import read_votes
 from engine.models import Experiment, Upload, clock

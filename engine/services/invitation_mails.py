@@ -59,8 +59,7 @@ def invite_by_mail(
     Raises
     ------
     InvitationError
-        Mail is not configured; an address is invalid, given twice, or has an open invitation; or
-        there are too many for one day.
+        Mail is not configured; an address is invalid or given twice; or there are too many for one day.
     MembershipError
         ``by`` may not give this role.
     """

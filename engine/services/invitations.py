@@ -26,6 +26,9 @@ from engine.services.audit import record
 from engine.services.loans import end_loans_of_others
 from engine.services.locks import locked_account, locked_experiment
 
+# How long a link lasts unless its maker says otherwise.
+USUAL_DAYS = 7
+
 
 @transaction.atomic
 def create_invitation(

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from engine.domain import log_context
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
-from engine.domain.outcomes import outcome_of
+from engine.domain.outcome_of_answers import outcome_of
 from engine.domain.showings import Fate, Phase, Showing, answered
 from engine.domain.texts import is_blank
 from engine.models import (

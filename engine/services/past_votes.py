@@ -20,7 +20,7 @@ from django.db.models import Exists, Max, OuterRef
 from engine.domain import limits
 from engine.domain.conversations import as_json
 from engine.domain.errors import SpecError, WrongStateError
-from engine.domain.outcomes import outcome_of
+from engine.domain.outcome_of_answers import outcome_of
 from engine.domain.policy_space import code_of
 from engine.domain.showings import Phase
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec

@@ -14,7 +14,7 @@ from django.db.models import prefetch_related_objects
 
 from engine.core import Design
 from engine.core.types import BoolArray
-from engine.domain import blinding
+from engine.domain import secret_draws
 from engine.domain.showings import Kind
 from engine.models import Assignment, Comparison, Experiment, Policy, Response, clock
 from engine.selectors import counts, designs, pairs_ahead, pools
@@ -24,9 +24,9 @@ from engine.services.assignments import discard_unwanted
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
 from engine.services.identical_texts import settle_by_rule
+from engine.services.planned_tasks import Pool, PoolDrawer, Source, source_of
 from engine.services.showings import settle_assignments
 from engine.services.snapshots import write_snapshot
-from engine.services.task_draws import Pool, PoolDrawer, Source, source_of
 
 # Raise it whenever the same counts and seed would give other pairs: a replay needs the version.
 RULES_VERSION = 7
@@ -334,7 +334,7 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
     # All else that is random about a comparison follows from the experiment's secret and its own number.
     # Anybody who could draw it too would know a response by its seed.
     rngs = [
-        np.random.default_rng(blinding.draw_seed(experiment.secret, number))
+        np.random.default_rng(secret_draws.draw_seed(experiment.secret, number))
         for number in range(first, first + room)
     ]
     choices = list(chooser.choices(rngs))
@@ -359,7 +359,7 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
                 response_j_id=half_j.pk,
                 state=Comparison.State.READY if ready and not rule else Comparison.State.PLANNED,
                 ready_at=clock.now() if ready else None,
-                i_on_left=blinding.i_on_left(experiment.secret, number),
+                i_on_left=secret_draws.i_on_left(experiment.secret, number),
                 texts=texts,
                 plan={
                     "rules": RULES_VERSION,

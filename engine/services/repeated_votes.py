@@ -11,7 +11,7 @@ from uuid import UUID
 
 from engine.domain.errors import ImportedBeforeError
 from engine.domain.judgment_uuids import exchanged, mark
-from engine.domain.outcomes import outcome_of
+from engine.domain.outcome_of_answers import outcome_of
 from engine.domain.texts import digest
 from engine.importing.votes import Vote, Winner
 from engine.models import Experiment, Judgment, Response

@@ -10,9 +10,9 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from engine.core import StopReason
-from engine.domain.blinding import new_secret
+from engine.domain.claim_settings import check_claim
 from engine.domain.errors import SpecError, WrongStateError
-from engine.domain.stopping_rules import check_claim
+from engine.domain.secret_draws import new_secret
 from engine.domain.tags import normal_tags
 from engine.models import AuditEntry, Experiment, User
 from engine.selectors import consequences, counts

@@ -16,6 +16,8 @@ from engine.selectors import people
 from engine.services.audit import record
 
 _PREFIX = "llmpo_"
+# How long a token lasts unless its maker says otherwise.
+USUAL_DAYS = 30
 
 
 @transaction.atomic

@@ -12,7 +12,7 @@ from ninja import Router, Status
 from engine.domain.errors import SpecError
 from engine.models import Connection
 from engine.selectors import connections as selectors
-from engine.services import connection_states, keys
+from engine.services import connection_pauses, keys
 from engine.services import connections as services
 from engine.tasks import try_connection, wake
 from labeling import access
@@ -72,7 +72,7 @@ def test(request: AuthenticatedRequest, connection_id: Id) -> Status[dict[str, A
     """Have a worker send one small task. Read the connection until `testing` is false."""
     _refuse_bound(request)
     found = access.connection_to_change(request, connection_id)
-    if connection_states.ask_test(connection_id=found.pk):
+    if connection_pauses.ask_test(connection_id=found.pk):
         wake(try_connection, found.pk)
     found.refresh_from_db()
     return Status(202, _connection_out(request, found))

@@ -11,7 +11,7 @@ from ninja import Path, Query, Router, Status
 
 from engine.domain.tags import normal_tags
 from engine.models import Experiment, Snapshot
-from engine.selectors import browsing, counts, designs, findings, health
+from engine.selectors import browsing, counts, designs, findings, queue_health
 from engine.selectors.experiment_log import audit_entries
 from engine.selectors.findings import Ladder
 from engine.selectors.policies import policy_names
@@ -296,5 +296,5 @@ def _status(experiment: Experiment) -> dict[str, Any]:
             {"i": names[i].short, "j": names[j].short, "wins_i": wins, "comparisons": n}
             for (i, j), (wins, n) in sorted(counts.pair_counts(experiment).items())
         ],
-        "queue": health.queue_health(experiment).comparisons,
+        "queue": queue_health.queue_health(experiment).comparisons,
     }

@@ -12,7 +12,7 @@ from ninja import File, Form, Router, Status, UploadedFile
 
 from engine.domain.material_kinds import Material
 from engine.importing.mapping import parse_columns
-from engine.importing.reader import as_one, source_of
+from engine.importing.reading_process import as_one, source_of
 from engine.models import Upload
 from engine.selectors.uploads import kept_upload
 from engine.services.imports import MOST_BYTES

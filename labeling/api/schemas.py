@@ -11,21 +11,22 @@ from ninja.orm import create_schema
 from pydantic import ConfigDict, field_validator, model_validator
 
 from engine.core import Claim, StopReason
-from engine.domain.conversations import Message, text_and_messages
-from engine.domain.limits import MAILED
-from engine.domain.replies import Finish
-from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
-from engine.domain.stopping_rules import (
+from engine.domain.claim_settings import (
     LARGEST_BUDGET,
     LARGEST_MARGIN,
     LARGEST_RISK,
     SMALLEST_RISK,
     USUAL_MARGIN,
 )
+from engine.domain.conversations import Message, text_and_messages
+from engine.domain.limits import MAILED
+from engine.domain.replies import Finish
+from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.importing.votes import Judge
 from engine.models import Connection, Experiment, Factor, Flag, Judgment, Membership
 from engine.selectors.rankings import Word
 from engine.services.connections import EDITABLE
+from engine.services.invitations import USUAL_DAYS
 
 
 class Problem(Schema):
@@ -463,12 +464,12 @@ class MemberOut(Schema):
 
 class InvitationIn(RoleIn):
     most_uses: Annotated[int, Field(ge=1, le=1000)] = 1
-    valid_days: Annotated[int, Field(ge=1, le=365)] = 7
+    valid_days: Annotated[int, Field(ge=1, le=365)] = USUAL_DAYS
 
 
 class MailedIn(RoleIn):
     addresses: Annotated[list[str], Field(min_length=1, max_length=MAILED.default)]
-    valid_days: Annotated[int, Field(ge=1, le=365)] = 7
+    valid_days: Annotated[int, Field(ge=1, le=365)] = USUAL_DAYS
 
 
 class InvitationOut(Schema):

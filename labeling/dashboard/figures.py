@@ -15,10 +15,10 @@ from engine.selectors import counts, designs, pairs_ahead, people, pools
 from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.doubts import Doubts, doubts
 from engine.selectors.findings import by_machines, ladder
-from engine.selectors.health import queue_health
 from engine.selectors.judges import longer_preferred, tallies, totals
 from engine.selectors.policies import factorial_space, policy_names, space_of
 from engine.selectors.pulses import pulses
+from engine.selectors.queue_health import queue_health
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining_of
 from engine.selectors.rivals import examples, weakest_tasks

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.core import Claim, StopReason
 from engine.core.ranking import Place
-from engine.domain.stopping_rules import CERTIFIED
+from engine.domain.claim_settings import CERTIFIED
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences
 from engine.selectors.findings import Ladder, doubts_about_risk

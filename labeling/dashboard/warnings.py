@@ -11,8 +11,8 @@ import numpy.typing as npt
 from engine.core.contradictions import Misfit, misfit, strongest_cycle
 from engine.core.robustness import fewest_flips
 from engine.core.spaces import Factorial
+from engine.domain.claim_settings import Rules
 from engine.domain.policy_space import PolicyName
-from engine.domain.stopping_rules import Rules
 from engine.models import Experiment, Snapshot
 from engine.selectors.judges import long_solo_runs
 

@@ -16,8 +16,8 @@ from engine.services.audit import record_export
 from labeling import access
 from labeling.exports import files
 from labeling.exports.files import Export, Tally
+from labeling.exports.filter_form import SelectionForm
 from labeling.exports.formats import parquet_is_there
-from labeling.exports.selecting import SelectionForm
 from labeling.requests import AuthenticatedRequest, unknown_parameters
 
 

@@ -31,7 +31,7 @@ from engine.importing.items import (
     write_tasks,
 )
 from engine.importing.mapping import ROLES, VARIABLE, check_columns
-from engine.importing.reader import source_of
+from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError
 from engine.models import Connection, Experiment, Factor, User
 from engine.selectors import specs

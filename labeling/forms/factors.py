@@ -20,7 +20,7 @@ from engine.domain.limits import EXCLUSIONS, FACTORS, LEVELS
 from engine.domain.specs import FactorSpec
 from engine.models import Factor
 from engine.services.descriptions import named_twice
-from labeling.forms.levels import LEVEL_FORMS, NAMELESS, LevelForm
+from labeling.forms.level_fields import LEVEL_FORMS, NAMELESS, LevelForm
 
 _MOST_ROWS = {"factor": FACTORS, "exclusion": EXCLUSIONS}
 _ID = re.compile(r"[flx][0-9]{1,6}")

@@ -10,6 +10,7 @@ from django import forms
 from engine.domain.mail_state import mail_is_sent
 from engine.models import Invitation, Membership, clock
 from engine.services.invitation_mails import day_in_words
+from engine.services.invitations import USUAL_DAYS
 from labeling.forms.fields import choice_field
 
 _ANNOTATORS = 20
@@ -29,7 +30,7 @@ class InvitationForm(forms.Form):
     """
 
     role = forms.ChoiceField(label="Role", widget=forms.RadioSelect, initial=Membership.Role.ANNOTATOR)
-    valid_days = forms.TypedChoiceField(label="The link works until", coerce=int, initial=7)
+    valid_days = forms.TypedChoiceField(label="The link works until", coerce=int, initial=USUAL_DAYS)
     most_uses = forms.IntegerField(
         min_value=1,
         required=False,

@@ -13,8 +13,8 @@ from django.http import QueryDict
 from engine.core import Claim
 from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import sampler_names
-from engine.domain.blinding import new_seed
-from engine.domain.stopping_rules import usual_margin
+from engine.domain.claim_settings import usual_margin
+from engine.domain.secret_draws import new_seed
 from engine.domain.tags import normal_tags
 from engine.models import Experiment
 from engine.selectors.rubrics import why_no_judge

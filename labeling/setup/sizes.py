@@ -11,12 +11,12 @@ from typing import Any
 from engine.core import Claim, closed_form
 from engine.core.spaces import BradleyTerry
 from engine.domain import limits
+from engine.domain.claim_settings import CERTIFIED, LADDER, USUAL_MARGIN, Rules
 from engine.domain.errors import SpecError
 from engine.domain.list_prices import Money
 from engine.domain.policy_space import combinations, policy_space
 from engine.domain.replies import Usage
 from engine.domain.specs import ExperimentSpec
-from engine.domain.stopping_rules import CERTIFIED, LADDER, USUAL_MARGIN, Rules
 from engine.models import Estimate, Experiment
 from engine.selectors import workers
 from engine.selectors.offered_models import writers_of

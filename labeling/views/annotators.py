@@ -17,7 +17,7 @@ from engine.services.judging import check_not_final
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard.annotators import annotator_rows
-from labeling.forms.reasons import VoidForm
+from labeling.forms.void import VoidForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 

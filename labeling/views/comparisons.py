@@ -22,9 +22,9 @@ from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.policies import messages_for
-from labeling.exports.selecting import SelectionForm
+from labeling.exports.filter_form import SelectionForm
 from labeling.forms.list_place import PlaceForm
-from labeling.forms.reasons import VoidForm
+from labeling.forms.void import VoidForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 

@@ -16,7 +16,7 @@ from engine.domain.profiles import VENDORS, Provider
 from engine.models import Connection, Experiment, clock
 from engine.selectors import connections as selectors
 from engine.selectors.spending import DAY, spent_with
-from engine.services import connection_states, loans
+from engine.services import connection_pauses, loans
 from engine.services import connections as services
 from engine.tasks import try_connection, wake
 from labeling import access
@@ -230,7 +230,7 @@ def _add_error(form: ConnectionForm, refused: SpecError) -> None:
 
 
 def _test(found: Connection) -> HttpResponse:
-    if connection_states.ask_test(connection_id=found.pk):
+    if connection_pauses.ask_test(connection_id=found.pk):
         wake(try_connection, found.pk)
     return redirect("connection", connection_id=found.pk)
 

@@ -14,8 +14,8 @@ from engine.selectors import blinding, browsing
 from labeling import access
 from labeling.exports import files
 from labeling.exports.downloads import OptionsForm, download, events_may_go_out, with_default
+from labeling.exports.filter_form import SelectionForm
 from labeling.exports.formats import parquet_is_there
-from labeling.exports.selecting import SelectionForm
 from labeling.requests import AuthenticatedRequest
 
 

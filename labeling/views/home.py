@@ -11,7 +11,7 @@ from labeling import access
 from labeling.accounts.client_address import untrusted_proxy
 from labeling.annotation.endings import endings
 from labeling.dashboard.cards import cards
-from labeling.forms.home import HomeForm
+from labeling.forms.home_list import HomeForm
 from labeling.language import in_english
 from labeling.requests import AuthenticatedRequest
 

@@ -13,9 +13,9 @@ from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from engine.domain.claim_settings import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK
 from engine.domain.errors import EngineError, SpecError, SubscriptionError, WrongStateError
 from engine.domain.mail_state import why_no_mail
-from engine.domain.stopping_rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK
 from engine.models import Experiment, Subscription
 from engine.selectors import experiment_log
 from engine.selectors.opinions import experiments_with_opinions

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 
 from engine.models import Experiment, Token, User
 from engine.selectors.accounts import tokens_of
-from engine.services.tokens import make_token, revoke_token
+from engine.services.tokens import USUAL_DAYS, make_token, revoke_token
 from labeling import access
 from labeling.forms.fields import say_bounds
 from labeling.requests import AuthenticatedRequest, read_or_write
@@ -34,7 +34,7 @@ class TokenForm(forms.Form):
         empty_label="All your experiments",
         help_text="A token for one experiment cannot see or create others.",
     )
-    valid_days = forms.IntegerField(min_value=1, max_value=365, initial=30, label="Valid for (days)")
+    valid_days = forms.IntegerField(min_value=1, max_value=365, initial=USUAL_DAYS, label="Valid for (days)")
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

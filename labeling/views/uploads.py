@@ -24,7 +24,7 @@ from engine.domain.specs import TaskSpec
 from engine.domain.wording import number
 from engine.importing.items import Column, Wishes, as_read, look, make_answers
 from engine.importing.mapping import IGNORE, ROLES, Roles, check_columns, missing_roles
-from engine.importing.reader import as_one, source_of
+from engine.importing.reading_process import as_one, source_of
 from engine.importing.rows import Fault, ImportingError, Row
 from engine.importing.votes import Judge, Vote, vote_of
 from engine.models import Experiment, Upload

@@ -13,7 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext, override_settings
 from django.urls import reverse
 
-from engine.domain import blinding
+from engine.domain import secret_draws
 from engine.models import Assignment, Comparison, Experiment, User
 from engine.services.drafts import clone
 from engine.services.experiments import start, stop
@@ -96,7 +96,7 @@ def play(n_policies: int) -> Session:
             delta=1e-9,
             annotators=(user,),
             seed=random.getrandbits(31),
-            secret=blinding.new_secret(),
+            secret=secret_draws.new_secret(),
             ready=True,
         )
         session = Session(experiment.pk, user.pk, user.username, experiment.seed, n_tasks)

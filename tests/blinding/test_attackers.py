@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from engine.domain import blinding
+from engine.domain import secret_draws
 from tests.blinding.session import GOLD_RATE, PAIRS, Pair, Reply, Session, play
 
 pytestmark = pytest.mark.django_db
@@ -63,11 +63,13 @@ SIDES: dict[str, Guess] = {
         p.comparison, s.n_tasks
     ),
     "the old derivation, the annotator's number": lambda s, p: drawn_from(s.user_id)(p.comparison, s.n_tasks),
-    "the derivation, keyed with the seed": lambda s, p: blinding.i_on_left(f"{s.seed:064x}", p.comparison),
-    "the derivation, keyed with the experiment's number": lambda s, p: blinding.i_on_left(
+    "the derivation, keyed with the seed": lambda s, p: secret_draws.i_on_left(
+        f"{s.seed:064x}", p.comparison
+    ),
+    "the derivation, keyed with the experiment's number": lambda s, p: secret_draws.i_on_left(
         f"{s.experiment_id:064x}", p.comparison
     ),
-    "the derivation, keyed with a clone's published secret": lambda s, p: blinding.i_on_left(
+    "the derivation, keyed with a clone's published secret": lambda s, p: secret_draws.i_on_left(
         s.clone_secret, p.comparison
     ),
     "the sides in a clone's export": lambda s, p: s.clone_sides.get(p.comparison, True),
@@ -114,10 +116,10 @@ CHECKS: dict[str, Callable[[Session, list[Pair]], list[bool]]] = {
         old_check(s.seed, s.user_id, p.number) for p in pairs
     ],
     "the derivation, keyed with the seed": lambda s, pairs: [
-        blinding.check_draw(f"{s.seed:064x}", s.user_id, p.number) < GOLD_RATE for p in pairs
+        secret_draws.check_draw(f"{s.seed:064x}", s.user_id, p.number) < GOLD_RATE for p in pairs
     ],
     "the derivation, keyed with a clone's published secret": lambda s, pairs: [
-        blinding.check_draw(s.clone_secret, s.user_id, p.number) < GOLD_RATE for p in pairs
+        secret_draws.check_draw(s.clone_secret, s.user_id, p.number) < GOLD_RATE for p in pairs
     ],
     "the token's last bit": lambda s, pairs: [bool(uuid.UUID(p.token).int & 1) for p in pairs],
     "the token's version": lambda s, pairs: odd_ones([uuid.UUID(p.token).version for p in pairs]),

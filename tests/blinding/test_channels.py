@@ -23,7 +23,7 @@ from django.test.utils import CaptureQueriesContext, override_settings
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.domain import blinding
+from engine.domain import secret_draws
 from engine.models import Assignment, User
 from engine.services import assignments, serving
 from engine.services.experiments import discard_leftovers, pause, stop
@@ -62,12 +62,12 @@ Transcript = Callable[..., list[object]]
 
 def secret_for(checks: dict[int, list[bool]]) -> str:
     """A secret under which the first pairs of these annotators are checks or comparisons as listed."""
-    secrets = (blinding.new_secret() for _ in itertools.count())
+    secrets = (secret_draws.new_secret() for _ in itertools.count())
     return next(
         secret
         for secret in secrets
         if all(
-            (blinding.check_draw(secret, annotator, n) < 0.5) is is_check
+            (secret_draws.check_draw(secret, annotator, n) < 0.5) is is_check
             for annotator, listed in checks.items()
             for n, is_check in enumerate(listed)
         )
@@ -362,7 +362,7 @@ def test_a_pair_that_was_left_comes_before_a_new_one():
     """Else a reload would tell: a check is shown again, and a comparison might be passed over for a check."""
     ann = make_user()
     experiment = make_experiment(
-        ready=True, n_tasks=40, n_gold=40, gold_rate=0.5, secret=blinding.new_secret(), annotators=(ann,)
+        ready=True, n_tasks=40, n_gold=40, gold_rate=0.5, secret=secret_draws.new_secret(), annotators=(ann,)
     )
     for _ in range(12):
         shown = serving.show_next(experiment=experiment, annotator=ann)

@@ -15,7 +15,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
-from engine.domain import blinding
+from engine.domain import secret_draws
 from engine.importing.experiment_files import write_experiment
 from engine.models import Assignment, Comparison, Experiment, User
 from engine.selectors import browsing, specs
@@ -60,29 +60,31 @@ class TestDerivation:
         key = bytes.fromhex(SECRET)
         for number in (0, 1, 17, 2**40):
             side = hmac.new(key, f"llmpo/1/side/{number}".encode(), hashlib.sha256).digest()
-            assert blinding.i_on_left(SECRET, number) is bool(side[-1] & 1)
+            assert secret_draws.i_on_left(SECRET, number) is bool(side[-1] & 1)
             check = hmac.new(key, f"llmpo/1/check/7/{number}".encode(), hashlib.sha256).digest()
-            assert blinding.check_draw(SECRET, 7, number) == (int.from_bytes(check[:7], "big") >> 3) / 2**53
+            assert (
+                secret_draws.check_draw(SECRET, 7, number) == (int.from_bytes(check[:7], "big") >> 3) / 2**53
+            )
 
     @pytest.mark.parametrize("purpose", ["side", "gold-side", "check", "draw", "repeat"])
     def test_no_two_values_are_the_same(self, purpose):
-        values = {blinding.digest(SECRET, purpose, a, b) for a in range(40) for b in range(40)}
+        values = {secret_draws.digest(SECRET, purpose, a, b) for a in range(40) for b in range(40)}
         assert len(values) == 1600
-        assert not values & {blinding.digest(SECRET, "other", a, b) for a in range(40) for b in range(40)}
+        assert not values & {secret_draws.digest(SECRET, "other", a, b) for a in range(40) for b in range(40)}
 
     def test_sides_are_fair_and_draws_uniform(self):
         n = 4000
-        assert abs(sum(blinding.i_on_left(SECRET, k) for k in range(n)) - n / 2) < 4 * (n / 4) ** 0.5
-        draws = [blinding.check_draw(SECRET, 1, k) for k in range(n)]
+        assert abs(sum(secret_draws.i_on_left(SECRET, k) for k in range(n)) - n / 2) < 4 * (n / 4) ** 0.5
+        draws = [secret_draws.check_draw(SECRET, 1, k) for k in range(n)]
         assert min(draws) >= 0
         assert max(draws) < 1
         assert abs(sum(draws) / n - 0.5) < 4 * (1 / 12 / n) ** 0.5
 
     def test_every_number_has_the_secret_of_its_period(self):
-        periods = [blinding.Period(5, "a"), blinding.Period(9, "b"), blinding.Period(9, "c")]
-        assert [blinding.secret_of(periods, k) for k in (5, 8, 9, 99)] == ["a", "a", "c", "c"]
+        periods = [secret_draws.Period(5, "a"), secret_draws.Period(9, "b"), secret_draws.Period(9, "c")]
+        assert [secret_draws.secret_of(periods, k) for k in (5, 8, 9, 99)] == ["a", "a", "c", "c"]
         with pytest.raises(ValueError, match="No published secret"):
-            blinding.secret_of(periods, 4)
+            secret_draws.secret_of(periods, 4)
 
 
 class TestEachExperimentHasItsOwn:
@@ -206,7 +208,7 @@ class TestAudit:
         new = experiment.comparisons.exclude(pk__in=before)
         assert new.count() > 0
         for comparison in new:
-            side = blinding.i_on_left(experiment.secret, comparison.plan["number"])
+            side = secret_draws.i_on_left(experiment.secret, comparison.plan["number"])
             assert comparison.i_on_left is side
         stop(experiment_id=experiment.pk)
         assert [each["secret"] for each in manifest(experiment)["experiment"]["secrets"]] == [

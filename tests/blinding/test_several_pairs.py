@@ -20,7 +20,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils import timezone
 
-from engine.domain import blinding
+from engine.domain import secret_draws
 from engine.domain.errors import EngineError
 from engine.models import Comparison, Judgment
 from engine.models import clock as engine_clock
@@ -94,7 +94,7 @@ class World:
         """The answers to the annotator if their pairs of these numbers are checks. Leaves nothing behind."""
         self.checks, self.known, self.colleagues, self.heard = checks, [], [], []
         Clock.ahead = timedelta(0)
-        monkeypatch.setattr(blinding, "check_draw", self.draw)
+        monkeypatch.setattr(secret_draws, "check_draw", self.draw)
         with transaction.atomic():
             for step in script:
                 self.take(*step)

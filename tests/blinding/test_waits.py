@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from engine.domain import blinding
+from engine.domain import secret_draws
 from engine.models import Assignment, Experiment
 from engine.selectors.answers import newest_answer
 from engine.selectors.snapshots import latest_snapshot
@@ -28,7 +28,7 @@ pytestmark = [
 @pytest.mark.parametrize("is_check", [False, True], ids=["comparison", "check"])
 def test_an_answer_is_taken_back_once_the_planner_is_through(is_check: bool, monkeypatch: pytest.MonkeyPatch):
     """The planner holds the experiment for as long as its round takes: much longer than a statement."""
-    monkeypatch.setattr(blinding, "check_draw", lambda *_: 0.0 if is_check else 0.99)
+    monkeypatch.setattr(secret_draws, "check_draw", lambda *_: 0.0 if is_check else 0.99)
     annotator = make_user()
     experiment = make_experiment(ready=True, n_gold=1, gold_rate=0.5, annotators=(annotator,))
     shown = serving.show_next(experiment=experiment, annotator=annotator)

@@ -11,7 +11,7 @@ from engine.core.allocation import (
     pairwise_allocation,
     pairwise_characteristic_time,
 )
-from engine.core.likelihood import bernoulli_kl
+from engine.core.bernoulli import bernoulli_kl
 
 
 def with_condorcet_winner(seed: int, K: int) -> np.ndarray:

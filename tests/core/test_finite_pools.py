@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
+from engine.core.bernoulli import log_e_value
 from engine.core.evidence import CONCENTRATION
 from engine.core.finite_pools import holds_without_replacement
-from engine.core.likelihood import log_e_value
 
 # δ, ε: each near the largest ε at which it is proven.
 PROVEN = [

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
-from engine.core.likelihood import bernoulli_kl, log_e_value, log_e_value_of_pair, log_lower_beta
+from engine.core.bernoulli import bernoulli_kl, log_e_value, log_e_value_of_pair, log_lower_beta
 
 counts = st.integers(0, 4000).map(lambda half: half / 2)
 

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from engine.core import Claim, Design, Unstructured, capital, pooled_evidence
+from engine.core.bernoulli import log_e_value
 from engine.core.evidence import PairwiseEvidence
 from engine.core.finite_pools import holds_without_replacement
 from engine.core.ledger import Ledger
-from engine.core.likelihood import log_e_value
 from engine.core.missing import _Table
 from engine.core.types import Bounds, Tally
 

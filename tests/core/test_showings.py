@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core import BradleyTerry, Claim, Design, Unstructured
-from engine.core.likelihood import log_e_value
+from engine.core.bernoulli import log_e_value
 
 Event = tuple[Any, ...]
 # Also of three people together, whose sums no binary number holds.

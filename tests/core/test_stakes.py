@@ -12,10 +12,10 @@ import pytest
 from scipy import integrate, special
 
 from engine.core import BradleyTerry, Claim, Design, Plan, Unstructured, capital, forecast_remaining
+from engine.core.bernoulli import exact_log_e_value, log_e_value
 from engine.core.capital import Stakes
 from engine.core.claims import HeadToHead
 from engine.core.evidence import CONCENTRATION, PairwiseEvidence
-from engine.core.likelihood import exact_log_e_value, log_e_value
 from engine.core.pooled_evidence import StreamedEvidence
 from engine.core.robustness import replay
 from engine.core.simulate import simulate

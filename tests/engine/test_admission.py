@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.domain import blinding
+from engine.domain import secret_draws
 from engine.models import Assignment, Experiment, Judgment, User
 from engine.selectors.admission import failed
 from engine.services import serving
@@ -50,7 +50,7 @@ def ended(experiment: Experiment, user: User) -> Ended:
 
 @pytest.mark.parametrize("right", ["+++++", "+-+++"])
 def test_who_passes_goes_on_to_pairs_that_count(right, experiment, annotator, monkeypatch):
-    monkeypatch.setattr(blinding, "check_draw", lambda *_: 0.9)
+    monkeypatch.setattr(secret_draws, "check_draw", lambda *_: 0.9)
     for _ in range(5):
         [kind, *_] = kinds_answered_once(experiment, annotator, right)
         assert kind == "admission"

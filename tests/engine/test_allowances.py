@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 from django.utils.translation import override
 
-from engine.domain import blinding
+from engine.domain import secret_draws
 from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Allowance, Assignment, Comparison, Experiment, Flag, Judgment, JudgmentVoid, User
 from engine.selectors import admission, answers, counts, verifying
@@ -269,7 +269,7 @@ class TestSkipTakenBack:
     @pytest.mark.parametrize("is_check", [False, True], ids=["comparison", "check"])
     def test_its_pair_comes_back_and_may_be_answered(self, annotator, monkeypatch, is_check):
         monkeypatch.setattr(admission, "ADMISSION_ITEMS", 0)
-        monkeypatch.setattr(blinding, "check_draw", lambda *_: 0.0 if is_check else 0.9)
+        monkeypatch.setattr(secret_draws, "check_draw", lambda *_: 0.0 if is_check else 0.9)
         experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=9)
         shown = show_next(experiment=experiment, annotator=annotator)
         skip(experiment=experiment, token=shown.token, annotator=annotator, reason="task")

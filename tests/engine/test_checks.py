@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from engine.domain import blinding
+from engine.domain import secret_draws
 from engine.domain.errors import LeaseLostError, SpecError, UnknownTokenError
 from engine.models import Assignment, Experiment, Flag, GoldItem, Judgment, User
 from engine.models.append_only import lifted
@@ -31,7 +31,7 @@ def no_admission(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def draw(experiment: Experiment, annotator, shown: int) -> float:
     """The secret coin of the pair that comes after ``shown`` others."""
-    return blinding.check_draw(experiment.secret, annotator.pk, shown)
+    return secret_draws.check_draw(experiment.secret, annotator.pk, shown)
 
 
 def show(experiment: Experiment, annotator):
@@ -238,15 +238,15 @@ class TestRepeats:
     def test_one_that_is_voided_while_it_is_chosen_is_shown_all_the_same(
         self, experiment, annotator, admin, monkeypatch
     ):
-        chosen = blinding.repeat_choice
+        chosen = secret_draws.repeat_choice
 
         def choose_and_void(*args):
             judgment = chosen(*args)
             void_judgment(judgment_id=judgment, by=admin, reason="A slip.")
             return judgment
 
-        monkeypatch.setattr(blinding, "repeat_choice", choose_and_void)
-        monkeypatch.setattr(blinding, "check_draw", lambda *args: 0.0)
+        monkeypatch.setattr(secret_draws, "repeat_choice", choose_and_void)
+        monkeypatch.setattr(secret_draws, "check_draw", lambda *args: 0.0)
         shown = show(experiment, annotator)
         assert Assignment.objects.checks().get(token=shown.token).repeated.choice == "left"
 
@@ -278,7 +278,7 @@ class TestAnswers:
     def test_another_answer_to_the_same_pair_is_not_counted_and_that_is_said(
         self, annotator, is_check, monkeypatch
     ):
-        monkeypatch.setattr(blinding, "check_draw", lambda *args: 0.0 if is_check else 1.0)
+        monkeypatch.setattr(secret_draws, "check_draw", lambda *args: 0.0 if is_check else 1.0)
         experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=9)
         token = show(experiment, annotator).token
         assert Assignment.objects.checks().filter(token=token).exists() is is_check
@@ -325,7 +325,7 @@ class TestAnswers:
 
 def test_an_undo_passes_no_check(annotator, monkeypatch):
     """The first answer says how well somebody judges."""
-    monkeypatch.setattr(blinding, "check_draw", lambda *args: 0.0)
+    monkeypatch.setattr(secret_draws, "check_draw", lambda *args: 0.0)
     experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=9)
     token = show(experiment, annotator).token
     wrong, right = sorted(("left", "right"), key=Assignment.objects.get(token=token).expected.__eq__)

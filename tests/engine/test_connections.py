@@ -12,7 +12,7 @@ from engine.domain.errors import LoanError, SpecError
 from engine.models import AuditEntry, Connection, Loan, Membership, Response, User
 from engine.selectors import connections as selectors
 from engine.selectors.person_data import person_data
-from engine.services import connection_states, connections, drafts, loans, people
+from engine.services import connection_pauses, connections, drafts, loans, people
 from engine.services.forgetting import forget_person
 from engine.services.invitations import accept_invitation, create_invitation
 from tests.factories import add_member, make_experiment, make_user
@@ -306,7 +306,7 @@ def test_a_good_test_ends_a_pause_and_its_rules_are_taken_over(owner):
     connection = make(owner, takes={"seed": ""})
     Connection.objects.update(failures=3, trouble="away")
     found = {"works": True, "sentence": "It works.", "proposed": {"temperature": ""}}
-    connection_states.note_test(connection_id=connection.pk, test=found)
+    connection_pauses.note_test(connection_id=connection.pk, test=found)
     connections.accept_rules(connection_id=connection.pk, by=owner)
     connection.refresh_from_db()
     assert (connection.failures, connection.trouble) == (0, "")
@@ -317,10 +317,10 @@ def test_a_good_test_ends_a_pause_and_its_rules_are_taken_over(owner):
 
 def test_a_second_test_waits_for_the_first(owner):
     connection = make(owner)
-    assert connection_states.ask_test(connection_id=connection.pk)
-    assert not connection_states.ask_test(connection_id=connection.pk)
-    connection_states.note_test(connection_id=connection.pk, test={"works": False, "sentence": "No."})
-    assert connection_states.ask_test(connection_id=connection.pk)
+    assert connection_pauses.ask_test(connection_id=connection.pk)
+    assert not connection_pauses.ask_test(connection_id=connection.pk)
+    connection_pauses.note_test(connection_id=connection.pk, test={"works": False, "sentence": "No."})
+    assert connection_pauses.ask_test(connection_id=connection.pk)
 
 
 def command(*args: str, stdin: str = "", monkeypatch) -> str:

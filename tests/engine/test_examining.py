@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from engine import tasks
 from engine.core import Design, Plan, Unstructured, forecast, forecast_remaining
-from engine.domain.outcomes import joint_outcome
+from engine.domain.outcome_of_answers import joint_outcome
 from engine.models import Estimate, Examination, Experiment, User, WorkerPulse
 from engine.selectors import counts, designs, replays
 from engine.selectors.policies import space_of

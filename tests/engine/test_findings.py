@@ -8,8 +8,8 @@ import pytest
 from django.template.loader import render_to_string
 
 from engine.core import Claim
+from engine.domain.claim_settings import Rules, completed
 from engine.domain.errors import SpecError, WrongStateError
-from engine.domain.stopping_rules import Rules, completed
 from engine.importing.votes import Vote, Winner
 from engine.models import Evidence, Experiment, Notification, User
 from engine.selectors import consequences, specs

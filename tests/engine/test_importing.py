@@ -20,7 +20,7 @@ from engine.importing.items import (
     write_tasks,
 )
 from engine.importing.mapping import check_columns, parse_columns, variable_names
-from engine.importing.reader import Source
+from engine.importing.reading_process import Source
 from engine.importing.rows import FaultyRowsError, ImportingError
 from engine.importing.votes import Judge, Vote, Winner, read_votes, time_of
 from tests.tables import MOST, source

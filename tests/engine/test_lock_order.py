@@ -16,7 +16,7 @@ from django.db import connection, models, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from engine.domain import blinding
+from engine.domain import secret_draws
 from engine.domain.errors import PersonError
 from engine.models import Assignment, Experiment, Response, Trial, User
 from engine.services import (
@@ -169,7 +169,7 @@ class TestChecks:
     @pytest.fixture
     def held(self, monkeypatch: pytest.MonkeyPatch) -> models.QuerySet[Assignment]:
         """Two checks on the screen of one annotator, whose page was not heard of for long."""
-        monkeypatch.setattr(blinding, "check_draw", lambda *_: 0.0)
+        monkeypatch.setattr(secret_draws, "check_draw", lambda *_: 0.0)
         annotator = make_user()
         experiment = make_experiment(ready=True, n_gold=2, gold_rate=0.5, annotators=(annotator,))
         serving.desk(experiment=experiment, annotator=annotator, n_wanted=2)

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
 from engine.domain.errors import SpecError
-from engine.domain.outcomes import joint_outcome
+from engine.domain.outcome_of_answers import joint_outcome
 from engine.models import Experiment
 from tests.factories import make_experiment
 

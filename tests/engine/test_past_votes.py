@@ -13,10 +13,10 @@ from django.db import connection
 
 from benchmarks.arena import arena
 from engine.core import Design, Place, Unstructured
+from engine.domain.claim_settings import Rules
 from engine.domain.conversations import Message
 from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
-from engine.domain.stopping_rules import Rules
 from engine.importing.votes import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membership, Response, Upload, User
 from engine.models.append_only import lifted

@@ -36,10 +36,10 @@ from engine.models import (
     WorkerPulse,
 )
 from engine.selectors import refused_policies
-from engine.selectors.health import queue_health
 from engine.selectors.offered_models import Offer
+from engine.selectors.queue_health import queue_health
 from engine.selectors.spending import costs_of, judging_spent, spent_in, spent_with
-from engine.services import connection_states, generation
+from engine.services import connection_pauses, generation
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start, try_again
 from engine.services.generation import claim_responses
@@ -394,9 +394,9 @@ class TestServersFaults:
 
     def test_failures_in_a_row_pause_ever_longer_and_minutes_at_most(self):
         [row] = connect("down")
-        for n in range(connection_states._PATIENCE + 12):
-            connection_states.note_failure(row, Fault.SERVER, reason="Away.")
-            if n + 1 < connection_states._PATIENCE:
+        for n in range(connection_pauses._PATIENCE + 12):
+            connection_pauses.note_failure(row, Fault.SERVER, reason="Away.")
+            if n + 1 < connection_pauses._PATIENCE:
                 assert row.waits_until is None
                 continue
             seconds = (row.waits_until - timezone.now()).total_seconds()
@@ -404,7 +404,7 @@ class TestServersFaults:
             # The database has a clock of its own.
             row.waits_until = timezone.now() - timedelta(seconds=1)
         assert seconds > 100
-        connection_states.note_success(row)
+        connection_pauses.note_success(row)
         row.refresh_from_db()
         assert (row.failures, row.waits_until, row.trouble) == (0, None, "")
 

@@ -22,7 +22,7 @@ from engine.models import (
 )
 from engine.models.append_only import lifted
 from engine.selectors import answers, counts, designs, pairs_ahead, people
-from engine.selectors.health import queue_health
+from engine.selectors.queue_health import queue_health
 from engine.selectors.snapshots import race_of
 from engine.services import undos_and_skips
 from engine.services.experiments import pause, stop

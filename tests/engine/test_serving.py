@@ -12,8 +12,8 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Response, WorkerPulse
 from engine.selectors import offered_models
 from engine.selectors.connection_pauses import usable_names
-from engine.selectors.health import queue_health
 from engine.selectors.offered_models import Need, Offer
+from engine.selectors.queue_health import queue_health
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.generation import claim_responses

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from engine.domain.limits import JUDGMENTS, VOTES_BYTES
-from engine.importing.reader import Source, as_one, source_at
+from engine.importing.reading_process import Source, as_one, source_at
 from engine.importing.rows import Fault, ImportingError, Row
 from engine.importing.votes import read_votes
 from tests.tables import archive, source, workbook
@@ -201,7 +201,7 @@ def own_megabytes() -> int:
 @pytest.mark.parametrize("name", BOMBS)
 def test_the_child_meets_its_limits_and_the_parent_hardly_grows(name, monkeypatch):
     # The limit on time is tested below: in the test of each file it would only take time.
-    monkeypatch.setattr("engine.importing.reader._SECONDS", 1)
+    monkeypatch.setattr("engine.importing.reading_process._SECONDS", 1)
     before = own_megabytes()
     # Its reader ends it once there are more rows than the limit allows.
     with suppress(ImportingError):
@@ -213,11 +213,11 @@ def test_the_child_meets_its_limits_and_the_parent_hardly_grows(name, monkeypatc
 
 
 def test_a_file_that_takes_too_long_or_too_much_memory_is_refused_in_words(monkeypatch):
-    monkeypatch.setattr("engine.importing.reader._SECONDS", 1)
-    monkeypatch.setattr("engine.importing.reader._BYTES_PER_SECOND", 1 << 40)
+    monkeypatch.setattr("engine.importing.reading_process._SECONDS", 1)
+    monkeypatch.setattr("engine.importing.reading_process._BYTES_PER_SECOND", 1 << 40)
     with pytest.raises(ImportingError, match="too much time"):
         list(Source([("file", BOMBS["empty rows"])], VOTES_BYTES).rows())
-    monkeypatch.setattr("engine.importing.reader._SECONDS", 40)
+    monkeypatch.setattr("engine.importing.reading_process._SECONDS", 40)
     with pytest.raises(ImportingError, match="too much memory"):
         list(Source([("file", BOMBS["a document of nested lists"])], VOTES_BYTES).rows())
 

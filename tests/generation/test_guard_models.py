@@ -12,7 +12,7 @@ from engine.generation.base import Finish, GenerationFailure, GenerationRequest,
 from engine.generation.remote.backend import RemoteBackend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Response
-from engine.selectors import health, offered_models
+from engine.selectors import offered_models, queue_health
 from engine.selectors.offered_models import Offer
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
@@ -184,7 +184,7 @@ def test_a_worker_must_serve_the_guard_too():
 def test_admins_are_told_how_often_it_acted():
     experiment = guarded({"guard_instruction": RULE})
     write_responses(ScriptedBackend(by_guard("unsafe")))
-    counts = health.queue_health(experiment).guardrails
+    counts = queue_health.queue_health(experiment).guardrails
     assert [count.policy for count in counts] == ["P1", "P2"]
     assert sum(count.guard_output for count in counts) == Response.objects.count()
     assert all(count.guard_output == count.written for count in counts)

@@ -11,7 +11,7 @@ from django.contrib.sessions.models import Session
 from django.urls import reverse
 
 from engine.models import AuditEntry, Charge, Connection, Loan, Membership, User
-from engine.services import connection_states, connections, keys, loans
+from engine.services import connection_pauses, connections, keys, loans
 from engine.tasks import try_connection
 from labeling.views import connections as views
 from tests.accounts import log_in_recently
@@ -192,7 +192,7 @@ def test_the_result_of_a_test_is_shown_and_its_rules_are_used(admin, client_for)
         "at": "2026-11-29T08:00",
         "reply": {"text": "<b>Hello</b>", "thinking": "Hm", "prompt_tokens": 3, "seconds": 1.0},
     }  # fmt: skip
-    connection_states.note_test(connection_id=connection.pk, test=found)
+    connection_pauses.note_test(connection_id=connection.pk, test=found)
     page = client.get(reverse("connection_tested", args=[connection.pk]))
     assert "hx-get" not in page.content.decode()
     assert "&lt;b&gt;Hello" in page.content.decode()

@@ -16,7 +16,7 @@ import pytest
 
 from engine.domain.limits import VOTES_BYTES
 from engine.importing.items import read_responses, read_tasks
-from engine.importing.reader import source_at
+from engine.importing.reading_process import source_at
 from engine.importing.votes import Vote, Winner, read_votes
 from engine.services.past_votes import start_from_votes
 from tests.downloads import ask

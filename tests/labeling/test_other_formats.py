@@ -16,7 +16,7 @@ import yaml
 
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import VOTES_BYTES
-from engine.importing.reader import source_of
+from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError
 from engine.importing.votes import Vote, Winner, read_votes
 from engine.models import Judgment

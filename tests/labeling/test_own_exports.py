@@ -16,7 +16,7 @@ from django.core.management import call_command
 
 from engine.domain.errors import ImportedBeforeError
 from engine.domain.judgment_uuids import exchanged, mark
-from engine.importing.reader import source_at
+from engine.importing.reading_process import source_at
 from engine.importing.rows import ImportingError
 from engine.importing.votes import Judge, Vote, Winner, read_votes
 from engine.models import Comparison, Experiment, Judgment, User

@@ -18,7 +18,7 @@ from engine.core.effects import level_effects, optimal_shares, realised_shares
 from engine.core.robustness import fewest_flips
 from engine.core.spaces import Space
 from engine.domain.claim_sentences import conclusion, sentence
-from engine.domain.outcomes import joint_outcome
+from engine.domain.outcome_of_answers import joint_outcome
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Membership
 from engine.services.drafts import create_experiment

@@ -21,9 +21,9 @@ from django.core import mail
 from engine import tasks
 from engine.domain.addresses import resolve
 from engine.models import Notification
-from engine.notifying import webhook
+from engine.notifying import signed_calls
 from engine.notifying.delivery import deliver_due
-from engine.notifying.webhook import signature
+from engine.notifying.signed_calls import signature
 from engine.services.experiments import stop
 from engine.services.notifications import send_test, subscribe
 from tests.factories import make_experiment, make_user
@@ -171,7 +171,7 @@ class TestWebhook:
     ):
         """Each byte began the timeout anew: the receiver of one webhook could hold a worker for days."""
         settings.ALLOW_PRIVATE_WEBHOOKS = True
-        monkeypatch.setattr(webhook, "_WHOLE_CALL_SECONDS", seconds)
+        monkeypatch.setattr(signed_calls, "_WHOLE_CALL_SECONDS", seconds)
         gone = threading.Event()
 
         def dribble() -> None:

@@ -6,7 +6,7 @@ import pytest
 from django.conf import settings as django_settings
 
 from engine.models import Connection, WorkerPulse
-from engine.services import connection_states, connections, keys
+from engine.services import connection_pauses, connections, keys
 from engine.tasks import try_connection
 from tests.servers import serving
 from tests.workers import Workers, wait_until
@@ -28,7 +28,7 @@ def test_a_worker_tests_a_connection_while_its_key_is_rotated(workers: Workers, 
                 by=None, owner=None, key=KEY, name=model, provider="compatible", model_id=model,
                 address=server.url,
             )  # fmt: skip
-            connection_states.ask_test(connection_id=made.pk)
+            connection_pauses.ask_test(connection_id=made.pk)
             try_connection.delay(made.pk)
             settings.CONNECTION_KEYS = [NEWER]
             assert keys.seal_anew()[1] == []

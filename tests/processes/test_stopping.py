@@ -10,7 +10,7 @@ import pytest
 
 from engine.generation import smollm2
 from engine.models import Comparison, Experiment, Response
-from engine.selectors.health import queue_health
+from engine.selectors.queue_health import queue_health
 from engine.services.drafts import create_experiment
 from engine.services.experiments import start
 from engine.services.planning import advance

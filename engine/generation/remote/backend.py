@@ -30,7 +30,7 @@ from engine.generation.base import (
 from engine.generation.remote.client import Client
 from engine.models import Connection
 from engine.selectors.connection_pauses import asked_from_here, is_probed, lent, pause_seconds
-from engine.services.connection_states import note_failure, note_success
+from engine.services.connection_pauses import note_failure, note_success
 from engine.services.keys import target_of
 
 # Seconds between signs of life to the caller of a stream while no response finishes.

@@ -28,7 +28,7 @@ from engine.generation.remote.replies import remarks_of
 from engine.generation.remote.requests import prepare
 from engine.models import Connection, clock
 from engine.selectors.connections import numbered
-from engine.services.connection_states import note_test
+from engine.services.connection_pauses import note_test
 from engine.services.keys import target_of
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from engine.domain.errors import SpecError
 from engine.domain.limits import FILE_BYTES
 from engine.importing.experiment_files import ExperimentFile, description_in, read_experiment
 from engine.importing.items import Wishes
-from engine.importing.reader import source_at
+from engine.importing.reading_process import source_at
 from engine.importing.rows import ImportingError
 from engine.management.column_options import add_map, message_about, wishes_of
 from engine.management.owners import add_owner, owner_of

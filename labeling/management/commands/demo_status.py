@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand
 
 from engine.selectors import counts
 from engine.selectors.experiments import every_experiment
-from engine.selectors.health import queue_health
+from engine.selectors.queue_health import queue_health
 from labeling.dashboard.status import status_of
 
 

@@ -18,8 +18,8 @@ from engine.selectors.browsing import STANDING
 from engine.services.audit import record_export
 from labeling.exports import files
 from labeling.exports.files import Export, Tally, manifest_bytes, manifest_name
+from labeling.exports.filter_form import SelectionForm
 from labeling.exports.formats import parquet_is_there
-from labeling.exports.selecting import SelectionForm
 
 
 class Command(BaseCommand):

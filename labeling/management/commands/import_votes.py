@@ -12,7 +12,7 @@ from engine.domain.errors import EngineError
 from engine.domain.limits import FILE_BYTES
 from engine.domain.wording import number
 from engine.importing.items import Wishes
-from engine.importing.reader import source_at
+from engine.importing.reading_process import source_at
 from engine.importing.rows import ImportingError
 from engine.importing.votes import Judge, Votes, read_votes
 from engine.management.column_options import add_map, message_about, wishes_of

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .bernoulli import bernoulli_kl
 from .ledger import Ledger
-from .likelihood import bernoulli_kl
 from .types import FloatArray
 
 # A few ties' worth of both outcomes, which keeps lucky first comparisons from promising too much.

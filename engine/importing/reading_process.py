@@ -75,7 +75,7 @@ class Source:
     def rows(self, headings: Sequence[str] = ()) -> Iterator[Row | Fault]:
         """The rows of all parts; where there are several, places begin with the part's name.
 
-        ``headings`` are those of `tables.rows_of_text`.
+        ``headings`` are those of `file_types.rows_of_text`.
         """
         with _PROCESSES, tempfile.TemporaryFile() as file:
             for _, data in self.parts:
