@@ -67,7 +67,7 @@ def test_an_answer_is_refused_until_there_is_room_in_the_database(client, annota
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.postgres_only
-@pytest.mark.parametrize("table", ["lease", "judgment", "comparison", "paircount"])
+@pytest.mark.parametrize("table", ["assignment", "judgment", "comparison", "allowance"])
 def test_an_answer_is_refused_until_there_is_room_for_a_table(table, client, annotator):
     """PostgreSQL says so at the statement that needs a page: with this code, and at each of the click's."""
     experiment = make_experiment(n_policies=4, n_tasks=20, annotators=(annotator,), ready=True)

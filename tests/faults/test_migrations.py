@@ -18,7 +18,7 @@ from tools import migrations
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 
-_TABLES = ("judgment", "judgmentvoid", "auditentry", "response", "comparison", "lease")
+_TABLES = ("judgment", "judgmentvoid", "auditentry", "response", "comparison", "assignment")
 
 
 @pytest.fixture
