@@ -39,7 +39,7 @@ test: $(VENV)/.installed-dev $(VENV)/.smollm2
 	@.ci/install-chromium
 	@.ci/install-nginx
 	DJANGO_ALLOW_ASYNC_UNSAFE=1 \
-		$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal tests/browser $(PYTEST_ARGS)
+		$(BIN)/python -m pytest -n $$((2 * $(PYTEST_WORKERS))) --dist worksteal tests/browser $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal --ignore=tests/browser $(PYTEST_ARGS)
 
 coverage: $(VENV)/.installed-dev

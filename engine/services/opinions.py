@@ -323,10 +323,9 @@ def _count_failures(experiment_id: int, failures: int, reason: str) -> None:
             experiment=experiment,
             event=Subscription.Event.UNHEALTHY,
             key=f"llm halted {entry.pk}",
-            subject=f"{experiment.name}: the language model that judges was halted",
-            text=(
-                f"{experiment.llm_halted}\nThe model gets no more questions until somebody resumes it on "
-                "the dashboard."
+            reason=(
+                f"The language model that judges was halted. {experiment.llm_halted}\nIt gets no more questions "
+                "until somebody resumes it on the dashboard."
             ),
         )
         logger.error("Halted the language model that judges in %s: %s", experiment, experiment.llm_halted)

@@ -237,11 +237,13 @@ def _quality(experiment: Experiment) -> dict[str, str]:
     spending = policy_spending(experiment)
     by_people = experiment.judge == Experiment.Judge.HUMAN
     judged, shared_ones = tallies(experiment), shared_answers(experiment)
+    annotators = annotator_rows(experiment, judged, shared_ones)
     return _rendered(
         "quality",
         experiment,
         {
-            "annotators": annotator_rows(experiment, judged, shared_ones),
+            "annotators": annotators,
+            "doubtful": [row for row in annotators if row.doubts],
             "ended": ended_rows(experiment),
             "judges": judge_rows(judged),
             "longer": longer_preferred(experiment),

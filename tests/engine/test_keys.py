@@ -205,7 +205,7 @@ def test_children_get_no_environment_of_ours():
         for call in ast.walk(ast.parse(file.read_text()))
         if isinstance(call, ast.Call) and ast.unparse(call.func) in {"subprocess.run", "subprocess.Popen"}
     ]
-    assert {name for name, _ in calls} >= {"reader.py", "lifeline.py"}
+    assert {name for name, _ in calls} >= {"reading_process.py", "child_processes.py"}
     assert {keywords.get("env") for _, keywords in calls} == {"{}"}
 
 

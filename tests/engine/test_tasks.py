@@ -255,6 +255,7 @@ class TestEachTask:
     def test_one_message_follows_a_rest_and_all_others_are_dropped(self, sent, clock, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click(experiment, annotator)
+        Experiment.objects.update(rests_until=None)
         tasks.advance.run(experiment.pk)
         assert latest_snapshot(experiment).comparisons == 1
         Experiment.objects.update(rests_until=timezone.now() + timedelta(minutes=1))

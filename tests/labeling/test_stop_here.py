@@ -67,7 +67,7 @@ class TestStopHere:
 
     def test_where_texts_come_again_no_page_promises_a_risk_that_is_not_proven(self, experiment, client):
         Experiment.objects.filter(pk=experiment.pk).update(responses="reuse")
-        unproven = "The risk of 10% is proven only for “best”, if one person alone judges"
+        unproven = "The risk of 10% is not proven: somebody was shown two pairs of one task"
         shown = page(client, "dashboard", experiment)
         asked = words(stop_here(client, experiment, claim="good_enough"))
         stop_here(client, experiment, claim="good_enough", confirmed="1")
