@@ -324,8 +324,8 @@ def _count_failures(experiment_id: int, failures: int, reason: str) -> None:
             event=Subscription.Event.UNHEALTHY,
             key=f"llm halted {entry.pk}",
             reason=(
-                f"The language model that judges was halted. {experiment.llm_halted}\nIt gets no more questions "
-                "until somebody resumes it on the dashboard."
+                f"The language model that judges was halted. {experiment.llm_halted}\n"
+                "It gets no more questions until somebody resumes it on the dashboard."
             ),
         )
         logger.error("Halted the language model that judges in %s: %s", experiment, experiment.llm_halted)
