@@ -122,8 +122,8 @@ def test_a_task_is_about_its_experiment_until_it_ends():
 @pytest.mark.slow
 def test_the_setting_chooses_the_form():
     code = (
-        "import django; django.setup(); import logging; from engine.domain import about;"
-        "about.begin(experiment=7); logging.getLogger('engine').warning('Look: %s', '/join/secret/')"
+        "import django; django.setup(); import logging; from engine.domain import log_context;"
+        "log_context.begin(experiment=7); logging.getLogger('engine').warning('Look: %s', '/join/secret/')"
     )
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "llmpo_site.settings", "LOG_FORMAT": "json"}
     said = subprocess.run(

@@ -1,6 +1,6 @@
 """The number of comparisons that a decision takes, by a formula: the characteristic time times the threshold.
 
-Says at once what `planner.forecast` simulates in seconds, less exactly.
+Says at once what `forecasts.forecast` simulates in seconds, less exactly.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def closed_form(plan: Plan, *, log_odds: float = 0.4) -> Forecast:
     plan
         The experiment. `pending` is not looked at, nor are restarts in a Bradley-Terry space.
     log_odds
-        As for `planner.forecast`.
+        As for `forecasts.forecast`.
 
     Returns
     -------
@@ -196,7 +196,7 @@ def _shared(plan: Plan, hardness: FloatArray, d: int, log_odds: float) -> FloatA
 
 
 def _scores(plan: Plan, log_odds: float, rng: np.random.Generator) -> FloatArray:
-    """Shape (M, K): random strengths, as `planner.forecast` draws them."""
+    """Shape (M, K): random strengths, as `forecasts.forecast` draws them."""
     space = plan.space
     scores: FloatArray
     if not isinstance(space, BradleyTerry):

@@ -1,6 +1,6 @@
 """The number of comparisons that a decision still takes, by a formula.
 
-It is quick and fresh, and rougher than the simulated continuations of `planner.forecast_remaining`.
+It is quick and fresh, and rougher than the simulated continuations of `forecasts.forecast_remaining`.
 """
 
 from __future__ import annotations

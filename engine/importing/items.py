@@ -16,7 +16,6 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade,
 from engine.domain.tags import distinct, read_tags
 from engine.domain.texts import is_blank
 from engine.importing import warnings
-from engine.importing.file_types import is_json, names_in, rows_of_text
 from engine.importing.mapping import (
     IGNORE,
     RESPONSE,
@@ -43,6 +42,7 @@ from engine.importing.rows import (
     storable,
     text_in,
 )
+from engine.importing.table_files import is_json, names_in, rows_of_text
 
 # Names of columns that make the first line of typed tasks a table.
 HEADINGS = TASK_NAMES

@@ -16,12 +16,12 @@ from threading import BoundedSemaphore
 from typing import IO, Protocol
 
 from engine.domain import limits
-from engine.importing import file_types
+from engine.importing import table_files
 from engine.importing.rows import Fault, ImportingError, Row
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PROGRAM = (
-    f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from engine.importing.file_types import main; main()"
+    f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from engine.importing.table_files import main; main()"
 )
 # A program of Python with its libraries; and what a value of a file takes, which is more than its bytes.
 _MEMORY, _MEMORY_PER_BYTE = 224 << 20, 20
@@ -65,17 +65,17 @@ class Source:
     @property
     def is_plain(self) -> bool:
         """True if it is one text that could have been typed."""
-        return len(self.parts) == 1 and file_types.is_plain(*self.parts[0])
+        return len(self.parts) == 1 and table_files.is_plain(*self.parts[0])
 
     @property
     def text(self) -> str:
         """The text that :attr:`is_plain` speaks of."""
-        return file_types.text_of(self.parts[0][1])
+        return table_files.text_of(self.parts[0][1])
 
     def rows(self, headings: Sequence[str] = ()) -> Iterator[Row | Fault]:
         """The rows of all parts; where there are several, places begin with the part's name.
 
-        ``headings`` are those of `file_types.rows_of_text`.
+        ``headings`` are those of `table_files.rows_of_text`.
         """
         with _PROCESSES, tempfile.TemporaryFile() as file:
             for _, data in self.parts:
@@ -155,7 +155,7 @@ def source_at(path: Path, most: limits.Limit, sheet: str = "") -> Source:
     paths = [path]
     if path.is_dir():
         found = (str(each.relative_to(path)) for each in path.rglob("*") if each.is_file())
-        paths = [path / name for name in file_types.tables_in(found)]
+        paths = [path / name for name in table_files.tables_in(found)]
     return source_of(((each.name, io.BytesIO(each.read_bytes())) for each in paths), most, sheet)
 
 

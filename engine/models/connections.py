@@ -30,7 +30,7 @@ class ConnectionQuerySet(models.QuerySet["Connection"]):
     def choosable_by(self, user: User, experiment: Experiment | None) -> Self:
         """Those that this person may name in a draft; ``None``: it is not stored yet.
 
-        Their own are among them: :func:`engine.services.loans.lend_chosen` lends those.
+        Their own are among them: :func:`engine.services.connection_loans.lend_chosen` lends those.
         """
         allowed = Q(everybody=True) | Q(owner=user)
         if experiment is not None:

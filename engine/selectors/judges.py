@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet
 from django.db.models.functions import Length, TruncDate
 
-from engine.core.order_effects import LONG_RUN, SoloRun, solo_runs
+from engine.core.judgment_order import LONG_RUN, SoloRun, solo_runs
 from engine.models import Assignment, Comparison, Experiment, Flag, Judgment, User
 from engine.selectors.counts import standing_judgments
 from engine.selectors.pace import time_taken, times_taken

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.db.models import F, QuerySet
 
-from engine.core.order_effects import judged_prefix
+from engine.core.judgment_order import judged_prefix
 from engine.domain.outcome_of_answers import joint_outcome
 from engine.domain.showings import Kind
 from engine.models import Assignment, Comparison, Examination, Experiment, Judgment, ShowingEvent

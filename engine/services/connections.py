@@ -21,7 +21,7 @@ from engine.domain.list_prices import CURRENCY, propose
 from engine.domain.profiles import VENDORS, Provider, takes_of
 from engine.models import AuditEntry, Connection, User, clock
 from engine.selectors import connections as selectors
-from engine.services import keys, loans
+from engine.services import connection_loans, keys
 from engine.services.audit import record
 from engine.services.connection_pauses import WORKS
 
@@ -171,7 +171,7 @@ def leave(*, owner: User, by: User | None) -> None:
     """Retire the connections of a person who is forgotten, delete the keys and end the loans."""
     for connection in Connection.objects.filter(owner=owner):
         retire(connection_id=connection.pk, by=by)
-    loans.end_loans_of(owner=owner, by=by)
+    connection_loans.end_loans_of(owner=owner, by=by)
 
 
 # ---------------------------------------------------------------- those that make themselves

@@ -23,7 +23,7 @@ from engine.models import (
 )
 from engine.selectors import people
 from engine.services.audit import record
-from engine.services.loans import end_loans_of_others
+from engine.services.connection_loans import end_loans_of_others
 from engine.services.locks import locked_account, locked_experiment
 
 # How long a link lasts unless its maker says otherwise.

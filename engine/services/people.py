@@ -11,7 +11,7 @@ from django.db import transaction
 from engine.domain.errors import MembershipError
 from engine.models import AuditEntry, Experiment, Membership, RoleLoss, User
 from engine.selectors import people
-from engine.services import assignments, loans, notifications, reports
+from engine.services import assignments, connection_loans, notifications, reports
 from engine.services.accounts import end_sessions
 from engine.services.audit import record
 from engine.services.invitations import end_links, open_links_of
@@ -39,7 +39,7 @@ def add_member(*, experiment: Experiment, user: User, role: str, by: User | None
         details={"role": role},
     )
     if role == Membership.Role.OWNER:
-        loans.end_loans_of_others(experiment_id=experiment.pk, owner=user, by=by)
+        connection_loans.end_loans_of_others(experiment_id=experiment.pk, owner=user, by=by)
     return Membership.objects.create(experiment=experiment, user=user, role=role, invited_by=by)
 
 
@@ -101,7 +101,7 @@ def change_role(*, membership_id: int, by: User, role: str) -> int:
         details={"before": before, "after": role},
     )
     if role == Membership.Role.OWNER:
-        loans.end_loans_of_others(experiment_id=member.experiment_id, owner=member.user, by=by)
+        connection_loans.end_loans_of_others(experiment_id=member.experiment_id, owner=member.user, by=by)
     return _settle_loss(member, before, by=by)
 
 
@@ -143,7 +143,7 @@ def settle_account(*, user: User) -> None:
     for experiment_id in sorted(set(open_links_of(user).values_list("experiment_id", flat=True))):
         end_links(user, experiment_id, by=None)
     end_all_tokens(user=user, by=None, because="The account lost its rights.")
-    loans.end_loans_without_rights(user=user, by=None)
+    connection_loans.end_loans_without_rights(user=user, by=None)
     reports.end_links_without_rights(user=user, by=None)
     notifications.end_subscriptions_without_rights(user=user, by=None)
 
@@ -176,7 +176,7 @@ def _settle_loss(member: Membership, lost: str, *, by: User | None) -> int:
     RoleLoss.objects.create(experiment=experiment, user=user, role=lost)
     ended = end_links(user, experiment.pk, by=by)
     end_tokens_without_rights(user=user, by=by)
-    loans.end_loans_without_rights(user=user, by=by)
+    connection_loans.end_loans_without_rights(user=user, by=by)
     reports.end_links_without_rights(user=user, by=by)
     notifications.end_subscriptions_without_rights(user=user, by=by)
     return ended

@@ -86,7 +86,7 @@ def desk(*, experiment: Experiment, annotator: User, n_wanted: int, after: uuid.
     ``after``: until there are so many behind this one, if it is open.
 
     What somebody was given stays theirs and comes first, from any tab, device or program. Nobody is given
-    more than `allowances.MOST_HELD`. After the conclusion nothing is shown again, though a pair on a
+    more than `undos_and_skips.MOST_HELD`. After the conclusion nothing is shown again, though a pair on a
     screen may still be answered.
 
     Whoever records an answer asks for its next pairs before: were they chosen after it, they could tell what

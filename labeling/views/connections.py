@@ -16,7 +16,7 @@ from engine.domain.profiles import VENDORS, Provider
 from engine.models import Connection, Experiment, clock
 from engine.selectors import connections as selectors
 from engine.selectors.spending import DAY, spent_with
-from engine.services import connection_pauses, loans
+from engine.services import connection_loans, connection_pauses
 from engine.services import connections as services
 from engine.tasks import try_connection, wake
 from labeling import access
@@ -175,7 +175,7 @@ def lend(request: AuthenticatedRequest, connection_id: int) -> HttpResponse:
         return _page(request, found, form=form, status=400)
     experiment = form.cleaned_data["experiment"]
     try:
-        loans.lend(connection_id=found.pk, experiment=experiment, by=request.user)
+        connection_loans.lend(connection_id=found.pk, experiment=experiment, by=request.user)
     except LoanError as refused:
         messages.error(request, str(refused))
     else:
@@ -188,7 +188,7 @@ def end_loan(request: AuthenticatedRequest, connection_id: int, loan_id: int) ->
     """Let the experiment use the connection no longer."""
     found = access.connection_to_change(request, connection_id)
     loan = get_object_or_404(found.loans, pk=loan_id)
-    loans.end_loan(loan_id=loan.pk, by=request.user)
+    connection_loans.end_loan(loan_id=loan.pk, by=request.user)
     messages.success(request, f"“{loan.experiment}” may not use it any more.")
     return redirect("connection", connection_id=found.pk)
 

@@ -25,7 +25,7 @@ from engine.selectors.offered_models import models_named
 from engine.selectors.policies import policy_names
 from engine.selectors.uploads import kept_uploads
 from engine.services import drafts, experiments
-from engine.services.loans import lend_chosen
+from engine.services.connection_loans import lend_chosen
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures

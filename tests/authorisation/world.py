@@ -21,13 +21,13 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from engine.domain.material_kinds import Material
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Connection, Experiment, Invitation, Membership, Subscription, Token, User
+from engine.services.connection_loans import lend
 from engine.services.connections import make as make_connection
 from engine.services.drafts import create_experiment
 from engine.services.experiments import pause, start, stop
 from engine.services.invitation_mails import invite_by_mail
 from engine.services.invitations import create_invitation
 from engine.services.judging import record_answer
-from engine.services.loans import lend
 from engine.services.notifications import subscribe
 from engine.services.people import remove_member
 from engine.services.planning import advance

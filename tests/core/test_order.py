@@ -10,7 +10,7 @@ import pytest
 from engine.core import Design, Unstructured
 from engine.core.bernoulli import log_e_value
 from engine.core.evidence import CONCENTRATION
-from engine.core.order_effects import LONG_RUN, SoloRun, judged_prefix, solo_runs
+from engine.core.judgment_order import LONG_RUN, SoloRun, judged_prefix, solo_runs
 
 ASKED = [(0, 1), (1, 2), (0, 2), (0, 1)]
 

@@ -12,7 +12,7 @@ from engine.domain.errors import LoanError, SpecError
 from engine.models import AuditEntry, Connection, Loan, Membership, Response, User
 from engine.selectors import connections as selectors
 from engine.selectors.person_data import person_data
-from engine.services import connection_pauses, connections, drafts, loans, people
+from engine.services import connection_loans, connection_pauses, connections, drafts, people
 from engine.services.forgetting import forget_person
 from engine.services.invitations import accept_invitation, create_invitation
 from tests.factories import add_member, make_experiment, make_user
@@ -42,7 +42,7 @@ def experiment(owner):
 @pytest.fixture
 def lent(owner, experiment) -> Loan:
     connection = make(owner)
-    return loans.lend(connection_id=connection.pk, experiment=experiment, by=owner)
+    return connection_loans.lend(connection_id=connection.pk, experiment=experiment, by=owner)
 
 
 # ---------------------------------------------------------------- values
@@ -188,11 +188,11 @@ def test_only_the_owner_lends_and_only_where_they_run_the_experiment(owner, expe
     add_member(experiment, editor, Membership.Role.EDITOR)
     for by in (editor, admin):
         with pytest.raises(LoanError):
-            loans.lend(connection_id=connection.pk, experiment=experiment, by=by)
+            connection_loans.lend(connection_id=connection.pk, experiment=experiment, by=by)
     elsewhere = make_experiment(running=False)
     add_member(elsewhere, owner, Membership.Role.VIEWER)
     with pytest.raises(LoanError):
-        loans.lend(connection_id=connection.pk, experiment=elsewhere, by=owner)
+        connection_loans.lend(connection_id=connection.pk, experiment=elsewhere, by=owner)
     assert not Loan.objects.exists()
 
 
@@ -200,8 +200,8 @@ def test_choosing_ones_own_lends_it_and_nobody_elses(owner, experiment):
     own, other = make(owner), make(make_user(), name="theirs")
     assert list(Connection.objects.choosable_by(owner, experiment)) == [own]
     assert list(Connection.objects.choosable_by(owner, None)) == [own]
-    loans.lend_chosen(experiment=experiment, by=owner, names=["gpt", "theirs", "nothing"])
-    loans.lend_chosen(experiment=experiment, by=owner, names=["gpt"])
+    connection_loans.lend_chosen(experiment=experiment, by=owner, names=["gpt", "theirs", "nothing"])
+    connection_loans.lend_chosen(experiment=experiment, by=owner, names=["gpt"])
     assert [loan.connection for loan in Loan.objects.all()] == [own]
     assert other not in Connection.objects.usable_by(experiment)
     assert AuditEntry.objects.filter(action="lend", experiment=experiment).count() == 1
@@ -248,7 +248,7 @@ def invite_an_owner(lent, experiment, owner):
 
 
 def end_it(lent, experiment, owner):
-    loans.end_loan(loan_id=lent.pk, by=owner)
+    connection_loans.end_loan(loan_id=lent.pk, by=owner)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_smaller_change_ends_no_loan(lent, experiment, owner):
 def test_a_former_superuser_lends_no_longer(experiment):
     admin = make_user(is_staff=True, is_superuser=True)
     site = make(name="site")
-    loans.lend(connection_id=site.pk, experiment=experiment, by=admin)
+    connection_loans.lend(connection_id=site.pk, experiment=experiment, by=admin)
     admin.is_superuser = False
     admin.save()
     assert not Loan.objects.exists()
@@ -351,7 +351,7 @@ def test_former_staff_lend_the_sites_connections_no_longer(experiment):
     staff = make_user("staff", is_staff=True)
     add_member(experiment, staff, "owner")
     site = connections.make(by=staff, owner=None, name="site", provider="openai", model_id="m")
-    loans.lend(connection_id=site.pk, experiment=experiment, by=staff)
+    connection_loans.lend(connection_id=site.pk, experiment=experiment, by=staff)
     staff.is_staff = False
     staff.save()
     assert not Loan.objects.exists()

@@ -228,7 +228,7 @@ def children() -> list[str]:
         pid
         for pid in filter(str.isdecimal, os.listdir("/proc"))
         if os.path.exists(f"/proc/{pid}/cmdline")
-        and b"engine.importing.file_types" in open(f"/proc/{pid}/cmdline", "rb").read()
+        and b"engine.importing.table_files" in open(f"/proc/{pid}/cmdline", "rb").read()
         and open(f"/proc/{pid}/stat", encoding="ascii").read().split()[3] == str(os.getpid())
     ]
 

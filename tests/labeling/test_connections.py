@@ -11,7 +11,7 @@ from django.contrib.sessions.models import Session
 from django.urls import reverse
 
 from engine.models import AuditEntry, Charge, Connection, Loan, Membership, User
-from engine.services import connection_pauses, connections, keys, loans
+from engine.services import connection_loans, connection_pauses, connections, keys
 from engine.tasks import try_connection
 from labeling.views import connections as views
 from tests.accounts import log_in_recently
@@ -171,7 +171,7 @@ def test_its_owner_lends_it_and_ends_the_loan(maker, client_for):
 def test_an_editor_sees_what_is_lent_and_neither_key_nor_words_of_the_server(maker, client_for):
     connection, experiment = make(maker), make_experiment(running=False)
     add_member(experiment, maker, Membership.Role.OWNER)
-    loans.lend(connection_id=connection.pk, experiment=experiment, by=maker)
+    connection_loans.lend(connection_id=connection.pk, experiment=experiment, by=maker)
     Connection.objects.update(waits_until=connection.created_at, trouble="It answered 401.", said="its words")
     editor = make_user()
     add_member(experiment, editor, Membership.Role.EDITOR)

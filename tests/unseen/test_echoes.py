@@ -18,7 +18,7 @@ from django.urls import reverse
 from engine.generation.remote.connection_test import try_connection
 from engine.models import Connection, Experiment, Membership, Response, Subscription, User
 from engine.notifying.delivery import deliver_due
-from engine.services import connections, keys, loans
+from engine.services import connection_loans, connections, keys
 from engine.services.notifications import subscribe, watch
 from engine.services.tokens import make_token
 from llmpo_site.traces_and_errors import cut
@@ -191,12 +191,12 @@ def test_another_experiment_uses_it_only_while_it_is_lent(settings):
         add_member(experiment, owner, Membership.Role.OWNER)
         write()
         assert not [each for each in server.headers if "authorization" in each]
-        loan = loans.lend(connection_id=made.pk, experiment=experiment, by=owner)
+        loan = connection_loans.lend(connection_id=made.pk, experiment=experiment, by=owner)
         write()
         asked = len([each for each in server.headers if "authorization" in each])
         assert asked
         assert not Response.objects.filter(policy__experiment=guarded, state="done").exists()
-        loans.end_loan(loan_id=loan.pk, by=owner)
+        connection_loans.end_loan(loan_id=loan.pk, by=owner)
         Response.objects.filter(policy__experiment=experiment).update(state="waiting", text="", done_at=None)
         write()
         assert len([each for each in server.headers if "authorization" in each]) == asked
