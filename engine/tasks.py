@@ -153,6 +153,9 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
         return  # A message follows the rest.
     else:
         done = planning.plan_round(experiment_id=experiment_id)
+        if done is None and experiment_id in running():
+            # Another worker makes a round, and may have begun before what this message tells of.
+            _send_after(_GATHERING_SECONDS, advance, experiment_id)
         if done is not None and (done.rest or done.again):
             _send_after(done.rest + _CLOCKS_SECONDS, advance, experiment_id)
     if done is not None and done.planned > done.ready:

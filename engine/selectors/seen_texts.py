@@ -57,9 +57,11 @@ def has_seen(annotator: User | OuterRef | Given, texts: str | OuterRef) -> Q:
     return Q(found_one(Comparison.objects.filter(shown | judged, texts=texts, texts__gt="")))
 
 
-def has_seen_of_task(annotator: User | Given) -> IsNull:
+def has_seen_of_task(experiment: Given, annotator: Given) -> Q:
     """True of a comparison if somebody was given another pair of its task."""
-    return found_one(Assignment.objects.filter(annotator=annotator, comparison__task=OuterRef("task")))
+    # Read once, and not for each pair that is ready.
+    given = Assignment.objects.filter(annotator=annotator, comparison__experiment=experiment)
+    return Q(task__in=given.values("comparison__task"))
 
 
 def has_seen_unequally(annotator: User | Given) -> Q:

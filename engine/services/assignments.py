@@ -154,24 +154,20 @@ def _first(among: QuerySet[Comparison]) -> Subquery:
     return Subquery(among.order_by("pk").select_for_update(skip_locked=True, no_key=True).values("pk")[:1])
 
 
-def _due() -> QuerySet[Comparison]:
+def _due(*better: Q) -> QuerySet[Comparison]:
+    """The first pair that is due; ``better``: conditions, of which an earlier one counts more."""
     # One statement, whatever is ready, and not an order: each part stops at the first pair that will do, and
-    # the second is run only where the first finds none.
-    in_turn, others = _first(_open().exclude(_JUDGED_LAST)), _first(_open())
-    return Comparison.objects.filter(pk=Coalesce(in_turn, others)).only("state")
+    # the next is run only where it finds none.
+    open_ones = [*(_open().filter(each) for each in better), _open()]
+    parts = [_first(part) for each in open_ones for part in (each.exclude(_JUDGED_LAST), each)]
+    return Comparison.objects.filter(pk=Coalesce(*parts)).only("state")
 
 
 def _due_of_pool() -> QuerySet[Comparison]:
     """Of a finite pool: first those of tasks that are new to the annotator, then those whose texts they saw
     equally often.
     """
-    return (
-        _open()
-        .alias(known=has_seen_of_task(ANNOTATOR), unequally=has_seen_unequally(ANNOTATOR), last=_JUDGED_LAST)
-        .order_by("known", "unequally", "last", "pk")
-        .select_for_update(skip_locked=True, no_key=True, of=("self",))
-        .only("state")[:1]
-    )
+    return _due(~has_seen_of_task(EXPERIMENT, ANNOTATOR), ~has_seen_unequally(ANNOTATOR))
 
 
 _DUE, _DUE_OF_POOL = Prepared(_due), Prepared(_due_of_pool)

@@ -216,7 +216,7 @@ class TestSearch:
             connection.connection.set_progress_handler(None, 0)
         # Of its virtual machine: 96 to 128 for each pair that is ready, 280 in a pool, whose order asks for
         # what they saw of each task; 640 where it went through leases.
-        assert steps < 350 * n_ready
+        assert steps < 250 * n_ready
 
     def test_there_is_a_pair_until_all_are_judged(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))

@@ -252,6 +252,20 @@ class TestEachTask:
         tasks.advance.pop_request()
 
     @pytest.mark.usefixtures("by_message")
+    def test_a_message_during_another_workers_round_comes_again(self, sent, clock, annotator, monkeypatch):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        Experiment.objects.update(rests_until=None)
+        monkeypatch.setattr(planning, "plan_round", lambda *, experiment_id: None)
+        tasks.advance.run(experiment.pk)
+        [(_, send)] = clock.booked
+        sent.clear()
+        send()
+        assert sent == [("advance", (experiment.pk,))]
+        Experiment.objects.update(state="paused")
+        tasks.advance.run(experiment.pk)
+        assert len(clock.booked) == 1
+
+    @pytest.mark.usefixtures("by_message")
     def test_one_message_follows_a_rest_and_all_others_are_dropped(self, sent, clock, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click(experiment, annotator)
