@@ -96,7 +96,7 @@ print(json.dumps([missing, absent]))
 def test_every_module_but_the_reference_solver_is_imported_there(bare: Path) -> None:
     missing, absent = json.loads(run(bare, "-I", "-c", EVERY_MODULE).stdout)
     assert absent == ["django", "cvxpy", "engine"]
-    assert missing == {"llmpo_core.conic": "cvxpy"}
+    assert missing == {"llmpo_core.semidefinite": "cvxpy"}
 
 
 def test_the_program_in_its_readme_runs_as_typed_to_a_decision(bare: Path) -> None:
