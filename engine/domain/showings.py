@@ -137,13 +137,6 @@ def _of_one(
     return (min(lows.values()), max(highs.values())) if needed == 1 and lows else (None, None)
 
 
-def answered(before: Showing, outcome: float) -> Showing:
-    """The showing with the one answer that it needs."""
-    least = outcome if before.least is None else min(before.least, outcome)
-    most = outcome if before.most is None else max(before.most, outcome)
-    return Showing(Phase.TOLD, outcome, least, most, outcome)
-
-
 def events(before: Showing, after: Showing) -> list[Event]:
     """The events that lead from one state of a showing to the next."""
     found: list[Event] = []

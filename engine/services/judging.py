@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from engine.domain import log_context
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.domain.outcome_of_answers import outcome_of
-from engine.domain.showings import Fate, Phase, Showing, answered
+from engine.domain.showings import Fate
 from engine.domain.texts import is_blank
 from engine.models import (
     Assignment,
@@ -25,7 +25,6 @@ from engine.models import (
     Judgment,
     JudgmentVoid,
     PairCount,
-    ShowingEvent,
     User,
 )
 from engine.selectors import counts
@@ -36,7 +35,7 @@ from engine.services.assignments import (
     open_again,
 )
 from engine.services.locks import locked_experiment
-from engine.services.showings import FIELDS, become, begin, count, let_go, settle, settle_assignments
+from engine.services.showings import let_go, settle, settle_assignments
 
 
 @dataclass(frozen=True)
@@ -186,19 +185,7 @@ def record_judgment(
         restores=restores,
         could_see_policies=could_see_policies,
     )
-    if via not in Judgment.UNSEEN and (counts.needed(comparison.experiment) > 1 or restores):
-        settle(comparison.experiment, [comparison])
-        return judgment
-    # One answer is all that it needs.
-    begun = begin(comparison)
-    before = Showing(Phase(comparison.showing), None, comparison.least, comparison.most)
-    [told] = become(comparison, answered(before, judgment.outcome))
-    comparison.state = Comparison.State.JUDGED
-    comparison.judged_at = judgment.created_at
-    comparison.save(update_fields=FIELDS)
-    ShowingEvent.objects.bulk_create([*begun, told])
-    pair = (comparison.policy_i_id, comparison.policy_j_id)
-    count(comparison.experiment_id, pair, judgment.outcome, 1, annotator=judgment.annotator_id)
+    settle(comparison.experiment, [comparison])
     return judgment
 
 
