@@ -1,4 +1,4 @@
-"""An end for processes that would outlive the one that started them."""
+"""Kills child processes when their parent dies."""
 
 from __future__ import annotations
 
