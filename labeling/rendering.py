@@ -16,6 +16,8 @@ from xml.etree.ElementTree import Element, fromstring
 
 import nh3
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -80,19 +82,21 @@ def capped(text: str) -> str:
 
 
 def render_markdown(text: str, heading_level: int = 4, beside: str = "") -> SafeString:
-    """HTML of a model's text: no images, no raw HTML, links only to http(s) and without a referrer.
+    """HTML of a model's text: no raw HTML, no pictures but their words, links only to http(s) and without a
+    referrer.
 
     Its headings are all of ``heading_level``, so that they fit in below the page's own. A text that cannot be
     formatted is shown as it is; so is one ``beside`` which another cannot be, as looks would decide.
     """
-    formatted = _formatted(text, heading_level)
-    if formatted is None or _formatted(beside, heading_level) is None:
+    language = get_language()  # in which the words about a picture are
+    formatted = _formatted(text, heading_level, language)
+    if formatted is None or _formatted(beside, heading_level, language) is None:
         return mark_safe(f'<pre dir="auto">{html.escape(text)}</pre>')  # noqa: S308 - escaped in this line
     return formatted
 
 
 @lru_cache(maxsize=64)
-def _formatted(text: str, heading_level: int) -> SafeString | None:
+def _formatted(text: str, heading_level: int, language: str | None) -> SafeString | None:
     if not _is_reasonable(text):
         return None
     markdown = _markdown()
@@ -154,9 +158,7 @@ def _most_cells(lines: list[str]) -> int:
 def _markdown() -> MarkdownIt:
     # A definition of a link is a line that nobody would see.
     options = {"html": False, "breaks": True, "maxNesting": _DEEPEST, "highlight": _highlight}
-    markdown = (
-        MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable(["image", "reference"])
-    )
+    markdown = MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable("reference")
     # Models write maths in all of these ways, and both responses of a pair are to look alike. The rules of
     # the first plugin make the tokens that the second one renders.
     markdown.use(texmath_plugin, delimiters="brackets")
@@ -167,6 +169,7 @@ def _markdown() -> MarkdownIt:
     )
     markdown.use(amsmath_plugin, renderer=lambda source: _mathml(source, {"display_mode": True}))
     markdown.add_render_rule("math_block_eqno", _numbered)
+    markdown.add_render_rule("image", _picture)
     plain = RendererHTML().rules
     # Code and tables scroll in a box of their own; the annotator's page adds buttons to code.
     for rule, before, after in (
@@ -177,6 +180,16 @@ def _markdown() -> MarkdownIt:
     ):
         markdown.add_render_rule(rule, _between(before, plain.get(rule), after))
     return markdown
+
+
+def _picture(renderer: RendererHTML, tokens: list[Token], index: int, options: Any, env: Any) -> str:
+    """A box in place of a picture: loading it would tell its server who judges, and when."""
+    image = tokens[index]
+    words, address = renderer.renderInlineAsText(image.children, options, env), str(image.attrs["src"])
+    said = _("Picture, not loaded: %(words)s") % {"words": words} if words else _("Picture, not loaded")
+    leads = address.startswith(("http://", "https://"))
+    link = f' <a href="{html.escape(address)}">{html.escape(_("open"))}</a>' if leads else ""
+    return f'<span class="picture">{html.escape(said)}{link}</span>'
 
 
 def _between(before: str, rule: Callable[..., str] | None, after: str) -> Callable[..., str]:
@@ -207,6 +220,7 @@ def _cleaner() -> Callable[[str], str]:
         url_schemes={"http", "https"},
         url_relative="deny",
         link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={"a": {"target": "_blank"}},  # the pair stays where it is
     )
     return cleaner.clean
 

@@ -66,7 +66,7 @@ def test_annotators_see_their_own_figures_with_checks_in_them(annotator, client_
     summary = own_summary(experiment, annotator)
     assert (summary.answers, summary.today, round(summary.typical_seconds)) == (2, 2, 6)
     said = words(client_for(annotator).get(reverse("history", args=[experiment.pk])))
-    assert "Answers: 2; today: 2. Half of your latest answers took at most 6 s." in said
+    assert "Answers: 2; today: 2. Your pace: about 6 s an answer." in said
 
 
 def test_the_leaderboard_is_off_and_then_says_numbers_only(client_for):

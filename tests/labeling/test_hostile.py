@@ -30,8 +30,9 @@ HARMLESS = {
     "math", "mrow", "mi", "mo", "mn", "mtext", "mspace", "mfrac", "msqrt", "mroot", "msup", "msub", "msubsup",
     "munder", "mover", "munderover", "mtable", "mtr", "mtd", "mpadded", "mphantom",
 }  # fmt: skip
+_CLASSES = {"math", "inline", "block", "table", "code", "picture"}
 ATTRIBUTES = {
-    "a": {"href", "rel", "title"},
+    "a": {"href", "rel", "title", "target"},
     "ol": {"start"},
     "span": {"class"},
     "div": {"class"},
@@ -47,7 +48,7 @@ def assert_inert(rendered: str) -> None:
         assert set(element.attributes) <= ATTRIBUTES.get(element.tag, set()) | {"dir"}, element
         assert element.attributes.get("dir", "auto") == "auto", element
         for name in element.attributes.get("class", "").split():
-            assert name.startswith("hl-") or name in {"math", "inline", "block", "table", "code"}, element
+            assert name.startswith("hl-") or name in _CLASSES, element
         if "href" in element.attributes:
             address = urlsplit(element.attributes["href"])
             assert address.scheme in {"http", "https"}, element

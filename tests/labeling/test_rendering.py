@@ -6,6 +6,7 @@ import html
 import re
 
 import pytest
+from django.utils import translation
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,6 +153,30 @@ def test_a_definition_of_a_link_is_not_hidden():
 def test_prices_are_no_maths(text):
     assert "<math" not in render_markdown(text)
     assert visible(render_markdown(text)).strip() == text
+
+
+@pytest.mark.parametrize(
+    ("address", "leads_to"),
+    [
+        ("https://example.org/a.png?b=1&c=2", "https://example.org/a.png?b=1&c=2"),
+        ("data:image/png;base64,AAAA", None),
+        ("a.png", None),
+    ],
+)
+def test_a_picture_is_a_box_of_its_words_with_a_link_where_one_can_be_followed(address, leads_to):
+    rendered = render_markdown(f"before ![A *red* <fox>]({address}) after")
+    assert "img" not in tags(rendered)
+    (box,) = re.findall(r'<span class="picture">(.*?)</span>', rendered)
+    assert visible(box).startswith("Picture, not loaded: A red <fox>")
+    links = re.findall(r'<a href="([^"]*)"', box)
+    assert [html.unescape(link) for link in links] == ([leads_to] if leads_to else [])
+
+
+def test_the_words_about_a_picture_are_in_the_language_of_each_reader():
+    text = "![fox](https://example.org/fox.png)"
+    assert "Picture, not loaded: fox" in render_markdown(text)
+    with translation.override("de"):
+        assert "Bild, nicht geladen: fox" in render_markdown(text)
 
 
 def test_a_link_goes_to_http_and_tells_the_other_side_nothing():
