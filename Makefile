@@ -1,5 +1,6 @@
-# make demo   everything on this machine, until Ctrl-C
-# make dev    the same, and every process starts again when its code changes
+# make run    an installation of your own on this machine, empty at first, until Ctrl-C
+# make demo   the same with two experiments to try, in a folder of its own
+# make dev    the demo, and every process starts again when its code changes
 # make quick  lint, and the tests without database, browser or long simulations: for every save
 # make test   the whole suite, in a real browser too; on SQLite, without the tests marked postgres_only
 # make coverage   which branches the tests reach
@@ -23,8 +24,13 @@ PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-.PHONY: demo dev quick test coverage branches fuzz reproduce lint format requirements \
+.PHONY: run demo dev quick test coverage branches fuzz reproduce lint format requirements \
 	pictures release licences sbom audit clean
+
+run: $(VENV)/.installed .env
+	@$(BIN)/python manage.py serve --host $(HOST) --port $(PORT)
+
+demo dev: export VAR_DIR := $(CURDIR)/var/demo
 
 demo: $(VENV)/.installed $(VENV)/.smollm2 .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)

@@ -16,7 +16,8 @@ from django.conf import settings
 from django.core.management import get_commands
 from gunicorn.config import Config
 
-from labeling.management.commands import demo
+from engine.domain.addresses import check_connection
+from labeling.management.commands import serve
 from llmpo_site.celery import app
 from tests.test_project import _environment_variables_read
 
@@ -99,7 +100,7 @@ def test_workers_listen_to_queues_that_there_are(name):
 
 
 def test_the_demo_runs_the_workers_of_compose():
-    commands = {name: command for name, command in demo.PROGRAMS.items() if "celery" in command}
+    commands = {name: command for name, command in serve.PROGRAMS.items() if "celery" in command}
     assert set(commands) == {*WORKERS, "beat"} - {"generation-gpu", "judging"}
     for name in set(commands) - {"beat"}:
         options = celery_options(commands[name])
@@ -128,6 +129,16 @@ def test_all_services_and_volumes_that_are_named_exist():
         assert set(service.get("depends_on", {})) <= set(SERVICES)
         for volume in service.get("volumes", []):
             assert volume.partition(":")[0] in COMPOSE["volumes"]
+
+
+def test_a_model_of_the_host_is_reached_by_a_name(settings):
+    """The web server checks the address, and the worker asks it."""
+    for name in ("web", "remote"):
+        assert OURS[name]["extra_hosts"] == ["host.docker.internal:host-gateway"]
+    settings.ALLOW_PRIVATE_CONNECTIONS = True
+    head = (ROOT / "compose.yaml").read_text().partition("x-app:")[0]
+    [address] = re.findall(r"http://host\.docker\.internal\S*", head)
+    assert check_connection(address, has_key=False).hostname == "host.docker.internal"
 
 
 def test_the_addresses_of_database_and_broker_name_services():

@@ -15,6 +15,11 @@ def account(username: str) -> User | None:
     return User.objects.filter(username__iexact=username).first()
 
 
+def any_account() -> bool:
+    """False in a new installation."""
+    return User.objects.exists()
+
+
 def accounts_like(part: str) -> QuerySet[User]:
     """The accounts with this text in their user name, in capitals or not, by name; all for an empty text."""
     accounts = User.objects.filter(username__icontains=part) if part else User.objects.all()

@@ -23,6 +23,7 @@ urlpatterns = [
     path("login/", account.login, name="account_login"),
     path("logout/", login_not_required(LogoutView.as_view()), name="logout"),
     path("signup/", own.closed, name="account_signup"),
+    path("first/<str:token>/", own.first_account, name="first_account"),
     path("inactive/", account.account_inactive, name="account_inactive"),
     path("everywhere/", own.log_out_everywhere, name="log_out_everywhere"),
     path("keys/", own.keys, name="account_keys"),

@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 from allauth.account import views as allauth_views
 from allauth.account.models import EmailAddress
+from allauth.account.utils import perform_login, setup_user_email
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.internal import statekit
 from allauth.socialaccount.models import SocialAccount, SocialApp
@@ -21,14 +22,18 @@ from django.contrib.sessions.backends import signed_cookies
 from django.db import IntegrityError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.mail_state import mail_is_sent
-from engine.selectors.accounts import tokens_of
+from engine.selectors.accounts import any_account, tokens_of
 from engine.services import accounts
 from labeling.accounts import oidc
+from labeling.accounts.first_account import opens_first_account
+from labeling.accounts.forms import JoinForm
 from labeling.accounts.throttling import count_by_browser, remember_browser
 from labeling.annotation.keys import KeysForm
 from labeling.requests import AuthenticatedRequest, read_or_write
@@ -54,6 +59,31 @@ def account(request: AuthenticatedRequest) -> HttpResponse:
         "linked": SocialAccount.objects.filter(user=request.user).first(),
     }
     return render(request, "account/account.html", context)
+
+
+@login_not_required
+@sensitive_post_parameters()
+@read_or_write
+def first_account(request: HttpRequest, token: str) -> HttpResponse:
+    """Make the first account, a superuser's, for somebody who has the link that the program printed."""
+    if any_account():
+        messages.info(request, _("The first account is made. Log in."))
+        return redirect("login")
+    if not opens_first_account(token):
+        return render(request, "account/first_account_refused.html", status=410)
+    form = JoinForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        user = accounts.make_account(
+            username=form.cleaned_data["username"],
+            password=form.cleaned_data["password1"],
+            email=form.cleaned_data.get("email", ""),
+            superuser=True,
+        )
+        setup_user_email(request, user, [])
+        made: HttpResponse = perform_login(request, user, redirect_url=reverse("home"), signup=True)
+        return made
+    status = 400 if request.method == "POST" else 200
+    return render(request, "account/first_account.html", {"form": form}, status=status)
 
 
 @read_or_write

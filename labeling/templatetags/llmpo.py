@@ -14,6 +14,7 @@ from django.utils.translation import gettext
 from engine.domain.policy_space import PolicyName
 from engine.domain.wording import duration
 from engine.models import Experiment, Policy
+from engine.selectors.accounts import any_account
 from engine.selectors.connection_pauses import waiting_for
 from engine.services import invitation_mails
 from labeling import access, formatting, rendering
@@ -40,6 +41,7 @@ for _filter in (
 ):
     register.filter(_filter.__name__, _filter)
 
+register.simple_tag(any_account)
 
 _STARTED = {
     "dashboard": "Result",

@@ -7,6 +7,7 @@ from django.views.decorators.http import require_safe
 
 from engine.models import Experiment
 from engine.selectors import answers
+from engine.selectors.first_steps import first_steps
 from labeling import access
 from labeling.accounts.client_address import untrusted_proxy
 from labeling.annotation.endings import endings
@@ -48,6 +49,7 @@ def home(request: AuthenticatedRequest) -> HttpResponse:
             "cards": cards(list(page)),
             "n_archived": watched.filter(archived_at__isnull=False).count(),
             "may_create": may_create,
+            "steps": first_steps(request.user) if may_create else None,
             "untrusted_proxy": untrusted_proxy() if request.user.is_superuser else None,
         },
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest
+from django.http.request import split_domain_port
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -17,6 +18,8 @@ from engine.services import people as services
 from labeling import access
 from labeling.forms.invitations import InvitationForm
 from labeling.requests import AuthenticatedRequest
+
+_ONLY_HERE = {"localhost", "127.0.0.1", "[::1]"}
 
 
 @require_safe
@@ -51,6 +54,7 @@ def people_page(
         "may_begin_to_judge": access.may_begin_to_judge(request, experiment),
         "made": made,
         "link": link,
+        "only_here": split_domain_port(request.get_host())[0] in _ONLY_HERE,
         "message": made and f"{invitation_mails.message(made)}\n\n{link}\n",
         "dialog": dialog,
         "unblinded": blinding.unblinded_annotators(experiment),

@@ -182,6 +182,8 @@ TABLE: dict[str, Row] = {
     "accounts/logout/": methods_for_the_world(post=302, options=200),
     "accounts/": page(get=everybody(200)),
     "accounts/signup/": all_methods(404),
+    # There are accounts.
+    "accounts/first/<token>/": page(get=the_world(302), post=the_world(302)),
     "accounts/inactive/": methods_for_the_world(get=200, head=200, options=200),
     "accounts/everywhere/": page(post=everybody(302)),
     "accounts/keys/": page(get=everybody(200), post=everybody(400)),

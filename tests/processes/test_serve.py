@@ -1,4 +1,4 @@
-"""`make demo` as its user meets it: one command, a page with a pair, Ctrl-C, nothing left; and again."""
+"""`make run` and `make demo` as their users meet them: one command, a page, Ctrl-C, and again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from labeling.management.commands.demo import PROGRAMS
+from labeling.management.commands.serve import PROGRAMS
+from tests.factories import PASSWORD
 from tests.workers import ROOT, free_port, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
@@ -24,9 +25,9 @@ CONCLUDED = "SELECT count(*) FROM engine_experiment WHERE state = 'concluded'"
 WRITTEN = "SELECT count(*) FROM engine_response WHERE text <> ''"
 
 
-class Demo:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+class Installation:
+    def __init__(self, folder: Path, command: str) -> None:
+        self.folder, self.command = folder, command
         self.environment = {
             k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "CELERY_BROKER_URL"}
         }
@@ -38,7 +39,7 @@ class Demo:
         self.port = free_port()
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "demo", "--port", str(self.port)],
+                [sys.executable, "manage.py", self.command, "--port", str(self.port)],
                 cwd=ROOT,
                 env=self.environment,
                 stdout=output,
@@ -47,7 +48,7 @@ class Demo:
         wait_until(
             lambda: "Ctrl-C stops" in self.output.read_text() or self.process.poll() is not None,
             300,
-            "the demo",
+            self.command,
         )
         assert self.process.poll() is None, self.output.read_text()
 
@@ -82,7 +83,7 @@ class Demo:
             yield client
 
     def pids(self) -> dict[str, int]:
-        """The processes of the demo, each by the name of its log."""
+        """The processes, each by the name of its log."""
         logs = {str(log): log.stem for log in (self.folder / "log").glob("*.log")}
         found = {}
         # The parent of several that write to one log is the oldest.
@@ -97,12 +98,42 @@ class Demo:
         assert self.process.wait(timeout=120) == 0, self.output.read_text()
 
 
+def test_an_empty_installation_starts_and_gives_its_first_account_to_its_link_alone(tmp_path: Path):
+    run = Installation(tmp_path, "serve")
+    run.start()
+    try:
+        [link] = re.findall(r"http://\S+/accounts/first/\S+", run.output.read_text())
+        assert set(run.pids()) == set(PROGRAMS) - {"generation"}
+        with httpx2.Client(follow_redirects=True, timeout=120) as client:
+            client.get(link)
+            form = {
+                "username": "ana",
+                "password1": PASSWORD,
+                "password2": PASSWORD,
+                "csrfmiddlewaretoken": client.cookies["csrftoken"],
+            }
+            home = client.post(link, data=form)
+            assert home.url.path == "/"
+            assert re.findall(r'data-step="(\w+)"', home.text) == ["model", "questions", "people"]
+    finally:
+        run.stop()
+    assert run.pids() == {}
+
+    run.start()
+    try:
+        assert "/accounts/first/" not in run.output.read_text()
+        with run.visit("ana", PASSWORD):
+            pass
+    finally:
+        run.stop()
+
+
 def judged(status: str) -> list[int]:
     return [int(number) for number in re.findall(r"(\d+) judged", status)]
 
 
 def test_the_demo_starts_heals_concludes_stops_and_continues(tmp_path: Path):
-    demo = Demo(tmp_path)
+    demo = Installation(tmp_path, "demo")
     demo.start()
     try:
         logins = dict(re.findall(r"(annotator|admin) +password (\S+)", demo.output.read_text()))

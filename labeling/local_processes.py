@@ -1,4 +1,4 @@
-"""Processes of one machine that are started again when they end: for the demo."""
+"""Processes of one machine that are started again when they end."""
 
 from __future__ import annotations
 
