@@ -128,16 +128,19 @@ def wake_planner(experiment_id: int) -> None:
     transaction.on_commit(partial(_gather, experiment_id))
 
 
-def _gather(experiment_id: int) -> None:
-    """Send one message now, or a single one for all that come within some time of it."""
+def _gather(experiment_id: int, *, later: bool = False) -> None:
+    """Send one message now, or ``later``, or a single one for all that come within some time of it."""
     now = time.monotonic()
     ends, follows = _gathering.get(experiment_id, (now, False))
-    if now >= ends:
-        _gathering[experiment_id] = (now + _GATHERING_SECONDS, False)
+    if now < ends:
+        later, later_already = True, follows
+    else:
+        ends, later_already = now + _GATHERING_SECONDS, False
+    if not later:
         _send(advance, experiment_id)
-    elif not follows:
-        _gathering[experiment_id] = (ends, True)
+    elif not later_already:
         _send_after(ends - now, advance, experiment_id)
+    _gathering[experiment_id] = ends, later
 
 
 # Sent by a worker after each round, or where one was wanted: the pages that show its result follow.
@@ -155,7 +158,7 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
         done = planning.plan_round(experiment_id=experiment_id)
         if done is None and experiment_id in running():
             # Another worker makes a round, and may have begun before what this message tells of.
-            _send_after(_GATHERING_SECONDS, advance, experiment_id)
+            _gather(experiment_id, later=True)
         if done is not None and (done.rest or done.again):
             _send_after(done.rest + _CLOCKS_SECONDS, advance, experiment_id)
     if done is not None and done.planned > done.ready:

@@ -123,14 +123,12 @@ def _open() -> QuerySet[Comparison]:
         | Q(found_one(judged))
         # Ready-made texts come again: nobody judges the same two of them twice.
         | has_seen(ANNOTATOR, OuterRef("texts"))
-        | (Q(Exists(_TELLS_NOTHING)) & has_seen_unequally(ANNOTATOR))
     )
     return Comparison.objects.filter(
         ~not_for_them, Exists(_ASKS_PEOPLE), experiment=EXPERIMENT, state=Comparison.State.READY
     )
 
 
-_TELLS_NOTHING = Experiment.objects.filter(pk=EXPERIMENT, equally_seen_only=True)
 _ASKS_PEOPLE = Experiment.objects.filter(
     pk=EXPERIMENT,
     state=Experiment.State.RUNNING,
@@ -154,33 +152,38 @@ def _first(among: QuerySet[Comparison]) -> Subquery:
     return Subquery(among.order_by("pk").select_for_update(skip_locked=True, no_key=True).values("pk")[:1])
 
 
-def _due(*better: Q) -> QuerySet[Comparison]:
-    """The first pair that is due; ``better``: conditions, of which an earlier one counts more."""
+def _due(*kinds: Q) -> QuerySet[Comparison]:
+    """The first pair that is due, of one of these kinds; an earlier one counts more."""
     # One statement, whatever is ready, and not an order: each part stops at the first pair that will do, and
     # the next is run only where it finds none.
-    open_ones = [*(_open().filter(each) for each in better), _open()]
+    open_ones = [_open().filter(each) for each in kinds]
     parts = [_first(part) for each in open_ones for part in (each.exclude(_JUDGED_LAST), each)]
     return Comparison.objects.filter(pk=Coalesce(*parts)).only("state")
 
 
-def _due_of_pool() -> QuerySet[Comparison]:
-    """Of a finite pool: first those of tasks that are new to the annotator, then those whose texts they saw
-    equally often.
-    """
-    return _due(~has_seen_of_task(EXPERIMENT, ANNOTATOR), ~has_seen_unequally(ANNOTATOR))
+# Of a finite pool: first those of tasks that are new to the annotator, then those whose texts they saw
+# equally often, then the others where the experiment allows for them.
+_NEW_TASK, _EQUALLY_SEEN = ~has_seen_of_task(EXPERIMENT, ANNOTATOR), ~has_seen_unequally(ANNOTATOR)
+_DUE = Prepared(lambda: _due(Q()))
+_DUE_OF_POOL = Prepared(lambda: _due(_NEW_TASK, _EQUALLY_SEEN, Q()))
+_DUE_EQUALLY_SEEN = Prepared(lambda: _due(_NEW_TASK, _EQUALLY_SEEN))
 
 
-_DUE, _DUE_OF_POOL = Prepared(_due), Prepared(_due_of_pool)
-_HAS_NEXT = Prepared(
-    lambda: Experiment.objects.filter(Q(found_one(_held())) | Q(found_one(_open())), pk=EXPERIMENT).only("pk")
-)
+def _has_next(kind: Q) -> QuerySet[Experiment]:
+    found = Q(found_one(_held())) | Q(found_one(_open().filter(kind)))
+    return Experiment.objects.filter(found, pk=EXPERIMENT).only("pk")
 
 
-def has_next(*, experiment_id: int, annotator: User) -> bool:
+_HAS_NEXT = Prepared(lambda: _has_next(Q()))
+_HAS_NEXT_EQUALLY_SEEN = Prepared(lambda: _has_next(_EQUALLY_SEEN))
+
+
+def has_next(*, experiment: Experiment, annotator: User) -> bool:
     """True if there is a pair for somebody whose screen is empty, or may be. Locks nothing, so that those who
     wait are in nobody's way.
     """
-    return bool(_HAS_NEXT(experiment=experiment_id, annotator=annotator.pk))
+    read = _HAS_NEXT_EQUALLY_SEEN if experiment.equally_seen_only else _HAS_NEXT
+    return bool(read(experiment=experiment.pk, annotator=annotator.pk))
 
 
 def reserve(*, experiment: Experiment, annotator: User, allowance: Allowance) -> Assignment | None:
@@ -211,7 +214,9 @@ def _next_one(experiment: Experiment, annotator: User, n_shown: int) -> Assignme
     A check comes only where a comparison is ready: else a pair that was waited for would be no check. Both
     take the same statements.
     """
-    due = _DUE_OF_POOL if pools.is_finite(experiment) else _DUE
+    due = _DUE
+    if pools.is_finite(experiment):
+        due = _DUE_EQUALLY_SEEN if experiment.equally_seen_only else _DUE_OF_POOL
     if not (found := due(experiment=experiment.pk, annotator=annotator.pk)):
         return None
     comparison: Comparison = found[0]

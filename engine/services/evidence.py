@@ -18,6 +18,7 @@ from engine.models import Evidence, Experiment, ShowingEvent, Snapshot
 from engine.selectors import designs
 from engine.selectors.designs import Observed
 from engine.selectors.snapshots import latest_snapshot
+from engine.services.bulk import save_all
 from engine.services.locks import locked_experiment
 from engine.services.showings import settle_assignments
 from engine.services.snapshots import write_snapshot
@@ -71,12 +72,16 @@ def fold(*, experiment: Experiment, seconds: float = _MOST_SECONDS) -> Folded:
     def store(observed: Observed, event: Logged) -> bool:
         ended = event.comparison not in observed.design.open_showings
         showing = observed.design.showing(event.comparison) if ended else None
-        numbered.append(ShowingEvent(pk=event.row, number=next(numbers), showing=showing))
+        row = ShowingEvent(
+            pk=event.row, experiment=experiment, comparison_id=event.comparison, kind=event.kind
+        )
+        row.number, row.showing = next(numbers), showing
+        numbered.append(row)
         return time.monotonic() < deadline
 
     observed = designs.observe(start, events, each=store)
     if numbered:
-        ShowingEvent.objects.bulk_update(numbered, ["number", "showing"], batch_size=200)
+        save_all(ShowingEvent, numbered, ["number", "showing"])
         Evidence.objects.update_or_create(experiment=experiment, defaults=designs.state_of(observed))
     complete = observed.design.stopped or (len(numbered) == len(events) < _MOST_EVENTS)
     changed = any(event.kind != Kind.BEGUN for event in events[: len(numbered)])

@@ -86,7 +86,7 @@ class Pool(Source):
 _ByTask = dict[int, list[Stored]]
 
 # Pairs of responses whose tasks are looked up at once. Mostly one of the first few is new.
-_FIRST, _AT_ONCE = 3, 200
+_FIRST, _AT_ONCE = 8, 200
 # All pairs of sixteen policies. Of two that share 1,000 tasks it takes 30 kB.
 _PAIRS_KEPT = 128
 

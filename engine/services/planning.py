@@ -33,8 +33,9 @@ RULES_VERSION = 7
 
 
 # After a round that changed something there is none for this long, or for three times as long as the round
-# took: a worker keeps three quarters of its time for other experiments.
-_LEAST_REST_SECONDS, _REST, _LONGEST_REST_SECONDS = 0.1, 3.0, 0.5
+# took: a worker keeps three quarters of its time for other experiments. Where pairs are lacking it is a third
+# of its time: messages that ask for rounds must not pile up before those of others.
+_LEAST_REST_SECONDS, _REST, _REST_WHILE_LACKING, _LONGEST_REST_SECONDS = 0.1, 3.0, 0.5, 0.5
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,14 @@ def plan_round(*, experiment_id: int) -> Advance | None:
     One at a time per experiment: while another caller holds the row, this one returns ``None`` at once. The
     holder looks again after its commit, so that no judgment is left unseen.
     """
+    started = time.monotonic()
     _settle(experiment_id)
-    done = _plan_round(experiment_id)
+    done = _plan_round(experiment_id, started)
     if done is None or done.concluded or done.again:
         return done
-    return replace(done, again=_is_news(experiment_id))
+    # What nobody is left to judge is looked for only where it may be in the way.
+    freed = not done.planned and discard_unwanted(experiment_id=experiment_id)
+    return replace(done, again=bool(freed) or _is_news(experiment_id))
 
 
 def _is_news(experiment_id: int) -> bool:
@@ -127,13 +131,11 @@ def _settle(experiment_id: int) -> None:
         return
     if experiment.responses == Experiment.Responses.REUSE:
         settle_shared(experiment_id=experiment_id)
-    discard_unwanted(experiment_id=experiment_id)
     settle_by_rule(experiment=experiment)
 
 
 @transaction.atomic
-def _plan_round(experiment_id: int) -> Advance | None:
-    started = time.monotonic()
+def _plan_round(experiment_id: int, started: float) -> Advance | None:
     experiment = _locked(experiment_id)
     if experiment is None:
         return None
@@ -159,9 +161,9 @@ def _plan_round(experiment_id: int) -> Advance | None:
     rest = 0.0
     if folded.changed or added:
         took = time.monotonic() - started
-        # Nobody is to wait for a pair.
-        low = 2 * len(added) > target
-        rest = max(_LEAST_REST_SECONDS, 0.0 if low else min(_REST * took, _LONGEST_REST_SECONDS))
+        lacking = 2 * len(added) > target
+        rest = (_REST_WHILE_LACKING if lacking else _REST) * took
+        rest = min(max(rest, _LEAST_REST_SECONDS), _LONGEST_REST_SECONDS)
         experiment.round_seconds = took + rest
         experiment.rests_until = clock.now() + timedelta(seconds=rest)
     experiment.save(

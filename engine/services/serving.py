@@ -133,9 +133,7 @@ def show_next(*, experiment: Experiment, annotator: User) -> ShownPair | None:
 def may_have_next(*, experiment: Experiment, annotator: User) -> bool:
     """``False`` if nothing is there for an annotator whose page waits for a pair: the look is spared."""
     # A check may be due where no comparison is.
-    return checks.are_used(experiment) or assignments.has_next(
-        experiment_id=experiment.pk, annotator=annotator
-    )
+    return checks.are_used(experiment) or assignments.has_next(experiment=experiment, annotator=annotator)
 
 
 def answer(

@@ -7,17 +7,18 @@ nobody sees the end of a showing before its beginning.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import Count, F
+from django.db.models import Count
 
 from engine.domain.showings import Answer, Fate, Kind, Phase, Showing, events, showing_of
 from engine.models import Assignment, Comparison, Experiment, Judgment, PairCount, ShowingEvent
 from engine.selectors import counts
+from engine.services.bulk import save_all
 
 # The fields of a comparison that `settle` may change.
 _FIELDS = ("state", "outcome", "judged_at", "discard_reason", "showing", "least", "most")
@@ -42,14 +43,18 @@ def settle_assignments(*, experiment: Experiment) -> None:
     A click only stores its answer, so that it does the same for a check as for a comparison. Outcomes, counts
     and the log follow here: before each round of planning, and before anything that must see all answers.
     """
-    changed = Assignment.objects.filter(experiment=experiment, settled=False).order_by("pk")
-    # Locked, so that an answer that is being stored is waited for.
-    rows = dict(changed.select_for_update(no_key=True).values_list("pk", "comparison_id"))
+    changed = Assignment.objects.filter(experiment=experiment, settled=False)
+    rows = list(changed.values_list("pk", "state", "comparison_id"))
     if not rows:
         return
-    comparisons = Comparison.objects.filter(pk__in=[pk for pk in rows.values() if pk is not None])
+    comparisons = Comparison.objects.filter(pk__in={comparison for *_, comparison in rows} - {None})
     settle(experiment, list(comparisons.order_by("pk").select_for_update(no_key=True)))
-    Assignment.objects.filter(pk__in=rows).update(settled=True)
+    # Locked only now: answers would wait for all of this. One that came meanwhile has put its row into
+    # another state, and waits for the next time.
+    for state in {state for _, state, _ in rows}:
+        found = Assignment.objects.filter(pk__in=[pk for pk, was, _ in rows if was == state], state=state)
+        by_number = found.order_by("pk").select_for_update(no_key=True).values("pk")
+        Assignment.objects.filter(pk__in=by_number).update(settled=True)
 
 
 def settle(experiment: Experiment, comparisons: Sequence[Comparison]) -> bool:
@@ -69,19 +74,12 @@ def settle(experiment: Experiment, comparisons: Sequence[Comparison]) -> bool:
         settled.append((given[-1].number if given else 0, _resettle(comparison, given)))
         if was != comparison.outcome:
             counted[comparison.policy_i_id, comparison.policy_j_id].add(was, comparison.outcome, given[-1])
-    # Not by `bulk_update`: its CASE for each row and field takes longer than all else here.
-    Comparison.objects.bulk_create(
-        comparisons,
-        update_conflicts=True,
-        unique_fields=["id"],
-        update_fields=[*_FIELDS, "skips"],
-        batch_size=500,
-    )
+    save_all(Comparison, comparisons, [*_FIELDS, "skips"])
     # In the order of the answers.
     settled.sort(key=lambda each: each[0])
     ShowingEvent.objects.bulk_create([*begun, *(event for _, events in settled for event in events)])
-    for pair, total in sorted(counted.items()):
-        count(experiment.pk, pair, total.won, total.judged, annotator=total.last and total.last.annotator)
+    if counted:
+        _count(experiment, counted)
     return bool(counted)
 
 
@@ -131,17 +129,19 @@ def let_go(comparison: Comparison, reason: str) -> None:
     ShowingEvent.objects.bulk_create(rows)
 
 
-def count(
-    experiment_id: int, pair: tuple[int, int], won: float, judged: int, *, annotator: int | None
-) -> None:
-    """Change the counts of two policies i < j by so much; ``annotator``: who has just judged them."""
-    counted = PairCount.objects.filter(experiment=experiment_id, policy_i=pair[0], policy_j=pair[1])
-    last = {} if annotator is None else {"last_annotator": annotator}
-    n_changed = counted.update(wins_i=F("wins_i") + won, comparisons=F("comparisons") + judged, **last)
-    if n_changed != 1:
-        raise RuntimeError(
-            f"Policies {pair} have {n_changed} pair counts instead of one; run rebuild_counts."
-        )
+def _count(experiment: Experiment, counted: Mapping[tuple[int, int], _Count]) -> None:
+    """Change the counts of these pairs of policies i < j."""
+    rows = PairCount.objects.filter(experiment=experiment).order_by("pk").select_for_update(no_key=True)
+    by_pair = {(row.policy_i_id, row.policy_j_id): row for row in rows}
+    if missing := counted.keys() - by_pair:
+        raise RuntimeError(f"Policies {sorted(missing)} have no counts; run rebuild_counts.")
+    for pair, total in counted.items():
+        row = by_pair[pair]
+        row.wins_i += total.won
+        row.comparisons += total.judged
+        if total.last and total.last.annotator:
+            row.last_annotator_id = total.last.annotator
+    save_all(PairCount, [by_pair[pair] for pair in counted], ["wins_i", "comparisons", "last_annotator"])
 
 
 def _resettle(comparison: Comparison, given: Sequence[_Given]) -> list[ShowingEvent]:

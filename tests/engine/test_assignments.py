@@ -161,7 +161,7 @@ class TestWhenNoneAreGiven:
         Experiment.objects.filter(pk=experiment.pk).update(closing_since=timezone.now())
         assert lease_all(experiment_id=experiment.pk, annotator=annotator) == [held]
         assert lease_next(experiment_id=experiment.pk, annotator=bob) is None
-        assert not has_next(experiment_id=experiment.pk, annotator=bob)
+        assert not has_next(experiment=experiment, annotator=bob)
         assert click(experiment, annotator).comparison == held.comparison
 
     def test_what_is_open_at_the_end_may_be_answered_by_who_is_here_alone(self, experiment, annotator, bob):
@@ -220,16 +220,16 @@ class TestSearch:
 
     def test_there_is_a_pair_until_all_are_judged(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
-        assert has_next(experiment_id=experiment.pk, annotator=annotator)
+        assert has_next(experiment=experiment, annotator=annotator)
         for _ in range(experiment.comparisons.count()):
             click(experiment, annotator)
-        assert not has_next(experiment_id=experiment.pk, annotator=annotator)
+        assert not has_next(experiment=experiment, annotator=annotator)
 
     def test_there_is_one_that_is_held_already(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         held = lease(experiment, annotator)
         experiment.comparisons.exclude(pk=held.comparison.pk).update(state="discarded")
-        assert has_next(experiment_id=experiment.pk, annotator=annotator)
+        assert has_next(experiment=experiment, annotator=annotator)
 
     @pytest.mark.parametrize(("shared", "other"), [("policy_i", "policy_j"), ("policy_j", "policy_i")])
     def test_a_turn_is_had_on_a_pair_and_not_on_one_of_its_policies(self, annotator, shared, other):

@@ -103,7 +103,7 @@ def test_planning_for_a_pool_reads_the_comparisons_of_the_asked_tasks_alone(anno
     with rows_read() as read:
         known.read(halves)
         assert Familiarity.NEW_TASK not in {known.familiarity(*each) for each in halves}
-    assert read[0] < 50
+    assert read[0] < 150
 
 
 def test_the_length_of_the_buffer_follows_from_the_latest_answers_alone(annotator):

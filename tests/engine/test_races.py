@@ -335,6 +335,7 @@ class TestRowLocks:
             record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
             rebuilt = blocked(lambda: rebuild_counts(experiment_id=experiment.pk))
         assert rebuilt.result() == {}
+        advance(experiment_id=experiment.pk)
         assert counts.comparison_count(experiment.pk) == 1
 
     def test_a_skip_in_the_moment_of_the_conclusion_leaves_nothing_pending(self, annotator):

@@ -239,11 +239,11 @@ class TestEachTask:
             assert experiment.rests_until >= before + timedelta(seconds=rest)
             assert experiment.round_seconds == pytest.approx(takes + rest)
 
-    def test_nobody_waits_for_a_pair_because_of_a_rest(self, annotator, monkeypatch):
+    def test_where_pairs_are_lacking_the_rest_is_shorter(self, annotator, monkeypatch):
         experiment = make_experiment(planned=False, annotators=(annotator,))
-        times = iter([0.0, 9.0])
+        times = iter([0.0, 0.6])
         monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=lambda: next(times)))
-        assert planning.plan_round(experiment_id=experiment.pk).rest == pytest.approx(0.1)
+        assert planning.plan_round(experiment_id=experiment.pk).rest == pytest.approx(0.3)
 
     @pytest.fixture
     def by_message(self) -> Iterator[None]:
