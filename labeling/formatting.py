@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from engine.core import ranking
+from engine.core import Remaining, ranking
 from engine.core.agreement import FEWEST_UNITS, Alpha, Proportion
 from engine.domain.wording import number, two_digits
 
@@ -99,10 +99,10 @@ def about(expected: float) -> str:
     return number(two_digits(expected), "comparison")
 
 
-def spread(between: tuple[float, float | None]) -> str:
-    """An interval of comparisons, to two digits; without an upper end, "more than" the lower one."""
-    low, high = between
-    return f"more than {rough(low)}" if high is None else f"{rough(low)} to {rough(high)}"
+def spread(remaining: Remaining) -> str:
+    """A range of comparisons, to two digits; without an upper end, "over" the lower one."""
+    low, high = remaining.low, remaining.high
+    return f"over {rough(low)}" if high is None else f"{rough(low)} to {rough(high)}"
 
 
 def rough_hours(expected: float) -> str:
@@ -110,17 +110,19 @@ def rough_hours(expected: float) -> str:
     return f"{expected:.1f}" if expected < _ROUGH_HOURS else rough(expected)
 
 
-def working_time(hours: tuple[float, float, float | None]) -> str:
-    """Hours of work, expected and from to, in the unit that suits them: "2.1 h (0.9 to 4.0)", "8 min (4 to
+def working_time(hours: Remaining) -> str:
+    """Hours of work, likely and from to, in the unit that suits them: "2.1 h (0.9 to 4.0)", "8 min (4 to
     17)".
     """
-    in_minutes = hours[0] < 1
+    in_minutes = (hours.likely or hours.low) < 1
     unit = "min" if in_minutes else "h"
-    expected, low, high = (
+    low, likely, high = (
         None if value is None else f"{60 * value:.0f}" if in_minutes else rough_hours(value)
-        for value in hours
+        for value in (hours.low, hours.likely, hours.high)
     )
-    return f"more than {low} {unit}" if high is None else f"{expected} {unit} ({low} to {high})"
+    if likely is None:
+        return f"over {low} {unit}"
+    return f"{likely} {unit} ({f'over {low}' if high is None else f'{low} to {high}'})"
 
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

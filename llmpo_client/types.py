@@ -114,6 +114,14 @@ class ByAnswers(TypedDict):
     text: str
 
 
+class Remaining(TypedDict):
+    """Comparisons still needed; null ends lie beyond the budget."""
+
+    low: float
+    likely: float | None
+    high: float | None
+
+
 class Policy(TypedDict):
     label: str
     levels: list[str]
@@ -137,7 +145,7 @@ class Status(Experiment):
     by_answers: ByAnswers | None
     joint_risk: float | None
     threshold: float | None
-    expected_left: float | None
+    remaining: Remaining | None
     best: str | None
     winner: str | None
     caveats: list[str]

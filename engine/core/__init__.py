@@ -14,11 +14,11 @@ of what goes beyond it.
 
 from .design import Design
 from .forecast_formula import closed_form
-from .forecasts import Forecast, Plan, Simulations, forecast, forecast_remaining
+from .forecasts import Forecast, Plan, Simulations, forecast
 from .ranking import Place, Rate, Standing
 from .sampling import Sampler, Situation, Stateless
 from .spaces import BradleyTerry, Factorial, Unstructured
-from .types import Answers, Claim, ClaimState, Decision, Missing, StopReason
+from .types import Answers, Claim, ClaimState, Decision, Missing, Remaining, StopReason
 
 __version__ = "0.2.0"
 
@@ -35,6 +35,7 @@ __all__ = [
     "Place",
     "Plan",
     "Rate",
+    "Remaining",
     "Sampler",
     "Simulations",
     "Situation",
@@ -44,5 +45,4 @@ __all__ = [
     "Unstructured",
     "closed_form",
     "forecast",
-    "forecast_remaining",
 ]

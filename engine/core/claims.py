@@ -250,7 +250,7 @@ class InModel:
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""
         leader = self._evidence.leader
-        proved = self._against(leader).min(axis=1) >= self.threshold
+        proved = self.against().min(axis=1) >= self.threshold
         self.named = np.where((self.named == NOBODY) & proved, leader, self.named)
 
     def nearest(self, run: int, leader: int) -> int:
@@ -261,20 +261,21 @@ class InModel:
         """Shape (m,): the policies whose evidence against beating b is below the threshold, in one run."""
         if self._evidence.leader[run] != b:
             return np.delete(np.arange(self._pairwise.log_e.shape[1]), b)
-        return np.flatnonzero(self._against(self._evidence.leader)[run] < self.threshold)
+        return np.flatnonzero(self.against()[run] < self.threshold)
 
     def risk(self, run: int, b: int) -> float:
         """The δ, in [0, 1], at which the present evidence of one run would just name b."""
         if self._evidence.leader[run] != b:
             return 1.0
-        return float(np.exp(min(0.0, -self._against(self._evidence.leader)[run].min())))
+        return float(np.exp(min(0.0, -self.against()[run].min())))
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the evidence has."""
         self.named = self.named[runs]
 
-    def _against(self, b: IntArray) -> FloatArray:
-        """Shape (R, K): evidence (nats) against each policy beating b; infinite for b itself."""
+    def against(self) -> FloatArray:
+        """Shape (R, K): evidence (nats) against each policy beating the estimate's first, infinite for it."""
+        b = self._evidence.leader
         runs = np.arange(b.size)
         share, pairwise_share = self._evidence.log_shares
         head_to_head = self._pairwise.log_e[runs, :, b] - np.log(self._pairwise.log_e.shape[1])

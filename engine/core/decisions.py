@@ -8,7 +8,6 @@ import numpy as np
 
 from .claims import NOBODY
 from .ledger import Ledger
-from .remaining_formula import expected_remaining
 from .types import Claim, ClaimState, Decision, StopReason
 
 
@@ -55,7 +54,6 @@ class Verdict:
             threshold=float(self.ledger.rule.threshold[0]),
             runner_up=None if best is None else int(np.argmin(np.where(others, peak, np.inf))),
             n_comparisons=self._n_comparisons,
-            expected_left=0.0 if reason is not None else expected_remaining(self.ledger, best),
             claim=self.ledger.claim,
             claims=claims,
             joint_risk=min(1.0, self.delta * len(claims)) if claims else 1.0,

@@ -17,6 +17,7 @@ from .ledger import NONE, OPEN, Ledger
 from .memory import check_memory
 from .missing import by_answers
 from .ranking import Place, Rate, Standing, mean_over_rivals, order_of, rates
+from .remaining import expected_remaining
 from .samplers import build_sampler
 from .sampling import Picks, argmax_random
 from .settings import (
@@ -41,6 +42,7 @@ from .types import (
     IntArray,
     Missing,
     Pair,
+    Remaining,
     Seed,
     StopReason,
     Tally,
@@ -908,6 +910,14 @@ class Design:
         if self._decision is None:
             self._decision = self._verdict.decision()
         return self._decision
+
+    @property
+    def remaining(self) -> Remaining | None:
+        """The comparisons that the decision still takes; None once stopped, and while too little is known.
+
+        The budget is not looked at. It takes some milliseconds.
+        """
+        return None if self.stopped else expected_remaining(self._ledger)
 
     @property
     def _verdict(self) -> Verdict:

@@ -38,7 +38,7 @@ def closed_form(plan: Plan, *, log_odds: float = 0.4) -> Forecast:
     """Forecast an experiment before its first comparison, in milliseconds.
 
     For each of several hundred random strengths the comparisons follow from a formula (docs/algorithm.md,
-    "The planner's first figure"); nothing is simulated. The same plan always has the same forecast.
+    "Forecasts"); nothing is simulated. The same plan always has the same forecast.
 
     Parameters
     ----------

@@ -1,24 +1,19 @@
-"""Forecasts of the comparisons that a decision takes, before the first one and during a run."""
+"""Forecasts of the comparisons that a decision takes, before the first one."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy import special
 
-from .estimation import PairData, fit
 from .simulate import SimulatedRuns, simulate
 from .spaces import BradleyTerry, Space
 from .structured import prior_precision
-from .types import Claim, FloatArray, Tally
-
-# Weight, in comparisons, of the Bradley-Terry fit against a pair's own win rate when runs are projected.
-_FIT_WEIGHT = 20.0
+from .types import Claim, FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,81 +137,13 @@ def forecast(
     else:
         scores = rng.standard_normal((n_runs, K)) * (log_odds / np.sqrt(2.0))
     mu = special.expit(scores[:, :, None] - scores[:, None, :])
-    return _simulate_in_parts(
-        plan, mu, None, None, seed=seed, start=start, seconds=seconds, tick=tick, progress=progress
-    )
-
-
-def forecast_remaining(
-    plan: Plan,
-    wins: FloatArray,
-    reached: Mapping[str, Any],
-    *,
-    n_runs: int = 100,
-    seed: int = 0,
-    start: Simulations = NONE_YET,
-    seconds: float = np.inf,
-    tick: Callable[[], None] = lambda: None,
-    progress: Callable[[Simulations, int], None] = lambda done, n_runs: None,
-) -> Forecast:
-    """Forecast the rest of an experiment from what it has found so far, by simulating continuations.
-
-    Every simulated continuation draws its preference probabilities from their posterior, in which a pair's
-    own outcomes count beside a Bradley-Terry fit to all. Ties that are told apart go on at their rate so far.
-
-    Parameters
-    ----------
-    plan
-        The experiment.
-    wins
-        Shape (K, K): summed outcomes so far.
-    reached
-        `Design.progress`.
-    n_runs, seed, start, seconds, tick, progress
-        As in `forecast`.
-    """
-    rng = np.random.default_rng(seed)
-    tally = Tally(wins[None])
-    space = (
-        plan.space if isinstance(plan.space, BradleyTerry) else BradleyTerry.one_hot(plan.space.n_policies)
-    )
-    precision = prior_precision(space, 1.0)
-    data = PairData.of(space.features, tally)
-    theta = fit(data, precision, np.zeros((1, space.n_features)))[0]
-    hessian = data.hessian(theta[None])[0] + precision
-    draws = theta + rng.standard_normal((n_runs, space.n_features)) @ np.linalg.inv(
-        np.linalg.cholesky(hessian)
-    )
-    scores = draws @ space.features.T
-    mu = special.expit(scores[:, :, None] - scores[:, None, :])
-    if not isinstance(plan.space, BradleyTerry):
-        rows, columns = np.triu_indices(wins.shape[0], 1)
-        expected = mu[:, rows, columns] * _FIT_WEIGHT
-        drawn = rng.beta(wins[rows, columns] + expected, wins[columns, rows] + _FIT_WEIGHT - expected)
-        mu[:, rows, columns] = drawn
-        mu[:, columns, rows] = 1.0 - drawn
-    ties = sum(tied for _, _, _, _, tied, *_ in (reached.get("streams") or {}).get("proofs", ()))
-    return _simulate_in_parts(
-        plan,
-        mu,
-        wins,
-        reached,
-        ties=ties / max(1.0, float(wins.sum())),
-        seed=seed,
-        start=start,
-        seconds=seconds,
-        tick=tick,
-        progress=progress,
-    )
+    return _simulate_in_parts(plan, mu, seed=seed, start=start, seconds=seconds, tick=tick, progress=progress)
 
 
 def _simulate_in_parts(
     plan: Plan,
     mu: FloatArray,
-    wins: FloatArray | None,
-    reached: Mapping[str, Any] | None,
     *,
-    ties: float = 0.0,
     seed: int,
     start: Simulations,
     seconds: float,
@@ -226,7 +153,6 @@ def _simulate_in_parts(
     n_runs = mu.shape[0]
     parts = _parts(n_runs)
     seeds = np.random.SeedSequence(seed).spawn(len(parts))
-    so_far = 0.0 if wins is None else float(wins.sum())
     done = start
     for part, part_seed in zip(parts, seeds, strict=True):
         n_done = len(done.left)
@@ -241,7 +167,7 @@ def _simulate_in_parts(
             tick()
             return time.process_time() < limit
 
-        runs = _simulate_part(plan, mu[part], wins, reached, ties=ties, seed=part_seed, go_on=go_on)
+        runs = _simulate_part(plan, mu[part], seed=part_seed, go_on=go_on)
         cut = bool(np.any(~runs.stopped & (runs.n_comparisons < plan.budget)))
         spent = done.seconds + time.process_time() - began
         if cut and n_done:
@@ -249,7 +175,7 @@ def _simulate_in_parts(
             done = replace(done, seconds=spent)
             break
         done = Simulations(
-            left=(*done.left, *(runs.n_comparisons - so_far).tolist()),
+            left=(*done.left, *runs.n_comparisons.tolist()),
             decided=(*done.decided, *runs.stopped.tolist()),
             horizon=int(runs.n_comparisons.max()) if cut else plan.budget,
             seconds=spent,
@@ -280,10 +206,7 @@ def _parts(n_runs: int) -> list[slice]:
 def _simulate_part(
     plan: Plan,
     mu: FloatArray,
-    wins: FloatArray | None,
-    reached: Mapping[str, Any] | None,
     *,
-    ties: float,
     seed: np.random.SeedSequence,
     go_on: Callable[[], bool],
 ) -> SimulatedRuns:
@@ -298,10 +221,7 @@ def _simulate_part(
         capital_moves=plan.capital_moves,
         budget=plan.budget,
         pending=plan.pending,
-        ties=ties,
         observe_every=20,
-        wins=wins,
-        progress=reached,
         seed=seed,
         go_on=go_on,
     )

@@ -406,13 +406,13 @@ class Ledger:
 
     def head_to_head(self) -> HeadToHead | None:
         """The proof that stops the run, where it assumes nothing about μ."""
-        proof = self._stopping_proof()
+        proof = self.stopping_proof()
         return proof if isinstance(proof, HeadToHead) else None
 
     def best(self) -> IntArray:
         """Shape (R,): the policy named by the claim that stops the run, or the leader."""
         leader = self.leader()
-        if (proof := self._stopping_proof()) is not None:
+        if (proof := self.stopping_proof()) is not None:
             return np.where(proof.named == NOBODY, leader, proof.named)
         return leader
 
@@ -442,7 +442,7 @@ class Ledger:
 
     def settled(self) -> tuple[BoolArray, BoolArray]:
         """Masks of shape (R,): a policy may be named; it is established that none is the single best."""
-        if (proof := self._stopping_proof()) is not None:
+        if (proof := self.stopping_proof()) is not None:
             established = proof.named != NOBODY
             if self.claim is Claim.GOOD_ENOUGH:
                 return established, np.zeros_like(established)
@@ -552,7 +552,8 @@ class Ledger:
                 if self.none_peak is not None and claim is Claim.BEST:
                     np.maximum(self.none_peak, self._against_being_best(...), out=self.none_peak)
 
-    def _stopping_proof(self) -> Proof | None:
+    def stopping_proof(self) -> Proof | None:
+        """The proof that stops the run; None under a claim or a stopping rule that has none."""
         return None if self.claim is None else self.proofs.get(self.claim)
 
     def _watched_margins(self, epsilon: float, *, watch_all: bool) -> dict[Claim, float]:

@@ -75,6 +75,34 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
+class Remaining:
+    """The comparisons that an experiment still needs, before the first one and while it runs.
+
+    Attributes
+    ----------
+    low, high
+        Four in five experiments need between so many and so many. `high` is None where more than the budget
+        leaves may be needed.
+    likely
+        Half of all need fewer; None where that is more than the budget leaves.
+    """
+
+    low: float
+    likely: float | None
+    high: float | None
+
+    def within(self, left: float) -> Remaining:
+        """The same where only so many comparisons are left."""
+        likely, high = (None if end is None or end > left else end for end in (self.likely, self.high))
+        return Remaining(min(self.low, left), likely, high)
+
+    def times(self, factor: float) -> Remaining:
+        """The same in another unit, such as hours."""
+        likely, high = (None if end is None else factor * end for end in (self.likely, self.high))
+        return Remaining(factor * self.low, likely, high)
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimState:
     """The progress of one claim.
 
@@ -157,9 +185,6 @@ class Decision:
         The policy other than `best` with the least evidence against it; None when `best` is.
     n_comparisons
         How many comparisons have been judged.
-    expected_left
-        About how many more comparisons the decision will take; 0 once stopped, None while that cannot
-        be told.
     """
 
     stopped: bool
@@ -170,7 +195,6 @@ class Decision:
     threshold: float
     runner_up: int | None
     n_comparisons: int
-    expected_left: float | None
     claim: Claim | None = None
     claims: tuple[ClaimState, ...] = ()
     joint_risk: float = 1.0
@@ -186,11 +210,8 @@ class Decision:
         leader = "no leader" if self.best is None else f"policy {self.best} leads"
         if self.reason is StopReason.CERTIFIED:
             leader = f"policy {self.best} {'leads' if self.claim is None else 'is named'}"
-        remaining = (
-            "" if self.stopped or self.expected_left is None else f", about {self.expected_left:,.0f} remain"
-        )
         claim = "" if self.claim is None else f", claim {self.claim.value!r}"
-        return f"<Decision{claim}: {self.n_comparisons:,} compared, {state}, {leader}{remaining}>"
+        return f"<Decision{claim}: {self.n_comparisons:,} compared, {state}, {leader}>"
 
 
 class Tally:

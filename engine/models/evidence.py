@@ -23,7 +23,9 @@ class Snapshot(models.Model):
     open_rivals = models.PositiveIntegerField(
         default=0, help_text="Rivals that the claim to stop on has still to exclude."
     )
-    expected_left = models.FloatField(null=True, blank=True)
+    remaining = models.JSONField(
+        null=True, blank=True, help_text="Comparisons still needed: low, likely, high. Null if unknown."
+    )
     reason = models.CharField(max_length=20, blank=True)
     created_at = models.DateTimeField(default=clock.now)
 
@@ -65,18 +67,12 @@ class DashboardPage(models.Model):
 
 
 class Examination(Claimable):
-    """Results that take too long to compute for a page: the forecast, and replays without each annotator.
+    """Results that take too long to compute for a page: replays without each annotator.
 
     Unfinished work is stored too, so a worker that is killed loses little.
     """
 
     experiment = models.OneToOneField(Experiment, models.CASCADE, related_name="examination")
-    forecast = models.JSONField(
-        default=dict, blank=True, help_text="Numbers of comparisons that simulated continuations took."
-    )
-    simulations = models.JSONField(
-        default=dict, blank=True, help_text="Where the simulations for the next forecast have got to."
-    )
     replays_wanted_at = models.DateTimeField(null=True, blank=True)
     replays = models.JSONField(default=dict, blank=True, help_text="Progress of the replays.")
     findings = models.JSONField(default=dict, blank=True, help_text="The decision without each annotator.")

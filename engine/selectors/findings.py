@@ -157,9 +157,9 @@ def _by_answers(experiment: Experiment, design: Design, decision: Decision) -> B
         return None
     remaining = remaining_of(experiment, latest_snapshot(experiment))
     more = ""
-    if remaining is not None and not remaining.over_budget:
+    if remaining is not None and remaining.likely is not None:
         people = experiment.judge == Experiment.Judge.HUMAN
-        n = two_digits(remaining.expected * (experiment.overlap if people else 1))
+        n = two_digits(remaining.likely * (experiment.overlap if people else 1))
         more = number(n, "more click" if people else "more comparison")
     text = claim_sentences.by_answers_alone(design, found.policy, found.gamma, more)
     return ByAnswers(found.policy, found.gamma, text)

@@ -22,7 +22,7 @@ from engine.models import (
 from engine.selectors import counts, refused_policies
 from engine.selectors.opinions import votes_now
 from engine.selectors.pace import time_taken
-from engine.selectors.remaining import extrapolated_remaining
+from engine.selectors.remaining import remaining_of
 from engine.selectors.spending import overspent_experiments
 
 PRESENCE = timedelta(seconds=60)
@@ -157,9 +157,9 @@ def buffer_target(
     if votes_now(experiment):
         # The language model that judges takes a batch at a time, as fast as it comes.
         ample = max(ample, settings.JUDGE_BATCH)
-    remaining = extrapolated_remaining(experiment, latest)
-    if remaining is not None and remaining < ample:
-        ample = max(math.ceil(remaining), math.ceil(_SAFETY_NEAR_DECISION * demand))
+    remaining = remaining_of(experiment, latest)
+    if remaining is not None and remaining.likely is not None and remaining.likely < ample:
+        ample = max(math.ceil(remaining.likely), math.ceil(_SAFETY_NEAR_DECISION * demand))
     return min(settings.BUFFER_MAX, settings.BUFFER_MIN + ample)
 
 

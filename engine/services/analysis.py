@@ -1,4 +1,4 @@
-"""The forecast and replays of an experiment, which an analysis worker computes: they are too slow for a page.
+"""The replays of an experiment, which an analysis worker computes: they are too slow for a page.
 
 The work is claimed (:mod:`engine.services.worker_holds`) and done outside of any transaction, so it holds no
 lock while clicks come in. Its progress is stored now and then: pages show it, and if the worker is killed
@@ -7,23 +7,20 @@ another one continues from there.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 
-from engine.core import Claim, Design, Forecast, Plan, Simulations, forecast, forecast_remaining
+from engine.core import Claim, Design
 from engine.core.claims import NOBODY
 from engine.core.robustness import Replays, replay, summed_wins
-from engine.core.types import FloatArray
 from engine.domain import claim_sentences
 from engine.domain.claim_settings import Rules
 from engine.models import Examination, Experiment, Judgment, clock
@@ -39,11 +36,6 @@ _CHECKPOINT_SECONDS = 2.0
 _TURN_SECONDS = 20.0
 # Each annotator costs a replay, so only those with the most judgments are left out in turn.
 _MOST_ANNOTATORS = 30
-_FORECAST_RUNS = 40
-_LONGEST_FORECAST = 1_000_000  # comparisons × K²: some seconds
-# A forecast is due again after this share of its comparisons, and this many besides.
-_GROWTH = 0.1
-_FEWEST_NEWS = 20
 
 
 @transaction.atomic
@@ -61,7 +53,7 @@ def request_replays(*, experiment_id: int) -> Examination:
 def outdate(*, experiment: Experiment) -> None:
     """Drop results for other settings or judgments; work that is under way loses its claim, and stops."""
     examination = Examination.objects.filter(experiment=experiment)
-    worker_holds.release(examination, forecast={}, simulations={}, replays={}, findings={})
+    worker_holds.release(examination, replays={}, findings={})
 
 
 def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
@@ -82,13 +74,12 @@ def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -
 
 
 def examine(*, experiment_id: int, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
-    """Do one piece of an experiment's work: its forecast, or a turn of its replays.
+    """Do a turn of an experiment's replays.
 
     Returns whether there was any that nobody else was doing. ``tick`` is called again and again meanwhile; an
     exception from it interrupts the work, which keeps what it has.
     """
-    Examination.objects.get_or_create(experiment_id=experiment_id)
-    row = Examination.objects.filter(experiment_id=experiment_id)
+    row = Examination.objects.filter(experiment_id=experiment_id, replays_wanted_at__isnull=False)
     claim = worker_holds.take(row, seconds=settings.CLAIM_SECONDS, by=worker)
     mine = worker_holds.held(row, claim)
     examination = mine.select_related("experiment").first()
@@ -96,16 +87,9 @@ def examine(*, experiment_id: int, worker: str = "", tick: Callable[[], None] = 
         return False
     experiment = examination.experiment
     changes: dict[str, Any] = {}
-    keeper = partial(worker_holds.keeper, row, claim, seconds=settings.CLAIM_SECONDS, tick=tick)
+    keep = worker_holds.keeper(row, claim, seconds=settings.CLAIM_SECONDS, tick=tick)
     try:
-        if _forecast_is_due(experiment, examination, counts.comparison_count(experiment_id)):
-            keep = keeper(wanted=_may_be_forecast(experiment).exists)
-            changes = _forecast(experiment, examination, mine, keep)
-        elif examination.replays_wanted_at is not None:
-            changes = _replays(experiment, examination, mine, keeper())
-        else:
-            worker_holds.release(mine)
-            return False
+        changes = _replays(experiment, examination, mine, keep)
     except worker_holds.ClaimLostError:
         logger.info("The analysis of experiment %s is outdated, and was put down", experiment_id)
     except worker_holds.StoppedError:
@@ -116,70 +100,9 @@ def examine(*, experiment_id: int, worker: str = "", tick: Callable[[], None] = 
 
 
 def to_examine() -> list[int]:
-    """The numbers of the experiments with something left to compute: first those without a new forecast."""
-    wanted = Experiment.objects.filter(
-        Q(state=Experiment.State.RUNNING) | Q(examination__replays_wanted_at__isnull=False)
-    ).order_by("examination__replays_wanted_at", "pk")
-    # Fetch the forecasts only: the other columns are large, and every piece of work begins with this query.
-    unread = ("examination__simulations", "examination__replays", "examination__findings")
-    candidates = list(wanted.select_related("examination").defer(*unread))
-    judged = counts.comparison_counts([each.pk for each in candidates])
-    forecasts, replays = [], []
-    for experiment in candidates:
-        examination = getattr(experiment, "examination", None)
-        if _forecast_is_due(experiment, examination, judged[experiment.pk]):
-            forecasts.append(experiment.pk)
-        elif examination is not None and examination.replays_wanted_at is not None:
-            replays.append(experiment.pk)
-    return forecasts + replays
-
-
-def _may_be_forecast(experiment: Experiment) -> QuerySet[Experiment]:
-    """The experiment if it runs and its evidence is not stale, since a forecast continues from the peaks."""
-    return Experiment.objects.filter(pk=experiment.pk, state=Experiment.State.RUNNING, evidence_stale=False)
-
-
-def _forecast_is_due(experiment: Experiment, examination: Examination | None, n_comparisons: int) -> bool:
-    """True if a running experiment has no forecast, or many more comparisons than at its last one."""
-    if experiment.state != Experiment.State.RUNNING or experiment.evidence_stale:
-        return False
-    if examination is None or not examination.forecast:
-        return True
-    return bool(n_comparisons >= (1.0 + _GROWTH) * examination.forecast["comparisons"] + _FEWEST_NEWS)
-
-
-def _forecast(
-    experiment: Experiment,
-    examination: Examination,
-    mine: QuerySet[Examination],
-    keep: Callable[[], None],
-) -> dict[str, Any]:
-    """Simulated continuations of the experiment as it stands, all side by side; before its first comparison,
-    the planner's.
-    """
-    design = designs.load(experiment).design
-    wins, reached = design.wins, design.progress
-    n = design.n_comparisons
-    horizon = min(experiment.budget, n + max(_LONGEST_FORECAST // wins.shape[0] ** 2, 200))
-    plan = Plan(space_of(experiment), **Rules.of(experiment).plan(), budget=horizon)
-    begun = _digest(wins, design.peak_evidence)
-    so_far = examination.simulations
-    start = Simulations(**so_far["done"]) if so_far.get("begun") == begun else Simulations()
-
-    def store(done: Simulations, n_runs: int) -> None:
-        mine.update(simulations={"begun": begun, "progress": len(done.left) / n_runs, "done": asdict(done)})
-
-    store(start, _FORECAST_RUNS)
-    simulate: Callable[..., Forecast] = (
-        partial(forecast, plan) if n == 0 else partial(forecast_remaining, plan, wins, reached)
-    )
-    rest = simulate(n_runs=_FORECAST_RUNS, start=start, tick=keep, progress=store)
-    kept = {name: getattr(rest, name) for name in ("expected", "low", "high", "decided")}
-    return {"simulations": {}, "forecast": {"comparisons": n, "horizon": horizon} | kept}
-
-
-def _digest(*arrays: FloatArray) -> str:
-    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+    """The numbers of the experiments with something left to compute."""
+    wanted = Examination.objects.filter(replays_wanted_at__isnull=False).order_by("replays_wanted_at", "pk")
+    return list(wanted.values_list("experiment_id", flat=True))
 
 
 @dataclass(frozen=True)

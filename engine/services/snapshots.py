@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from engine.models import Experiment, Snapshot
 from engine.selectors.designs import Observed
 
@@ -12,7 +14,7 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
         experiment.evidence_stale = False
         experiment.save(update_fields=["evidence_stale"])
     design = observed.design
-    decision = design.decision
+    decision, remaining = design.decision, design.remaining
     voided: float = sum(won for _, _, won in design.progress["left_out"])
     policy_ids = [policy.pk for policy in experiment.policies.all()]
     return Snapshot.objects.create(
@@ -23,6 +25,6 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
         threshold=decision.threshold,
         best_id=None if decision.best is None else policy_ids[decision.best],
         open_rivals=len(decision.open) if decision.n_comparisons else design.n_policies - 1,
-        expected_left=decision.expected_left,
+        remaining=remaining and asdict(remaining),
         reason=decision.reason or "",
     )

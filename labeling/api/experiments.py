@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from django.db import transaction
@@ -271,7 +272,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
         },
         "joint_risk": ladder.joint_risk if ladder.rungs and not ladder.unproven else None,
         "threshold": snapshot.threshold if snapshot else None,
-        "expected_left": None if remaining is None or remaining.over_budget else remaining.expected,
+        "remaining": remaining and asdict(remaining),
         "best": snapshot.best.label if snapshot and snapshot.best else None,
         "winner": experiment.winner.label if experiment.winner else None,
         "caveats": [

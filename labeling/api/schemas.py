@@ -227,6 +227,12 @@ class ByAnswersOut(Schema):
     text: str
 
 
+class RemainingOut(Schema):
+    low: float = Field(description="Four in five experiments need between `low` and `high`.")
+    likely: float | None = Field(description="Half of all need fewer; null if the budget leaves less.")
+    high: float | None = Field(description="Null if the budget leaves less.")
+
+
 class StatusOut(ExperimentOut):
     """An experiment with the dashboard's figures."""
 
@@ -251,10 +257,8 @@ class StatusOut(ExperimentOut):
         "Null where the same texts come again and people judge: `caveats` says what is proven there."
     )
     threshold: float | None
-    expected_left: float | None = Field(
-        description=(
-            "Comparisons remaining, the mean of simulated continuations; null if unknown or over the budget."
-        )
+    remaining: RemainingOut | None = Field(
+        description="Comparisons that it still needs; null before enough is known, and after the end."
     )
     best: str | None = Field(description="The leader.")
     winner: str | None = Field(description="The certified winner.")

@@ -9,6 +9,7 @@ from typing import Any
 from django.template.loader import render_to_string
 from django.utils import timezone
 
+from engine.core import Remaining
 from engine.core.spaces import Factorial
 from engine.models import DashboardPage, Experiment
 from engine.selectors import counts, designs, pairs_ahead, people, pools
@@ -20,7 +21,7 @@ from engine.selectors.policies import factorial_space, policy_names, space_of
 from engine.selectors.pulses import pulses
 from engine.selectors.queue_health import queue_health
 from engine.selectors.rankings import Ranked, ranking
-from engine.selectors.remaining import Remaining, forecast_progress, remaining_of
+from engine.selectors.remaining import remaining_of
 from engine.selectors.rivals import examples, weakest_tasks
 from engine.selectors.snapshots import latest_snapshot, race_of
 from engine.selectors.spending import (
@@ -69,7 +70,6 @@ def result_figures(experiment: Experiment) -> dict[str, Any]:
     goal = claims.goal if claims else None
     reached = goal is not None and goal.holds
     remaining = None if reached else remaining_of(experiment, snapshot)
-    each = None if remaining is None else _hours_each(experiment)
     by_people = experiment.judge == Experiment.Judge.HUMAN
     n_annotators = people.annotators(experiment.pk).count() if by_people else 0
     running = experiment.state == Experiment.State.RUNNING
@@ -94,7 +94,7 @@ def result_figures(experiment: Experiment) -> dict[str, Any]:
             ranked=ranked,
             ladder=claims,
             comparisons=comparisons,
-            hours=None if remaining is None or each is None else remaining.expected * each,
+            hours=_hours(experiment, remaining),
             n_annotators=n_annotators,
             pool=pools.supply(experiment) if running else None,
         ),
@@ -171,7 +171,6 @@ def _moving_figures(experiment: Experiment) -> dict[str, Any]:
         "late": late_clicks(experiment, snapshot, comparisons),
         "remaining": remaining,
         "hours": _hours(experiment, remaining),
-        "forecast_progress": forecast_progress(experiment),
     }
 
 
@@ -183,12 +182,10 @@ def _hours_each(experiment: Experiment) -> float | None:
     return None if seconds is None else experiment.overlap * seconds / 3600
 
 
-def _hours(experiment: Experiment, remaining: Remaining | None) -> tuple[float, float, float | None] | None:
-    """Hours of annotators' time that remain: expected, from, to; ``None`` without people or a simulation."""
-    if remaining is None or remaining.between is None or (each := _hours_each(experiment)) is None:
-        return None
-    low, high = remaining.between
-    return remaining.expected * each, low * each, None if high is None else high * each
+def _hours(experiment: Experiment, remaining: Remaining | None) -> Remaining | None:
+    """Hours of annotators' time that remain; ``None`` without people or where too little is known."""
+    each = _hours_each(experiment)
+    return None if remaining is None or each is None else remaining.times(each)
 
 
 def charts_of(experiment: Experiment, tab: str, *, at_once: bool = False) -> DashboardPage | None:

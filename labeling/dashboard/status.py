@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from engine.core import Claim, StopReason
+from engine.core import Claim, Remaining, StopReason
 from engine.domain.policy_space import PolicyName
 from engine.domain.wording import number
 from engine.models import Experiment, Snapshot
@@ -14,9 +13,9 @@ from engine.selectors import consequences, counts
 from engine.selectors.missing import actively_held
 from engine.selectors.policies import names_in
 from engine.selectors.pulses import Pulse, pulses
-from engine.selectors.remaining import Remaining, forecasts, remaining_by
+from engine.selectors.remaining import remaining_of
 from engine.selectors.snapshots import latest_snapshots
-from labeling.formatting import about, over_half, points
+from labeling.formatting import about, over_half, points, spread
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,6 @@ def statuses_of(
     ended = [each.pk for each in experiments if each.state == Experiment.State.CONCLUDED]
     snapshots = latest_snapshots(experiments) if snapshots is None else snapshots
     healths = pulses(running) if healths is None else healths
-    forecast = forecasts(running)
     led = [each for each in experiments if each.winner or (each.pk in snapshots and snapshots[each.pk].best)]
     names = names_in(led)
     comparisons = counts.comparison_counts(ended)
@@ -76,7 +74,7 @@ def statuses_of(
         elif experiment.state == Experiment.State.CONCLUDED:
             sentence = concluded(experiment, snapshot, led_by, comparisons.get(experiment.pk, 0))
         else:
-            sentence = _said(experiment, snapshot, led_by, health, forecast.get(experiment.pk))
+            sentence = _said(experiment, snapshot, led_by, health)
         statuses.append(Status(kind, words, " ".join([sentence, *notes(experiment)])))
     return statuses
 
@@ -95,7 +93,6 @@ def _said(
     snapshot: Snapshot | None,
     names: Sequence[PolicyName],
     health: Pulse | None,
-    forecast: Mapping[str, Any] | None,
 ) -> str:
     """The words about an experiment that has not concluded."""
     if experiment.state == Experiment.State.DRAFT:
@@ -106,7 +103,7 @@ def _said(
         return standing
     if health is not None and not health.healthy:
         return f"{health.ailment} {standing}"
-    remaining = None if waits else remaining_by(experiment, snapshot, forecast)
+    remaining = None if waits else remaining_of(experiment, snapshot)
     said = _running(experiment, standing, remaining)
     return f"{said} {health.catching_up}".rstrip() if health is not None else said
 
@@ -148,11 +145,9 @@ def _running(experiment: Experiment, standing: str, remaining: Remaining | None)
         return f"{standing} {USED_UP}"
     if remaining is None:
         return standing
-    if remaining.over_budget:
+    if remaining.likely is None:
         return f"{standing} {over_budget(experiment)}"
-    return (
-        f"{standing} {'At least' if remaining.at_least else 'About'} {about(remaining.expected)} remaining."
-    )
+    return f"{standing} About {about(remaining.likely)} remaining, {spread(remaining)}."
 
 
 def over_budget(experiment: Experiment) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.core import Claim, StopReason
+from engine.core import Claim, Remaining, StopReason
 from engine.core.ranking import Place
 from engine.domain.claim_settings import CERTIFIED
 from engine.models import Experiment, Snapshot
@@ -16,10 +16,9 @@ from engine.selectors.pool_claims import tasks_left_out
 from engine.selectors.pools import Supply
 from engine.selectors.pulses import Pulse
 from engine.selectors.rankings import Ranked
-from engine.selectors.remaining import Remaining
 from engine.selectors.spending import money_trouble
 from labeling.dashboard import status
-from labeling.formatting import judging_time, over_half, percents, points, rough
+from labeling.formatting import judging_time, over_half, percents, points, rough, spread
 
 # One of the claims has a name that would read oddly in a sentence.
 _GOALS = dict(Experiment.CLAIMS) | {Claim.BEST_IF_ANY.value: "the best, if there is one"}
@@ -44,7 +43,7 @@ def verdict_of(
     ranked: Sequence[Ranked],
     ladder: Ladder | None,
     comparisons: int,
-    hours: float | None,
+    hours: Remaining | None,
     n_annotators: int,
     pool: Supply | None,
 ) -> dict[str, Any]:
@@ -62,13 +61,14 @@ def verdict_of(
     used_up = running and pulse.healthy and experiment.used_up
     if used_up:
         remaining = None  # nobody can tell before there is more to judge
-    over_budget = remaining is not None and remaining.over_budget
+    over_budget = remaining is not None and remaining.likely is None
     waits = status.closing(experiment)
     if over_budget or waits:
         remaining = None  # the budget ends before, or the pairs that are open are all that it takes
     n_through = pool.n_through if pool and comparisons else 0
-    expected = remaining.expected * experiment.overlap if remaining else 0.0
-    too_few = pool if n_annotators and pool and pool.n_answers < expected else None
+    likely = remaining.likely if remaining else None
+    answers = (likely or 0.0) * experiment.overlap
+    too_few = pool if n_annotators and pool and pool.n_answers < answers else None
     n_rivals, n_ruled_out = len(ranked) - 1, _ruled_out(ranked) if comparisons else 0
     return _EMPTY | {
         "headline": waits[0].removesuffix(".") if waits else _headline(ranked, ladder, comparisons),
@@ -96,7 +96,7 @@ def verdict_of(
         "refused": running and bool(pulse.refused),
         "waits": [{"pk": each.pk, "name": each.name} for each in pulse.waits] if stalled else [],
         "condition": _condition(experiment),
-        "percent_done": round(100 * comparisons / (comparisons + remaining.expected)) if remaining else None,
+        "percent_done": round(100 * comparisons / (comparisons + likely)) if likely else None,
         # The headline while the workers stand still, as nothing else helps before.
         "trouble": _trouble(pulse) if stalled else "",
         "over_budget": over_budget and not stalled,
@@ -132,26 +132,27 @@ def _effort(
     experiment: Experiment,
     remaining: Remaining | None,
     ladder: Ladder | None,
-    hours: float | None,
+    hours: Remaining | None,
     n_able: int,
 ) -> str:
     goal = f"one is {_GOALS[experiment.claim]}" if experiment.stopping == CERTIFIED else ""
     rung = ladder.goal if ladder else None
     follows = rung is not None and rung.follows_from is not None
-    if remaining is None:
+    if remaining is None or remaining.likely is None:
         reached = rung is not None and (rung.holds or follows)
         # Beside a leader the card has no room for what that means.
         meaning = f": {_meaning(experiment)}" if ladder is None else ""
         return f"it stops when {goal}{meaning}" if goal and not reached else ""
     people = experiment.judge == Experiment.Judge.HUMAN
-    number = rough(remaining.expected * (experiment.overlap if people else 1))
-    how = "at least" if remaining.at_least else "about"
-    said = f"{how} {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
+    clicks = remaining.times(experiment.overlap if people else 1)
+    number = rough(clicks.likely or 0.0)
+    said = f"about {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
+    said += f" ({spread(clicks)})"
     if goal:
         said += " until it stops by itself" if follows else f" until {goal}"
-    if not (hours and n_able):
+    if not (hours and hours.likely and n_able):
         return said
-    return f"{said}, {'at least ' if remaining.at_least else ''}{judging_time(hours, n_able)}"
+    return f"{said}, {judging_time(hours.likely, n_able)}"
 
 
 def _meaning(experiment: Experiment) -> str:

@@ -25,7 +25,6 @@ def test_finds_the_condorcet_winner(run_to_the_end: Run, sampler: str, n_policie
     assert decision.reason is StopReason.CERTIFIED
     assert decision.best == int(np.argmin(order))
     assert decision.confidence >= 0.95
-    assert decision.expected_left == 0.0
     assert decision.runner_up not in (None, decision.best)
     assert decision.n_comparisons == design.n_comparisons
 
@@ -97,51 +96,8 @@ def test_the_budget_ends_it_with_the_leader(run_to_the_end: Run) -> None:
 
 def test_before_the_first_comparison_nothing_is_claimed() -> None:
     decision = Design(Unstructured(3)).decision
-    assert (decision.stopped, decision.best, decision.confidence, decision.expected_left) == (
-        False,
-        None,
-        0.0,
-        None,
-    )
+    assert (decision.stopped, decision.best, decision.confidence) == (False, None, 0.0)
     assert np.isnan(Design(Unstructured(3)).win_rate).all()
-
-
-def test_expected_left_is_not_without_end_where_two_policies_seem_level() -> None:
-    left = []
-    for n in (100, 2_000):
-        counts = [[0.0, 0.51 * n], [0.49 * n, 0.0]]
-        left.append(Design.from_counts(Unstructured(2), counts).decision.expected_left)
-    # After 100 comparisons they may well be further apart than they seem, after 2,000 hardly.
-    assert 1_000 < left[0] < 10_000 < left[1] < 30_000
-
-
-@pytest.mark.slow
-def test_expected_left_is_the_right_size_once_the_win_rates_are_known(run_to_the_end: Run) -> None:
-    mu = bradley_terry(np.array([0.8, 0.3, 0.0, -0.5]))
-    forecasts = []
-    for seed in range(16):
-        decision = run_to_the_end(Design(Unstructured(4), seed=seed), mu, seed, limit=100).decision
-        if not decision.stopped and decision.expected_left is not None:
-            forecasts.append(100 + decision.expected_left)
-    assert len(forecasts) >= 8
-    # Side by side a hundred runs cost as much as a few one by one.
-    lengths = simulate(np.repeat(mu[None], 100, axis=0), seed=1000).n_comparisons
-    lengths = lengths[lengths > 100]
-    # Medians: a forecast goes as one over the measured edge squared, so its mean is that of the closest
-    # calls.
-    assert np.median(lengths) / 2 < np.median(forecasts) < np.median(lengths) * 2
-
-
-def test_at_least_one_comparison_is_left_until_the_end() -> None:
-    """Just below the threshold it was a hundredth of one, and pages said “about 0 more clicks”."""
-    design = Design(Unstructured(3), claim="good_enough", epsilon=0.05, delta=0.2, seed=4)
-    rng, left = np.random.default_rng(4), []
-    while not design.decision.stopped:
-        i, j = design.ask()
-        design.tell(i, j, float(rng.random() < (0.65 if i < j else 0.35)))
-        left.append(design.decision.expected_left)
-    assert left.pop() == 0.0
-    assert min(each for each in left if each is not None) == 1.0
 
 
 @pytest.mark.parametrize("sampler", ["balanced", "round_robin"])

@@ -10,7 +10,6 @@ from engine.core import (
     Simulations,
     Unstructured,
     forecast,
-    forecast_remaining,
     forecasts,
 )
 from engine.core.allocation import lower_bound, pairwise_characteristic_time
@@ -51,20 +50,6 @@ def test_features_make_it_shorter() -> None:
     plain = forecast(Plan(Unstructured(12), budget=500), log_odds=1.2, n_runs=8)
     shared = forecast(Plan(BradleyTerry(features), budget=500), log_odds=1.2, n_runs=8)
     assert shared.expected < 0.7 * plain.expected
-
-
-def test_the_rest_of_a_run_shrinks_as_it_goes_on() -> None:
-    mu = bradley_terry(STRENGTHS)
-    rng, design = np.random.default_rng(5), Design(Unstructured(4), seed=5)
-    left = []
-    for size in (60, 240):
-        while design.n_comparisons < size and not design.stopped:
-            i, j = design.ask()
-            design.tell(i, j, float(rng.random() < mu[i, j]))
-        rest = forecast_remaining(Plan(design.space, budget=800), design.wins, design.progress, n_runs=8)
-        assert rest.low <= rest.expected <= max(rest.high, rest.expected)
-        left.append(rest.expected)
-    assert 0 <= left[1] < left[0]
 
 
 def test_a_forecast_goes_on_from_where_it_was_interrupted() -> None:

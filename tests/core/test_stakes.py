@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from engine.core import BradleyTerry, Claim, Design, Plan, Unstructured, capital, forecast_remaining
+from engine.core import BradleyTerry, Claim, Design, Unstructured, capital
 from engine.core.bernoulli import exact_log_e_value, log_e_value
 from engine.core.capital import Stakes
 from engine.core.claims import HeadToHead
@@ -406,15 +406,3 @@ class TestWhereItMoves:
             for each in (True, False)
         )
         assert moving < 0.93 * divided
-
-    @pytest.mark.slow
-    def test_a_forecast_goes_on_with_the_capital_where_it_is(self) -> None:
-        design = Design.replay(Unstructured(3), told(3, 100), **RULES)
-        plan = Plan(Unstructured(3), budget=1000, **RULES)
-        poor = json.loads(json.dumps(design.progress))
-        poor["streams"]["stakes"]["good_enough"] |= {"log_share": [-8.0] * 3, "others": []}
-        moved, without = (
-            forecast_remaining(plan, design.wins, progress, n_runs=12, seed=2).expected
-            for progress in (design.progress, poor)
-        )
-        assert moved < 0.8 * without

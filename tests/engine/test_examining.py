@@ -1,43 +1,32 @@
-"""The work of analysis workers: forecasts, and replays without each annotator."""
+"""The work of analysis workers: replays without each annotator."""
 
 from __future__ import annotations
 
 import itertools
 from datetime import timedelta
 
-import numpy as np
 import pytest
 from celery.worker import state
 from django.utils import timezone
 
 from engine import tasks
-from engine.core import Design, Plan, Unstructured, forecast, forecast_remaining
+from engine.core import Design, Unstructured
 from engine.domain.outcome_of_answers import joint_outcome
 from engine.models import Estimate, Examination, Experiment, User, WorkerPulse
 from engine.selectors import counts, designs, replays
-from engine.selectors.policies import space_of
-from engine.selectors.remaining import forecast_progress, remaining_of
 from engine.services import analysis, estimates, worker_holds
-from engine.services.analysis import request_replays, to_examine
-from engine.services.experiments import pause, stop
+from engine.services.analysis import request_replays
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from engine.services.setting_changes import change_settings
 from engine.services.voids import void_annotator
 from tests.analysis import examine
-from tests.factories import add_member, click_for, lease, make_experiment, make_user, write_responses
+from tests.factories import click_for, lease, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
-# Enough for two batches: these tests are about how forecasts are made, and not about how good they are.
-FORECAST_RUNS = 8
-# A simulated experiment goes on until it is spent; more than the judgments of each test.
+# More than the judgments of each test.
 BUDGET = 120
-
-
-@pytest.fixture(autouse=True)
-def short_forecasts(monkeypatch):
-    monkeypatch.setattr(analysis, "_FORECAST_RUNS", FORECAST_RUNS)
 
 
 def judged(n: int, overlap: int = 1, people: int = 2, **settings) -> Experiment:
@@ -79,94 +68,6 @@ def finish(experiment: Experiment) -> Examination:
     while examine(experiment_id=experiment.pk):
         pass
     return Examination.objects.get(experiment=experiment)
-
-
-class TestForecast:
-    def test_before_the_first_comparison_it_is_the_planners(self):
-        experiment = judged(0)
-        assert to_examine() == [experiment.pk]
-        finish(experiment)
-        plan = Plan(
-            space_of(experiment),
-            claim="best_if_any",
-            delta=experiment.delta,
-            budget=experiment.budget,
-        )
-        planned = forecast(plan, n_runs=FORECAST_RUNS)
-        left = remaining_of(experiment)
-        high = planned.high if planned.decided >= 0.9 else None
-        assert (left.expected, left.between) == (planned.expected, (planned.low, high))
-        assert to_examine() == []
-
-    def test_it_is_made_again_after_some_comparisons(self):
-        experiment = judged(9)
-        Examination.objects.create(
-            experiment=experiment,
-            forecast={"comparisons": 0, "horizon": 2000, "expected": 9, "low": 9, "high": 9, "decided": 1.0},
-        )
-        assert to_examine() == []
-        click_for(experiment, make_member(experiment), lambda i, j: i > j)
-        write_responses()
-        click_for(experiment, make_member(experiment), lambda i, j: i > j)
-        advance(experiment_id=experiment.pk)
-        assert to_examine() == [experiment.pk]
-        assert not examine(experiment_id=experiment.pk)
-        known = Examination.objects.get(experiment=experiment).forecast
-        assert known["comparisons"] == 20
-        assert 0 < known["low"] <= known["expected"] <= known["high"] <= experiment.budget
-        assert to_examine() == []
-
-    def test_what_has_been_judged_since_is_taken_off(self):
-        experiment = judged(2)
-        Examination.objects.create(
-            experiment=experiment,
-            forecast={
-                "comparisons": 1,
-                "horizon": 2000,
-                "expected": 50,
-                "low": 2,
-                "high": 90,
-                "decided": 1.0,
-            },
-        )
-        left = remaining_of(experiment)
-        assert (left.expected, left.between, left.at_least) == (47, (1, 87), False)
-
-    def test_where_it_has_taken_longer_than_simulated_the_present_evidence_tells(self):
-        experiment = judged(9)
-        experiment.snapshots.update(expected_left=30.0)
-        Examination.objects.create(
-            experiment=experiment,
-            forecast={"comparisons": 0, "horizon": 2000, "expected": 9, "low": 4, "high": 12, "decided": 1.0},
-        )
-        left = remaining_of(experiment)
-        assert (left.expected, left.between[1]) == (30.0, 30.0)
-
-    def test_where_too_few_came_to_a_decision_there_is_no_upper_end(self):
-        experiment = judged(1)
-        Examination.objects.create(
-            experiment=experiment,
-            forecast={"comparisons": 2, "horizon": 900, "expected": 50, "low": 2, "high": 90, "decided": 0.8},
-        )
-        left = remaining_of(experiment)
-        assert (left.between, left.at_least) == ((2, None), True)
-
-    def test_a_paused_experiment_keeps_it_and_a_stopped_one_has_none(self):
-        experiment = judged(11)
-        before = remaining_of(experiment)
-        pause(experiment_id=experiment.pk)
-        assert to_examine() == []
-        experiment.refresh_from_db()
-        assert remaining_of(experiment) == before is not None
-        stop(experiment_id=experiment.pk)
-        experiment.refresh_from_db()
-        assert remaining_of(experiment) is None
-
-
-def make_member(experiment: Experiment):
-    user = make_user()
-    add_member(experiment, user)
-    return user
 
 
 def told_until_it_stops(experiment: Experiment, told: list[tuple[int, int, float]]) -> Design:
@@ -293,7 +194,6 @@ class TestReplays:
 
     def test_one_that_is_taken_back_in_the_middle_stops_them(self, monkeypatch):
         experiment = judged(6)
-        finish(experiment)
         monkeypatch.setattr(analysis, "_CHECKPOINT_SECONDS", 0.0)
         request_replays(experiment_id=experiment.pk)
         first = counts.standing_judgments(experiment.pk).order_by("pk").first()
@@ -321,17 +221,6 @@ class TestReplays:
 
 
 class TestOtherSettings:
-    def test_a_forecast_for_another_budget_is_made_again_and_findings_go(self):
-        """A replay ends at the budget, so that it is another one with another budget."""
-        experiment = judged(3)
-        request_replays(experiment_id=experiment.pk)
-        assert finish(experiment).findings["rows"]
-        change_settings(experiment_id=experiment.pk, by=None, budget=150)
-        assert remaining_of(experiment).between is None, "nothing is simulated with this budget yet"
-        assert to_examine() == [experiment.pk]
-        examination = finish(experiment)
-        assert (examination.findings, examination.forecast["horizon"]) == ({}, 150)
-
     def test_findings_under_another_risk_are_forgotten(self):
         experiment = judged(3)
         request_replays(experiment_id=experiment.pk)
@@ -345,11 +234,11 @@ class TestOtherSettings:
         assert finish(experiment).findings["rows"]
         somebody = User.objects.get(username="person0")
         void_annotator(experiment_id=experiment.pk, annotator=somebody, by=somebody, reason="Asleep.")
-        examination = Examination.objects.get()
-        assert (examination.findings, examination.forecast) == ({}, {})
+        assert Examination.objects.get().findings == {}
 
-    def test_a_forecast_that_was_under_way_when_they_changed_stops_and_is_dropped(self, monkeypatch):
+    def test_replays_that_were_under_way_when_they_changed_stop_and_are_dropped(self, monkeypatch):
         experiment = judged(3)
+        request_replays(experiment_id=experiment.pk)
         monkeypatch.setattr(worker_holds, "_KEEP_SECONDS", 0.0)
         ticked = []
 
@@ -361,31 +250,7 @@ class TestOtherSettings:
         examine(experiment_id=experiment.pk, tick=change_meanwhile)
         assert len(ticked) == 3
         examination = Examination.objects.get()
-        assert (examination.forecast, examination.simulations) == ({}, {})
-
-    def test_a_late_forecast_is_refused(self, monkeypatch):
-        experiment = judged(3)
-
-        def change_meanwhile(*args, **options):
-            change_settings(experiment_id=experiment.pk, by=None, delta=0.001)
-            return forecast_remaining(*args, **options)
-
-        monkeypatch.setattr(analysis, "forecast_remaining", change_meanwhile)
-        examine(experiment_id=experiment.pk)
-        assert Examination.objects.get().forecast == {}
-
-    @pytest.mark.parametrize("ended", ["paused", "stale"])
-    def test_a_forecast_that_nobody_wants_any_more_stops(self, monkeypatch, ended):
-        experiment = judged(3)
-        monkeypatch.setattr(worker_holds, "_KEEP_SECONDS", 0.0)
-        change = {"state": "paused"} if ended == "paused" else {"evidence_stale": True}
-        assert not examine(
-            experiment_id=experiment.pk,
-            tick=lambda: Experiment.objects.filter(pk=experiment.pk).update(**change),
-        )
-        examination = Examination.objects.get()
-        assert (examination.forecast, examination.claim) == ({}, None)
-        assert forecast_progress(experiment) is None
+        assert (examination.findings, examination.replays) == ({}, {})
 
 
 class KilledError(Exception):
@@ -420,37 +285,27 @@ class TestClaim:
         worker_holds.take(Examination.objects.all(), seconds=-1, by="dead")
         assert finish(experiment).findings["rows"]
 
-    def test_after_a_kill_a_forecast_goes_on_from_what_was_stored(self):
-        experiment = judged(3)
+    def test_after_a_kill_replays_go_on_from_what_was_stored(self, monkeypatch):
+        experiment = judged(6)
+        monkeypatch.setattr(analysis, "_CHECKPOINT_SECONDS", 0.0)
+        request_replays(experiment_id=experiment.pk)
         in_all: list[int] = []
         examine(experiment_id=experiment.pk, tick=lambda: in_all.append(1))
-        whole = Examination.objects.get().forecast
-        Examination.objects.update(forecast={})
+        whole = Examination.objects.get().findings["rows"]
+        request_replays(experiment_id=experiment.pk)
         n_steps = len(in_all)
         with pytest.raises(KilledError):
             examine(experiment_id=experiment.pk, tick=killed_after(n_steps - 1))
-        assert forecast_progress(experiment) == 4 / FORECAST_RUNS
         assert not examine(experiment_id=experiment.pk), "the dead worker's, until its deadline has passed"
         past_its_deadline()
-        assert forecast_progress(experiment) is None, "nobody is at it"
         more: list[int] = []
         examine(experiment_id=experiment.pk, tick=lambda: more.append(1))
-        assert Examination.objects.get().forecast == whole
+        assert Examination.objects.get().findings["rows"] == whole
         assert 0 < len(more) < n_steps
-
-    def test_one_of_other_counts_begins_anew(self):
-        experiment = judged(3)
-        with pytest.raises(KilledError):
-            examine(experiment_id=experiment.pk, tick=killed_after(1))
-        begun = Examination.objects.get().simulations["begun"]
-        past_its_deadline()
-        click_for(experiment, make_member(experiment), lambda i, j: i > j)
-        with pytest.raises(KilledError):
-            examine(experiment_id=experiment.pk, tick=killed_after(1))
-        assert Examination.objects.get().simulations["begun"] != begun
 
     def test_a_worker_that_is_stopped_gives_it_back_at_once(self):
         experiment = judged(3)
+        request_replays(experiment_id=experiment.pk)
 
         def stop() -> None:
             raise worker_holds.StoppedError
@@ -461,26 +316,26 @@ class TestClaim:
 
     def test_what_fails_keeps_no_other_from_its_turn_and_is_tried_again_later(self, monkeypatch, caplog):
         broken, sound = judged(3), make_experiment(budget=BUDGET)
-        monkeypatch.setattr(analysis, "forecast_remaining", lambda *args, **options: np.array(1) / "x")
+        request_replays(experiment_id=broken.pk)
+        request_replays(experiment_id=sound.pk)
+        findings = analysis._findings
+
+        def failing(experiment, *args):
+            return findings(experiment, *args) if experiment.pk == sound.pk else 1 / 0
+
+        monkeypatch.setattr(analysis, "_findings", failing)
         assert analysis.examine_next()
         assert f"The analysis of experiment {broken.pk} failed" in caplog.text
-        assert Examination.objects.get(experiment=sound).forecast
+        assert Examination.objects.get(experiment=sound).findings
         assert not analysis.examine_next(), "the broken one waits"
         monkeypatch.undo()
         past_its_deadline()
         assert analysis.examine_next()
-        assert Examination.objects.get(experiment=broken).forecast
+        assert Examination.objects.get(experiment=broken).findings
 
-    def test_where_nothing_is_due_it_does_nothing_and_keeps_no_claim(self):
+    def test_where_nothing_is_due_it_does_nothing(self):
         experiment = make_experiment(running=False)
         assert not analysis.examine(experiment_id=experiment.pk)
-        assert Examination.objects.get().claim is None
-
-    def test_forecasts_go_before_replays(self):
-        first, second = make_experiment(budget=BUDGET), make_experiment(budget=BUDGET)
-        finish(first)
-        request_replays(experiment_id=first.pk)
-        assert to_examine() == [second.pk, first.pk]
 
 
 class TestTask:
@@ -495,27 +350,25 @@ class TestTask:
     def test_it_comes_back_until_nothing_is_left(self, sent, django_capture_on_commit_callbacks):
         experiment = judged(3)
         request_replays(experiment_id=experiment.pk)
-        for n_sent in (1, 2, 2):
+        for n_sent in (1, 1):
             with django_capture_on_commit_callbacks(execute=True):
                 tasks.analyse()
             assert len(sent) == n_sent
-        examination = Examination.objects.get()
-        assert examination.forecast
-        assert examination.findings["rows"]
+        assert Examination.objects.get().findings["rows"]
 
     def test_estimates_go_first_as_somebody_looks_at_the_page(self, sent):
-        judged(0)
+        request_replays(experiment_id=judged(3).pk)
         estimates.ask(question=QUESTION)
         tasks.analyse()
         assert Estimate.objects.get().state == "done"
-        assert not Examination.objects.exists()
+        assert not Examination.objects.get().findings
 
     def test_it_says_that_the_analysis_worker_is_alive(self, sent):
         tasks.analyse()
         assert list(WorkerPulse.objects.values_list("queue", "worker")) == [("analysis", "local")]
 
     def test_in_the_middle_of_long_work_too(self, sent, monkeypatch):
-        judged(0)
+        request_replays(experiment_id=judged(3).pk)
         monkeypatch.setattr(tasks, "_PULSE_SECONDS", 0.0)
         seen = []
         monkeypatch.setattr(tasks, "note_pulse", lambda queue, worker: seen.append(queue))
@@ -526,9 +379,10 @@ class TestTask:
     def test_a_worker_that_is_told_to_stop_ends_in_the_middle(
         self, sent, monkeypatch, django_capture_on_commit_callbacks
     ):
-        experiment = judged(0)
+        experiment = judged(3)
+        request_replays(experiment_id=experiment.pk)
         monkeypatch.setattr(state, "should_stop", 0)
         with django_capture_on_commit_callbacks(execute=True):
             tasks.analyse()
         examination = Examination.objects.get(experiment=experiment)
-        assert (examination.forecast, examination.claim, sent) == ({}, None, [])
+        assert (examination.findings, examination.claim, sent) == ({}, None, [])

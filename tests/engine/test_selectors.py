@@ -9,6 +9,7 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
+from engine.core import Remaining
 from engine.models import (
     Allowance,
     Assignment,
@@ -259,9 +260,8 @@ class TestBufferTarget:
         self.generation_took(experiment, 5.0)
         targets = []
         for left in (None, 1000.0, 8.2, 2.0):
-            monkeypatch.setattr(
-                pairs_ahead, "extrapolated_remaining", lambda experiment, latest, left=left: left
-            )
+            remaining = left and Remaining(1.0, left, None)
+            monkeypatch.setattr(pairs_ahead, "remaining_of", lambda *_, remaining=remaining: remaining)
             targets.append(pairs_ahead.buffer_target(experiment))
         # 1 per second · 5 s · safety factor 2; then what is left; then the same with a factor of 1.7.
         assert targets == [4 + 10, 4 + 10, 4 + 9, 4 + 9]

@@ -12,7 +12,7 @@ from django.core.cache import caches
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.core import Factorial
+from engine.core import Factorial, Remaining
 from engine.domain.policy_space import PolicyName
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
 from engine.models.append_only import lifted
@@ -32,7 +32,7 @@ from labeling.dashboard.figures import moving_figures
 from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import status_of
 from labeling.dashboard.warnings import concerns
-from labeling.formatting import spread, working_time
+from labeling.formatting import working_time
 from tests.factories import (
     add_member,
     click,
@@ -238,56 +238,40 @@ class TestWhatIsLeft:
         workers_alive()
         experiment = make_experiment(ready=True, annotators=(annotator,), overlap=2, budget=1000)
         click_on(experiment, annotator, 2)
-        forecast = {
-            "comparisons": 0,
-            "horizon": 1000,
-            "expected": 360,
-            "low": 180,
-            "high": 720,
-            "decided": 1.0,
-        }
-        Examination.objects.create(experiment=experiment, forecast=forecast)
+        experiment.snapshots.update(comparisons=2, remaining={"low": 180.0, "likely": 360.0, "high": 720.0})
         return experiment
 
     def test_hours_follow_from_comparisons_overlap_and_the_time_of_a_click(self, experiment, monkeypatch):
         monkeypatch.setattr(pairs_ahead, "click_seconds", lambda experiment: 5.0)
         figures = moving_figures(experiment)
-        assert figures["hours"] == pytest.approx((1.0, 0.5, 2.0))
+        assert figures["remaining"] == Remaining(180.0, 360.0, 720.0)
+        assert figures["hours"] == Remaining(0.5, 1.0, 2.0)
         assert working_time(figures["hours"]) == "1.0 h (0.5 to 2.0)"
-        assert spread(figures["remaining"].between) == "180 to 720"
 
-    def test_where_the_simulations_were_cut_short_the_win_rates_may_promise_more(self, experiment):
-        experiment.snapshots.update(comparisons=1, expected_left=900.0)
-        examination = Examination.objects.get()
-        examination.forecast |= {"decided": 0.1, "horizon": 400}
-        examination.save()
-        left = remaining_of(experiment)
-        assert (left.expected, left.at_least, left.over_budget) == (900.0, True, False)
+    def test_before_enough_is_known_there_is_none(self, experiment):
+        experiment.snapshots.update(remaining=None)
+        assert remaining_of(experiment) is None
+        assert moving_figures(experiment)["hours"] is None
 
-    def test_where_few_simulations_end_within_the_budget_it_is_doubted(self, experiment):
-        examination = Examination.objects.get()
-        examination.forecast["decided"] = 0.3
-        examination.save()
-        doubt = "The budget of 1,000 may not be enough"
-        assert doubt not in status_of(experiment).sentence, "an estimate before the first comparison"
-        experiment.snapshots.update(comparisons=1)
-        assert doubt in status_of(experiment).sentence
-        assert spread(remaining_of(experiment).between) == "more than 180"
+    def test_ends_that_the_budget_leaves_no_room_for_are_open(self, experiment):
+        experiment.snapshots.update(comparisons=400)
+        assert remaining_of(experiment) == Remaining(180.0, 360.0, None)
+        experiment.snapshots.update(comparisons=900)
+        assert remaining_of(experiment) == Remaining(100.0, None, None)
+        assert "The budget of 1,000 may not be enough" in status_of(experiment).sentence
 
     def test_a_pause_takes_no_doubt_away(self, experiment, admin, client_for):
         """The page then promised a number of comparisons that the forecast had refused."""
-        Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.3})
-        experiment.snapshots.update(comparisons=1, expected_left=480.0)
+        experiment.snapshots.update(comparisons=900)
         pause(experiment_id=experiment.pk)
         html = client_for(admin).get(reverse("dashboard", args=[experiment.pk])).content.decode()
         assert "The budget of 1,000 may not be enough" in html
         assert "Raise the budget" in html
-        assert "about 480 more" not in html
+        assert "about 360 more" not in html
 
     def test_the_next_step_is_to_mend_the_cause(self, experiment, client_for):
         """More budget brings no worker back and makes no texts."""
-        Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.3})
-        experiment.snapshots.update(comparisons=1)
+        experiment.snapshots.update(comparisons=900)
         page = client_for(make_user(is_superuser=True))
 
         def next_step() -> str:

@@ -61,11 +61,15 @@ def test_a_draft_has_not_started():
     [
         ({"comparisons": 0, "best": None}, "No judgments yet."),
         (
-            {"expected_left": 123.4},
-            "Prompt 1 leads; 2 rivals still to exclude. About 120 comparisons remaining.",
+            {"remaining": {"low": 61.0, "likely": 123.4, "high": 306.0}},
+            "Prompt 1 leads; 2 rivals still to exclude. About 120 comparisons remaining, 61 to 310.",
         ),
-        ({"expected_left": 961.0}, "The budget of 1,000 may not be enough."),
-        ({"best": None, "expected_left": None}, "No policy leads."),
+        ({"remaining": {"low": 61.0, "likely": 123.4, "high": 961.0}}, "remaining, over 61."),
+        (
+            {"remaining": {"low": 61.0, "likely": 961.0, "high": 2000.0}},
+            "The budget of 1,000 may not be enough.",
+        ),
+        ({"best": None}, "No policy leads."),
         # As after an import of votes, where a claim holds before the experiment ends.
         ({"open_rivals": 0}, "Prompt 1 leads, and no rival is left to exclude."),
     ],
