@@ -175,6 +175,7 @@ class TestNobodyTwice:
         workers_alive("control", "analysis", "generation")
         judged_by(experiment, ann, choice="tie", most=2)
         experiment.refresh_from_db()
+        experiment.snapshots.update(remaining={"low": 90.0, "likely": 190.0, "high": 400.0})
         n_left = 3 * N_TASKS - 2
         assert pools.supply(experiment).n_answers == n_left
         assert too_few_texts(n_left) in result_figures(experiment)["verdict"]["sentences"]
