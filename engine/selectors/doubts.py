@@ -14,8 +14,8 @@ from engine.core.doubts import Examined, Found, Kind, Showings, examine
 from engine.domain.wording import number
 from engine.models import Assignment, Experiment, Flag, Judgment, Response, User
 from engine.selectors import missing, pools
+from engine.selectors.annotators import could_see_policies
 from engine.selectors.counts import standing_judgments
-from engine.selectors.judges import could_see_policies
 from engine.selectors.missing import Tally
 from engine.selectors.people import accounts_of_one_browser
 from engine.selectors.policies import policy_names

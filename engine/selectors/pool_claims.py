@@ -9,7 +9,7 @@ from engine.domain.claim_settings import CERTIFIED
 from engine.domain.wording import number
 from engine.models import Assignment, Comparison, Experiment, Judgment, Response
 from engine.selectors import designs, pools
-from engine.selectors.judges import people_behind
+from engine.selectors.annotators import people_behind
 
 
 def of_pool(experiment: Experiment) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from scipy import special
 
 from engine.models import Assignment, Experiment, Judgment, User
-from engine.selectors import judges
+from engine.selectors import annotators
 from engine.selectors.admission import failed
 from engine.selectors.agreement import Answer
 from engine.selectors.alike_and_drift import Alike, Drift, habits
@@ -56,7 +56,7 @@ class AnnotatorRow:
     gold: tuple[int, int]
     flags: int
     skips: int
-    reading: judges.Reading
+    reading: annotators.Reading
     alike: list[Alike]
     drift: Drift | None
 
@@ -112,7 +112,7 @@ def ended_rows(experiment: Experiment) -> list[dict[str, str]]:
 
 def annotator_rows(
     experiment: Experiment,
-    tallies: judges.Tallies,
+    tallies: annotators.Tallies,
     shared: list[dict[str, Answer]],
     only: User | None = None,
 ) -> list[AnnotatorRow]:
@@ -121,10 +121,10 @@ def annotator_rows(
     ``tallies``: of the same people. ``shared``: what `engine.selectors.agreement.shared_answers` says of the
     experiment.
     """
-    checks = judges.check_results(experiment, only)
-    flags = judges.flags_by_annotator(experiment, only)
-    skips = judges.skips_by_annotator(experiment, only)
-    reading = judges.reading_by_annotator(experiment, tallies.by_annotator)
+    checks = annotators.check_results(experiment, only)
+    flags = annotators.flags_by_annotator(experiment, only)
+    skips = annotators.skips_by_annotator(experiment, only)
+    reading = annotators.reading_by_annotator(experiment, tallies.by_annotator)
     marks = habits(experiment, shared)
     return [
         AnnotatorRow(
@@ -136,7 +136,7 @@ def annotator_rows(
             gold=_gold(checks, name),
             flags=flags.get(name, 0),
             skips=skips.get(name, 0),
-            reading=reading.get(name, judges.Reading()),
+            reading=reading.get(name, annotators.Reading()),
             alike=marks.alike.get(name, []),
             drift=marks.drift.get(name),
         )
@@ -153,7 +153,7 @@ def _gold(checks: dict[tuple[str, str], tuple[int, int]], name: str) -> tuple[in
     return answered, passed
 
 
-def judge_rows(tallies: judges.Tallies) -> list[dict[str, Any]]:
+def judge_rows(tallies: annotators.Tallies) -> list[dict[str, Any]]:
     """Each kind of judge, and all together where there are several."""
     rows: list[dict[str, Any]] = [
         {

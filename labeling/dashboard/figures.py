@@ -14,9 +14,9 @@ from engine.core.spaces import Factorial
 from engine.models import DashboardPage, Experiment
 from engine.selectors import counts, designs, pairs_ahead, people, pools
 from engine.selectors.agreement import agreement_in, shared_answers
+from engine.selectors.annotators import longer_preferred, tallies, totals
 from engine.selectors.doubts import Doubts, doubts
 from engine.selectors.findings import by_machines, ladder
-from engine.selectors.judges import longer_preferred, tallies, totals
 from engine.selectors.policies import factorial_space, policy_names, space_of
 from engine.selectors.pulses import pulses
 from engine.selectors.queue_health import queue_health

@@ -14,7 +14,7 @@ from engine.core.spaces import Factorial
 from engine.domain.claim_settings import Rules
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Snapshot
-from engine.selectors.judges import long_solo_runs
+from engine.selectors.annotators import long_solo_runs
 
 # Low, because the test is repeated while judgments arrive; 199 simulations cannot tell less than 1 in 200.
 _MISFIT_P = 0.01

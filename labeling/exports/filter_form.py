@@ -7,8 +7,8 @@ from typing import Any
 from django import forms
 
 from engine.models import Comparison, Experiment, Flag, Judgment
+from engine.selectors.annotators import people_who_judged
 from engine.selectors.browsing import STANDING, VOID, Selection, tags_of
-from engine.selectors.judges import people_who_judged
 from engine.selectors.policies import policy_names
 from labeling.forms.fields import choice_field
 

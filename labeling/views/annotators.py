@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from engine.domain.errors import WrongStateError
 from engine.domain.wording import number
 from engine.models import Experiment, User
-from engine.selectors import judges, people
+from engine.selectors import annotators, people
 from engine.selectors.agreement import shared_answers
 from engine.services import voids
 from engine.services.judging import check_not_final
@@ -27,16 +27,16 @@ def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -
     experiment = access.to_run(request, experiment_id)
     person = get_object_or_404(User, pk=user_id)
     rows = annotator_rows(
-        experiment, judges.tallies(experiment, only=person), shared_answers(experiment), only=person
+        experiment, annotators.tallies(experiment, only=person), shared_answers(experiment), only=person
     )
     if not rows and not people.is_member(person, experiment.pk):
         raise Http404
-    shared, same = judges.agreement_with_others(experiment, person)
+    shared, same = annotators.agreement_with_others(experiment, person)
     context = {
         "experiment": experiment,
         "person": person,
         "row": rows[0] if rows else None,
-        "activity": judges.activity(experiment, person),
+        "activity": annotators.activity(experiment, person),
         "shared": shared,
         "same": same,
         "may_void": access.may_void(request, experiment),
@@ -48,7 +48,7 @@ def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -
 def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -> HttpResponse:
     """The way an annotator judged, without an outcome; a POST with a reason voids all of their judgments."""
     experiment = access.to_run(request, experiment_id)
-    person = get_object_or_404(judges.people_who_judged(experiment), pk=user_id)
+    person = get_object_or_404(annotators.people_who_judged(experiment), pk=user_id)
     try:
         check_not_final(experiment)
     except WrongStateError as wrong:
@@ -64,8 +64,8 @@ def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: i
             {
                 "experiment": experiment,
                 "person": person,
-                "judgments": judges.standing_of(experiment, person),
-                "checks": judges.passed_checks(experiment, person),
+                "judgments": annotators.standing_of(experiment, person),
+                "checks": annotators.passed_checks(experiment, person),
             },
             status=400 if form.is_bound else 200,
         )

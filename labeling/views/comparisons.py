@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from engine.domain.errors import WrongStateError
 from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import blinding, browsing
-from engine.selectors.judges import passed_checks, people_who_judged
+from engine.selectors.annotators import passed_checks, people_who_judged
 from engine.selectors.policies import policy_names
 from engine.selectors.spending import costs_of
 from engine.services import voids

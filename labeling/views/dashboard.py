@@ -14,9 +14,9 @@ from django.views.decorators.http import require_POST, require_safe
 from engine.domain.errors import WrongStateError
 from engine.models import Experiment
 from engine.selectors import blinding, counts
+from engine.selectors.annotators import several_people_judged
 from engine.selectors.experiment_log import audit_entries
 from engine.selectors.findings import doubts_about_risk, ladder
-from engine.selectors.judges import several_people_judged
 from engine.selectors.remarks import Remarked, remarked_comparisons, with_remarks
 from engine.selectors.trials import is_tried
 from engine.services import analysis, experiments

@@ -26,7 +26,7 @@ from labeling.accounts.forms import JoinForm
 from labeling.accounts.throttling import count_by_browser, remember_browser
 from labeling.forms.invitations import InvitationForm
 from labeling.requests import AuthenticatedRequest, read_or_write
-from labeling.views.members import people_page
+from labeling.views.people import people_page
 
 
 @login_not_required

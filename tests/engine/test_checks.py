@@ -12,7 +12,7 @@ from engine.domain.errors import LeaseLostError, SpecError, UnknownTokenError
 from engine.models import Assignment, Experiment, Flag, GoldItem, Judgment, User
 from engine.models.append_only import lifted
 from engine.selectors import admission, answers, browsing, counts
-from engine.selectors.judges import check_results
+from engine.selectors.annotators import check_results
 from engine.services import serving
 from engine.services.checks import check_due
 from engine.services.experiments import pause

@@ -7,7 +7,7 @@ import pytest
 from engine.importing.votes import Vote, Winner
 from engine.models import Comparison, Experiment, Judgment, PairCount
 from engine.models.append_only import lifted
-from engine.selectors.judges import long_solo_runs
+from engine.selectors.annotators import long_solo_runs
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from tests.factories import click, lease, make_experiment, make_user, write_responses

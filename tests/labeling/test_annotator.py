@@ -9,8 +9,8 @@ from django.urls import reverse
 
 from engine.models import Experiment, Flag, Judgment, clock
 from engine.models.append_only import lifted
+from engine.selectors.annotators import agreement_with_others
 from engine.selectors.answers import own_summary
-from engine.selectors.judges import agreement_with_others
 from tests.factories import add_member, checked, click, click_for, make_experiment, make_user
 from tests.markup import words
 

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from engine.models import Assignment, Judgment, JudgmentVoid
 from engine.models.append_only import lifted
-from engine.selectors import answers, counts, judges
+from engine.selectors import annotators, answers, counts
 from engine.selectors.missing import actively_held
 from engine.services.experiments import pause, stop
 from engine.services.voids import void_annotator
@@ -172,7 +172,7 @@ class TestHistory:
         assert "You have not answered anything here yet." in words(client.get(url))
         assert answers.judged_today(experiment.pk, annotator) == 0
         assert answers.newest_answer(experiment, annotator) is None
-        assert judges.check_results(experiment) == {(annotator.username, "gold"): (1, 1)}
+        assert annotators.check_results(experiment) == {(annotator.username, "gold"): (1, 1)}
         checked(experiment, annotator)
         assert client.get(url).content.decode().count("/reopen/") == 1
 

@@ -18,7 +18,7 @@ from engine.models import Examination, Experiment, Judgment, Response, Snapshot,
 from engine.models.append_only import lifted
 from engine.selectors import pairs_ahead, spending
 from engine.selectors.agreement import shared_answers
-from engine.selectors.judges import tallies
+from engine.selectors.annotators import tallies
 from engine.selectors.queue_health import queue_health
 from engine.selectors.remaining import remaining_of
 from engine.selectors.snapshots import race_of, races_of

@@ -9,8 +9,8 @@ from django.urls import reverse
 
 from engine.models import Experiment, Judgment, Response, User
 from engine.models.append_only import lifted
+from engine.selectors.annotators import FASTEST_READING, Reading, reading_by_annotator, tallies
 from engine.selectors.answers import own_summary
-from engine.selectors.judges import FASTEST_READING, Reading, reading_by_annotator, tallies
 from engine.services.planning import advance
 from labeling.dashboard.annotators import annotator_rows
 from tests.factories import certify, click_on, make_experiment, make_user, write_responses
