@@ -69,7 +69,7 @@ def make_spec(n_policies: int = 3, n_tasks: int = 5, n_gold: int = 0, **settings
         ],
         tasks=[TaskSpec(prompt=f"What is {n} + 0?", reference=str(n)) for n in range(n_tasks)],
         # Small experiments come to few endings under "good enough", whose own tests ask for it.
-        settings={"seed": 0, "claim": "best_if_any"} | settings,
+        settings={"seed": 0, "claim": "best_if_any", "allow_tie": False} | settings,
         gold=[GoldSpec(f"Gold {n}", f"right {n}", f"wrong {n}", f"Reason {n}.") for n in range(n_gold)],
     )
 

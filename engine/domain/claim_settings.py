@@ -116,14 +116,20 @@ def usual_margin(claim: str) -> float:
 
 
 def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a description with its missing claim and margin filled in, and its tags as stored.
+    """The settings of a description with what depends on others filled in, and its tags as stored.
 
-    Only the certified stop makes claims, so the other stops get "best, if there is a best".
+    Only the certified stop makes claims, so the other stops get "best, if there is a best". Ready-made
+    responses come again, and then the risk of "good enough" is proven only without ties.
     """
     certified = settings.get("stopping", CERTIFIED) == CERTIFIED
     claim = settings.get("claim", USUAL_CLAIM if certified else Claim.BEST_IF_ANY)
     tags = normal_tags(settings.get("tags", ""))
-    return {"claim": str(claim), "epsilon": usual_margin(claim)} | dict(settings) | {"tags": tags}
+    usual = {
+        "claim": str(claim),
+        "epsilon": usual_margin(claim),
+        "allow_tie": settings.get("responses") != "imported",
+    }
+    return usual | dict(settings) | {"tags": tags}
 
 
 def check_claim(*, claim: str, epsilon: float, stopping: str) -> None:

@@ -20,8 +20,11 @@ class DecisionRules(models.Model):
     """The claim to stop on, its risk, and the choice of pairs: fields of an experiment."""
 
     class Space(models.TextChoices):
-        UNSTRUCTURED = "unstructured", "Nothing: each policy is judged on its own"
-        FACTORIAL = "factorial", "Each level adds its own effect in every combination (Bradley-Terry)"
+        UNSTRUCTURED = "unstructured", "No assumption (safe)"
+        FACTORIAL = (
+            "factorial",
+            "Prompts and models act independently (fewer clicks with many combinations)",
+        )
 
     class Missing(models.TextChoices):
         AGAINST = "against", "A pair without an answer counts against every claim"

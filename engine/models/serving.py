@@ -17,7 +17,7 @@ class Serving(models.Model):
         NEITHER = "neither", "Of neither response"
         BOTH = "both", "Of both responses"
 
-    allow_tie = models.BooleanField(default=False, help_text="Offer “equally good”: neither response wins.")
+    allow_tie = models.BooleanField(default=True, help_text="Offer “equally good”: neither response wins.")
     allow_both_bad = models.BooleanField(
         default=False, help_text="Offer “both are bad”; it counts like “equally good”."
     )

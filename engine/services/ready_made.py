@@ -29,7 +29,8 @@ def check_ready_made(spec: ExperimentSpec) -> None:
         raise SpecError(
             (
                 "With ready-made responses there must be one factor of the kind imported. Its levels are "
-                "the policies."
+                "the policies. Name the combinations in the column policy, such as “terse · T=0.7”, and "
+                "leave `factors` out."
             ),
             ("factors",),
         )

@@ -388,11 +388,11 @@ class DraftEditor:
         judge = self.settings.cleaned_data.get("judge_model", "")
         return {judge, *(name for need in self.needs for name in need.models)} - {""}
 
-    @property
-    def unserved(self) -> list[str]:
-        """The needs that nothing can serve now, in words."""
+    @cached_property
+    def unserved(self) -> list[Need]:
+        """The needs that nothing can serve now."""
         offers = [offer for offer in live_offers().values() if offer]
-        return [str(need) for need in self.needs if not any(offer.serves(need) for offer in offers)]
+        return [need for need in self.needs if not any(offer.serves(need) for offer in offers)]
 
     @property
     def policies(self) -> list[str]:

@@ -24,12 +24,14 @@ from labeling.forms.fields import choice_field, offer_models, say_bounds
 # given below.
 GROUPS: dict[str, tuple[str, ...]] = {
     "about": ("name", "tags"),
-    "generation": ("responses", "backend", "model"),
+    "model": ("model",),
+    "generation": ("responses", "backend"),
     "structure": ("space",),
-    "asking": ("question", "guidelines"),
+    "asking": ("question",),
+    "answers": ("allow_tie", "allow_both_bad"),
+    "guidelines": ("guidelines",),
     "judging": ("judge", "rule_preference"),
-    "answers": (
-        "allow_both_bad",
+    "serving": (
         "tell_outcome",
         "leaderboard",
         "no_answer",
@@ -39,8 +41,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "equally_seen_only",
     ),
     "llm_judge": ("llm_judge", "judge_model", "rubric", "llm_budget"),
-    # Whether people may tie changes how soon a claim holds, so both are chosen together.
-    "claim": ("claim", "allow_tie", "missing", "budget", "money_limit"),
+    "claim": ("claim", "missing", "budget", "money_limit"),
     "risk": ("epsilon", "delta"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
     "advanced": ("sampler", "stopping", "seed"),
@@ -48,9 +49,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 # The steps of the page, by the name that its address has: title, and groups of settings.
 STEPS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "policies": ("Policies", ("about", "generation", "structure")),
+    "policies": ("Policies", ("about", "model", "generation", "structure")),
     "tasks": ("Tasks", ()),
-    "judges": ("Judges", ("asking", "judging", "answers", "llm_judge", "checks")),
+    "judges": ("Judges", ("judging", "asking", "answers", "guidelines", "serving", "llm_judge", "checks")),
     "stop": ("Stop and start", ("claim", "risk", "advanced")),
 }
 NAME_MISSING = "Give the experiment a name."
@@ -64,8 +65,8 @@ LABELS = {
     "space": "Assumption about the factors",
     "judge": "Who judges?",
     "rule_preference": "Of two correct responses, the rule prefers",
-    "allow_tie": "Annotators may answer “equally good”",
-    "allow_both_bad": "Offer “both are bad”",
+    "allow_tie": "Equally good",
+    "allow_both_bad": "Both are bad",
     "tell_outcome": "Tell annotators the outcome",
     "leaderboard": "Leaderboard for annotators",
     "tags": "Tags",
@@ -113,8 +114,8 @@ _HELP = {
     "delta": "5% means: at most 1 in 20 such experiments claims something wrong.",
     "budget": "The experiment stops there, even without a winner. You can raise the budget later.",
     "space": (
-        "“Nothing” is always safe. “Each level adds its own effect” needs fewer comparisons when "
-        "there are many combinations. It can name a wrong winner if some levels only work together."
+        "If prompts and models do not act independently, because some only work together, that assumption "
+        "can name a wrong winner. The page Method tests it."
     ),
     "epsilon": (
         "Good enough: no other policy is better by more than this. At 5 points no other beats the winner in "
@@ -142,9 +143,8 @@ _HELP = {
         "which shows how well it agrees with people."
     ),
     "allow_tie": (
-        "Recommended where responses are often alike. Without it, people guess between equal ones, which "
-        "takes more comparisons. Where the same texts come again, as with ready-made responses, the risk of "
-        "“good enough” is proven only without it."
+        "Without it, people guess between responses that are alike, which takes more comparisons. With "
+        "ready-made responses leave this off if you need the proven risk."
     ),
     "allow_both_bad": "It counts like “equally good”.",
     "tell_outcome": (
@@ -170,11 +170,11 @@ _HELP = {
 }
 _CLAIMS = {
     Claim.GOOD_ENOUGH: (
-        "Stop when one is good enough: no other is better by more than the margin, usually 5 points "
-        "(recommended)"
+        "Stop when one is good enough: no other is better by more than the margin, usually 5 points, which "
+        "is to win more than 55 of 100 comparisons (recommended)"
     ),
     Claim.BEST: "Stop when one is proved best: it beats every other",
-    Claim.BEST_IF_ANY: "Stop when one is best, if there is a best",
+    Claim.BEST_IF_ANY: ("Stop when one is best – or none is; near ties may end without a winner"),
 }
 _SAMPLERS = {
     "balanced": "Balanced (recommended)",

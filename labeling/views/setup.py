@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from zlib import crc32
 
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 from django_htmx.http import trigger_client_event
 
@@ -22,13 +26,14 @@ from engine.importing.rows import ImportingError
 from engine.models import Connection, Experiment
 from engine.selectors import browsing, specs
 from engine.selectors.offered_models import models_named
-from engine.selectors.policies import policy_names
+from engine.selectors.policies import connections_named, policy_names
 from engine.selectors.uploads import kept_uploads
 from engine.services import drafts, experiments
 from engine.services.connection_loans import lend_chosen
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures
+from labeling.dashboard.connections import standing_of
 from labeling.dashboard.policies import level_terms
 from labeling.exports.downloads import attachment
 from labeling.exports.files import stem
@@ -44,7 +49,7 @@ from labeling.views.uploads import receive
 
 _TASKS_PER_PAGE = 20
 # Those that the page asks for by itself.
-_PARTS = ("size", "tasks", "gold", "tasks-file", "tasks-columns", "gold-file")
+_PARTS = ("size", "ready", "tasks", "gold", "tasks-file", "tasks-columns", "gold-file")
 
 
 @read_or_write
@@ -83,7 +88,7 @@ def new_from(request: AuthenticatedRequest, start: str) -> HttpResponse:
     access.to_create(request)
     url = reverse("new_from", args=[start])
     if start == "models":
-        names = Connection.objects.remote().choosable_by(request.user, None).values_list("name", flat=True)
+        names = _remote_models(request)
         if request.method != "POST" and len(names) < 2:
             messages.info(request, "Connect two models or more. Then choose “Compare models” again.")
             return redirect("connections")
@@ -91,6 +96,10 @@ def new_from(request: AuthenticatedRequest, start: str) -> HttpResponse:
     if (chosen := start_named(start)) is None:
         raise Http404
     return _page(request, None, lambda: chosen.spec, url)
+
+
+def _remote_models(request: AuthenticatedRequest) -> list[str]:
+    return list(Connection.objects.remote().choosable_by(request.user, None).values_list("name", flat=True))
 
 
 @read_or_write
@@ -144,6 +153,8 @@ def _page(
         data = data_of(stored())
         if experiment is not None:
             data["version"] = str(specs.version_of(experiment))
+        elif len(names := _remote_models(request)) == 1:
+            [data["model"]] = names
         editor = DraftEditor(data, experiment, step=request.GET.get("step", ""), maker=request.user)
         return _rendered(request, editor, url, "setup/edit.html")
     editor = DraftEditor(data_sent(request.POST), experiment, maker=request.user)
@@ -174,15 +185,33 @@ def _changed(request: AuthenticatedRequest, editor: DraftEditor, url: str, chang
 
 def _fragment(request: HttpRequest, editor: DraftEditor, url: str, part: str) -> HttpResponse:
     """A part of the page; after one of the items, the summary counts anew once it is there."""
-    if part == "size":
-        context = {"size": sizes.size_of(editor), "editor": editor, "url": url}
-        return render(request, "setup/_size.html", context)
+    if part in {"size", "ready"}:
+        size = sizes.size_of(editor)
+        ready = _ready(request, editor, size.get("fault", ""))
+        if part == "size":
+            context = {"size": size, "editor": editor, "url": url, "ready": ready}
+            return render(request, "setup/_size.html", context)
+        # The same again is not put onto the page: readers would hear it again, and lose their place in it.
+        unchanged = f'value="{request.POST.get("said", "")}"' in ready
+        return HttpResponse(status=204) if unchanged else HttpResponse(ready)
     if part == "tasks-columns":
         editor.map_columns()
     kind, _, whole = part.partition("-")
     template = "setup/_items.html" if whole else "setup/_preview.html"
     response = render(request, template, {"items": getattr(editor, kind), "url": url})
     return trigger_client_event(response, "items-changed", after="settle")
+
+
+def _ready(request: HttpRequest, editor: DraftEditor, fault: str) -> SafeString:
+    """Whether the experiment can start now, and what it needs; with the digest of these words."""
+    named = connections_named(editor.named).values()
+    troubled = [
+        (each.name, words) for each in named for look, words in [standing_of(each)] if look == "unhealthy"
+    ]
+    context = {"editor": editor, "fault": fault, "troubled": troubled}
+    words = render_to_string("setup/_ready.html", context, request)
+    said = format_html('<input type="hidden" name="said" value="{}">', crc32(words.encode()))
+    return words + said
 
 
 def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> HttpResponse:

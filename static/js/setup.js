@@ -19,6 +19,7 @@
   // Show one step at a time. Without this script the buttons request the step from the server.
   function showStep(name) {
     for (const step of document.querySelectorAll("[data-step]")) step.hidden = step.dataset.step !== name;
+    for (const button of document.querySelectorAll("[data-on]")) button.hidden = button.dataset.on !== name;
     for (const button of document.querySelectorAll(".steps [name=go]")) {
       if (button.value === name) button.setAttribute("aria-current", "step");
       else button.removeAttribute("aria-current");

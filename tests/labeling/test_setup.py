@@ -30,6 +30,7 @@ from labeling.demo import human_spec, rule_spec
 from labeling.exports.files import EVENTS, FORMATS
 from labeling.forms import settings as settings_form
 from labeling.forms.draft import data_of
+from labeling.forms.settings import STEPS
 from labeling.setup.templates import STARTS, comparing_models, start_named
 from tests.accounts import let_create
 from tests.engine.test_drawing import ANSWERS, imported_spec
@@ -517,9 +518,55 @@ class TestSteps:
             (levels, "Qwen, SmolLM2, adapter"),
         ):
             assert f"Written by: {names}." in summary(page, **changes)
-        assert "Nothing can write with &#x27;adapter&#x27;" in summary(
-            page, backend="smollm2", model="adapter"
-        )
+        assert "data-unserved" in summary(page, backend="smollm2", model="adapter")
+
+    def test_it_is_ready_only_while_something_can_write_and_the_line_renews_itself(self, page, maker):
+        def line(html: str) -> tuple[bool, bool]:
+            return "data-ready" in html, "Not ready" in html
+
+        def again(html: str, **changes: str) -> tuple[int, str]:
+            [said] = re.findall(r'name="said" value="(\d+)"', html)
+            answer = page.post(NEW, sent(filled(**changes), part="ready", said=said), headers=HTMX)
+            return answer.status_code, answer.content.decode()
+
+        html = summary(page)
+        assert line(html) == (False, True)
+        assert again(html) == (204, "")
+        pulse = WorkerPulse.objects.create(queue="generation", worker="r", details={"backend": "remote"})
+        model = Connection.objects.create(name="GPT", provider="openai", model_id="gpt-5", owner=maker)
+        status, html = again(html, model="GPT")
+        assert (status, line(html)) == (200, (True, False))
+        assert again(html, model="GPT") == (204, "")
+        model.test = {"works": False}
+        model.save()
+        assert line(again(html, model="GPT")[1]) == (False, True)
+        model.test = {}
+        model.save()
+        pulse.delete()
+        assert line(again(html, model="GPT")[1]) == (False, True)
+
+    def test_the_only_connection_is_chosen_in_a_new_experiment(self, page, maker):
+        def chosen() -> list[str]:
+            select = re.search(r'<select name="model".*?</select>', page.get(NEW).content.decode(), re.DOTALL)
+            return re.findall(r'value="(\w+)" selected', select[0])
+
+        Connection.objects.create(name="GPT", provider="openai", model_id="gpt-5", owner=maker)
+        assert chosen() == ["GPT"]
+        Connection.objects.create(name="Claude", provider="anthropic", model_id="claude", owner=maker)
+        assert chosen() == []
+
+    @pytest.mark.parametrize("step", STEPS)
+    def test_an_experiment_is_started_on_the_last_step_alone(self, step, page):
+        html = page.get(f"{NEW}?step={step}").content.decode()
+        [attributes] = re.findall(r'<button[^>]*value="start"([^>]*)>', html)
+        assert ("hidden" not in attributes) == (step == "stop")
+
+    def test_ties_are_on_in_a_new_experiment_but_where_texts_come_again(self, page):
+        page.post(NEW, sent(filled()))
+        assert Experiment.objects.get().allow_tie
+        made = create_experiment(spec=replace(make_spec(), settings={}))
+        assert made.allow_tie
+        assert not create_experiment(spec=imported_spec(ANSWERS)).allow_tie
 
     @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
     def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page, written):
