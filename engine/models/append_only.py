@@ -19,14 +19,20 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 @dataclass(frozen=True)
 class Rule:
-    """The permitted updates of a model's rows; a DELETE or a TRUNCATE is never permitted.
+    """The permitted updates and deletions of a model's rows; a TRUNCATE is never permitted.
 
     ``may``: for each column that may change, the SQL condition under which it may. The other columns may not.
+    ``gone``: the SQL condition under which a row may be deleted.
     """
 
     model: str
     may: dict[str, str]
+    gone: str = "FALSE"
 
+
+# A draft has no history. So an experiment that is about to be deleted becomes one in the same transaction:
+# `engine.services.drafts.delete_experiment`.
+_OF_A_DRAFT = "EXISTS (SELECT 1 FROM engine_experiment e WHERE e.id = {} AND e.state = 'draft')"
 
 RULES = (
     Rule(
@@ -37,18 +43,24 @@ RULES = (
             # A free text may tell more of a person than they want kept.
             "comment": "NEW.comment = ''",
         },
+        _OF_A_DRAFT.format(
+            "COALESCE((SELECT c.experiment_id FROM engine_comparison c WHERE c.id = OLD.comparison_id), "
+            "(SELECT a.experiment_id FROM engine_assignment a WHERE a.id = OLD.assignment_id))"
+        ),
     ),
-    Rule("JudgmentVoid", {}),
+    # Its judgment goes first.
+    Rule("JudgmentVoid", {}, "NOT EXISTS (SELECT 1 FROM engine_judgment j WHERE j.id = OLD.judgment_id)"),
     Rule("Charge", {}),
     # The planner numbers an event once. A replay under other rules gives its showing other bets.
-    Rule("ShowingEvent", {"number": "OLD.number IS NULL", "showing": "TRUE"}),
+    Rule(
+        "ShowingEvent",
+        {"number": "OLD.number IS NULL", "showing": "TRUE"},
+        _OF_A_DRAFT.format("OLD.experiment_id"),
+    ),
+    # Entries stay when their experiment is deleted.
     Rule(
         "AuditEntry",
-        # The draft is about to be deleted. Entries of an experiment that was started stay with it.
-        {
-            "experiment_id": "NEW.experiment_id IS NULL AND EXISTS "
-            "(SELECT 1 FROM engine_experiment e WHERE e.id = OLD.experiment_id AND e.state = 'draft')"
-        },
+        {"experiment_id": f"NEW.experiment_id IS NULL AND {_OF_A_DRAFT.format('OLD.experiment_id')}"},
     ),
 )
 
@@ -159,7 +171,8 @@ def _postgresql(rule: Rule, table: str, triggers: set[str]) -> list[str]:
         f'CREATE OR REPLACE FUNCTION "{table}_keep_updated"() RETURNS trigger LANGUAGE plpgsql AS $$ '
         f"BEGIN IF {allowed} THEN RETURN NEW; END IF; {refuse}; END $$",
         f'CREATE OR REPLACE FUNCTION "{table}_keep_deleted"() RETURNS trigger LANGUAGE plpgsql AS $$ '
-        f"BEGIN {refuse}; END $$",
+        # A TRUNCATE has no OLD.
+        f"BEGIN IF TG_OP = 'DELETE' THEN IF {rule.gone} THEN RETURN OLD; END IF; END IF; {refuse}; END $$",
         *(
             statement
             for event, what in make.items()
@@ -177,7 +190,8 @@ def _sqlite(rule: Rule, table: str) -> list[str]:
     return [
         f'CREATE TRIGGER "{table}_keeps_updated" BEFORE UPDATE ON "{table}" '
         f"FOR EACH ROW WHEN NOT ({_allowed(rule, 'IS')}) {refuse}",
-        f'CREATE TRIGGER "{table}_keeps_deleted" BEFORE DELETE ON "{table}" FOR EACH ROW {refuse}',
+        f'CREATE TRIGGER "{table}_keeps_deleted" BEFORE DELETE ON "{table}" FOR EACH ROW '
+        f"WHEN NOT ({rule.gone}) {refuse}",
     ]
 
 

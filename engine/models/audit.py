@@ -12,9 +12,9 @@ from engine.models.experiments import Experiment
 class AuditEntry(models.Model):
     """An action on an experiment, its author and its time. Written by ``engine.services.audit`` alone.
 
-    Append-only, and the database sees to it (:mod:`engine.models.append_only`). The entries of a draft that
-    is deleted stay. People are in ``by`` and ``about`` and never in the text, since an entry is never changed
-    and a person may be forgotten. ``text`` has their name as it is when it is read.
+    Append-only, and the database sees to it (:mod:`engine.models.append_only`). The entries of an experiment
+    that is deleted stay. People are in ``by`` and ``about`` and never in the text, since an entry is never
+    changed and a person may be forgotten. ``text`` has their name as it is when it is read.
     """
 
     # Stands in a sentence for the name of the person whom it is about.
@@ -54,7 +54,7 @@ class AuditEntry(models.Model):
         EXPORT = "export", "Exported"
         IMPORT_VOTES = "import_votes", "Past votes imported"
         LLM_JUDGE = "llm_judge", "Language model as a judge changed"
-        DELETE = "delete", "Draft deleted"
+        DELETE = "delete", "Experiment deleted"
         FORGET = "forget", "Person forgotten"
         LLM_HALTED = "llm_halted", "Language model as a judge halted"
         SUBSCRIBE = "subscribe", "Notification added"
@@ -74,7 +74,7 @@ class AuditEntry(models.Model):
         null=True,
         blank=True,
         related_name="audit_entries",
-        help_text="Empty for entries about an account, such as a token, and about a deleted draft.",
+        help_text="Empty for entries about an account, such as a token, and of a deleted experiment.",
     )
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL,

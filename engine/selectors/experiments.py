@@ -5,7 +5,16 @@ from __future__ import annotations
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
-from engine.models import Comparison, Experiment, Membership, ShowingEvent, Snapshot, User
+from engine.models import (
+    Comparison,
+    Experiment,
+    Judgment,
+    Membership,
+    Response,
+    ShowingEvent,
+    Snapshot,
+    User,
+)
 
 
 def every_experiment() -> QuerySet[Experiment]:
@@ -63,3 +72,19 @@ def has_had_a_pair(experiment: Experiment) -> bool:
     """True from the moment at which the first pair is ready to be shown."""
     unready = (Comparison.State.PLANNED, Comparison.State.DISCARDED)
     return experiment.comparisons.exclude(state__in=unready).exists()
+
+
+def contents_of(experiment: Experiment) -> list[tuple[str, int]]:
+    """The parts that would go with the experiment, and their numbers."""
+    judgments = Judgment.objects.filter(
+        Q(comparison__experiment=experiment) | Q(assignment__experiment=experiment)
+    )
+    return [
+        ("judgments", judgments.count()),
+        ("people who judged", judgments.exclude(annotator=None).values("annotator").distinct().count()),
+        ("comparisons", experiment.comparisons.count()),
+        ("responses", Response.objects.filter(policy__experiment=experiment).count()),
+        ("tasks", experiment.tasks.count()),
+        ("policies", experiment.policies.count()),
+        ("members", experiment.memberships.values("user").distinct().count()),
+    ]

@@ -30,9 +30,10 @@ def first_steps(user: User) -> FirstSteps | None:
     if Judgment.objects.filter(comparison__experiment__in=run.values("pk")).exists():
         return None
     invitations = Invitation.objects.filter(experiment__in=run.values("pk"))
+    models = Connection.objects.remote().choosable_by(user, None)
     others = Membership.objects.filter(experiment__in=run.values("pk")).exclude(user=user)
     steps = FirstSteps(
-        model=Connection.objects.remote().choosable_by(user, None).exists(),
+        model=any(not each.test or each.test["works"] for each in models),
         newest=run.filter(Exists(Task.objects.filter(experiment=OuterRef("pk")))).order_by("pk").last(),
         people=invitations.exists() or others.exists(),
     )

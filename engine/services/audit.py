@@ -48,7 +48,7 @@ SENTENCES: dict[str, str] = {
     _Action.LLM_HALTED: "Halted the language model that judges. {reason}",
     _Action.EXPORT: "Exported {what}.",
     _Action.IMPORT_VOTES: "Imported {votes:past vote}. The budget is now {budget:comparison}, with them.",
-    _Action.DELETE: "Deleted the draft “{name}”, number {number}.",
+    _Action.DELETE: "Deleted the experiment “{name}”, number {number}.",
     _Action.FORGET: "{what}",
     _Action.SUBSCRIBE: "Added a notification by {kind} to {host}.",
     _Action.UNSUBSCRIBE: "Removed the notification by {kind} to {host}.",

@@ -1,4 +1,4 @@
-"""Creates, copies, replaces and deletes drafts: experiments in which nothing has happened yet."""
+"""Creates, copies and replaces drafts, in which nothing has happened yet; and deletes experiments."""
 
 from __future__ import annotations
 
@@ -7,21 +7,29 @@ from dataclasses import fields, replace
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
+from django.db.models import Q
 
 from engine.domain.conversations import as_json
 from engine.domain.errors import ChangedMeanwhileError, SpecError, WrongStateError
 from engine.domain.secret_draws import new_seed
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec
 from engine.models import (
+    Assignment,
     AuditEntry,
+    Comparison,
     Experiment,
     Factor,
+    Flag,
     GoldItem,
+    Judgment,
+    JudgmentVoid,
     Level,
     Membership,
+    Opinion,
     PairCount,
     Policy,
     Response,
+    ShowingEvent,
     Task,
     Upload,
     User,
@@ -155,17 +163,19 @@ def _differences(before: ExperimentSpec, after: ExperimentSpec) -> list[str]:
 
 
 @transaction.atomic
-def delete_draft(*, experiment_id: int, by: User | None) -> None:
-    """Delete an experiment in which nothing has happened yet.
+def delete_experiment(*, experiment_id: int, by: User | None) -> None:
+    """Delete a draft, or an experiment that has concluded with all that was judged in it.
 
-    Its log stays, without it. The log of the site says that it existed, and who deleted it.
+    Its log stays, without it, and what its models cost. The log of the site says that it existed, and who
+    deleted it.
 
     Raises
     ------
     WrongStateError
-        It has been started: then it is kept.
+        It is running or paused.
     """
-    experiment = _locked_draft(experiment_id)
+    experiment = locked_experiment(experiment_id)
+    check_deletable(experiment)
     record(
         experiment=None,
         by=by,
@@ -173,12 +183,48 @@ def delete_draft(*, experiment_id: int, by: User | None) -> None:
         details={"name": experiment.name, "number": experiment.pk},
     )
     members = list(User.objects.filter(memberships__experiment=experiment).order_by("pk").distinct())
+    if experiment.state == Experiment.State.CONCLUDED:
+        _erase_history(experiment)
     _empty(experiment)
     # They stay, without the experiment: its deletion updates them in any order.
     lock_by_number(experiment.trials.all(), no_key=True)
     experiment.delete()
     for member in members:
         end_tokens_without_rights(user=member, by=None)
+
+
+def check_deletable(experiment: Experiment) -> None:
+    """Refuse an experiment in which something may still happen.
+
+    Raises
+    ------
+    WrongStateError
+        It is running or paused.
+    """
+    if experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
+        raise WrongStateError("Stop the experiment before you delete it.")
+
+
+def _erase_history(experiment: Experiment) -> None:
+    """Make a draft of a locked experiment: delete everything that happened since its start."""
+    experiment.state, experiment.conclusion, experiment.winner = Experiment.State.DRAFT, "", None
+    experiment.save(update_fields=["state", "conclusion", "winner"])
+    for rows in (experiment.assignments.all(), experiment.comparisons.all()):
+        lock_by_number(rows, no_key=False)
+    ours = Q(comparison__experiment=experiment)
+    judgments = Judgment.objects.filter(ours | Q(assignment__experiment=experiment))
+    voids = list(JudgmentVoid.objects.filter(judgment__in=judgments).values_list("pk", flat=True))
+    # In an order that the database allows (engine.models.append_only); references are checked at the end.
+    for gone in (
+        Opinion.objects.filter(ours),
+        Flag.objects.filter(ours | Q(assignment__experiment=experiment)),
+        ShowingEvent.objects.filter(experiment=experiment),
+        judgments,
+        JudgmentVoid.objects.filter(pk__in=voids),
+        Assignment.objects.filter(experiment=experiment),
+        Comparison.objects.filter(experiment=experiment),
+    ):
+        gone._raw_delete(gone.db)
 
 
 def _locked_draft(experiment_id: int) -> Experiment:

@@ -41,8 +41,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "equally_seen_only",
     ),
     "llm_judge": ("llm_judge", "judge_model", "rubric", "llm_budget"),
-    "claim": ("claim", "missing", "budget", "money_limit"),
-    "risk": ("epsilon", "delta"),
+    "claim": ("claim", "budget", "money_limit"),
+    "risk": ("epsilon", "delta", "missing"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
     "advanced": ("sampler", "stopping", "seed"),
 }

@@ -116,6 +116,7 @@ def settings_page(
         "subscriptions": experiment_log.subscriptions(experiment),
         "why_no_mail": why_no_mail(),
         "winner": winner_name(experiment),
+        "may_own": access.may_own(request, experiment),
         "may_copy": access.may_create(request) and access.may_copy(request, experiment),
     }
     return render(request, "dashboard/settings.html", defaults | context, status=status)

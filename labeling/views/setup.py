@@ -1,4 +1,4 @@
-"""Pages to create, change and delete a draft."""
+"""Pages to create and change a draft, and to delete an experiment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from zlib import crc32
 
+from allauth.account.forms import ReauthenticateForm
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
@@ -25,6 +26,7 @@ from engine.importing.experiment_files import description_in, read_experiment, w
 from engine.importing.rows import ImportingError
 from engine.models import Connection, Experiment
 from engine.selectors import browsing, specs
+from engine.selectors.experiments import contents_of
 from engine.selectors.offered_models import models_named
 from engine.selectors.policies import connections_named, policy_names
 from engine.selectors.uploads import kept_uploads
@@ -266,18 +268,22 @@ def _rendered(
 
 @read_or_write
 @access.recent_login_required
-def delete_draft(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Ask, then delete."""
+def delete(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Say what goes, then delete; with judgments only after the password, however recent the login is."""
     experiment = access.to_own(request, experiment_id)
-    if request.method != "POST" and experiment.state == Experiment.State.DRAFT:
-        return render(request, "setup/delete.html", {"experiment": experiment})
+    asks = experiment.state == Experiment.State.CONCLUDED and request.user.has_usable_password()
+    form = ReauthenticateForm(request.POST or None, user=request.user) if asks else None
     try:
-        drafts.delete_draft(experiment_id=experiment.pk, by=request.user)
+        drafts.check_deletable(experiment)
+        if request.method == "POST" and (form is None or form.is_valid()):
+            drafts.delete_experiment(experiment_id=experiment.pk, by=request.user)
+            messages.success(request, f"“{experiment.name}” is deleted.")
+            return redirect("home")
     except WrongStateError as error:
         messages.error(request, str(error))
         return redirect("dashboard", experiment_id=experiment.pk)
-    messages.success(request, f"The draft “{experiment.name}” is deleted.")
-    return redirect("home")
+    context = {"experiment": experiment, "form": form, "contents": contents_of(experiment)}
+    return render(request, "setup/delete.html", context, status=400 if request.method == "POST" else 200)
 
 
 @require_safe

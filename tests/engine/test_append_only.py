@@ -6,11 +6,22 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 
-from engine.models import AuditEntry, Charge, Experiment, Judgment, JudgmentVoid, PairCount, append_only
+from engine.models import (
+    AuditEntry,
+    Charge,
+    Experiment,
+    Judgment,
+    JudgmentVoid,
+    PairCount,
+    ShowingEvent,
+    append_only,
+)
 from engine.models.append_only import lifted
-from engine.services.drafts import delete_draft
+from engine.services.drafts import delete_experiment
+from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts, record_answer, void_judgment
 from engine.services.voids import restore_judgment, void_annotator
+from tests.engine.test_checks import work
 from tests.factories import click, lease_next, make_experiment, make_user
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
@@ -120,7 +131,7 @@ class TestHistory:
     def test_the_log_of_a_deleted_draft_stays(self, admin):
         draft = make_experiment(running=False)
         entries = list(draft.audit_entries.values_list("pk", flat=True))
-        delete_draft(experiment_id=draft.pk, by=admin)
+        delete_experiment(experiment_id=draft.pk, by=admin)
         kept = AuditEntry.objects.filter(pk__in=entries)
         assert [entry.experiment for entry in kept] == [None] * len(entries) != []
 
@@ -167,3 +178,22 @@ def test_nobody_is_shown_the_pair_of_a_judgment_that_was_restored(experiment, an
         record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         shown.append(held.comparison_id)
     assert old.comparison_id not in shown
+
+
+def test_a_finished_experiment_goes_with_all_its_history_and_nobody_elses(annotator, admin):
+    """Only the log and the costs stay."""
+    checked = {"n_gold": 1, "practice": 1}
+    experiment, other = (make_experiment(ready=True, annotators=(annotator,), **checked) for _ in range(2))
+    for each in (experiment, other):
+        assert work(each, annotator, 3) == ["practice", "comparison", "comparison"]
+        last = Judgment.objects.filter(comparison__experiment=each).latest("pk")
+        void_judgment(judgment_id=last.pk, by=admin, reason="A slip.")
+    before = {model: model.objects.count() for model in (Judgment, JudgmentVoid, ShowingEvent, AuditEntry)}
+    stop(experiment_id=experiment.pk)
+    delete_experiment(experiment_id=experiment.pk, by=admin)
+    connection.check_constraints()
+    assert list(Experiment.objects.all()) == [other]
+    for model in (Judgment, JudgmentVoid, ShowingEvent):
+        assert 2 * model.objects.count() == before[model] > 0
+    assert AuditEntry.objects.count() > before[AuditEntry]
+    assert rebuild_counts(experiment_id=other.pk) == {}

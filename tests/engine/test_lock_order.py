@@ -78,7 +78,7 @@ class TestTriedResponses:
         assert not tried().exists()
 
     def test_deleting_the_draft(self, draft):
-        locks_by_number(tried(), lambda: drafts.delete_draft(experiment_id=draft.pk, by=None))
+        locks_by_number(tried(), lambda: drafts.delete_experiment(experiment_id=draft.pk, by=None))
         assert not tried().exists()
 
     def test_deleting_old_trials(self, draft):
@@ -95,7 +95,7 @@ class TestTriedResponses:
 
         def delete() -> None:
             if deletes == "the draft":
-                drafts.delete_draft(experiment_id=draft.pk, by=None)
+                drafts.delete_experiment(experiment_id=draft.pk, by=None)
             else:
                 retention.forget_old()
 

@@ -14,7 +14,7 @@ from engine.models import Charge, Connection, Experiment, Response, Trial, clock
 from engine.selectors import spending
 from engine.services import connections
 from engine.services.charges import Spent, book
-from engine.services.drafts import delete_draft
+from engine.services.drafts import delete_experiment
 from engine.services.generation import claim_responses
 from engine.services.trials import drop_tried, forget_trials, start_trial
 from tests.backends import SkilledBackend
@@ -131,7 +131,7 @@ class TestLedger:
         assert not Trial.objects.exists()
         assert spending.spent_by_purpose(draft) == {"Trials": {"USD": 0.25 * n, "EUR": 0.75}}
         assert spending.cost_each(draft) is None
-        delete_draft(experiment_id=draft.pk, by=user)
+        delete_experiment(experiment_id=draft.pk, by=user)
         assert Charge.objects.filter(experiment=draft.pk, cost__isnull=False).count() == n + 1
 
     def test_every_request_of_a_test_is_counted(self, monkeypatch, settings):

@@ -12,7 +12,7 @@ from django.utils import timezone
 from engine.domain.errors import TokenError
 from engine.models import AuditEntry, Token, User
 from engine.services import people
-from engine.services.drafts import delete_draft
+from engine.services.drafts import delete_experiment
 from engine.services.tokens import make_token, revoke_token, token_of
 from engine.tasks import note_token_use
 from tests.accounts import let_create
@@ -135,7 +135,7 @@ class TestLastRight:
 
     def test_the_deletion_of_the_last_experiment_ends_it(self, annotator, experiment):
         _, secret = make_token(user=annotator, name="export", valid_days=1)
-        delete_draft(experiment_id=experiment.pk, by=User.objects.get(username="owner"))
+        delete_experiment(experiment_id=experiment.pk, by=User.objects.get(username="owner"))
         assert token_of(secret=secret) is None
 
     def test_another_role_in_the_experiment_keeps_it(self, annotator, experiment):

@@ -11,7 +11,7 @@ from engine.generation.worker import write_batch
 from engine.models import Comparison, Experiment, Response, Trial, User
 from engine.selectors import specs
 from engine.services import experiments, generation, retention, trials
-from engine.services.drafts import create_experiment, delete_draft, replace_draft
+from engine.services.drafts import create_experiment, delete_experiment, replace_draft
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend
 from tests.engine.test_drawing import imported_spec
@@ -102,7 +102,7 @@ def test_tried_responses_end_with_the_draft_as_it_was(way, draft, by):
     elif way == "again":
         trials.start_trial(experiment_id=draft.pk, positions=[1], by=by)
     else:
-        delete_draft(experiment_id=draft.pk, by=by)
+        delete_experiment(experiment_id=draft.pk, by=by)
     assert not Response.objects.filter(pk__in=before).exists()
     # The row outlives them, for the allowance.
     assert Trial.objects.count() == (2 if way == "again" else 1)

@@ -20,7 +20,7 @@ from engine.models import (
 )
 from engine.models.append_only import lifted
 from engine.selectors.findings import ladder
-from engine.services.drafts import delete_draft
+from engine.services.drafts import delete_experiment
 from engine.services.invitations import create_invitation
 from engine.services.planning import advance
 from tests.accounts import bearer, log_in_recently
@@ -52,7 +52,7 @@ def walked(shared_rows: None) -> int:
     draft = Experiment.objects.get(name="One")
     client.post(reverse("setup", args=[draft.pk]), sent(filled(name="Two"), action="start"))
     client.post(reverse("new_from", args=["prompts-strategies"]), sent(filled(name="Gone")))
-    post("delete_draft", Experiment.objects.get(name="Gone").pk)
+    post("delete_experiment", Experiment.objects.get(name="Gone").pk)
 
     experiment = make_experiment(name="Which?", ready=True, annotators=(annotator,))
     with lifted():
@@ -155,7 +155,7 @@ def test_who_joins_is_the_actor(experiment, owner, client_for):
 
 def test_of_a_deleted_draft_a_trace_stays_in_the_log_of_the_site(admin, client_for):
     draft = make_experiment(name="Secret plans", running=False)
-    delete_draft(experiment_id=draft.pk, by=admin)
+    delete_experiment(experiment_id=draft.pk, by=admin)
     entry = AuditEntry.objects.get(action="delete")
     assert (entry.experiment, entry.by) == (None, admin)
     assert entry.text == f"Deleted the draft “Secret plans”, number {draft.pk}."

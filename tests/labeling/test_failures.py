@@ -16,7 +16,7 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from engine.models import Experiment, User
-from engine.services.drafts import delete_draft
+from engine.services.drafts import delete_experiment
 from labeling.middleware.failures import MOST_AT_ONCE, Failures, is_temporary
 from tests.accounts import bearer, log_in_recently
 from tests.factories import make_experiment, make_user
@@ -84,7 +84,7 @@ class TestDraftDeletedMeanwhile:
 
         def found_and_deleted(*_args: object) -> Experiment:
             found = Experiment.objects.get(pk=draft.pk)
-            delete_draft(experiment_id=draft.pk, by=None)
+            delete_experiment(experiment_id=draft.pk, by=None)
             return found
 
         for rule in ("to_run", "to_own"):
@@ -94,7 +94,7 @@ class TestDraftDeletedMeanwhile:
     @pytest.mark.parametrize(
         ("page", "form"),
         [
-            ("delete_draft", {}),
+            ("delete_experiment", {}),
             ("change_display", {"tags": "a"}),
             ("invite", {"role": "annotator", "valid_days": "7"}),
             ("subscribe", {"kind": "email", "target": "a@example.org", "events": ["concluded"]}),

@@ -21,7 +21,7 @@ from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import ENTRY_POINTS, SAMPLERS
 from engine.domain.errors import WrongStateError
 from engine.domain.specs import SETTINGS, FactorSpec, TaskSpec
-from engine.models import Connection, Estimate, Experiment, User, WorkerPulse
+from engine.models import AuditEntry, Connection, Estimate, Experiment, Judgment, User, WorkerPulse
 from engine.selectors import specs
 from engine.services import experiments
 from engine.services.drafts import clone, create_experiment
@@ -32,9 +32,9 @@ from labeling.forms import settings as settings_form
 from labeling.forms.draft import data_of
 from labeling.forms.settings import STEPS
 from labeling.setup.templates import STARTS, comparing_models, start_named
-from tests.accounts import let_create
+from tests.accounts import PASSWORD, let_create
 from tests.engine.test_drawing import ANSWERS, imported_spec
-from tests.factories import add_member, make_experiment, make_spec, make_user
+from tests.factories import add_member, click_on, make_experiment, make_spec, make_user
 from tests.markup import Markup
 from tests.tables import run_imports, workbook
 
@@ -853,7 +853,7 @@ class TestFiles:
 
 class TestDelete:
     def test_it_asks_first_and_then_it_is_gone(self, page, draft):
-        url = reverse("delete_draft", args=[draft.pk])
+        url = reverse("delete_experiment", args=[draft.pk])
         assert "It is a draft: nothing has been judged." in page.get(url).content.decode()
         assert Experiment.objects.exists()
         assert page.post(url)["Location"] == "/"
@@ -862,9 +862,71 @@ class TestDelete:
     def test_what_has_been_started_stays(self, page, maker):
         running = make_experiment()
         add_member(running, maker, "owner")
-        url = reverse("delete_draft", args=[running.pk])
+        url = reverse("delete_experiment", args=[running.pk])
         for response in (page.get(url), page.post(url)):
             assert response["Location"] == reverse("dashboard", args=[running.pk])
+        assert Experiment.objects.filter(pk=running.pk).exists()
+
+
+class TestDeleteFinished:
+    @pytest.fixture
+    def finished(self, maker) -> Experiment:
+        ann = make_user("ann")
+        experiment = make_experiment(ready=True, annotators=(ann,))
+        add_member(experiment, maker, "owner")
+        click_on(experiment, ann, 4)
+        experiments.stop(experiment_id=experiment.pk)
+        return experiment
+
+    @pytest.fixture
+    def url(self, finished) -> str:
+        return reverse("delete_experiment", args=[finished.pk])
+
+    def test_it_says_what_goes(self, page, url, finished):
+        html = page.get(url).content.decode()
+        gone = dict(re.findall(r'data-gone="([^"]+)">(\d+) ', html))
+        assert gone["judgments"] == str(Judgment.objects.count())
+        assert (gone["people who judged"], gone["members"]) == ("1", "2")
+        assert Experiment.objects.filter(pk=finished.pk).exists()
+
+    def test_the_settings_lead_there_for_the_owner_alone(self, page, url, finished, client_for):
+        settings_url = reverse("experiment_settings", args=[finished.pk])
+        assert url in page.get(settings_url).content.decode()
+        editor = make_user("editor")
+        add_member(finished, editor, "editor")
+        assert url not in client_for(editor).get(settings_url).content.decode()
+
+    def test_strangers_and_lesser_roles_delete_nothing(self, url, finished, client_for, client):
+        editor = make_user("editor")
+        add_member(finished, editor, "editor")
+        statuses = {"editor": client_for(editor).post(url, {"password": PASSWORD}).status_code}
+        statuses["stranger"] = client_for(make_user("s")).post(url, {"password": PASSWORD}).status_code
+        statuses["anonymous"] = client.post(url, {"password": PASSWORD}).status_code
+        assert statuses == {"editor": 403, "stranger": 404, "anonymous": 302}
+        assert Experiment.objects.filter(pk=finished.pk).exists()
+
+    @pytest.mark.parametrize("password", ["", "wrong"])
+    def test_a_missing_or_wrong_password_deletes_nothing(self, password, page, url, finished):
+        """Even right after the login, as the judgments of others are gone for good."""
+        assert page.post(url, {"password": password}).status_code == 400
+        assert Experiment.objects.filter(pk=finished.pk).exists()
+        assert Judgment.objects.exists()
+
+    def test_passwords_are_not_guessed_there(self, page, url, settings):
+        settings.LOGIN_FAILURE_LIMIT = 10
+        answers = [page.post(url, {"password": f"guess {n}"}).status_code for n in range(11)]
+        assert answers == [400] * 10 + [429]
+
+    def test_with_the_password_it_is_gone_and_the_log_says_so(self, page, url, finished, maker):
+        assert page.post(url, {"password": PASSWORD})["Location"] == reverse("home")
+        assert not Experiment.objects.exists()
+        entry = AuditEntry.objects.get(action=AuditEntry.Action.DELETE)
+        assert (entry.by, finished.name in entry.sentence) == (maker, True)
+
+    def test_a_running_one_has_to_be_stopped_first(self, page, maker):
+        running = make_experiment()
+        add_member(running, maker, "owner")
+        page.post(reverse("delete_experiment", args=[running.pk]), {"password": PASSWORD})
         assert Experiment.objects.filter(pk=running.pk).exists()
 
 
