@@ -120,7 +120,7 @@ class Client:
         name: str,
         *,
         factors: Sequence[types.Factor],
-        tasks: Sequence[types.Task],
+        tasks: Sequence[types.Task] = (),
         settings: Mapping[str, Any] | None = None,
         gold: Sequence[types.Gold] = (),
     ) -> types.Experiment:
@@ -172,7 +172,9 @@ class Client:
         return cast(types.Experiment, self._json("POST", path))
 
     def change_settings(self, experiment_id: int, changes: types.Patch) -> types.Experiment:
-        """Change claim, budget, δ or ε, the tags, the limit of money, or the leaderboard."""
+        """Change claim, budget, δ or ε, name, guidelines, tags, the limit of money or the leaderboard; of a
+        draft any part.
+        """
         return cast(types.Experiment, self._json("PATCH", f"/experiments/{experiment_id}", changes))
 
     def reopen(self, experiment_id: int, changes: types.Changes | None = None) -> types.Experiment:

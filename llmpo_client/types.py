@@ -64,10 +64,18 @@ class Changes(TypedDict, total=False):
 
 
 class Patch(Changes, total=False):
-    """The same; besides the tags, separated by commas, the limit of money (``None`` is none), and whether
-    annotators see a leaderboard.
+    """The same; besides what the evidence does not depend on, and any part of a draft.
+
+    Tags are separated by commas; a limit of money of ``None`` is none. Factors, tasks and gold items replace
+    those that a draft has; settings change single ones.
     """
 
+    name: str
+    guidelines: str
+    factors: list[Factor]
+    tasks: list[Task]
+    gold: list[Gold]
+    settings: dict[str, Any]
     tags: str
     leaderboard: bool
     money_limit: float | None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
@@ -88,3 +90,11 @@ def contents_of(experiment: Experiment) -> list[tuple[str, int]]:
         ("policies", experiment.policies.count()),
         ("members", experiment.memberships.values("user").distinct().count()),
     ]
+
+
+def free_name(maker: User, name: str) -> str:
+    """A name for a copy that no other experiment of this maker has."""
+    taken = set(Experiment.objects.filter(maker=maker).values_list("name", flat=True))
+    endings = ("copy" if n == 1 else f"copy {n}" for n in itertools.count(1))
+    names = (f"{name[:180]} ({ending})" for ending in endings)
+    return next(each for each in names if each not in taken)

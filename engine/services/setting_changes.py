@@ -19,6 +19,7 @@ from engine.selectors import consequences, counts
 from engine.services.analysis import outdate
 from engine.services.audit import record
 from engine.services.descriptions import faults_in
+from engine.services.drafts import check_name
 from engine.services.evidence import settle, start_again
 from engine.services.experiments import end_leftovers, refuse_archived
 from engine.services.locks import locked_experiment
@@ -152,34 +153,42 @@ def change_display(
     *,
     experiment_id: int,
     by: User | None,
+    name: str | None = None,
+    guidelines: str | None = None,
     tags: str | None = None,
     leaderboard: bool | None = None,
     **money: float | None,
 ) -> Experiment:
     """Change what the evidence does not depend on, in any state. ``None`` changes nothing.
 
-    ``money``: ``money_limit``, if it is to change; ``None`` is no limit.
+    The log keeps the values before. ``money``: ``money_limit``, if it is to change; ``None`` is no limit.
 
     Raises
     ------
     SpecError
-        The tags are too long, or the limit is below 0.
+        The name is empty or taken, a text is too long, or the limit is below 0.
     """
     experiment = locked_experiment(experiment_id)
-    given = {"tags": None if tags is None else normal_tags(tags), "leaderboard": leaderboard}
+    given = {
+        "name": name if name is None else name.strip(),
+        "guidelines": guidelines,
+        "tags": None if tags is None else normal_tags(tags),
+        "leaderboard": leaderboard,
+    }
     changes = _changes(experiment, given)
     if money and money["money_limit"] != experiment.money_limit:
         changes |= money
-    _check_fields(experiment, changes)
-    for name, value in changes.items():
-        setattr(experiment, name, value)
+    check_name(_check_fields(experiment, changes))
+    before = {field: getattr(experiment, field) for field in changes}
+    for field, value in changes.items():
+        setattr(experiment, field, value)
     if changes:
         experiment.save(update_fields=list(changes))
         record(
             experiment=experiment,
             by=by,
             action=AuditEntry.Action.EDIT,
-            details={"changed": ", ".join(changes)},
+            details={"changed": ", ".join(changes), "before": before},
         )
     return experiment
 

@@ -12,7 +12,7 @@ from ninja import Path, Query, Router, Status
 
 from engine.domain.tags import normal_tags
 from engine.models import Experiment, Snapshot
-from engine.selectors import browsing, counts, designs, findings, queue_health
+from engine.selectors import browsing, counts, designs, findings, queue_health, specs
 from engine.selectors.experiment_log import audit_entries
 from engine.selectors.findings import Ladder
 from engine.selectors.policies import policy_names
@@ -47,6 +47,9 @@ from labeling.exports.downloads import download
 from labeling.requests import AuthenticatedRequest
 
 router = Router()
+
+# The parts of a description that a start fixes.
+_OF_A_DRAFT = ("factors", "tasks", "gold", "settings")
 
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
 PROBLEMS = dict.fromkeys((401, 403, 404, 422, 429, 503), Problem)
@@ -86,15 +89,18 @@ def status(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: PatchIn) -> dict[str, Any]:
     """Change claim, budget, δ or ε: the log explains the change, and `caveats` says if it breaks the
-    guarantee. Or change the tags, the limit of money, or whether annotators see a leaderboard.
+    guarantee. Or change what the evidence does not depend on: name, guidelines, tags, the limit of money, and
+    whether annotators see a leaderboard. Of a draft, change any part.
     """
     experiment = access.to_run(request, experiment_id)
-    asked = payload.model_dump()
-    display = {name: asked.pop(name) for name in ("tags", "leaderboard", "money_limit")}
+    asked = payload.model_dump(exclude=set(_OF_A_DRAFT))
+    display = {name: asked.pop(name) for name in ("name", "guidelines", "tags", "leaderboard", "money_limit")}
     if "money_limit" not in payload.model_fields_set:
         del display["money_limit"]
-    only_display = set(payload.model_fields_set) <= display.keys()
+    only_display = set(payload.model_fields_set) <= {*display, *_OF_A_DRAFT}
     with transaction.atomic():
+        if spec := payload.redraft(specs.experiment_spec(experiment)):
+            drafts.replace_draft(experiment_id=experiment.pk, spec=spec, by=request.user)
         changed = setting_changes.change_display(experiment_id=experiment.pk, by=request.user, **display)
         if not (only_display and payload.model_fields_set):
             changed = setting_changes.change_settings(experiment_id=experiment.pk, by=request.user, **asked)

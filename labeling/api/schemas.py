@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -58,6 +59,9 @@ class FactorIn(Payload):
     name: str
     kind: Factor.Kind
     levels: dict[str, dict[str, Any]]
+
+    def factor(self) -> FactorSpec:
+        return FactorSpec(self.name, str(self.kind), self.levels)
 
 
 class MessageOut(Schema):
@@ -137,14 +141,14 @@ class SettingsIn(_SettingsOfTheModel):  # type: ignore[misc]  # made while the p
 class ExperimentIn(Payload):
     name: str
     factors: list[FactorIn]
-    tasks: list[TaskIn]
+    tasks: list[TaskIn] = Field(default_factory=list, description="Needed before the start.")
     settings: SettingsIn = Field(default_factory=SettingsIn)
     gold: list[GoldIn] = Field(default_factory=list)
 
     def spec(self) -> ExperimentSpec:
         return ExperimentSpec(
             name=self.name,
-            factors=[FactorSpec(each.name, str(each.kind), each.levels) for each in self.factors],
+            factors=[each.factor() for each in self.factors],
             tasks=[each.task() for each in self.tasks],
             settings=self.settings.model_dump(exclude_unset=True, exclude_none=True),
             gold=[each.item() for each in self.gold],
@@ -360,11 +364,31 @@ class ChangesIn(Exact):
 
 
 class PatchIn(ChangesIn):
+    name: str | None = None
+    guidelines: str | None = None
     tags: str | None = Field(None, description="Separated by commas.")
     leaderboard: bool | None = None
     money_limit: Annotated[float, Field(ge=0)] | None = Field(
         None, description="Money after which no more responses are asked for; null: no limit."
     )
+    factors: list[FactorIn] | None = Field(None, description="Of a draft: all of them, in place of its own.")
+    tasks: list[TaskIn] | None = Field(None, description="Of a draft: all of them, in place of its own.")
+    gold: list[GoldIn] | None = Field(None, description="Of a draft: all of them, in place of its own.")
+    settings: SettingsIn | None = Field(None, description="Of a draft: those to change.")
+
+    def redraft(self, spec: ExperimentSpec) -> ExperimentSpec | None:
+        """The description of a draft with the parts that are given here; ``None`` where none is."""
+        parts: dict[str, Any] = {}
+        if self.factors is not None:
+            parts["factors"] = [each.factor() for each in self.factors]
+        if self.tasks is not None:
+            parts["tasks"] = [each.task() for each in self.tasks]
+        if self.gold is not None:
+            parts["gold"] = [each.item() for each in self.gold]
+        if self.settings is not None:
+            given = self.settings.model_dump(exclude_unset=True, exclude_none=True)
+            parts["settings"] = {**spec.settings, **given}
+        return replace(spec, **parts) if parts else None
 
 
 class ClaimIn(Payload):

@@ -18,6 +18,7 @@ from engine.domain.errors import EngineError, SpecError, SubscriptionError, Wron
 from engine.domain.mail_state import why_no_mail
 from engine.models import Experiment, Subscription
 from engine.selectors import experiment_log
+from engine.selectors.experiments import free_name
 from engine.selectors.opinions import experiments_with_opinions
 from engine.selectors.policies import winner_name
 from engine.services import drafts, notifications, opinions, setting_changes
@@ -70,8 +71,15 @@ class DisplayForm(forms.ModelForm):  # type: ignore[type-arg]  # ModelForm takes
 
     class Meta:
         model = Experiment
-        fields = ("tags", "money_limit", "leaderboard")
+        fields = ("name", "guidelines", "tags", "money_limit", "leaderboard")
+        help_texts = {  # noqa: RUF012 - never changed
+            "guidelines": (
+                "Correct what is unclear. Another meaning would make answers before and after mean different "
+                "things: make a copy for that."
+            )
+        }
         labels = {  # noqa: RUF012 - never changed
+            "guidelines": LABELS["guidelines"],
             "leaderboard": "Show annotators a leaderboard",
             "money_limit": LABELS["money_limit"],
         }
@@ -111,7 +119,7 @@ def settings_page(
         "status": status_of(experiment),
         "form": ChangeSettingsForm(initial=current),
         "display_form": DisplayForm(instance=experiment),
-        "clone_form": CloneForm(initial={"name": f"{experiment.name} (copy)"[:200]}),
+        "clone_form": CloneForm(initial={"name": free_name(request.user, experiment.name)}),
         "subscription_form": SubscriptionForm(),
         "subscriptions": experiment_log.subscriptions(experiment),
         "why_no_mail": why_no_mail(),
@@ -145,12 +153,16 @@ def change_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpRe
 
 @require_POST
 def change_display(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Change the tags, and whether annotators see a leaderboard."""
+    """Change the name, and other things on which the evidence does not depend."""
     experiment = access.to_run(request, experiment_id)
     form = DisplayForm(request.POST, instance=copy(experiment))
-    if not form.is_valid():
+    if form.is_valid():
+        try:
+            setting_changes.change_display(experiment_id=experiment.pk, by=request.user, **form.cleaned_data)
+        except SpecError as refused:
+            form.add_error("name", str(refused).removeprefix("name: "))
+    if form.errors:
         return settings_page(request, experiment, status=400, display_form=form)
-    setting_changes.change_display(experiment_id=experiment.pk, by=request.user, **form.cleaned_data)
     messages.success(request, "Saved.")
     return redirect("experiment_settings", experiment_id=experiment.pk)
 
@@ -190,7 +202,7 @@ def clone(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     try:
         copy = drafts.clone(experiment=experiment, by=request.user, name=form.cleaned_data["name"])
     except SpecError as refused:
-        form.add_error(None, str(refused))
+        form.add_error("name", str(refused).removeprefix("name: "))
         return settings_page(request, experiment, status=400, clone_form=form)
     winner = winner_name(experiment)
     change = f"“{winner}” won: keep its levels and add others that challenge it" if winner else "Change it"

@@ -173,6 +173,39 @@ class TestWatch:
         [found] = admin_call("get", "/experiments?tag=Support").json()["items"]
         assert found["id"] == experiment.pk
 
+    def test_a_draft_takes_all_that_the_page_takes(self, admin_call):
+        bare = {"name": "Bare", "factors": SPEC["factors"]}
+        made = admin_call("post", "/experiments", bare)
+        assert made.status_code == 201, made.content
+        path = f"/experiments/{made.json()['id']}"
+        parts = {
+            "name": "Full",
+            "guidelines": "Be fair.",
+            **{k: SPEC[k] for k in ("tasks", "gold", "settings")},
+        }
+        assert admin_call("patch", path, parts).status_code == 200
+        draft = Experiment.objects.get(pk=made.json()["id"])
+        spec = specs.experiment_spec(draft)
+        assert (spec.name, draft.guidelines, draft.practice, len(spec.gold)) == ("Full", "Be fair.", 1, 1)
+        assert [task.prompt for task in spec.tasks] == ["1 + 1?"]
+        levels = {"A": {"text": "One."}, "B": {"text": "Two."}, "C": {"text": "Three."}}
+        factors = [{"name": "Prompt", "kind": "prompt", "levels": levels}]
+        wrong = admin_call("patch", path, {"factors": factors})
+        assert wrong.status_code == 422, "a combination names a factor that is gone"
+        changed = {"factors": factors, "settings": {"excluded": []}, "budget": 700}
+        assert admin_call("patch", path, changed).status_code == 200
+        draft.refresh_from_db()
+        assert (draft.policies.count(), draft.budget, draft.tasks.count()) == (3, 700, 1)
+        assert admin_call("patch", path, {"tasks": [{"prompt": " "}]}).status_code == 422
+
+    def test_a_started_one_keeps_its_parts_and_takes_another_name(self, experiment, admin_call):
+        path = f"/experiments/{experiment.pk}"
+        for part in ({"factors": SPEC["factors"]}, {"tasks": SPEC["tasks"]}, {"settings": {"overlap": 2}}):
+            assert admin_call("patch", path, {"name": "New"} | part).status_code == 409
+        assert Experiment.objects.get().name == experiment.name
+        assert admin_call("patch", path, {"name": "New", "guidelines": "Clear."}).json()["name"] == "New"
+        assert admin_call("patch", path, {"name": ""}).status_code == 422
+
     def test_the_figures_are_those_of_the_selectors(self, experiment, annotator, admin_call):
         click(experiment, annotator)
         status = admin_call("get", f"/experiments/{experiment.pk}").json()
@@ -230,7 +263,7 @@ class TestSteer:
             assert experiment.money_limit == stored
         assert admin_call("patch", path, {"money_limit": -1}).status_code == 422
 
-    @pytest.mark.parametrize("body", [{"delta": 0.9}, {"budget": 0}, {"epsilon": -1}, {"name": "x"}])
+    @pytest.mark.parametrize("body", [{"delta": 0.9}, {"budget": 0}, {"epsilon": -1}, {"question": "x"}])
     def test_what_cannot_be_changed_is_refused(self, body, experiment, admin_call):
         assert admin_call("patch", f"/experiments/{experiment.pk}", body).status_code == 422
 

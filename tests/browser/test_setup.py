@@ -213,6 +213,9 @@ def test_what_is_wrong_is_said_on_top_and_nothing_typed_is_lost(page, maker, pro
     expect(page.locator("#errors")).to_be_focused()
     # A draft may have no tasks yet; the start needs some.
     expect(page.locator("#errors")).not_to_contain_text("Tasks")
+    # The start is on the last step alone.
+    expect(page.get_by_role("button", name="Save and start")).to_be_hidden()
+    page.get_by_role("button", name="4. Stop and start").click()
     page.get_by_role("button", name="Save and start").click()
     expect(page.locator("#errors")).to_contain_text("Tasks: give at least one.")
     expect(page.locator("#errors")).to_be_focused()
@@ -383,7 +386,7 @@ def test_the_margin_follows_the_claim_until_another_one_is_typed(page: Page, mak
     margin = page.locator("#id_epsilon")
     expect(page.get_by_label("Stop when one is good enough")).to_be_checked()
     expect(margin).to_have_value("0.05")
-    page.get_by_label("Stop when one is best, if there is a best").check()
+    page.locator("[name=claim][value=best_if_any]").check()
     expect(margin).to_have_value("0.0")
     margin.fill("0.1")
     page.get_by_label("Stop when one is good enough").check()

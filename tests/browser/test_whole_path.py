@@ -100,6 +100,7 @@ def test_from_an_empty_database_to_the_exported_file_and_a_shared_report(
     page.locator("#size-title").scroll_into_view_if_needed()
     picture(page, "path-1-setup")
 
+    page.get_by_role("button", name="4. Stop and start").click()
     page.get_by_role("button", name="Save and start").click()
     page.wait_for_url("**/experiments/*/")
     experiment = Experiment.objects.get()

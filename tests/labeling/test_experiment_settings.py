@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from django.urls import reverse
@@ -14,7 +15,7 @@ from engine.selectors.specs import experiment_spec
 from engine.services.drafts import create_experiment, replace_draft
 from engine.services.experiments import stop
 from tests.accounts import let_create
-from tests.factories import add_member, click, make_experiment, make_spec
+from tests.factories import add_member, click, make_experiment, make_spec, make_user
 from tests.markup import Markup, words
 
 pytestmark = pytest.mark.django_db
@@ -157,8 +158,9 @@ class TestDisplay:
     def test_both_change_after_the_start_and_touch_no_evidence(self, experiment, editor, client_for):
         address = reverse("change_display", args=[experiment.pk])
         client = client_for(editor)
-        client.post(address, {"tags": " Support,german ,, support", "leaderboard": "on"})
-        client.post(address, {"tags": "german, Support", "leaderboard": "on"})
+        form = {"name": experiment.name, "leaderboard": "on"}
+        client.post(address, form | {"tags": " Support,german ,, support"})
+        client.post(address, form | {"tags": "german, Support"})
         experiment.refresh_from_db()
         assert (experiment.tags, experiment.leaderboard) == ("german, support", True)
         assert not experiment.evidence_stale
@@ -170,3 +172,57 @@ class TestDisplay:
         assert (read.settings["tags"], read.settings["leaderboard"]) == ("Two, one", True)
         made = create_experiment(spec=make_spec(tags="Two, one"))
         assert experiment_spec(made).settings["tags"] == "one, two"
+
+
+class TestTheEvidenceDoesNotDependOn:
+    """Name, guidelines and tags change in every state; on the page and by the API."""
+
+    FORM: ClassVar = {"name": "Better name", "guidelines": "No typo.", "tags": "a", "money_limit": ""}
+
+    @pytest.fixture
+    def finished(self, experiment, annotator) -> Experiment:
+        click(experiment, annotator)
+        return stop(experiment_id=experiment.pk)
+
+    def test_they_change_even_at_the_end_and_the_log_keeps_what_was(self, finished, editor, client_for):
+        before = (finished.name, finished.guidelines)
+        client = client_for(editor)
+        assert client.post(reverse("change_display", args=[finished.pk]), self.FORM).status_code == 302
+        finished.refresh_from_db()
+        assert (finished.name, finished.guidelines, finished.tags) == ("Better name", "No typo.", "a")
+        assert finished.state == "concluded"
+        entry = finished.audit_entries.first()
+        assert (entry.details["before"]["name"], entry.details["before"]["guidelines"]) == before
+
+    @pytest.mark.parametrize("name", ["", "Taken", "x" * 201])
+    def test_a_bad_name_is_refused_at_its_field(self, name, finished, editor, client_for):
+        create_experiment(spec=replace(make_spec(), name="Taken"))
+        url = reverse("change_display", args=[finished.pk])
+        answer = client_for(editor).post(url, self.FORM | {"name": name})
+        assert answer.status_code == 400
+        assert answer.context["display_form"].errors.keys() == {"name"}
+        assert not Experiment.objects.filter(name="Better name").exists()
+
+    def test_others_change_nothing(self, finished, annotator, client_for, client):
+        url = reverse("change_display", args=[finished.pk])
+        viewer = add_member(finished, make_user("v"), "viewer").user
+        answers = [
+            each.post(url, self.FORM).status_code for each in (client_for(viewer), client_for(annotator))
+        ]
+        assert answers == [403, 403]
+        assert client.post(url, self.FORM)["Location"].startswith(reverse("login"))
+        assert not Experiment.objects.filter(name="Better name").exists()
+
+
+def test_the_proposed_name_of_a_copy_is_free(experiment, editor, client_for):
+    let_create(editor)
+    add_member(experiment, editor, "owner")
+    client = client_for(editor)
+    page, url = reverse("experiment_settings", args=[experiment.pk]), reverse("clone", args=[experiment.pk])
+    names = [client.get(page).context["clone_form"].initial["name"]]
+    assert client.post(url, {"name": names[0]}).status_code == 302
+    names.append(client.get(page).context["clone_form"].initial["name"])
+    assert client.post(url, {"name": names[1]}).status_code == 302
+    assert len({*names, experiment.name}) == 3
+    taken = client.post(url, {"name": names[0]})
+    assert (taken.status_code, list(taken.context["clone_form"].errors)) == (400, ["name"])
