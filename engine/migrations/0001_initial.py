@@ -393,6 +393,7 @@ class Migration(migrations.Migration):
                 ('outcome', models.FloatField(help_text="D: 1 where policy i's response was preferred, 0 where policy j's was. Of a check: 1 where the left one was.")),
                 ('reason', models.CharField(blank=True, help_text='Reason, if the judge gives one.', max_length=200)),
                 ('comment', models.CharField(blank=True, help_text='Comment of the annotator.', max_length=1000)),
+                ('in_view', models.CharField(blank=True, choices=[('together', 'Both at once'), ('in_turn', 'One after the other')], help_text='How both texts were in view, as the page says: nothing but the export follows from it.', max_length=10)),
                 ('annotator_could_see_policies', models.BooleanField(default=False, help_text='The annotator had a role then, or had lost one, that shows which policy wrote what.')),
                 ('standing', models.BooleanField(default=True, help_text='True unless voided. Duplicates JudgmentVoid for the constraint below.')),
                 ('shown_at', models.DateTimeField(blank=True, null=True)),

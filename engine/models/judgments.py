@@ -47,6 +47,12 @@ class Judgment(models.Model):
         TIE = "tie", "Equally good"
         BOTH_BAD = "both_bad", "Both bad"
 
+    class InView(models.TextChoices):
+        """Where the two texts were on the screen before the answer."""
+
+        TOGETHER = "together", "Both at once"
+        IN_TURN = "in_turn", "One after the other"
+
     comparison = models.ForeignKey(
         Comparison,
         models.PROTECT,
@@ -84,6 +90,12 @@ class Judgment(models.Model):
     )
     reason = models.CharField(max_length=200, blank=True, help_text="Reason, if the judge gives one.")
     comment = models.CharField(max_length=1000, blank=True, help_text="Comment of the annotator.")
+    in_view = models.CharField(
+        max_length=10,
+        choices=InView,
+        blank=True,
+        help_text="How both texts were in view, as the page says: nothing but the export follows from it.",
+    )
     restores = models.OneToOneField(
         "self",
         models.PROTECT,

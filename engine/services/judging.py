@@ -55,6 +55,7 @@ def record_answer(
     annotator: User,
     choice: str,
     comment: str = "",
+    in_view: str = "",
     via: str = Judgment.Via.PAGE,
 ) -> Recorded:
     """Record an annotator's answer to the pair shown under ``token``, exactly once.
@@ -108,6 +109,7 @@ def record_answer(
         token=token,
         shown_at=assignment.granted_at,
         comment=comment,
+        in_view=in_view,
         could_see_policies=annotator.is_superuser or assignment.annotator_watches,
     )
     return Recorded(judgment, assignment, created=True)
@@ -162,6 +164,7 @@ def record_judgment(
     annotator: User | None = None,
     reason: str = "",
     comment: str = "",
+    in_view: str = "",
     shown_at: datetime | None = None,
     restores: Judgment | None = None,
     could_see_policies: bool = False,
@@ -181,6 +184,7 @@ def record_judgment(
         token=token,
         reason=reason,
         comment=comment,
+        in_view=in_view,
         shown_at=shown_at,
         restores=restores,
         could_see_policies=could_see_policies,

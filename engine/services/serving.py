@@ -143,6 +143,7 @@ def answer(
     annotator: User,
     choice: str,
     comment: str = "",
+    in_view: str = "",
     via: str = Judgment.Via.PAGE,
 ) -> Answered:
     """Record an answer to the pair shown under ``token``, exactly once.
@@ -160,6 +161,7 @@ def answer(
         annotator=annotator,
         choice=choice,
         comment=comment,
+        in_view=in_view,
         via=via,
     )
     given, answered = recorded.judgment, recorded.assignment

@@ -121,6 +121,7 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
         annotator=voided.annotator,
         reason=voided.reason,
         comment=voided.comment,
+        in_view=voided.in_view,
         shown_at=voided.shown_at,
         restores=voided,
         could_see_policies=voided.annotator_could_see_policies,

@@ -590,6 +590,14 @@ _TABLE = (
         i="Why response i is no answer, in words of this program; empty for most.",
         j="Why response j is no answer.",
     ),
+    Column(
+        "in_view",
+        Kind.TEXT,
+        "How both texts were on the screen before the answer, as the annotator's page said: `together`, or "
+        "`in_turn` (under tabs). Empty where no page with its script was used.",
+        path="in_view",
+        ours=True,
+    ),
 )
 
 COLUMNS = {column.name: column for column in _TABLE}

@@ -84,6 +84,7 @@ class UndoForm(forms.Form):
 class JudgeForm(ScreenForm):
     token = forms.UUIDField()
     choice = forms.ChoiceField(choices=Judgment.Choice.choices)
+    in_view = forms.ChoiceField(choices=Judgment.InView.choices, required=False)
     comment = forms.CharField(max_length=1000, required=False)
 
 
@@ -150,6 +151,7 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             annotator=request.user,
             choice=data["choice"],
             comment=data["comment"],
+            in_view=data["in_view"],
         )
     except LeaseLostError as lost:
         return _show_next(request, experiment, form.screen(), notice=str(lost))

@@ -22,7 +22,8 @@
   const ARROWS = { ArrowLeft: "left", ArrowRight: "right", ArrowDown: "tie" };
   const actionOf = new Map(Object.entries(ARROWS)); // by key; the page adds each person's own keys
 
-  const narrow = matchMedia("(max-width: 46rem)");
+  // As in the style sheet: the pair fills the screen, and long tasks are folded.
+  const compact = matchMedia("(max-width: 46rem), (max-height: 44rem)");
   const byId = (id) => document.getElementById(id);
   const words = () => byId("page").dataset;
   const token = (stage) => stage.dataset.token;
@@ -119,9 +120,11 @@
     const title = byId("task-title");
     if (takeFocus && title) title.focus({ preventScroll: true });
     // On a phone the responses come first; the last message stays in sight.
-    for (const earlier of document.querySelectorAll("#stage .earlier")) earlier.open = !narrow.matches;
+    for (const earlier of document.querySelectorAll("#stage .earlier")) earlier.open = !compact.matches;
     restoreComment();
     arrange();
+    // On a very small screen the page scrolls: the responses are below.
+    if (compact.matches) scrollTo(0, document.body.scrollHeight);
     document.body.dataset.arranged = "";
     setBusy();
     document.dispatchEvent(new Event("llmpo:shown"));
@@ -141,6 +144,11 @@
     const task = byId("task");
     byId("unfold").hidden = !task.classList.contains("open") && task.scrollHeight <= task.clientHeight;
   }
+
+  const isUnderTabs = () => byId("see-a").getClientRects().length > 0;
+
+  // The tab of the response that was not on the screen yet.
+  const unread = () => isUnderTabs() && document.querySelector("#stage .segments .unread");
 
   function setBusy() {
     const choices = document.querySelector("#stage .choices");
@@ -401,6 +409,8 @@
   // Show a pair again, before the current one.
   function putBack(stage) {
     const current = byId("stage");
+    // Both of its responses were read before its first answer.
+    stage.querySelector(".unread")?.classList.remove("unread");
     if (token(stage) === token(current)) return settle(true);
     if (!waits()) held.unshift(current);
     held = held.filter((each) => token(each) !== token(stage));
@@ -417,10 +427,19 @@
     } else if (form.closest("#stage")) {
       event.preventDefault();
       if (event.submitter.name === "reason" && asksBeforeSkip && !confirm(words().askSkip)) return;
+      if (event.submitter.name === "choice" && unread()) return showUnread();
       const url = event.submitter.getAttribute("formaction") || form.action;
-      submit(url, [...new FormData(form, event.submitter)]);
+      const inView = isUnderTabs() ? "in_turn" : "together";
+      submit(url, [...new FormData(form, event.submitter), ["in_view", inView]]);
     }
   });
+
+  // An answer before the second response was on the screen shows it instead.
+  function showUnread() {
+    unread().click();
+    shownAt = performance.now();
+    say(words().unread);
+  }
 
   // Meant for the pair before the one on show, by the time at which the person acted: the page may hear of it
   // later. How late the second half of a double click may come is a setting of the system, up to seconds.
@@ -548,6 +567,7 @@
       const second = text.scrollLeft > text.clientWidth / 2;
       byId("see-a").setAttribute("aria-pressed", !second);
       byId("see-b").setAttribute("aria-pressed", second);
+      if (second) byId("see-b").classList.remove("unread");
     }
   }, true);
 

@@ -23,7 +23,7 @@ from tests.workers import wait_until
 
 # A pair that was on show for so long is not taken away.
 LONG_ENOUGH_TO_READ_MS = 1600
-TOO_QUICK = "Too quick: choose again."
+TOO_QUICK = "The pair had just changed: choose again."
 NO_REPLY = "No reply: your answer may or may not be taken back. Press Undo again in a moment."
 # What the page says of an answer before the server has replied.
 IN_BETWEEN = re.compile("^(Saving …)?$")
@@ -317,7 +317,7 @@ def test_a_second_answer_too_soon_for_a_pair_to_be_seen_is_none(page: Page, expe
         "Object.defineProperty(tap, 'timeStamp', {value: window.shownAt + 500});"
         "document.getElementById('choose-left').dispatchEvent(tap)"
     )
-    saved_or_too_quick = re.compile("^(Saved|Too quick)")
+    saved_or_too_quick = re.compile(f"^(Saved|{TOO_QUICK})")
     expect(page.locator("#said")).to_have_text(saved_or_too_quick)
     expect(page.locator("#today")).to_have_text("1")
     page.wait_for_load_state("networkidle")
@@ -469,7 +469,7 @@ def test_a_double_click_on_undo_takes_back_one_answer(page: Page, experiment, pe
         saved(page, number + 1)
     settled(page)
     page.locator("#undo").dblclick()
-    expect(page.locator("#said")).to_have_text(re.compile("^(Taken back|Too quick)"))
+    expect(page.locator("#said")).to_have_text(re.compile(f"^(Taken back|{TOO_QUICK})"))
     expect(page.locator("#today")).to_have_text("2")
     page.wait_for_load_state("networkidle")
     assert counts.comparison_count(experiment.pk) == 2

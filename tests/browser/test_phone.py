@@ -10,7 +10,15 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from engine.models import Experiment, Judgment, Response
 from engine.selectors.counts import comparison_count
-from tests.browser.annotating import open_pair, saved, settled, shown_token, tap, write_everything
+from tests.browser.annotating import (
+    open_pair,
+    saved,
+    settled,
+    shown_token,
+    tap,
+    wait_until_heard,
+    write_everything,
+)
 from tests.browser.conftest import log_in, watch
 from tests.factories import click_on, make_experiment, make_user
 
@@ -98,6 +106,53 @@ def test_on_a_phone_nothing_moves_from_pair_to_pair(phone: Page, experiment):
     phone.get_by_role("link", name="Older").tap()
     expect(phone.get_by_text("Page 2 of ")).to_be_visible()
     assert phone.evaluate("document.documentElement.scrollHeight") <= 5000
+
+
+def test_under_tabs_an_answer_is_taken_once_both_responses_were_on_the_screen(phone: Page, experiment):
+    Response.objects.update(text="A paragraph of a response.\n\n" * 40)
+    sent: list[str] = []
+    phone.on("request", lambda request: sent.append(request.url) if "/judge/" in request.url else None)
+    open_pair(phone, experiment, experiment.memberships.get().user)
+    token = shown_token(phone)
+    settled(phone)
+    expect(phone.locator("#see-b .dot")).to_be_visible()
+    phone.locator("#choose-left").tap()
+    # The tap shows what was not read; another one soon after is half of a double tap.
+    expect(phone.locator("#see-b")).to_have_attribute("aria-pressed", "true")
+    expect(phone.locator(".dot:visible")).to_have_count(0)
+    phone.locator("#choose-left").tap()
+    assert (shown_token(phone), sent) == (token, [])
+    # Once for each pair: whichever is on the screen now.
+    phone.locator("#see-a").tap()
+    phone.evaluate("window.shownAt = performance.now()")
+    wait_until_heard(phone)
+    phone.locator("#choose-left").tap()
+    saved(phone, 1)
+    # A swipe does as well as the tab.
+    phone.locator("#responses").evaluate("(texts) => texts.scrollBy(texts.clientWidth, 0)")
+    expect(phone.locator(".dot:visible")).to_have_count(0)
+    settled(phone)
+    phone.locator("#choose-left").tap()
+    saved(phone, 2)
+    # A skip needs no reading, and a pair that comes back was read.
+    phone.locator("#others").tap()
+    phone.locator("#skip").tap()
+    phone.locator("#reason").tap()
+    expect(phone.locator("#said")).to_contain_text("Skipped")
+    settled(phone)
+    phone.locator("#undo").tap()
+    expect(phone.locator("#said")).to_have_text("Taken back. Choose again.")
+    expect(phone.locator("#see-b")).to_be_visible()
+    expect(phone.locator(".dot:visible")).to_have_count(0)
+    assert list(Judgment.objects.values_list("in_view", flat=True)) == ["in_turn"] * 2
+
+
+def test_responses_that_fit_are_in_view_together(phone: Page, experiment):
+    Response.objects.update(text="Short.")
+    open_pair(phone, experiment, experiment.memberships.get().user)
+    tap(phone, "#choose-left")
+    saved(phone, 1)
+    assert Judgment.objects.get().in_view == "together"
 
 
 def test_on_a_phone_a_pair_that_was_waited_for_does_not_move(phone: Page, transactional_db):
