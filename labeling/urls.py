@@ -62,6 +62,7 @@ _OF_EXPERIMENT = [
     path("settings/", settings.experiment_settings, name="experiment_settings"),
     path("settings/change/", settings.change_settings, name="change_settings"),
     path("settings/display/", settings.change_display, name="change_display"),
+    path("settings/tell/", settings.tell_outcome, name="tell_outcome"),
     path("clone/", settings.clone, name="clone"),
     path("log/", dashboard.log, name="log"),
     path("people/", people.people, name="people"),

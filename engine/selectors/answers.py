@@ -48,6 +48,12 @@ def with_own_answers(experiments: QuerySet[Experiment], user: User) -> QuerySet[
     return experiments.annotate(mine=count_of(answered.exclude(_PRACTICE)))
 
 
+def own_number(experiment: Experiment, user: User) -> int:
+    """The number of this user's answers that stand."""
+    counted = with_own_answers(Experiment.objects.filter(pk=experiment.pk).only("pk"), user).get()
+    return cast(int, cast(Any, counted).mine)
+
+
 def _given(experiment_id: int) -> list[QuerySet[Judgment]]:
     """The answers of people to comparisons and those to checks, also those that were taken back.
 
@@ -148,9 +154,8 @@ def own_summary(experiment: Experiment, user: User) -> OwnSummary | None:
         return None
     taken = times_taken(latest)
     spans = [each.total_seconds() for each in taken if each is not None]
-    [counted] = with_own_answers(Experiment.objects.filter(pk=experiment.pk), user)
     return OwnSummary(
-        answers=cast(int, cast(Any, counted).mine),
+        answers=own_number(experiment, user),
         today=judged_today(experiment.pk, user),
         typical_seconds=median(spans) if spans else None,
     )

@@ -117,11 +117,11 @@ def _n_unseen(experiment: Experiment, stocks: Sequence[Stock]) -> dict[int | Non
     shown = Assignment.objects.filter(annotator__in=people, comparison__experiment=experiment).order_by()
     rows = shown.values_list("annotator_id").annotate(n=Count("comparison__texts", distinct=True))
     seen: dict[int | None, int] = dict(rows)
-    n_texts = _n_texts(experiment) if stocks else 0
-    return {stock.annotator: max(0, n_texts - seen.get(stock.annotator, 0)) for stock in stocks}
+    most = n_texts(experiment) if stocks else 0
+    return {stock.annotator: max(0, most - seen.get(stock.annotator, 0)) for stock in stocks}
 
 
-def _n_texts(experiment: Experiment) -> int:
+def n_texts(experiment: Experiment) -> int:
     """The number of different pairs of texts that can be shown. A text that is still to be written counts as
     one of its own.
     """

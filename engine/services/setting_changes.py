@@ -157,6 +157,7 @@ def change_display(
     guidelines: str | None = None,
     tags: str | None = None,
     leaderboard: bool | None = None,
+    tell_outcome: bool | None = None,
     **money: float | None,
 ) -> Experiment:
     """Change what the evidence does not depend on, in any state. ``None`` changes nothing.
@@ -174,6 +175,7 @@ def change_display(
         "guidelines": guidelines,
         "tags": None if tags is None else normal_tags(tags),
         "leaderboard": leaderboard,
+        "tell_outcome": tell_outcome,
     }
     changes = _changes(experiment, given)
     if money and money["money_limit"] != experiment.money_limit:

@@ -95,8 +95,8 @@ def spend_undo(*, experiment_id: int, annotator: User) -> Allowance:
     if credit < ANSWERS_PER_UNDO:
         missing = ANSWERS_PER_UNDO - credit
         message = ngettext(
-            "You have taken back many answers. After %(n)d more answer you can take back another one.",
-            "You have taken back many answers. After %(n)d more answers you can take back another one.",
+            "After %(n)d more answer you can take back another one.",
+            "After %(n)d more answers you can take back another one.",
             missing,
         )
         raise WrongStateError(message % {"n": missing})

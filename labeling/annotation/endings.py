@@ -19,11 +19,16 @@ from engine.services.serving import Desk, Ended
 
 @dataclass(frozen=True)
 class Ending:
-    """A heading and a sentence. ``may_go_on``: pairs come back when somebody resumes the experiment."""
+    """A heading and a sentence.
+
+    ``may_go_on``: pairs come back when somebody resumes the experiment. ``is_thanked``: the person is done
+    here, for now or for good.
+    """
 
     title: str
     text: str
     may_go_on: bool = False
+    is_thanked: bool = False
 
 
 def endings(experiments: Iterable[Experiment]) -> list[tuple[Experiment, Ending | None]]:
@@ -73,18 +78,19 @@ def nothing_ready(experiment: Experiment, annotator: User, desk: Desk) -> Ending
         return Ending(
             _("No more pairs for you here"),
             _(
-                "Thank you for your answers. This experiment has no more pairs for you; you may close this "
-                "page. If you have questions, ask the person who invited you."
+                "This experiment has no more pairs for you; you may close this page. If you have questions, "
+                "ask the person who invited you."
             ),
+            is_thanked=True,
         )
     if desk.ended is Ended.LEFT:
         return Ending(
             _("No more pairs for you here"),
             _(
-                "Thank you for your answers. More than a tenth of your pairs were skipped or left open, and "
-                "pairs without an answer make the result less certain. If you would like to go on, ask the "
-                "person who invited you."
+                "Pairs without an answer make the result less certain, so nobody gets more once a tenth of "
+                "theirs have none. If you would like to go on, ask the person who invited you."
             ),
+            is_thanked=True,
         )
     if experiment.closing_since is not None:
         return Ending(
@@ -93,19 +99,21 @@ def nothing_ready(experiment: Experiment, annotator: User, desk: Desk) -> Ending
         )
     if experiment.used_up and not pools.awaits_planning(experiment, annotator):
         return Ending(
-            _("You have judged everything there is. Thank you!"),
+            _("You have judged everything there is."),
             _(
                 "Everybody here has judged all pairs that there are. You may close this page; new pairs "
                 "would appear here."
             ),
+            is_thanked=True,
         )
     if pools.is_finite(experiment) and pools.waits_for_others(experiment, annotator):
         return Ending(
-            _("All caught up"),
+            _("You have seen every pair."),
             _(
-                "You have judged the pairs that are left; they wait for others. You may close this page, or "
-                "wait: should there be another pair for you, it appears here."
+                "Others still have some. You may close this page, or wait: should there be another pair for "
+                "you, it appears here."
             ),
+            is_thanked=True,
         )
     return Ending(
         _("The next pair is on its way"),
@@ -114,27 +122,30 @@ def nothing_ready(experiment: Experiment, annotator: User, desk: Desk) -> Ending
 
 
 def _concluded(experiment: Experiment, conclusion: StopReason, names: Sequence[PolicyName] | None) -> Ending:
+    title, text = _outcome(experiment, conclusion, names)
+    return Ending(title, text, is_thanked=True)
+
+
+def _outcome(
+    experiment: Experiment, conclusion: StopReason, names: Sequence[PolicyName] | None
+) -> tuple[str, str]:
     thanks = _("Finished. Thank you!")
     match conclusion:
         case StopReason.CERTIFIED if names is not None and experiment.winner is not None:
             winner = names[experiment.winner.index].name
-            return Ending(thanks, _("Your group preferred “%(policy)s”.") % {"policy": winner})
+            return thanks, _("Your group preferred “%(policy)s”.") % {"policy": winner}
         case StopReason.CERTIFIED:
-            return Ending(thanks, _("This experiment has its answer; no more comparisons are needed."))
+            return thanks, _("This experiment has its answer; no more comparisons are needed.")
         case StopReason.NO_SINGLE_BEST:
-            return Ending(
-                thanks,
-                _("The answers show that no single alternative is the best; no more comparisons are needed."),
+            return thanks, _(
+                "The answers show that no single alternative is the best; no more comparisons are needed."
             )
         case StopReason.BUDGET:
-            return Ending(
-                thanks,
-                _(
-                    "All planned comparisons were judged. They were not enough to decide which "
-                    "alternative is best."
-                ),
+            return thanks, _(
+                "All planned comparisons were judged. They were not enough to decide which alternative is "
+                "best."
             )
-    return Ending(
+    return (
         _("Stopped. Thank you!"),
         _("This experiment was stopped before it was decided. Everything you judged is saved."),
     )

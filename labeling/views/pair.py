@@ -13,13 +13,14 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import Experiment, Flag, Judgment
-from engine.selectors import answers, counts
+from engine.selectors import answers, counts, pools
 from engine.services import assignments, serving
 from engine.services.serving import ShownPair
 from engine.services.undos_and_skips import MOST_HELD
@@ -27,7 +28,7 @@ from engine.tasks import wake_planner
 from labeling import access
 from labeling.annotation.endings import ending, nothing_ready
 from labeling.annotation.keys import habits
-from labeling.annotation.progress import answers_together, leaderboard
+from labeling.annotation.progress import leaderboard, left_together, most_of_each
 from labeling.annotation.waiting_annotators import note_miss
 from labeling.requests import AuthenticatedRequest
 
@@ -357,18 +358,21 @@ def _render(
 ) -> HttpResponse:
     """``today``: the user's answers of today, and ``newest``: see :func:`_newest`, where they are known."""
     actions = _UNDER_A_PAIR if request.htmx else ACTIONS
+    today = answers.judged_today(experiment.pk, request.user) if today is None else today
+    over = ending(experiment) or (
+        nothing_ready(experiment, request.user, desk) if desk and None in pairs else None
+    )
     context = {
         "experiment": experiment,
         "to": {name: reverse(name, args=[experiment.pk]) for name in actions},
         "pairs": pairs,
-        "ending": ending(experiment)
-        or (nothing_ready(experiment, request.user, desk) if desk and None in pairs else None),
+        "ending": over,
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),
         "choices": counts.choices(experiment),
         "skip_reasons": Flag.Reason.choices,
         "asks_before_skip": desk is not None and desk.asks_before_skip,
-        "today": answers.judged_today(experiment.pk, request.user) if today is None else today,
-        "everybody": answers_together(experiment),
+        "today": today,
+        "left": left_together(experiment),
         "newest": newest,
         "notice": notice,
         "feedback": feedback,
@@ -377,15 +381,35 @@ def _render(
         else None,
         **habits(request.user),
     }
+    if over and over.is_thanked and None in pairs:
+        context |= _thanks(request, experiment)
     if request.htmx:
         return render(request, "labeling/_stages.html", context)
     context |= {
+        "before": answers.own_number(experiment, request.user) - today,
+        "most": most_of_each(experiment) if pools.is_finite(experiment) else None,
         "newest": _newest(request, experiment),
         "most_held": MOST_HELD,
         "store": _store(request, experiment),
         "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
     }
     return render(request, "labeling/pair.html", context)
+
+
+def _thanks(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
+    """The numbers of a word of thanks, and another experiment that has a pair for the user."""
+    others = Experiment.objects.judged_by(request.user).filter(state=Experiment.State.RUNNING)
+    waiting = (
+        each
+        for each in others.exclude(pk=experiment.pk).order_by("pk")
+        if serving.may_have_next(experiment=each, annotator=request.user)
+    )
+    over = experiment.state == Experiment.State.CONCLUDED
+    return {
+        "mine": answers.own_number(experiment, request.user),
+        "together": answers.answers_before(experiment.pk, timezone.now()) if over else None,
+        "next_one": next(waiting, None),
+    }
 
 
 def _store(request: AuthenticatedRequest, experiment: Experiment) -> str:

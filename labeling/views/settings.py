@@ -167,6 +167,15 @@ def change_display(request: AuthenticatedRequest, experiment_id: int) -> HttpRes
     return redirect("experiment_settings", experiment_id=experiment.pk)
 
 
+@require_POST
+def tell_outcome(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Let annotators know which policy their answers preferred."""
+    experiment = access.to_run(request, experiment_id)
+    setting_changes.change_display(experiment_id=experiment.pk, by=request.user, tell_outcome=True)
+    messages.success(request, "Their pages name it now.")
+    return redirect("dashboard", experiment_id=experiment.pk)
+
+
 def _ask(
     request: AuthenticatedRequest, experiment: Experiment, form: ChangeSettingsForm, *, reopening: bool
 ) -> HttpResponse:

@@ -92,6 +92,7 @@ def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "choices": counts.choices(experiment),
         "skip_reasons": Flag.Reason.choices,
         "today": 0,
+        "before": 0,
         "most_held": MOST_HELD,
         "store": f"llmpo-rehearsal-{experiment.pk}",
         "beat_seconds": _BEAT_SECONDS,

@@ -40,10 +40,8 @@
   // A personal goal stays in this browser; nobody else sees it.
   const GOAL = "llmpo-goal";
   const goal = () => Number(localStorage.getItem(GOAL)) || 0;
-  const ANSWERS_BEFORE_A_BREAK = 50;
-  const BREAK_MS = 5 * 60 * 1000;
-  let inARow = 0; // answers since the last break
-  let savedAt = 0;
+  // A word of thanks after so many answers of one's own, and after each further hundred.
+  const MARKS = [25, 50];
 
   let held = []; // pairs that wait behind the one on show
   let empty = null; // what the server shows instead of a pair, where it had none
@@ -75,7 +73,9 @@
 
   function readProgress(stage) {
     byId("today").textContent = stage.dataset.today;
-    byId("everybody").textContent = stage.dataset.everybody;
+    byId("left").textContent = stage.dataset.left;
+    const { most, mine: ofMost } = words();
+    if (most) byId("mine").textContent = `${ofMost.replace("#", mine(stage.dataset.today))} ${most}`;
     if ("newest" in stage.dataset) newest().value = stage.dataset.newest;
     asksBeforeSkip = "asks" in stage.dataset;
   }
@@ -83,17 +83,20 @@
   // The answer that an undo means. Naming it, a request that is repeated takes back no other one.
   const newest = () => byId("undo-form").elements.answer;
 
+  // All answers of this person here, from those of today.
+  const mine = (today) => Number(words().before) + Number(today);
+
   function showGoal() {
     byId("of-goal").textContent = goal() ? `${words().of} ${goal()}` : "";
   }
 
   // The message after an answer is saved.
   function encouragement(today) {
-    inARow = Date.now() - savedAt > BREAK_MS ? 1 : inARow + 1;
-    savedAt = Date.now();
-    // An answer to a practice pair changes no count, so it reaches no goal.
-    if (goal() && today === goal() && byId("today").textContent !== String(today)) return words().goalReached;
-    return inARow % ANSWERS_BEFORE_A_BREAK === 0 ? words().pause : "";
+    // An answer to a practice pair changes no count, so it reaches nothing.
+    if (byId("today").textContent === String(today)) return "";
+    if (today === goal()) return words().goalReached;
+    const all = mine(today);
+    return MARKS.includes(all) || all % 100 === 0 ? words().mark.replace("#", all) : "";
   }
 
   // True if there is nothing to answer on the screen: no pair, or a pair that was just answered.

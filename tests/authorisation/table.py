@@ -310,6 +310,7 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/settings/": page(get=runners(200)),
     f"{_EXPERIMENT}/settings/change/": page(post=runners(400)),
     f"{_EXPERIMENT}/settings/display/": page(post=runners(302)),
+    f"{_EXPERIMENT}/settings/tell/": page(post=runners(302)),
     f"{_EXPERIMENT}/clone/": page(post={"editor": 403, "owner": 403, "superuser": 400}),
     f"{_EXPERIMENT}/llm-judge/": page(post=runners(400)),
     f"{_EXPERIMENT}/judgments/<judgment_id>/void/": page(get=runners(200), post=runners(400)),

@@ -30,7 +30,7 @@ TEXTS = {"short": "A short response.", "long": "A paragraph of a response.\n\n" 
 # The share of the height in which responses are seen: all of it where all of both is.
 SHARE = """() => {
   const foot = document.querySelector("#stage .choices").getBoundingClientRect().top;
-  const boxes = [...document.querySelectorAll("#stage .response")].map((each) => each.getBoundingClientRect());
+  const boxes = [...document.querySelectorAll("#stage .response")].map((box) => box.getBoundingClientRect());
   const seen = boxes.filter((box) => box.left >= 0 && box.right <= innerWidth);
   const top = Math.min(...seen.map((box) => box.top)), bottom = Math.max(...seen.map((box) => box.bottom));
   const fits = [...document.querySelectorAll("#stage .response, #stage .text")]

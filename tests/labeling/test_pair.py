@@ -14,7 +14,7 @@ from engine.selectors.policies import policy_names
 from engine.services.experiments import archive, pause, start, stop
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend
-from tests.factories import lease, make_experiment, make_user, newest, write_responses
+from tests.factories import certify, click_on, lease, make_experiment, make_user, newest, write_responses
 from tests.markup import Markup, stage, words
 
 pytestmark = pytest.mark.django_db
@@ -158,6 +158,37 @@ def test_the_outcome_is_told_at_the_end_where_the_owner_allows_it(
     stop(experiment_id=experiment.pk)
     Experiment.objects.update(conclusion=conclusion, winner=winner)
     assert (sentence in words(client.get(url))) == named
+
+
+def test_the_end_says_thanks_with_numbers_and_leads_to_the_next_experiment(
+    experiment, annotator, client_for, url
+):
+    click_on(experiment, annotator, 2)
+    others = make_experiment(ready=True, annotators=(annotator,))
+    make_experiment(annotators=(annotator,))  # which has no pair yet
+    stop(experiment_id=experiment.pk)
+    page = client_for(annotator).get(url)
+    assert "Thank you for your 2 answers. All of you together gave 2." in words(page)
+    markup = Markup(page.content.decode())
+    links = {each.attributes.get("href") for each in markup.elements if each.tag == "a"}
+    assert reverse("pair", args=[others.pk]) in links
+    assert len({link for link in links if link and link.startswith("/label/")} - {f"{url}history/"}) == 1
+
+
+def test_owners_are_asked_at_the_end_whether_the_outcome_is_told(
+    experiment, annotator, admin, client_for, url
+):
+    client, result = client_for(admin), reverse("dashboard", args=[experiment.pk])
+    tell = reverse("tell_outcome", args=[experiment.pk])
+    assert tell not in client.get(result).content.decode()
+    certify(experiment, winner=1)
+    assert tell in client.get(result).content.decode()
+    sentence = f"Your group preferred “{policy_names(experiment)[1].name}”."
+    assert sentence not in words(client_for(annotator).get(url))
+    client.post(tell)
+    assert sentence in words(client_for(annotator).get(url))
+    assert tell not in client.get(result).content.decode()
+    assert experiment.audit_entries.latest("pk").text == "Changed the description: tell_outcome."
 
 
 def test_a_paused_page_looks_again_by_itself_and_ever_less_often(experiment, annotator, client_for, url):

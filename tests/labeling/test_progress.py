@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from engine.models import Judgment
 from engine.models.append_only import lifted
 from labeling.annotation import progress
-from labeling.annotation.progress import answers_together
+from labeling.annotation.progress import left_together, rounded
 from tests.factories import click, click_on, lease, make_experiment, newest
-from tests.markup import Markup, stage, words
+from tests.markup import Markup, stage
 
 pytestmark = pytest.mark.django_db
 
@@ -39,15 +40,52 @@ def give(experiment, user, n: int, at: datetime) -> None:
 NOON = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
 
 
-def test_it_is_a_number_of_answers_in_steps_of_25_and_late(annotator, monkeypatch):
-    experiment = make_experiment(ready=True, annotators=(annotator,))
-    give(experiment, annotator, 26, NOON)
+def test_what_is_left_follows_from_the_number_of_answers_and_is_late(annotator, at):
+    experiment = make_experiment(ready=True, annotators=(annotator,), budget=1000)
+    at(NOON)
+    before = left_together(experiment)
+    assert before > 0
+    give(experiment, annotator, 30, NOON)
     seen = {}
-    for minutes in (0, 9, 14, 24, 25, 60):
-        moment = NOON + timedelta(minutes=minutes)
-        monkeypatch.setattr(progress.timezone, "now", lambda moment=moment: moment)
-        seen[minutes] = answers_together(experiment)
-    assert seen == {0: 0, 9: 0, 14: 0, 24: 0, 25: 25, 60: 25}
+    for minutes in (9, 14, 24, 25, 60):
+        at(NOON + timedelta(minutes=minutes))
+        seen[minutes] = left_together(experiment)
+    assert [seen[minutes] for minutes in (9, 14, 24)] == [before] * 3
+    assert seen[25] == seen[60] < before
+
+
+def test_what_is_left_is_the_same_whatever_was_answered(annotator, at):
+    """The same number of answers, all for one policy or for either in turn."""
+    told = set()
+    for choices in (["left"], ["left", "right"], ["tie"]):
+        experiment = make_experiment(ready=True, annotators=(annotator,), seed=5, allow_tie=True)
+        for number in range(20):
+            click_on(experiment, annotator, 1, choices[number % len(choices)])
+        at(timezone.now() + timedelta(hours=1))
+        told.add(left_together(experiment))
+    assert len(told) == 1
+
+
+def test_there_are_never_more_left_than_the_budget_and_the_texts_allow(annotator, at):
+    at(timezone.now() + timedelta(hours=1))
+    small = make_experiment(ready=True, annotators=(annotator,), budget=12, delta=0.01)
+    assert left_together(small) == 10
+    click_on(small, annotator, 12)
+    at(timezone.now() + timedelta(hours=2))
+    assert left_together(small) == 0
+
+
+def test_what_is_left_is_rounded():
+    assert [rounded(n) for n in (-3, 0, 1, 44, 154, 460, 1_234, 4_200)] == [
+        0,
+        0,
+        10,
+        40,
+        150,
+        450,
+        1200,
+        4000,
+    ]
 
 
 @pytest.mark.parametrize("choice", ["left", "right"])
@@ -63,21 +101,22 @@ def test_the_page_says_the_same_whichever_side_is_chosen_and_taken_back(choice, 
         assert seen.pop("newest") == str(form["token"])
         told.append({name: value for name, value in seen.items() if name != "token"})
         page = Markup(client.get(reverse("pair", args=[experiment.pk])).content.decode())
-        told.append({e.attributes.get("id") for e in page.elements} & {"confidence", "left"})
+        told.append({e.attributes.get("id") for e in page.elements} & {"confidence"})
         client.post(undo, newest(experiment, annotator), headers=HTMX)
-    expected = {"id": "stage", "today": "25", "everybody": "", "said": ""}
-    assert told == [expected, set(), expected, set()]
+    assert told[0] == told[2]
+    assert told[0].keys() == {"id", "today", "left", "said"}
+    assert told[1] == told[3] == set()
 
 
-def test_an_undo_does_not_move_it_at_the_very_edge(annotator, client_for, at):
+def test_an_undo_does_not_move_it(annotator, client_for, at):
     experiment = make_experiment(ready=True, annotators=(annotator,))
     give(experiment, annotator, 25, NOON)
     at(NOON + timedelta(hours=1))
     client, pair = client_for(annotator), reverse("pair", args=[experiment.pk])
-    assert "25+ by everybody some minutes ago" in words(client.get(pair))
+    before = stage(client.get(pair))["left"]
+    assert before
     client.post(reverse("undo", args=[experiment.pk]), newest(experiment, annotator), headers=HTMX)
-    assert "25+ by everybody some minutes ago" in words(client.get(pair))
-    assert stage(client.get(pair))["today"] in {"0", "24"}
+    assert stage(client.get(pair))["left"] == before
 
 
 class TestLimitsOnThePage:
