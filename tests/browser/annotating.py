@@ -15,6 +15,30 @@ from tests.browser.conftest import log_in
 # The page refuses keys and taps just as a pair appears.
 SETTLE_MS = 620
 
+# For each answer: whether the next pair was on the screen at once, waiting for no reply, and the milliseconds
+# until it was painted.
+_WATCH = """() => {
+  window.answers = [];
+  const shown = () => document.getElementById("stage").dataset.token;
+  let before, at;
+  addEventListener("submit", () => { before = shown(); at = performance.now(); }, true);
+  addEventListener("submit", () => {
+    const atOnce = shown() !== before && Boolean(document.querySelector("#stage .choices:enabled"));
+    const painted = () => window.answers.push([atOnce, performance.now() - at]);
+    requestAnimationFrame(() => setTimeout(painted));
+  });
+}"""
+
+
+def watch_answers(page: Page) -> None:
+    """Note for each answer from now on whether it waited for anything; see :func:`waits`."""
+    page.evaluate(_WATCH)
+
+
+def waits(page: Page) -> list[bool]:
+    """For each answer since: whether the next pair waited for a reply."""
+    return [not at_once for at_once, _ in page.evaluate("window.answers")]
+
 
 def write_everything(experiment: Experiment) -> None:
     """Plan and write until as many pairs are ready as the experiment's buffer asks for."""

@@ -8,7 +8,16 @@ from playwright.sync_api import Browser, Page, expect
 from engine.models import Assignment, Experiment, Judgment
 from engine.selectors.counts import comparison_count
 from engine.services.judging import rebuild_counts
-from tests.browser.annotating import open_pair, press, saved, shown_token, tap, write_everything
+from tests.browser.annotating import (
+    open_pair,
+    press,
+    saved,
+    shown_token,
+    tap,
+    waits,
+    watch_answers,
+    write_everything,
+)
 from tests.browser.conftest import log_in, watch
 from tests.factories import make_experiment, make_user
 
@@ -64,6 +73,7 @@ def test_by_keyboard_alone(page: Page, annotator, experiment):
         "1": "left",
         "ArrowRight": "right",
     }
+    watch_answers(page)
     given = []
     for number in range(N):
         key = list(keys)[number % len(keys)]
@@ -71,6 +81,7 @@ def test_by_keyboard_alone(page: Page, annotator, experiment):
         press(page, key)
         saved(page, number + 1)
     assert_all_there(experiment, given)
+    assert waits(page) == [False] * N
 
 
 def test_by_touch_on_a_phone(browser: Browser, live_server, problems, annotator, experiment):
@@ -92,6 +103,7 @@ def test_by_touch_on_a_phone(browser: Browser, live_server, problems, annotator,
         expect(page.get_by_role("heading", name="Response A")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         buttons = {"choose-left": "left", "choose-right": "right", "choose-tie": "tie"}
+        watch_answers(page)
         given = []
         for number in range(N):
             button = list(buttons)[number % len(buttons)]
@@ -104,6 +116,7 @@ def test_by_touch_on_a_phone(browser: Browser, live_server, problems, annotator,
             tap(page, f"#{button}")
             saved(page, number + 1)
         assert_all_there(experiment, given)
+        assert waits(page) == [False] * N
 
 
 def test_undo_of_the_last_three_by_key_leaves_the_counts_as_they_were_bit_by_bit(
