@@ -158,9 +158,9 @@ def test_of_a_deleted_draft_a_trace_stays_in_the_log_of_the_site(admin, client_f
     delete_experiment(experiment_id=draft.pk, by=admin)
     entry = AuditEntry.objects.get(action="delete")
     assert (entry.experiment, entry.by) == (None, admin)
-    assert entry.text == f"Deleted the draft “Secret plans”, number {draft.pk}."
+    assert entry.text == f"Deleted the experiment “Secret plans”, number {draft.pk}."
     page = client_for(admin).get(reverse("admin:engine_auditentry_changelist")).content.decode()
-    assert "Deleted the draft “Secret plans”" in page
+    assert "Deleted the experiment “Secret plans”" in page
 
 
 def test_the_api_says_who_did_it_too(annotator):

@@ -95,7 +95,7 @@ class TestDraftDeletedMeanwhile:
         ("page", "form"),
         [
             ("delete_experiment", {}),
-            ("change_display", {"tags": "a"}),
+            ("change_display", {"name": "a"}),
             ("invite", {"role": "annotator", "valid_days": "7"}),
             ("subscribe", {"kind": "email", "target": "a@example.org", "events": ["concluded"]}),
         ],
