@@ -18,7 +18,7 @@ from .forecasts import Forecast, Plan, Simulations, forecast
 from .ranking import Place, Rate, Standing
 from .sampling import Sampler, Situation, Stateless
 from .spaces import BradleyTerry, Factorial, Unstructured
-from .types import Answers, Claim, ClaimState, Decision, Missing, Remaining, StopReason
+from .types import Answers, Claim, ClaimState, Conclusion, Decision, Missing, Remaining, StopReason
 
 __version__ = "0.2.0"
 
@@ -27,6 +27,7 @@ __all__ = [
     "BradleyTerry",
     "Claim",
     "ClaimState",
+    "Conclusion",
     "Decision",
     "Design",
     "Factorial",

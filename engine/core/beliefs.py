@@ -17,7 +17,7 @@ from .types import BoolArray, FloatArray, IntArray, Tally, located
 
 # Standard deviation of a strength before there are data.
 _STRENGTH = 0.4
-_PRECISION = 1.0 / _STRENGTH**2
+PRECISION = 1.0 / _STRENGTH**2
 # Weight of the user's prior strengths. With full weight, expectations that were the exact
 # opposite of the truth cost 12% more comparisons. With half of it they cost less than 10% more, and correct
 # ones saved as much as with full weight.
@@ -74,7 +74,7 @@ class Beliefs:
         self.prior: FloatArray = np.zeros(tally.n_policies) if prior is None else _TRUST * prior
         self.theta: FloatArray = np.tile(self.prior, (tally.n_runs, 1)) if theta is None else theta.copy()
         self.curvature: FloatArray = (
-            np.full(self.theta.shape, _PRECISION) if curvature is None else curvature.copy()
+            np.full(self.theta.shape, PRECISION) if curvature is None else curvature.copy()
         )
         known = theta is not None or not tally.counts.any()
         self._standing: FloatArray | None = None
@@ -126,25 +126,34 @@ class Beliefs:
 
     def favourite(self, runs: IntArray | int, k: IntArray) -> IntArray:
         """The opponent that is expected to beat each k most, shaped as the indices broadcast."""
-        favourite: IntArray = self.row(runs, k).argmin(axis=-1)
+        row = self.row(runs, k)
+        if not self._tally.everybody:
+            row = np.where(self._tally.present[runs], row, np.inf)
+        favourite: IntArray = row.argmin(axis=-1)
         return favourite
 
     def standing(self) -> FloatArray:
-        """Shape (R, K): the larger, the likelier is the policy to beat all others."""
+        """Shape (R, K): the larger, the likelier is the policy to beat all others that are present."""
         if self._together is None:
             return self.theta
         if self._standing is None:
             chance = special.log_ndtr(self._together.mean / np.sqrt(self._together.variance))
+            if not self._tally.everybody:
+                chance = np.where(self._tally.present[:, None], chance, 0.0)
             self._standing = np.asarray(chance.sum(axis=2), dtype=np.float64)
         return self._standing
 
     def log_chances(self) -> FloatArray | None:
-        """Shape (R, K): log of each policy's chance to beat all others, or None with many policies.
+        """Shape (R, K): log of each policy's chance to beat all others that are present, or None with many.
 
         The chances of a run add up to 1. They name the leader, and steer nothing: an experiment's evidence
         does not depend on them.
         """
         return None if self._together is None else self._together.log_chances()
+
+    def look_again(self) -> None:
+        """Have the standing computed again: somebody has joined or retired."""
+        self._standing = None
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally has."""
@@ -160,7 +169,7 @@ class Beliefs:
         mean = special.expit(theta[..., None] - self.theta[runs])
         counts = self._tally.counts[runs, k]
         expected = counts * mean
-        curvature = np.sum(expected * (1.0 - mean), axis=-1) + _PRECISION
+        curvature = np.sum(expected * (1.0 - mean), axis=-1) + PRECISION
         self.curvature[runs, k] = curvature
         gradient = np.sum(self._tally.wins[runs, k] - expected, axis=-1)
         gradient -= (theta - self.prior[k]) / _STRENGTH**2
@@ -273,7 +282,12 @@ class _Together:
         mean = _gaps(self._theta) + shrink * _gaps(direction) + deviation * residual
         _diagonal(mean)[...] = np.inf
         variance = _of_gaps(covariance) * shrink**2 + deviation * shrink
-        chances = special.log_ndtr(mean / np.sqrt(np.maximum(variance, _LEAST_VARIANCE))).sum(axis=2)
+        chances = special.log_ndtr(mean / np.sqrt(np.maximum(variance, _LEAST_VARIANCE)))
+        if not self._tally.everybody:
+            chances = np.where(self._tally.present[:, None], chances, 0.0)
+        chances = chances.sum(axis=2)
+        if not self._tally.everybody:
+            chances = np.where(self._tally.present, chances, -np.inf)
         chances -= np.logaddexp.reduce(chances, axis=1, keepdims=True)
         return np.asarray(chances + likelihood[:, None])
 
@@ -285,7 +299,7 @@ class _Together:
 
     def _gradient(self, residual: FloatArray) -> FloatArray:
         """Shape (R, K): of the log posterior of the strengths, from the pairs' residuals, shape (R, K, K)."""
-        gradient: FloatArray = residual.sum(axis=2) - _PRECISION * (self._theta - self._prior)
+        gradient: FloatArray = residual.sum(axis=2) - PRECISION * (self._theta - self._prior)
         return gradient
 
     def _deviation(self, residual: FloatArray, weight: FloatArray, info: FloatArray) -> FloatArray:
@@ -314,7 +328,7 @@ def _gaps(values: FloatArray) -> FloatArray:
 def _hessian(weight: FloatArray, info: FloatArray) -> FloatArray:
     """Shape (R, K, K): the strengths' precision, from the pairs' weights and their sums, shape (R, K)."""
     hessian: FloatArray = -weight
-    _diagonal(hessian)[...] = info + _PRECISION
+    _diagonal(hessian)[...] = info + PRECISION
     return hessian
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import special
 
-from .capital import Stakes
+from .capital import KEPT_FOR_NEWCOMERS, NO_CAPITAL, Stakes
 from .evidence import PairwiseEvidence
 from .mixture import BradleyTerryEvidence
 from .types import BoolArray, FloatArray, IntArray, located
@@ -57,12 +57,22 @@ def names_at_risk(n_policies: int, margin: float) -> int:
     return 1 if n_policies == 2 and margin > 0.0 else n_policies
 
 
-def starting_capital(n_policies: int, margin: float, prior: FloatArray | None) -> FloatArray:
-    """Shape (K,): logarithms of the capital that the proof of each policy begins with, by prior strengths."""
-    at_risk = names_at_risk(n_policies, margin)
-    # One name alone has all there is, whatever was expected.
-    weights = log_weights(None if at_risk == 1 else prior, n_policies)
-    return np.asarray(weights - math.log(at_risk), dtype=np.float64)
+def starting_capital(
+    present: BoolArray, margin: float, prior: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Shape (K,) each: logarithms of the stakes on each rival, and the accounts, of policies by strengths.
+
+    `present`, shape (K,), are the policies that the experiment begins with.
+    """
+    n = int(np.count_nonzero(present))
+    if names_at_risk(n, margin) == 1:
+        # One name alone has all there is, whatever was expected.
+        shares = np.log1p(-KEPT_FOR_NEWCOMERS), KEPT_FOR_NEWCOMERS
+        log_share, account = (np.full(present.size, share) for share in shares)
+    else:
+        log_share = np.asarray(log_weights(prior, present.size) - math.log(n), dtype=np.float64)
+        account = np.exp(log_share)
+    return np.where(present, log_share, NO_CAPITAL), np.where(present, account, 0.0)
 
 
 class HeadToHead:
@@ -78,17 +88,14 @@ class HeadToHead:
         Risk level δ.
     named
         Shape (R,): policies named earlier, `NOBODY` where none was.
-    log_start
-        Shape (K,): logarithms of the capital that the proof of each policy begins with.
     stakes
-        Capital that moves, in place of shares that stay; updated by `move`. Where it is given, it holds what
-        the proofs begin with.
+        The capital of the proofs.
 
     Attributes
     ----------
     threshold
         log(1/δ), in nats.
-    log_start
+    stakes
         As given.
     """
 
@@ -98,51 +105,139 @@ class HeadToHead:
         delta: float,
         named: IntArray | None = None,
         *,
-        log_start: FloatArray,
-        stakes: Stakes | None = None,
+        stakes: Stakes,
     ) -> None:
         self.evidence = evidence
         self.threshold = float(-np.log(delta))
-        self._stakes = stakes
-        self.log_start = log_start
-        self._n_policies = log_start.size
+        self.stakes = stakes
+        self._n_policies = stakes.account.shape[1]
         # Shape (R, K, K): the evidence in the proof of the column's policy against the row's (nats).
-        self._log_capital: FloatArray = evidence.log_e + (log_start if stakes is None else stakes.log_share)
+        self._log_capital: FloatArray = evidence.log_e + stakes.log_share
+        # Shape (R, K): how many rivals each proof excludes; -1 for who is absent.
         self._n_passed: IntArray = (self._log_capital >= self.threshold).sum(axis=1)
         n_runs = evidence.log_e.shape[0]
         self.named: IntArray = np.full(n_runs, NOBODY) if named is None else named.copy()
+        if stakes.excluded is not None:
+            self._look(np.arange(n_runs))
 
     def update(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
         """Take in what has changed in the evidence about the pair (i[r], j[r]) of these runs."""
         at, i, j = located(runs, i, j)
         for k, b in ((i, j), (j, i)):
-            log_share = self.log_start[b] if self._stakes is None else self._stakes.log_share[at, k, b]
-            before, now = self._log_capital[at, k, b], self.evidence.log_e[at, k, b] + log_share
+            before = self._log_capital[at, k, b]
+            now = self.evidence.log_e[at, k, b] + self.stakes.log_share[at, k, b]
             self._log_capital[at, k, b] = now
+            if self.stakes.excluded is not None:
+                self._look_at(at, k, b)
+                continue
             passed = (now >= self.threshold).astype(np.int64)
             self._n_passed[at, b] += passed - (before >= self.threshold)
 
     def move(self, runs: IntArray, to: IntArray) -> None:
         """Have the capital of these runs, shape (m,), move to two policies of each, shape (m, 2)."""
-        if self._stakes is None:
-            return
+        price = np.stack([self._prices(runs, to[:, own]) for own in (0, 1)], axis=1)
+        self.stakes.move(runs, to, self.evidence.log_e[runs], price)
+        self._look(runs)
+
+    def join(self, runs: IntArray, n: IntArray, champion: IntArray | None) -> None:
+        """Take up a policy that is present by now in each of these runs, shape (m,).
+
+        `champion`, shape (m,), is the policy that a new stage begins with; None within a stage.
+        """
+        excluded = self.exclusions()
+        excluded[runs, n], excluded[runs, :, n] = 0, 0
+        if champion is None:
+            self.stakes.join(runs, n, self.evidence.log_e[runs])
+        else:
+            # Of the exclusions in this stage those of its name stay: if one is wrong, so is the conclusion.
+            own, stage = excluded[runs], self.stakes.stage[runs]
+            fall = own == stage[:, None, None]
+            fall[np.arange(runs.size), :, self.named[runs]] &= (self.named[runs] == NOBODY)[:, None]
+            excluded[runs] = np.where(fall, 0, own)
+            self.stakes.renew(runs, champion, n, self._prices(runs, champion))
+        self.named[runs] = NOBODY
+        self._look(runs)
+
+    def leave(self, runs: IntArray, r: IntArray) -> None:
+        """Have a policy that is absent by now leave each of these runs, shape (m,).
+
+        Where it was open in the proof of b, all other capital of b is capped at what this proof has against
+        it, and the exclusions of the stage fall.
+        """
+        excluded = self.exclusions()
+        tally = self.stakes.tally
+        for b in range(self._n_policies):
+            hit = (r != b) & tally.present[runs, b] & (excluded[runs, r, b] == 0)
+            at, gone = runs[hit], r[hit]
+            if at.size:
+                whom = np.full(at.size, b)
+                cap, price = self._log_capital[at, gone, b], self._prices(at, whom)
+                # Without replacement nothing has a price: the proof ends here.
+                self.stakes.cap(at, whom, cap if self.stakes.moves else np.full(at.size, NO_CAPITAL), price)
+                own = excluded[at, :, b]
+                excluded[at, :, b] = np.where(own == self.stakes.stage[at][:, None], 0, own)
+        self.stakes.leave(runs, r)
+        self.named[runs[self.named[runs] == r]] = NOBODY
+        self._look(runs)
+
+    def exclusions(self) -> IntArray:
+        """Exclusions, with those of the present evidence if this is the first event."""
+        if self.stakes.excluded is None:
+            self.stakes.excluded = np.zeros(self._log_capital.shape, dtype=np.int64)
+            passed = self._log_capital >= self.threshold
+            named = np.flatnonzero(self.named != NOBODY)
+            passed[named, :, self.named[named]] = True
+            self.stakes.excluded[passed] = 1
+            own = np.arange(self._n_policies)
+            self.stakes.excluded[:, own, own] = 0
+        return self.stakes.excluded
+
+    def _prices(self, runs: IntArray, b: IntArray) -> FloatArray:
+        """Shape (m, K): the most (nats) that E_kb may be for one b of each run; infinite for b itself."""
         n = self._n_policies
-        rivals = np.tile(np.arange(n), 2 * runs.size)
-        of_run, b = np.repeat(runs, 2 * n), np.repeat(to.ravel(), n)
-        others = rivals != b
+        rivals = np.tile(np.arange(n), runs.size)
+        of_run, of = np.repeat(runs, n), np.repeat(b, n)
+        others = rivals != of
         price = np.full(rivals.size, np.inf)
-        price[others] = self.evidence.most(of_run[others], rivals[others], b[others])
-        self._stakes.move(runs, to, self.evidence.log_e[runs], price.reshape(runs.size, 2, n))
-        capital = self.evidence.log_e[runs] + self._stakes.log_share[runs]
+        price[others] = self.evidence.most(of_run[others], rivals[others], of[others])
+        return price.reshape(runs.size, n)
+
+    def _look(self, runs: IntArray) -> None:
+        """Compute everything that depends on the stakes of these runs."""
+        capital = self.evidence.log_e[runs] + self.stakes.log_share[runs]
         self._log_capital[runs] = capital
-        self._n_passed[runs] = (capital >= self.threshold).sum(axis=1)
+        passed = capital >= self.threshold
+        if self.stakes.excluded is not None:
+            excluded, present = self.stakes.excluded[runs], self.stakes.tally.present[runs]
+            fresh = passed & (excluded == 0) & present[:, :, None] & present[:, None, :]
+            excluded = np.where(fresh, self.stakes.stage[runs][:, None, None], excluded)
+            self.stakes.excluded[runs] = excluded
+            passed = (excluded > 0) | ~present[:, :, None]
+            own = np.arange(self._n_policies)
+            passed[:, own, own] = False
+            self._n_passed[runs] = np.where(present, passed.sum(axis=1), -1)
+            return
+        self._n_passed[runs] = passed.sum(axis=1)
+
+    def _look_at(self, at: Any, k: Any, b: Any) -> None:
+        """The same for the proofs of b against k in these runs, once somebody has joined or retired."""
+        excluded, present = self.exclusions(), self.stakes.tally.present
+        both = present[at, k] & present[at, b]
+        fresh = (self._log_capital[at, k, b] >= self.threshold) & both & (excluded[at, k, b] == 0)
+        excluded[at, k, b] += fresh * self.stakes.stage[at]
+        self._n_passed[at, b] += fresh
 
     def log_capital(self, runs: IntArray, k: IntArray, b: IntArray) -> FloatArray:
         """The evidence (nats) in the proofs of b against rivals k, which broadcast; -inf where k is b.
 
-        Compare it with the threshold.
+        Compare it with the threshold. It is infinite against who is absent, and no less than the threshold
+        against who is excluded.
         """
         capital: FloatArray = self._log_capital[runs, k, b]
+        if self.stakes.excluded is not None:
+            excluded = self.stakes.excluded[runs, k, b] > 0
+            capital = np.where(excluded, np.maximum(capital, self.threshold), capital)
+            capital = np.where(self.stakes.tally.present[runs, k] | (k == b), capital, np.inf)
         return capital
 
     def against_being_best(self, of: Any = ...) -> FloatArray:
@@ -168,6 +263,9 @@ class HeadToHead:
     def proved(self) -> BoolArray:
         """Shape (R, K): policies that the present evidence proves."""
         proved: BoolArray = self._n_passed == self._n_policies - 1
+        if not self.stakes.tally.everybody:
+            # Who is left alone has nobody to lose to, and is not named for it.
+            proved &= (self.stakes.tally.n_present > 1)[:, None]
         return proved
 
     def nearest(self, run: int, leader: int) -> int:
@@ -182,13 +280,15 @@ class HeadToHead:
 
     def rivals(self, run: int, b: int) -> IntArray:
         """Shape (m,): the policies whose evidence against beating b is below the threshold, in one run."""
-        missing = ~(self._log_capital[run, :, b] >= self.threshold)
+        capital = self.log_capital(np.array(run), np.arange(self._n_policies), np.array(b))
+        missing = ~(capital >= self.threshold)
         missing[b] = False
         return np.flatnonzero(missing)
 
     def risk(self, run: int, b: int) -> float:
         """The δ, in [0, 1], at which the present evidence of one run would just name b."""
-        return math.exp(min(0.0, -float(self._against(run, np.array([b])).min())))
+        least = float(self._against(run, np.array([b])).min())
+        return math.exp(min(0.0, -least)) if least < math.inf else 1.0
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the evidence and the stakes have."""
@@ -226,6 +326,8 @@ class InModel:
         Risk level δ.
     named
         Shape (R,): policies named earlier, `NOBODY` where none was.
+    stakes
+        What each policy has head to head; it does not move.
     """
 
     def __init__(
@@ -234,9 +336,12 @@ class InModel:
         pairwise: PairwiseEvidence,
         delta: float,
         named: IntArray | None = None,
+        *,
+        stakes: Stakes,
     ) -> None:
         self._evidence = evidence
         self._pairwise = pairwise
+        self.stakes = stakes
         self.threshold = float(-np.log(delta))
         n_runs = pairwise.log_e.shape[0]
         self.named: IntArray = np.full(n_runs, NOBODY) if named is None else named.copy()
@@ -247,10 +352,49 @@ class InModel:
     def move(self, runs: IntArray, to: IntArray) -> None:
         """Nothing to move: a proof through the model needs no factor K."""
 
+    def join(self, runs: IntArray, n: IntArray, champion: IntArray | None) -> None:
+        """Take up a policy in each of these runs, shape (m,). It has nothing head to head, and needs nothing.
+
+        There are no stages: everything that a model says at any time errs with at most δ together.
+        """
+        excluded = self.exclusions()
+        excluded[runs, n], excluded[runs, :, n] = 0, 0
+        self.stakes.join(runs, n, self._pairwise.log_e[runs])
+        self.named[runs] = NOBODY
+
+    def leave(self, runs: IntArray, r: IntArray) -> None:
+        """Have a policy leave each of these runs, shape (m,).
+
+        Where it was still open, the proof goes on in the model alone.
+        """
+        excluded = self.exclusions()
+        for b in range(excluded.shape[1]):
+            hit = (r != b) & (excluded[runs, r, b] == 0)
+            at = runs[hit]
+            nothing = np.full((at.size, 1), NO_CAPITAL)
+            self.stakes.cap(at, np.full(at.size, b), nothing[:, 0], np.zeros_like(nothing))
+            excluded[at, :, b] = 0
+        self.stakes.leave(runs, r)
+        self.named[runs[self.named[runs] == r]] = NOBODY
+
+    def exclusions(self) -> IntArray:
+        """Exclusions, with those of the name if this is the first event."""
+        if self.stakes.excluded is None:
+            self.stakes.excluded = np.zeros_like(self._pairwise.log_e, dtype=np.int64)
+            named = np.flatnonzero(self.named != NOBODY)
+            self.stakes.excluded[named, :, self.named[named]] = 1
+        return self.stakes.excluded
+
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""
         leader = self._evidence.leader
+        if self.stakes.excluded is not None:
+            runs = np.arange(leader.size)
+            passed = self.against() >= self.threshold
+            self.stakes.excluded[runs, :, leader] |= passed & self.stakes.tally.present
         proved = self.against().min(axis=1) >= self.threshold
+        if not self.stakes.tally.everybody:
+            proved &= self.stakes.tally.n_present > 1
         self.named = np.where((self.named == NOBODY) & proved, leader, self.named)
 
     def nearest(self, run: int, leader: int) -> int:
@@ -260,7 +404,9 @@ class InModel:
     def rivals(self, run: int, b: int) -> IntArray:
         """Shape (m,): the policies whose evidence against beating b is below the threshold, in one run."""
         if self._evidence.leader[run] != b:
-            return np.delete(np.arange(self._pairwise.log_e.shape[1]), b)
+            return np.flatnonzero(
+                self.stakes.tally.present[run] & (np.arange(self.stakes.tally.n_policies) != b)
+            )
         return np.flatnonzero(self.against()[run] < self.threshold)
 
     def risk(self, run: int, b: int) -> float:
@@ -278,8 +424,12 @@ class InModel:
         b = self._evidence.leader
         runs = np.arange(b.size)
         share, pairwise_share = self._evidence.log_shares
-        head_to_head = self._pairwise.log_e[runs, :, b] - np.log(self._pairwise.log_e.shape[1])
+        head_to_head = self._pairwise.log_e[runs, :, b] + self.stakes.log_share[runs, :, b]
         against = np.logaddexp(self._evidence.structured + share, head_to_head + pairwise_share)
+        if self.stakes.excluded is not None:
+            excluded = self.stakes.excluded[runs, :, b] > 0
+            against = np.where(excluded, np.maximum(against, self.threshold), against)
+            against[~self.stakes.tally.present] = np.inf
         against[runs, b] = np.inf
         return np.asarray(against, dtype=np.float64)
 

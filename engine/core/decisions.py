@@ -8,7 +8,7 @@ import numpy as np
 
 from .claims import NOBODY
 from .ledger import Ledger
-from .types import Claim, ClaimState, Decision, StopReason
+from .types import Claim, ClaimState, Conclusion, Decision, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +23,29 @@ class Verdict:
         Risk level δ.
     budget
         Number of comparisons after which the experiment ends regardless; None means no limit.
+    strict
+        Whether all conclusions ever share one δ.
+    concluded
+        The conclusions that are told already.
+    told
+        Whether that of the moment is the last of them.
     """
 
     ledger: Ledger
     delta: float
     budget: int | None
+    strict: bool = False
+    concluded: tuple[Conclusion, ...] = ()
+    told: bool = False
 
     def decision(self) -> Decision:
         """The decision that the comparisons so far allow."""
         reason = self.reason
         none_best = reason is StopReason.NO_SINGLE_BEST
         best = None if none_best or self._n_comparisons == 0 else int(self.ledger.best()[0])
-        others = np.arange(self.ledger.tally.n_policies) != (-1 if best is None else best)
+        others = self.ledger.tally.present[0].copy()
+        if best is not None:
+            others[best] = False
         peak = self.ledger.rule.peak_evidence[0]
         own = self._claim_states()
         claims = self._with_contradiction(self._with_what_follows(own))
@@ -52,7 +63,9 @@ class Verdict:
             confidence=1.0 - risk,
             evidence=tuple(peak.tolist()),
             threshold=float(self.ledger.rule.threshold[0]),
-            runner_up=None if best is None else int(np.argmin(np.where(others, peak, np.inf))),
+            runner_up=None
+            if best is None or not others.any()
+            else int(np.argmin(np.where(others, peak, np.inf))),
             n_comparisons=self._n_comparisons,
             claim=self.ledger.claim,
             claims=claims,
@@ -61,6 +74,31 @@ class Verdict:
             open=own[0].open
             if own
             else tuple(np.flatnonzero(others & ~self.ledger.rule.refuted[0]).tolist()),
+            conclusions=self.conclusions(),
+        )
+
+    def conclusions(self) -> tuple[Conclusion, ...]:
+        """Every conclusion so far, that of the moment included."""
+        now = self._conclusion_of_now()
+        return self.concluded if now is None else (*self.concluded, now)
+
+    def _conclusion_of_now(self) -> Conclusion | None:
+        """The conclusion that the present evidence allows; None without one, or where it is told already."""
+        ledger = self.ledger
+        established, none_best = ledger.settled()
+        if ledger.claim is None or self.told or not (established[0] or none_best[0]):
+            return None
+        # What is said about all nulls at once at any time has one δ for ever.
+        for_ever = self.strict or ledger.claim is Claim.BEST_IF_ANY or ledger.model is not None
+        stage = ledger.stage()
+        among = ledger.tally.joined if ledger.claim is Claim.BEST_IF_ANY else ledger.tally.present
+        return Conclusion(
+            stage=stage,
+            claim=ledger.claim,
+            policy=None if none_best[0] else int(ledger.best()[0]),
+            among=tuple(np.flatnonzero(among[0]).tolist()),
+            risk=self.delta if for_ever else min(1.0, self.delta * len(ledger.stages())),
+            joint_risk=self.delta if for_ever else min(1.0, self.delta * stage),
         )
 
     @property
@@ -86,7 +124,7 @@ class Verdict:
             return self._state(Claim.BEST_IF_ANY, None, (), 1.0)
         policy = int(self.ledger.leader()[0])
         established = bool(self.ledger.last_standing()[0][0])
-        others = np.arange(self.ledger.tally.n_policies) != policy
+        others = self.ledger.tally.joined[0] & (np.arange(self.ledger.tally.n_policies) != policy)
         rivals = () if established else tuple(np.flatnonzero(others & ~refuted).tolist())
         risk = float(self.ledger.rule.risk[0, others].max())
         if not established and not rivals:

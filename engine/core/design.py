@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Self, overload
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from .claims import NOBODY
 from .decisions import Verdict
+from .growth import padded, with_one_more
 from .judgments import checked_columns, checked_policy_name, checked_triples
 from .ledger import NONE, OPEN, Ledger
 from .memory import check_memory
@@ -23,6 +25,7 @@ from .sampling import Picks, argmax_random
 from .settings import (
     centred,
     checked_claim,
+    checked_conclusions,
     checked_labels,
     checked_missing,
     checked_names,
@@ -31,7 +34,7 @@ from .settings import (
     left_out_of,
 )
 from .showings import Showing
-from .spaces import Space, Unstructured
+from .spaces import Space, Unstructured, grown
 from .types import (
     Answers,
     BoolArray,
@@ -78,6 +81,9 @@ class Design:
         With three policies or more and nothing assumed, let the capital of the proofs of "best"
         and "good_enough" move to those who stand best. This saves comparisons. Leave it out where outcomes
         are drawn without replacement, as from a pool of responses.
+    strict
+        Have everything that the experiment ever concludes err with probability at most δ together, in place
+        of each conclusion given all before it; see `add`.
     missing
         "against": a showing that has no outcome, or none yet, counts against each claim, so that the claims
         hold whoever leaves, delays or takes back what. "answers": it counts for nothing, and the claims hold
@@ -120,6 +126,7 @@ class Design:
         sampler: str = "balanced",
         stopping: str = "certified",
         capital_moves: bool = True,
+        strict: bool = False,
         missing: Missing | str = Missing.AGAINST,
         prior_strengths: ArrayLike | None = None,
         labels: Sequence[str] | None = None,
@@ -133,6 +140,7 @@ class Design:
         self.sampler = sampler
         self.stopping = stopping
         self.capital_moves = capital_moves
+        self.strict = strict
         self.missing = checked_missing(missing)
         self.labels = checked_labels(labels, space)
         # As given: to centre twice would round twice, and a state would come back with other bits.
@@ -141,6 +149,7 @@ class Design:
         self._sampler = build_sampler(sampler)
         self._rng = np.random.default_rng(seed)
         self._showings: dict[int, Showing] = {}
+        self.events: list[dict[str, Any]] = []
         self._load(Tally.empty(space.n_policies), {})
 
     @classmethod
@@ -194,6 +203,14 @@ class Design:
         peak_evidence = progress.get("peak_evidence")
         peak = None if peak_evidence is None else np.asarray(peak_evidence, dtype=np.float64)[None]
         self._tally = tally
+        lived = progress.get("lived") or {}
+        if absent := list(lived.get("absent", ())):
+            present = np.ones((1, self.n_policies), dtype=np.bool_)
+            present[0, absent] = False
+            tally.set_present(present, np.ones_like(present))
+        self.events = [dict(event) for event in lived.get("events", ())]
+        self._concluded = checked_conclusions(lived.get("conclusions", ()))
+        self._told = bool(lived.get("told"))
         self._ledger = Ledger(
             self.space,
             tally,
@@ -216,16 +233,24 @@ class Design:
 
     @classmethod
     def replay(
-        cls, space: Space, judgments: Iterable[tuple[int, int, float | None]], **settings: Any
+        cls,
+        space: Space,
+        judgments: Iterable[tuple[int, int, float | None]],
+        *,
+        events: Iterable[Mapping[str, Any]] = (),
+        **settings: Any,
     ) -> Self:
         """Rebuild a design, peaks included, by telling it judgments (i, j, outcome) in their order.
 
         Parameters
         ----------
         space
-            The assumption about the preference probabilities.
+            The assumption about the preference probabilities, of the policies that it began with.
         judgments
             As for `tell_many`, the oldest first.
+        events
+            `Design.events`: who joined and retired, and after how many of the judgments. What comes later
+            than the last judgment is left out.
         settings
             As for the constructor.
 
@@ -234,9 +259,130 @@ class Design:
         ValueError
             If a setting is out of range, or `tell_many` refuses a judgment.
         """
-        design = cls(space, **settings)
+        design, told = cls(space, **settings), 0
+        if events := list(events):
+            judgments = list(judgments)
+            for event in events:
+                if event["place"] > len(judgments):
+                    break
+                design.tell_many(judgments[told : event["place"]])
+                told = event["place"]
+                design.happen(event)
+            judgments = judgments[told:]
         design.tell_many(judgments)
         return design
+
+    def add(self, label: str | None = None, *, parent: int | None = None) -> int:
+        """Have a policy join, at any time, also while showings are open and after a conclusion.
+
+        Whoever adds it may know everything so far. It meets the others as their rival, and may be named
+        itself; a claim that held before is open until its policy has excluded the newcomer as well.
+
+        The first arrival after a conclusion begins a new stage: whatever happened before it, a stage adds a
+        false conclusion with probability at most δ. `strict` designs, the claim "best_if_any" and
+        Bradley-Terry spaces have no stages. All that they ever conclude errs with at most δ together.
+
+        From the first arrival or retirement on, "best" no longer finds that no policy is the single best.
+
+        Parameters
+        ----------
+        label
+            Its name; by default "policy 4" and so on.
+        parent
+            The policy that it was made from. It is expected to be as strong; no claim rests on that.
+
+        Returns
+        -------
+        Its number, which stays.
+
+        Raises
+        ------
+        ValueError
+            If the name is taken, there is no such parent, or the design makes no claim.
+        """
+        self._check_alive()
+        number = self.n_policies
+        if parent is not None:
+            parent = self._checked_policy("parent", parent)
+        space = grown(self.space)
+        check_memory(space.n_policies)
+        labels = checked_labels([*self.labels, f"policy {number}" if label is None else label], space)
+        self._note("added", number, label=labels[-1], parent=parent)
+        renew = not self.strict and any(each.stage == self._ledger.stage() for each in self._concluded)
+        self._told = False
+        progress = with_one_more(self.progress, parent)
+        progress["lived"]["absent"].append(number)
+        if self._prior_strengths is not None:
+            expected = self._prior_strengths.mean() if parent is None else self._prior_strengths[parent]
+            self._prior_strengths = np.append(self._prior_strengths, expected)
+            self._prior = centred(self._prior_strengths)
+        self.space, self.labels = space, labels
+        self._load(Tally(padded(self.wins)[None], padded(self.in_flight)[None]), progress)
+        self._ledger.join(np.array([0]), np.array([number]), renew=renew)
+        self._sampler = build_sampler(self.sampler)
+        return number
+
+    def retire(self, policy: int) -> None:
+        """Have a policy leave for good, at any time.
+
+        Claims are about those who are present. Where the proof of another one had excluded it, nothing
+        changes for that one. Where not, that proof keeps at most what it had against it. Under "best_if_any"
+        the policy stays in the sentence, and nothing can be concluded that it may contradict.
+
+        Parameters
+        ----------
+        policy
+            Its number.
+
+        Raises
+        ------
+        ValueError
+            If it is not present, or the last one that is, or the design makes no claim.
+        """
+        self._check_alive()
+        policy = self._checked_policy("policy", policy)
+        present = self.present
+        if not present[policy] or present.sum() == 1:
+            reason = "the only one that is left" if present[policy] else "not present"
+            raise ValueError(f"policy {policy} cannot retire: it is {reason}")
+        self._note("retired", policy)
+        self._ledger.leave(np.array([0]), np.array([policy]))
+        established, none_best = self._ledger.settled()
+        self._told &= bool(established[0] or none_best[0])
+
+    def happen(self, event: Mapping[str, Any]) -> None:
+        """Have one of `Design.events` happen again.
+
+        Raises
+        ------
+        ValueError
+            As for `add` and `retire`, or if it is no event.
+        """
+        if event.get("kind") == "added":
+            self.add(event["label"], parent=event["parent"])
+        elif event.get("kind") == "retired":
+            self.retire(event["policy"])
+        else:
+            raise ValueError(f"an event is 'added' or 'retired', got {dict(event)}")
+
+    def _note(self, kind: str, policy: int, **about: Any) -> None:
+        """Note an event that comes now, and a conclusion that it ends."""
+        self._concluded = self._verdict.conclusions()
+        established, none_best = self._ledger.settled()
+        self._told = bool(established[0] or none_best[0])
+        for proof in self._ledger.proofs.values():
+            proof.exclusions()
+        self.events.append({"kind": kind, "place": self.n_shown, "policy": policy, **about})
+        self._decision = None
+
+    def _check_alive(self) -> None:
+        if self._ledger.claim is None:
+            raise ValueError(f"under the stopping rule {self.stopping!r} the policies are fixed")
+
+    def _checked_policy(self, name: str, policy: int) -> int:
+        if not 0 <= check_whole(name, policy) < self.n_policies:
+            raise ValueError(f"policies are numbered 0 to {self.n_policies - 1}, got {name} {policy}")
+        return int(policy)
 
     def state(self) -> dict[str, Any]:
         """Everything needed to go on later, as plain data that JSON can hold; see `from_state`."""
@@ -250,6 +396,7 @@ class Design:
             "sampler": self.sampler,
             "stopping": self.stopping,
             "capital_moves": self.capital_moves,
+            "strict": self.strict,
             "missing": self.missing.value,
             "prior_strengths": None if self._prior_strengths is None else self._prior_strengths.tolist(),
             "labels": list(self.labels),
@@ -370,6 +517,14 @@ class Design:
         return pairs[0] if n is None else pairs
 
     def _ask(self, among: BoolArray | None) -> Pair:
+        if not self._tally.everybody:
+            present = self.present
+            if present.sum() < 2:
+                raise ValueError("one policy alone is not compared with anything: add another one")
+            both = present & present[:, None] & ~np.eye(present.size, dtype=np.bool_)
+            among = both if among is None else among & both
+            if not among.any():
+                raise ValueError("no two policies that are present can be compared")
         i, j = self._sampler.pick(self._ledger.situation(), self._rng)
         if among is not None and not among[i[0], j[0]]:
             i, j = self._pick_among(among, int(i[0]), int(j[0]))
@@ -704,13 +859,15 @@ class Design:
         standing = self._ledger.favour()[0]
         leader = int(self._ledger.best()[0]) if self.n_comparisons else int(standing.argmax())
         ruled_out = self._rule.refuted[0]
-        order = order_of(standing, ruled_out.astype(np.float64), leader)
+        order = order_of(standing, ruled_out + 2.0 * ~self._tally.present[0], leader)
         log_odds = beliefs.theta[0] - beliefs.theta[0].mean()
         means = [mean_over_rivals(values) for values in (expected, low, high)]
         ranking = []
         for k in order.tolist():
             other = int(order[1]) if k == leader else leader
             place = Place.LEADS if k == leader else Place.RULED_OUT if ruled_out[k] else Place.OPEN
+            if not self._tally.present[0, k]:
+                place = Place.RETIRED
             ranking.append(
                 Standing(
                     policy=k,
@@ -823,6 +980,17 @@ class Design:
         return int(self._tally.n_comparisons[0])
 
     @property
+    def n_shown(self) -> int:
+        """Number of showings begun: judged, open, or without an outcome."""
+        others = self._tally.open[0] + self._tally.missing[0]
+        return self.n_comparisons + int(others.sum() / 2.0)
+
+    @property
+    def present(self) -> BoolArray:
+        """Shape (K,): whether each policy is present. A copy."""
+        return np.array(self._tally.present[0])
+
+    @property
     def counts(self) -> FloatArray:
         """Shape (K, K): comparisons judged, per pair, also those that estimates leave out. A copy."""
         return np.array(self._tally.counts[0])
@@ -873,12 +1041,20 @@ class Design:
         """The state that the wins do not tell, as plain data that JSON can hold; see `from_counts`.
 
         The largest evidence so far, the state of the streams and of proofs whose capital moves, what proofs
-        count beside the answers, what estimates leave out, showings that are open, and the policies that
-        claims have named.
+        count beside the answers, what estimates leave out, showings that are open, the policies that claims
+        have named, and who joined and retired.
         """
         open_ones = {number: self._showings[number] for number in self.open_showings}
         left_out = self._ledger.left_out
-        return {
+        lived: dict[str, Any] = {}
+        if self.events:
+            lived["lived"] = {
+                "absent": np.flatnonzero(~self.present).tolist(),
+                "events": [dict(event) for event in self.events],
+                "conclusions": [asdict(each) for each in self._concluded],
+                "told": self._told,
+            }
+        return lived | {
             "peak_evidence": self.peak_evidence.tolist(),
             "named": self.named,
             "streams": self._ledger.memory(),
@@ -921,7 +1097,7 @@ class Design:
 
     @property
     def _verdict(self) -> Verdict:
-        return Verdict(self._ledger, self.delta, self.budget)
+        return Verdict(self._ledger, self.delta, self.budget, self.strict, self._concluded, self._told)
 
     def _checked_outcome(self, outcome: float | None) -> float | None:
         if outcome is None:

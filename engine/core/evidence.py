@@ -19,6 +19,8 @@ from .types import BoolArray, FloatArray, IntArray, Tally, from_both_sides, loca
 CONCENTRATION = 20.0
 # Enough to show most cycles, and less than a percent of what a decision among 16 policies takes.
 MIN_HEAD_TO_HEAD = 10
+# Stands for no weight. A logarithm of -inf would make differences that are no number.
+NO_WEIGHT = -690.0
 
 
 class EvidenceModel(Protocol):
@@ -67,6 +69,9 @@ class PairwiseEvidence:
         ½ + ε.
     log_e
         Shape (R, K, K): log e-value (nats) from opponent j against policy k in row k; -inf on the diagonal.
+    log_weights
+        Shape (R, K, K): log of the share of opponent j in the mean against policy k. None as long as all have
+        the same.
     """
 
     def __init__(
@@ -76,8 +81,10 @@ class PairwiseEvidence:
         concentration: float = CONCENTRATION,
         *,
         narrow: bool = False,
+        log_weights: FloatArray | None = None,
     ) -> None:
         self._tally = tally
+        self.log_weights = log_weights
         self._narrow = narrow
         self._concentration = concentration
         self.null_mean = 0.5 + epsilon
@@ -96,7 +103,7 @@ class PairwiseEvidence:
     def per_policy(self) -> FloatArray:
         """Shape (R, K): current log evidence (nats) against each policy."""
         if self._changed is not None:
-            self._per_policy[self._changed] = self.combine(self.log_e[self._changed])
+            self._per_policy[self._changed] = self.combine(self.log_e[self._changed], self._changed)
             self._changed = None
         return self._per_policy
 
@@ -119,15 +126,44 @@ class PairwiseEvidence:
         """Shape (R, K, K): whether the row met the column a few times, winning ½ + ε; true for itself."""
         counts, wins = self._tally.counts, self._tally.wins
         ahead: BoolArray = (counts >= MIN_HEAD_TO_HEAD) & (wins >= self.null_mean * counts)
+        if not self._tally.everybody:
+            ahead |= ~self._tally.present[:, None, :]
         return ahead | np.eye(self._tally.n_policies, dtype=np.bool_)
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally has."""
         self._per_policy = self.per_policy[runs]
         self.log_e = self.log_e[runs]
+        if self.log_weights is not None:
+            self.log_weights = self.log_weights[runs]
 
-    def combine(self, log_e: FloatArray) -> FloatArray:
-        """Log of the mean e-value (nats) over the K - 1 opponents; the policy's own entry is -inf."""
+    def join(self, runs: IntArray, n: IntArray) -> None:
+        """Have the means of these runs, shape (m,), take in a policy n of each that is present by now.
+
+        The mean against each other policy stays what it is: a part of it goes to the newcomer.
+        """
+        tally = self._tally
+        if self.log_weights is None:
+            self.log_weights = np.full(self.log_e.shape, -np.log(tally.n_policies - 2))
+        share = 1.0 / tally.n_present[runs].astype(np.float64)
+        mean = self.combine(self.log_e[runs], (runs,))
+        weights = self.log_weights[runs] + np.log1p(-share)[:, None, None]
+        place = np.arange(runs.size)
+        weights[place, :, n] = np.log(share)[:, None] + mean
+        equal = -np.log(np.maximum(tally.n_present[runs] - 1, 1))[:, None]
+        weights[place, n] = np.where(tally.present[runs], equal, NO_WEIGHT)
+        self.log_weights[runs] = np.maximum(weights, NO_WEIGHT)
+        self._changed = ...
+
+    def combine(self, log_e: FloatArray, of: Any = ...) -> FloatArray:
+        """Log of the mean e-value (nats) over the K - 1 opponents; the policy's own entry is -inf.
+
+        `of` are the index of the runs and policies that `log_e` has.
+        """
+        if self.log_weights is not None:
+            weighted = np.ascontiguousarray(log_e + self.log_weights[of])
+            top = weighted.max(axis=-1, keepdims=True)
+            return np.asarray(top[..., 0] + np.log(np.exp(weighted - top).sum(axis=-1)), dtype=np.float64)
         # Sums round by the order in memory, and a policy's evidence must not depend on its neighbours.
         log_e = np.ascontiguousarray(log_e)
         top = log_e.max(axis=-1, keepdims=True)

@@ -12,7 +12,7 @@ from scipy import special
 
 from .allocation import NEAR_TIE_RATE
 from .bernoulli import bernoulli_kl, log_e_value
-from .capital import capital_moves
+from .capital import FEWEST_TO_MOVE
 from .claims import names_at_risk
 from .evidence import CONCENTRATION, MIN_HEAD_TO_HEAD
 from .forecasts import Forecast, Plan
@@ -156,7 +156,7 @@ def _capital(plan: Plan) -> float:
         at_risk = float(names_at_risk(K, margin))
         # In a Bradley-Terry space nothing moves.
         movable = plan.capital_moves and not isinstance(plan.space, BradleyTerry)
-        return at_risk / _GAIN if movable and capital_moves(claim, K) else at_risk
+        return at_risk / _GAIN if movable and K >= FEWEST_TO_MOVE else at_risk
     # The opponent that does the work is the favourite: its comparisons count in both parts.
     head_to_head, favourite, _ = SHARES
     return 1.0 / (favourite + head_to_head / (K - 1))

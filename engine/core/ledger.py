@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from .beliefs import Beliefs
-from .capital import Stakes
-from .capital import capital_moves as claim_moves
+from .capital import FEWEST_TO_MOVE, NO_CAPITAL, Stakes
 from .claims import NOBODY, HeadToHead, InModel, Proof, starting_capital
-from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
+from .evidence import NO_WEIGHT, EliminationCost, EvidenceModel, PairwiseEvidence
 from .mixture import TYPICAL_LOG_ODDS, BradleyTerryEvidence, Mixture
 from .paper_thresholds import (
     PARAMETER_RADIUS,
@@ -135,7 +134,9 @@ class Ledger:
             tally.recall([each.get("proofs", ()) for each in memory])
         self._proof_margins = self._watched_margins(epsilon, watch_all=watch_all)
         self._pairs = {margin: PairwiseEvidence(tally, margin) for margin in self._proof_margins.values()}
-        self.evidence = PairwiseEvidence(tally, self.margin, narrow=True)
+        self.evidence = PairwiseEvidence(
+            tally, self.margin, narrow=True, log_weights=self._log_weights(memory)
+        )
         # A wrong name under the claim "best" and a wrong "none" have one e-process and one δ together.
         self._for_none = self._pairs[0.0] if self.claim is Claim.BEST else self.evidence
         self.streams: StreamedEvidence | None = None
@@ -158,12 +159,10 @@ class Ledger:
         self._watched = self._watch(space, epsilon, stopping)
         self.rule = self._build_rule(space, delta, stopping, peak_evidence)
         self._in_model: dict[float, BradleyTerryEvidence] = {}
-        self._stakes: dict[Claim, Stakes] = {}
-        if capital_moves and self.streams is not None and self.model is None:
-            self._stakes = self._build_stakes(memory)
+        self._stakes = self._build_stakes(memory, moves=capital_moves and self.model is None)
         self.proofs = self._build_proofs(space, delta, named or {})
         self.none_peak: FloatArray | None = None
-        if self.claim is Claim.BEST:
+        if self.claim is Claim.BEST and not self._has_lived():
             known = memory is not None and all("none_peak" in each for each in memory)
             peak = None
             if memory is not None and known:
@@ -236,6 +235,60 @@ class Ledger:
             bets = self.bets(first, second, runs)
             told = won if answered else None
             self.turn(first, second, bets, None, now, runs=runs, outcome=told, observe=observe)
+
+    def join(self, runs: IntArray, n: IntArray, *, renew: bool = False) -> None:
+        """Have a policy n that was absent so far join each of these runs, shape (m,) both.
+
+        With `renew`, a new stage begins in these runs, if the claim is proved without a model.
+        """
+        champion = self.best()[runs] if renew and self.model is None else None
+        present, joined = self.tally.present.copy(), self.tally.joined.copy()
+        present[runs, n] = joined[runs, n] = True
+        self.tally.set_present(present, joined)
+        self.evidence.join(runs, n)
+        if self.streams is not None:
+            self.streams.join(runs, n, self.rule.refuted)
+        for proof in self.proofs.values():
+            proof.join(runs, n, champion)
+        self._look_again()
+
+    def leave(self, runs: IntArray, r: IntArray) -> None:
+        """Have a policy r retire from each of these runs, shape (m,) both."""
+        present = self.tally.present.copy()
+        present[runs, r] = False
+        self.tally.set_present(present, self.tally.joined)
+        for proof in self.proofs.values():
+            proof.leave(runs, r)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Bring up to date what depends on who is present."""
+        self._leader, self._estimates, self.none_peak = None, None, None
+        if self.streams is not None:
+            self.streams.look_again()
+        runs = np.arange(self.tally.n_runs)
+        for evidence in self._model_evidence():
+            evidence.update(np.zeros_like(runs), np.ones_like(runs))
+        self.rule.observe()
+        for proof in self.proofs.values():
+            proof.observe()
+
+    def _has_lived(self) -> bool:
+        """True once somebody has joined or retired: a wrong "none is best" would then need a δ of its own."""
+        return any(stakes.excluded is not None for stakes in self._stakes.values())
+
+    def stage(self, run: int = 0) -> int:
+        """The number of the stage, from 1; see `Design.add`."""
+        return max((int(stakes.stage[run]) for stakes in self._stakes.values()), default=1)
+
+    def stages(self, run: int = 0) -> set[int]:
+        """The stages whose exclusions the name of a claim that is proved head to head uses."""
+        proof = self.head_to_head()
+        if proof is None or proof.stakes.excluded is None:
+            return {self.stage(run)}
+        named = proof.named[run]
+        present = self.tally.present[run] & (np.arange(self.tally.n_policies) != named)
+        return set(proof.stakes.excluded[run, present, named].tolist()) | {self.stage(run)}
 
     def _model_evidence(self) -> list[EvidenceModel]:
         """The evidence beside that of pairs and streams, each once."""
@@ -378,7 +431,7 @@ class Ledger:
         return Situation(
             self.tally,
             self.evidence,
-            self.rule.refuted,
+            self.rule.refuted if self.tally.everybody else self.rule.refuted | ~self.tally.present,
             self.rule.threshold,
             self.model,
             self._posterior,
@@ -400,8 +453,13 @@ class Ledger:
             memory |= self.streams.memory(run)
         if self._mixture is not None:
             memory["starts"] = self._mixture.memory(run)
-        if self._stakes:
-            memory["stakes"] = {claim.value: stakes.memory(run) for claim, stakes in self._stakes.items()}
+        stakes = {
+            claim.value: stakes.memory(run)
+            for claim, stakes in self._stakes.items()
+            if stakes.excluded is not None or (stakes.moves and self.tally.n_policies >= FEWEST_TO_MOVE)
+        }
+        if stakes:
+            memory["stakes"] = stakes
         return memory or None
 
     def head_to_head(self) -> HeadToHead | None:
@@ -444,7 +502,7 @@ class Ledger:
         """Masks of shape (R,): a policy may be named; it is established that none is the single best."""
         if (proof := self.stopping_proof()) is not None:
             established = proof.named != NOBODY
-            if self.claim is Claim.GOOD_ENOUGH:
+            if self.claim is Claim.GOOD_ENOUGH or (self.claim is Claim.BEST and self.none_peak is None):
                 return established, np.zeros_like(established)
             peak = self.rule.peak_evidence if self.none_peak is None else self.none_peak
             return established, ~established & (peak >= self.log_inverse_delta).all(axis=1)
@@ -454,12 +512,13 @@ class Ledger:
         """True if the present evidence of the first run establishes a claim without a Bradley-Terry model."""
         if self.model is None:
             return True
-        others = np.arange(self.tally.n_policies) != policy
+        others = self.tally.present[0] & (np.arange(self.tally.n_policies) != policy)
         if claim is Claim.BEST_IF_ANY:
             against = self._without_model()[0, others]
             return bool(np.all(against >= self.log_inverse_delta) and self.evidence.leads()[0, policy])
         against = self._pairs[self._proof_margins[claim]].log_e[0, others, policy]
-        return bool(np.all(against >= self.log_inverse_delta + np.log(self.tally.n_policies)))
+        log_share = self._stakes[claim].log_share[0, others, policy]
+        return bool(np.all(against >= self.log_inverse_delta - log_share))
 
     def none_without_model(self, claim: Claim | None) -> bool:
         """True if the present evidence of the first run establishes without a Bradley-Terry model that there
@@ -480,17 +539,17 @@ class Ledger:
     def last_standing(self) -> tuple[BoolArray, BoolArray]:
         """Shapes (R,): whether all policies are refuted but one that leads them, and whether all are."""
         refuted = self.rule.refuted
-        n_open = np.sum(~refuted, axis=1)
+        n_open = np.sum(self.tally.joined & ~refuted, axis=1)
         established = n_open == 1
         if established.any():
-            established &= np.any(~refuted & self.rule.leads(), axis=1)
+            established &= np.any(self.tally.present & ~refuted & self.rule.leads(), axis=1)
         return established, n_open == 0
 
     def _out(self) -> BoolArray:
-        """Shape (R, K): the policies that may not lead. Where all are refuted, each may."""
-        refuted = self.rule.refuted
-        out: BoolArray = refuted & ~refuted.all(axis=1, keepdims=True)
-        return out
+        """Shape (R, K): the policies that may not lead. Where all are refuted, each may that is present."""
+        refuted, absent = self.rule.refuted, ~self.tally.present
+        out: BoolArray = refuted & ~(refuted | absent).all(axis=1, keepdims=True)
+        return out | absent
 
     def _two_best(self, streams: StreamedEvidence) -> IntArray:
         """Shape (R, 2): the leader by the streams, and the one after it."""
@@ -581,19 +640,42 @@ class Ledger:
         return self._for_none if self.streams is None else self.streams
 
     def log_start(self, margin: float) -> FloatArray:
-        """Shape (K,): logarithms of the capital of proofs head to head with this margin."""
-        prior = None if self.streams is None else self._prior
-        return starting_capital(self.tally.n_policies, margin, prior)
+        """Shape (K,): logarithms of the stakes of proofs head to head with this margin, if they began now."""
+        log_share, _ = self._start(margin)
+        return log_share
 
-    def _build_stakes(self, memory: Sequence[Mapping[str, Any]] | None) -> dict[Claim, Stakes]:
+    def _start(self, margin: float) -> tuple[FloatArray, FloatArray]:
+        prior = None if self.streams is None else self._prior
+        return starting_capital(self.tally.present[0], margin, prior)
+
+    def _build_stakes(
+        self, memory: Sequence[Mapping[str, Any]] | None, *, moves: bool
+    ) -> dict[Claim, Stakes]:
         stakes = {}
         for claim, margin in self._proof_margins.items():
-            if claim_moves(claim, self.tally.n_policies):
-                known = None
-                if memory is not None:
-                    known = [each.get("stakes", {}).get(claim.value, {}) for each in memory]
-                stakes[claim] = Stakes(self.tally, self.log_start(margin), margin, known)
+            known = None
+            if memory is not None:
+                known = [each.get("stakes", {}).get(claim.value, {}) for each in memory]
+            if self.model is None:
+                log_share, account = self._start(margin)
+            else:
+                # Beside a model, what head-to-head counts have is divided evenly.
+                present = self.tally.present[0]
+                log_share = np.where(present, -np.log(np.count_nonzero(present)), NO_CAPITAL)
+                account = np.exp(log_share)
+            stakes[claim] = Stakes(self.tally, log_share, margin, known, account=account, moves=moves)
         return stakes
+
+    def _log_weights(self, memory: Sequence[Mapping[str, Any]] | None) -> FloatArray | None:
+        """Shape (R, K, K): the weights of opponents; None where all have the same."""
+        n = self.tally.n_policies
+        if memory is None:
+            if self.tally.everybody:
+                return None
+            equal = -np.log(np.maximum(self.tally.n_present - 1, 1))[:, None]
+            weights = np.where(self.tally.present, equal, NO_WEIGHT)
+            return np.repeat(weights[:, None], n, axis=1)
+        return recalled(memory, "weights", (n, n)) if "weights" in memory[0] else None
 
     def _build_proofs(
         self, space: Space, delta: float, named: Mapping[Claim, IntArray]
@@ -606,15 +688,16 @@ class Ledger:
                     pairs,
                     delta,
                     named.get(claim),
-                    log_start=self.log_start(margin),
-                    stakes=self._stakes.get(claim),
+                    stakes=self._stakes[claim],
                 )
             else:
                 if margin == self.margin and isinstance(self._watched, BradleyTerryEvidence):
                     self._in_model[margin] = self._watched
                 else:
                     self._in_model[margin] = BradleyTerryEvidence(space, self.model, self._mixture, pairs)
-                proofs[claim] = InModel(self._in_model[margin], pairs, delta, named.get(claim))
+                proofs[claim] = InModel(
+                    self._in_model[margin], pairs, delta, named.get(claim), stakes=self._stakes[claim]
+                )
             proofs[claim].observe()
         return proofs
 

@@ -25,7 +25,7 @@ def by_answers(ledger: Ledger) -> Answers | None:
     if ledger.claim is None or not ledger.tally.n_comparisons[0]:
         return None
     policy = int(ledger.leader()[0])
-    others = np.flatnonzero(np.arange(ledger.tally.n_policies) != policy)
+    others = np.flatnonzero(ledger.tally.present[0] & (np.arange(ledger.tally.n_policies) != policy))
     if ledger.claim is Claim.BEST_IF_ANY:
         if not ledger.evidence.leads()[0, policy]:
             return None

@@ -107,7 +107,7 @@ class Mixture:
         starts: Sequence[Sequence[ArrayLike]] | None = None,
     ) -> None:
         self._model = model
-        self._tally = tally
+        self.tally = tally
         priors = np.stack([prior_precision(space, scale) for scale in _PRIOR_SCALES])
         self._null_precision = null_precision(space)
         self._restart_precision = priors[_TYPICAL]
@@ -157,7 +157,7 @@ class Mixture:
             due_from = np.append(self._due, np.inf)[self._n_begun]
             due = np.flatnonzero(waiting & (separation.min(axis=1) >= due_from))
             if due.size:
-                self._begin(due, self._tally.wins[due])
+                self._begin(due, self.tally.wins[due])
                 self.refresh()
 
     def keep(self, runs: BoolArray) -> None:
@@ -178,8 +178,8 @@ class Mixture:
     def _checked(self, wins: ArrayLike, run: int) -> FloatArray:
         """Shape (K, K): stored wins at a restart of a run, which have to be a part of the wins."""
         checked = np.asarray(wins, dtype=np.float64)
-        fits = checked.shape == self._tally.wins.shape[1:] and self._n_begun[run] < self._due.size
-        if not fits or not np.all((checked >= 0.0) & (checked <= self._tally.wins[run])):
+        fits = checked.shape == self.tally.wins.shape[1:] and self._n_begun[run] < self._due.size
+        if not fits or not np.all((checked >= 0.0) & (checked <= self.tally.wins[run])):
             raise ValueError(
                 "the stored streams need, as 'starts', the wins at up to "
                 f"{self._due.size} restarts, none above the wins now"
@@ -189,7 +189,7 @@ class Mixture:
     def forget(self) -> None:
         """Take answers that were taken back out of the restarts that they came before."""
         for slot in range(self._due.size):
-            wins = np.minimum(self._wins[slot], self._tally.wins)
+            wins = np.minimum(self._wins[slot], self.tally.wins)
             changed = np.flatnonzero((wins != self._wins[slot]).any(axis=(1, 2)))
             if changed.size:
                 self._restart(np.full(changed.size, slot), changed, wins[changed])
@@ -210,9 +210,9 @@ class Mixture:
 
     def _compute(self) -> Outcomes:
         data, theta = self._model.data(), self._model.theta
-        n_runs, n_priors = self._tally.n_runs, len(_PRIOR_SCALES)
+        n_runs, n_priors = self.tally.n_runs, len(_PRIOR_SCALES)
         # Until its first outcome a restart is worth exactly 1; the bounds would make it a little less.
-        counting = self._begun_at < self._tally.n_comparisons
+        counting = self._begun_at < self.tally.n_comparisons
         slot, run = np.nonzero(counting)
         compared = self._model.compared
         wins = compared.of(self._wins[slot, run])
@@ -319,6 +319,7 @@ class BradleyTerryEvidence:
         self._streams = streams
         self._model = model
         self._mixture = mixture
+        self._tally = mixture.tally
         self._pairwise = pairwise
         self._margin = float(special.logit(pairwise.null_mean))
         self._null_precision = null_precision(space)
@@ -386,7 +387,10 @@ class BradleyTerryEvidence:
         features = self._model.features
         free = outcomes.free
         scores = free @ features.T
-        order = np.argsort(scores[:n_runs], axis=1)
+        standing = scores[:n_runs]
+        if not self._tally.everybody:
+            standing = np.where(self._tally.present, standing, -np.inf)
+        order = np.argsort(standing, axis=1)
         self.leader = order[:, -1]
         rival = np.where(np.arange(n_policies) == order[:, -1:], order[:, -2:-1], order[:, -1:])
         # One leader for all data sets of a run, so that all are about the same nulls.

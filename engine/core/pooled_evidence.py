@@ -80,6 +80,10 @@ class StreamedEvidence:
         Shape (R, K): log evidence (nats) of the favourite's stream.
     log_bets
         Shape (R, K): log wealth (nats) of the bets.
+    log_capital
+        Shape (R, K): log of what the evidence against each policy began with, 0 for those of the beginning.
+    log_least
+        Shape (R,): the least that any policy that was not ruled out had at an arrival, 0 before the first.
     """
 
     def __init__(
@@ -101,9 +105,14 @@ class StreamedEvidence:
                 recalled(memory, name, shape[1:]) for name in _FOR_POLICIES
             )
             self.n_told, self.n_ties = (recalled(memory, name, ()) for name in _PER_RUN)
+        self.log_capital, self.log_least = np.zeros(shape), np.zeros(tally.n_runs)
+        if memory is not None and "capital" in memory[0]:
+            self.log_capital = recalled(memory, "capital", shape[1:])
+            self.log_least = recalled(memory, "least", ())
         self.beliefs = Beliefs(tally, prior, theta, curvature)
         self.log_favourite = self._favourite_evidence(self.won, self.lost)
-        self._per_policy = self._combine(pairwise.per_policy, self.log_favourite, self.log_bets)
+        self._tally = tally
+        self._per_policy = self._combine(...)
         self._standing: FloatArray | None = None
 
     @property
@@ -185,9 +194,27 @@ class StreamedEvidence:
         self._standing = None
         at, i, j = located(runs, i, j)
         both = np.array([i, j])
-        self._per_policy[at, both] = self._combine(
-            self._pairwise.per_policy[at, both], self.log_favourite[at, both], self.log_bets[at, both]
-        )
+        self._per_policy[at, both] = self._combine((at, both))
+
+    def join(self, runs: IntArray, n: IntArray, ruled_out: BoolArray) -> None:
+        """Take up a policy n in each of these runs, shape (m,), after the head-to-head evidence has.
+
+        Another policy may be the best from here on than before. So the newcomer begins with the least that
+        any that may be the best has now, or had at an earlier arrival.
+
+        `ruled_out` has shape (R, K).
+        """
+        open_ones = self._tally.joined[runs] & ~ruled_out[runs]
+        open_ones[np.arange(runs.size), n] = False
+        least = np.where(open_ones, self._per_policy[runs], 0.0).min(axis=1)
+        self.log_least[runs] = np.minimum(self.log_least[runs], least)
+        self.log_capital[runs, n] = self.log_least[runs]
+        self._per_policy[runs] = self._combine((runs,))
+
+    def look_again(self) -> None:
+        """Have the standing computed again: somebody has joined or retired."""
+        self._standing = None
+        self.beliefs.look_again()
 
     def leads(self) -> BoolArray:
         """Shape (R, K): whether the policy has met every other a few times and won at ½ + ε or more."""
@@ -200,10 +227,11 @@ class StreamedEvidence:
         self.won, self.lost, self.log_bets = self.won[runs], self.lost[runs], self.log_bets[runs]
         self.log_favourite, self._per_policy = self.log_favourite[runs], self._per_policy[runs]
         self.n_told, self.n_ties = self.n_told[runs], self.n_ties[runs]
+        self.log_capital, self.log_least = self.log_capital[runs], self.log_least[runs]
 
     def memory(self, run: int = 0) -> dict[str, Any]:
         """State of one run beside its counts, as plain data that JSON can hold."""
-        return {
+        memory: dict[str, Any] = {
             "won": self.won[run].tolist(),
             "lost": self.lost[run].tolist(),
             "log_bets": self.log_bets[run].tolist(),
@@ -212,6 +240,13 @@ class StreamedEvidence:
             "n_told": float(self.n_told[run]),
             "n_ties": float(self.n_ties[run]),
         }
+        if (log_weights := self._pairwise.log_weights) is not None:
+            memory |= {
+                "capital": self.log_capital[run].tolist(),
+                "least": float(self.log_least[run]),
+                "weights": log_weights[run].tolist(),
+            }
+        return memory
 
     def _stake(self, mean: FloatArray, deviation: FloatArray) -> FloatArray:
         """The bet against a policy whose log-odds, less the null's, have this mean and standard deviation."""
@@ -232,12 +267,12 @@ class StreamedEvidence:
             return log_e_value_of_pair(won, lost, 0.0, self.null_mean, CONCENTRATION, narrow=True)
         return log_e_value(won, lost, self.null_mean, CONCENTRATION, narrow=True)
 
-    def _combine(self, head_to_head: FloatArray, favourite: FloatArray, bets: FloatArray) -> FloatArray:
-        """Log of the weighted mean of the e-values, from their logs of equal shape."""
+    def _combine(self, of: Any) -> FloatArray:
+        """Log of the weighted mean of the e-values of these runs and policies."""
         of_head_to_head, of_favourite, of_bets = LOG_SHARES
-        streams = np.logaddexp(favourite + of_favourite, bets + of_bets)
-        combined: FloatArray = np.logaddexp(head_to_head + of_head_to_head, streams)
-        return combined
+        streams = np.logaddexp(self.log_favourite[of] + of_favourite, self.log_bets[of] + of_bets)
+        combined = np.logaddexp(self._pairwise.per_policy[of] + of_head_to_head, streams)
+        return np.asarray(combined + self.log_capital[of], dtype=np.float64)
 
 
 def recalled(memory: Sequence[Mapping[str, Any]], name: str, shape: tuple[int, ...]) -> FloatArray:

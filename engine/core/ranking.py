@@ -23,6 +23,8 @@ class Place(StrEnum):
     """It may still be the best."""
     RULED_OUT = "ruled_out"
     """The evidence excludes that it beats every other policy."""
+    RETIRED = "retired"
+    """It takes no part any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -62,7 +61,7 @@ class Situation:
     evidence
         Evidence from head-to-head counts.
     refuted
-        Shape (R, K): policies that the stopping rule has already ruled out.
+        Shape (R, K): policies that the stopping rule has already ruled out, and those that are absent.
     threshold
         Shape (R,): evidence (nats) at which a policy is ruled out.
     model
@@ -209,7 +208,7 @@ class Balanced(Stateless):
 
         Head-to-head evidence chooses them at first, and wherever it alone counts: to prove that none is best.
         """
-        plain = situation.n_asked < _PLAIN_FIRST * situation.tally.n_policies
+        plain = situation.n_asked < _PLAIN_FIRST * situation.tally.n_present
         if situation.proof is not None:
             plain |= situation.refuted.all(axis=1)
         if situation.streams is None or not plain.any():
@@ -243,11 +242,13 @@ class Balanced(Stateless):
         if streams is None:
             # Opponents share the evidence evenly, so one of them alone needs log(K - 1) more, and a nat for
             # the mixture.
-            goal = situation.threshold + math.log(tally.n_policies - 1) + 1.0
+            goal = situation.threshold + np.log(np.maximum(tally.n_present - 1, 1)) + 1.0
             promise = speed / _missing(goal[:, None], log_e)
         else:
             promise = self._promise_with_streams(situation, streams, tested, speed, log_e)
         promise[runs, tested] = -np.inf
+        if not tally.everybody:
+            promise[~tally.present] = -np.inf
         return tested, argmax_random(promise, rng)
 
     def _promise_with_streams(
@@ -261,7 +262,7 @@ class Balanced(Stateless):
         """Shape (R, K): share of the missing evidence that a comparison promises, in its quickest stream."""
         runs = np.arange(tested.size)
         head_to_head, favourite, bets = (situation.threshold - share for share in LOG_SHARES)
-        alone = head_to_head + math.log(situation.tally.n_policies - 1) + 1.0
+        alone = head_to_head + np.log(np.maximum(situation.tally.n_present - 1, 1)) + 1.0
         promise = speed / _missing(alone[:, None], log_e)
         by_bets = speed / _missing(bets, streams.log_bets[runs, tested])[:, None]
         np.maximum(promise, _BET_EFFICIENCY * by_bets, out=promise)
@@ -314,6 +315,8 @@ class Balanced(Stateless):
         first_unmet = np.where(unmet, 1.0 / (1.0 + met), 0.0)
         needed = np.where(unmet.any(axis=1, keepdims=True), first_unmet, needed)
         needed[runs, b] = -1.0
+        if not tally.everybody:
+            needed[~tally.present] = -1.0
         return b, argmax_random(needed, rng)
 
 
@@ -323,7 +326,7 @@ def _is_to_prove(situation: Situation, proof: HeadToHead) -> BoolArray:
         return np.ones(situation.tally.n_runs, dtype=np.bool_)
     n_open = np.sum(~situation.refuted, axis=1)
     # Once all are ruled out, only "none is the best" remains to be proved.
-    to_prove: BoolArray = (n_open > 0) & ((situation.tally.n_policies < _TWO_PHASES_FROM) | (n_open == 1))
+    to_prove: BoolArray = (n_open > 0) & ((situation.tally.n_present < _TWO_PHASES_FROM) | (n_open == 1))
     return to_prove
 
 
@@ -342,7 +345,7 @@ def _worth_proving(situation: Situation, proof: HeadToHead, rng: np.random.Gener
 def _out(situation: Situation, proof: HeadToHead) -> BoolArray:
     """Shape (R, K): policies that are no longer to be proved. What cannot be the best may be good enough."""
     out: BoolArray = situation.refuted & (proof.evidence.null_mean == 0.5)
-    return out
+    return out if situation.tally.everybody else out | ~situation.tally.present
 
 
 def _expected_beforehand(situation: Situation, policies: IntArray) -> FloatArray | float:
@@ -386,6 +389,9 @@ def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.r
     mean = special.expit(scores[:, rows] - scores[:, columns])
     weight = mean * (1.0 - mean)
     gain = weight * (shift[:, rows] - shift[:, columns]) ** 2 / (1.0 + weight * variance)
+    if not situation.tally.everybody:
+        present = situation.tally.present
+        gain[~(present[:, rows] & present[:, columns])] = -np.inf
     pair = argmax_random(gain, rng)
     return rows[pair], columns[pair]
 
@@ -399,7 +405,7 @@ def expected_evidence(situation: Situation) -> FloatArray:
     waiting = np.nonzero(situation.tally.pending)
     per_policy = current.copy()
     if streams is None:
-        per_policy[waiting] = evidence.combine(_expected_rows(situation, waiting))
+        per_policy[waiting] = evidence.combine(_expected_rows(situation, waiting), waiting)
     else:
         per_policy[waiting] += _expected_gain(situation, waiting).sum(axis=1)
         if (held_back := evidence.held_back()) is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .spaces import Factorial, Space
-from .types import Claim, FloatArray, IntArray, Missing, check_real, check_whole
+from .types import Claim, Conclusion, FloatArray, IntArray, Missing, check_real, check_whole
 
 
 def checked_labels(labels: Sequence[str] | None, space: Space) -> tuple[str, ...]:
@@ -124,6 +125,23 @@ def checked_names(named: Mapping[str, int], n_policies: int) -> dict[Claim, IntA
             )
         checked[Claim(claim)] = np.array([policy])
     return checked
+
+
+def checked_conclusions(known: Iterable[Mapping[str, Any]]) -> tuple[Conclusion, ...]:
+    """Conclusions from `Design.progress`.
+
+    Raises
+    ------
+    ValueError
+        If one does not fit.
+    """
+    try:
+        return tuple(
+            Conclusion(**{**each, "claim": Claim(each["claim"]), "among": tuple(each["among"])})
+            for each in known
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"conclusions must be as `Design.progress` gave them: {error!r}") from error
 
 
 def checked_settings(delta: float, epsilon: float, budget: int | None) -> tuple[float, float, int | None]:

@@ -236,3 +236,16 @@ def _check_rows(table: FloatArray, names: Sequence[str] | None) -> None:
 
 
 Space: TypeAlias = Unstructured | BradleyTerry
+
+
+def grown(space: Space) -> Space:
+    """The space with one policy more.
+
+    Raises
+    ------
+    ValueError
+        If something is assumed about the policies.
+    """
+    if not isinstance(space, Unstructured):
+        raise ValueError("in a Bradley-Terry space the policies are fixed")
+    return Unstructured(space.n_policies + 1)

@@ -145,6 +145,34 @@ class ClaimState:
     contradicted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """A claim that was established, about the policies that were present then.
+
+    Attributes
+    ----------
+    stage
+        The stage that it ended, from 1; see `Design.add`.
+    claim
+        The claim that stops the experiment.
+    policy
+        The policy named; None for "no single best".
+    among
+        The policies that it is about.
+    risk
+        The probability, at most, that it is wrong: δ for each stage whose exclusions it uses.
+    joint_risk
+        The probability, at most, that this one or any before it is wrong.
+    """
+
+    stage: int
+    claim: Claim
+    policy: int | None
+    among: tuple[int, ...]
+    risk: float
+    joint_risk: float
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Decision:
     """The decision that the comparisons so far allow.
@@ -185,6 +213,8 @@ class Decision:
         The policy other than `best` with the least evidence against it; None when `best` is.
     n_comparisons
         How many comparisons have been judged.
+    conclusions
+        Every conclusion so far, the oldest first, each about the policies that were present.
     """
 
     stopped: bool
@@ -200,6 +230,7 @@ class Decision:
     joint_risk: float = 1.0
     assumes_model: bool = False
     open: tuple[int, ...] = ()
+    conclusions: tuple[Conclusion, ...] = ()
 
     def holds(self, claim: Claim | str) -> bool:
         """True if a claim that is watched holds now."""
@@ -252,6 +283,10 @@ class Tally:
         Shape (R,): comparisons not yet judged.
     judged, pending
         Shape (R, K): comparisons of each policy that are judged, and that are not yet.
+    joined, present
+        Shape (R, K): policies that have joined, and those of them that have not retired.
+    everybody
+        Whether all are present in all runs.
     """
 
     def __init__(self, wins: FloatArray, in_flight: IntArray | None = None) -> None:
@@ -269,6 +304,7 @@ class Tally:
         self.judged: FloatArray = self.counts.sum(axis=2)
         self.pending: IntArray = self.in_flight.sum(axis=2)
         self.n_in_flight: IntArray = self.pending.sum(axis=1) // 2
+        self.set_present(np.ones(wins.shape[:2], dtype=np.bool_))
 
     @classmethod
     def empty(cls, n_policies: int, n_runs: int = 1) -> Self:
@@ -284,6 +320,17 @@ class Tally:
     def n_policies(self) -> int:
         """Number of policies K."""
         return int(self.wins.shape[1])
+
+    @property
+    def n_present(self) -> IntArray:
+        """Shape (R,): number of policies that are present."""
+        return np.asarray(self.present.sum(axis=1), dtype=np.int64)
+
+    def set_present(self, present: BoolArray, joined: BoolArray | None = None) -> None:
+        """Have these policies be present, shape (R, K); those who ever joined are the same by default."""
+        self.present: BoolArray = present.copy()
+        self.joined: BoolArray = present.copy() if joined is None else joined.copy()
+        self.everybody = bool(present.all())
 
     def tell_ties_apart(self) -> None:
         """Count ties from here on."""
@@ -411,6 +458,7 @@ class Tally:
         self.judged, self.pending = self.judged[runs], self.pending[runs]
         self.n_comparisons = self.n_comparisons[runs]
         self.n_in_flight = self.n_in_flight[runs]
+        self.present, self.joined = self.present[runs], self.joined[runs]
 
     def _shift(self, i: IntArray, j: IntArray, change: int) -> None:
         runs, i, j = located(None, i, j)

@@ -21,6 +21,7 @@ from engine.core import (
     Unstructured,
     claims,
 )
+from engine.core.capital import Stakes
 from engine.core.claims import HeadToHead
 from engine.core.contradictions import Misfit, is_qualified
 from engine.core.evidence import PairwiseEvidence
@@ -144,8 +145,9 @@ def proof_of(
     tally: Tally, margin: float, prior: np.ndarray | None = None, *, delta: float = DELTA
 ) -> HeadToHead:
     """Proofs whose capital stays where it is."""
-    start = claims.starting_capital(tally.n_policies, margin, prior)
-    return HeadToHead(PairwiseEvidence(tally, margin, FLAT), delta, log_start=start)
+    start, account = claims.starting_capital(tally.present[0], margin, prior)
+    stakes = Stakes(tally, start, margin, account=account, moves=False)
+    return HeadToHead(PairwiseEvidence(tally, margin, FLAT), delta, stakes=stakes)
 
 
 def falsely_named(mu: np.ndarray, margin: float, prior: np.ndarray | None = None) -> Bad:

@@ -168,8 +168,7 @@ def false_capital(by: dict[int, int]) -> Worth:
 
     def worth(design: Design) -> float:
         proof = design._ledger.proofs[design.claim]
-        held = proof._stakes
-        shares = np.exp(proof.log_start) if held is None else held.account[0]
+        shares = proof.stakes.account[0]
         return float(
             sum(np.exp(proof.log_capital(0, by[b], b)) if b in by else shares[b] for b in range(shares.size))
         )
@@ -221,7 +220,7 @@ def price_of_what_is_told(patch: pytest.MonkeyPatch) -> None:
     moved = capital.Stakes.move
 
     def at_told(held: capital.Stakes, runs: Any, to: Any, log_e: Any, log_price: Any) -> None:
-        tally, others = held._tally, ~np.eye(3, dtype=bool)
+        tally, others = held.tally, ~np.eye(3, dtype=bool)
         told = np.where(
             others, log_e_value(tally.proof_wins - tally.open, tally.proof_losses, NULL, FLAT), np.inf
         )

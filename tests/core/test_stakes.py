@@ -79,7 +79,7 @@ def after_moves(states: np.ndarray, n_moves: int, margin: float, *, told_apart: 
     everywhere = np.arange(len(states))
     for move in range(n_moves, -1, -1):
         tally = tally_of(states[:, n * move : n * (move + 1)], told_apart=told_apart)
-        proof = HeadToHead(PairwiseEvidence(tally, margin, FLAT), DELTA, log_start=start, stakes=held)
+        proof = HeadToHead(PairwiseEvidence(tally, margin, FLAT), DELTA, stakes=held)
         if move > 0:
             proof.move(everywhere, TWO[states[:, n * (n_moves + 1) + move - 1]])
     return proof
@@ -94,7 +94,7 @@ def beaten_by(mu: np.ndarray, margin: float) -> list[dict[int, int]]:
 
 def false_capital(proof: HeadToHead, by: dict[int, int]) -> np.ndarray:
     """Shape (R,): what the proofs of false names have, at the e-value itself, and accounts of the rest."""
-    held, evidence = proof._stakes, proof.evidence
+    held, evidence = proof.stakes, proof.evidence
     runs = np.arange(held.account.shape[0])
     total = np.zeros(runs.size)
     for b in range(held.account.shape[1]):
@@ -235,7 +235,7 @@ def test_no_move_pays_any_set_of_false_names(margin: float) -> None:
     tally.proof_ties = ties.astype(np.float64)
     start = np.full(n, -np.log(n))
     held = Stakes(tally, start, margin)
-    proof = HeadToHead(PairwiseEvidence(tally, margin), DELTA, log_start=start, stakes=held)
+    proof = HeadToHead(PairwiseEvidence(tally, margin), DELTA, stakes=held)
     everything = [
         by
         for chosen in product(range(-1, n), repeat=n)
@@ -326,7 +326,7 @@ class TestState:
     def test_the_two_best_get_it_and_none_is_left_without(self) -> None:
         live = Design.replay(Unstructured(3), told(3, 180), **RULES)
         held = live.progress["streams"]["stakes"]["good_enough"]
-        share = np.exp(live._ledger.proofs[Claim.GOOD_ENOUGH]._stakes.log_share[0])
+        share = np.exp(live._ledger.proofs[Claim.GOOD_ENOUGH].stakes.log_share[0])
         assert live.decision.claims[0].policy == 0
         assert share[1, 0] > 1.2 / 3
         assert share[0, 2] < 0.9 / 3
