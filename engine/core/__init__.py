@@ -18,6 +18,7 @@ from .forecasts import Forecast, Plan, Simulations, forecast
 from .ranking import Place, Rate, Standing
 from .sampling import Sampler, Situation, Stateless
 from .spaces import BradleyTerry, Factorial, Unstructured
+from .succession import Succession
 from .types import Answers, Claim, ClaimState, Conclusion, Decision, Missing, Remaining, StopReason
 
 __version__ = "0.2.0"
@@ -43,6 +44,7 @@ __all__ = [
     "Standing",
     "Stateless",
     "StopReason",
+    "Succession",
     "Unstructured",
     "closed_form",
     "forecast",

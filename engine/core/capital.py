@@ -21,6 +21,8 @@ FEWEST_TO_MOVE = 3
 # Of two policies alone with a margin, one at most is false. Each proof has all against the other but what the
 # account keeps for a policy that may join.
 KEPT_FOR_NEWCOMERS = 0.1
+# Where nothing moves, as with draws without replacement, so much is kept for policies that join.
+RESERVE = 0.1
 # Stands for no capital. A logarithm of -inf would make differences that are no number.
 NO_CAPITAL = -690.0
 # In comparisons a policy, each moment 1.31 times the one before.
@@ -58,7 +60,10 @@ class Stakes:
     account
         Shape (K,): what accounts begin with; by default as much as proofs do.
     moves
-        Whether capital moves from one policy to another. If not, who joins has none.
+        Whether capital moves from one policy to another.
+    reserve
+        In [0, 1): capital that is kept for policies that join, where none moves; the m-th to join in a stage
+        has 1/(m(m+1)) of it.
 
     Attributes
     ----------
@@ -89,15 +94,18 @@ class Stakes:
         *,
         account: FloatArray | None = None,
         moves: bool = True,
+        reserve: float = 0.0,
     ) -> None:
         self.tally = tally
         self.moves = moves
+        self._reserve = reserve
         self._margin = margin
         self._against_all, self._against_each_other = _SHARES_WITH_MARGIN if margin > 0.0 else _SHARES
         n_runs, n_policies = tally.n_runs, tally.n_policies
         self._n_moved: IntArray = np.zeros(n_runs, dtype=np.int64)
-        # Shape (R, 3): the comparisons and moves before the last arrival, and how many policies there were.
-        self._since: IntArray = np.zeros((n_runs, 3), dtype=np.int64)
+        # Shape (R, 4): the comparisons and moves before the last arrival, how many policies there were, and
+        # how many had joined in the stage.
+        self._since: IntArray = np.zeros((n_runs, 4), dtype=np.int64)
         self._since[:, 2] = tally.n_present
         self.log_share: FloatArray = np.tile(log_start, (n_runs, n_policies, 1))
         self.account: FloatArray = np.tile(np.exp(log_start) if account is None else account, (n_runs, 1))
@@ -116,7 +124,7 @@ class Stakes:
         """Shape (m,): the runs in which capital is to move now."""
         if not self.moves:
             return np.zeros(0, dtype=np.int64)
-        before, moved, n_policies = self._since.T
+        before, moved, n_policies, _ = self._since.T
         place = np.minimum(self._n_moved - moved, _MOMENTS.size - 1)
         due = self.tally.n_comparisons - before >= np.rint(_MOMENTS[place] * n_policies)
         due &= (self._n_moved - moved < _MOMENTS.size) & (self.tally.n_present >= FEWEST_TO_MOVE)
@@ -196,6 +204,10 @@ class Stakes:
             log_share[place, :, n] = np.maximum(np.log(total), NO_CAPITAL)[:, None]
             account[place, n] = total
             self.log_share[runs], self.account[runs] = log_share, account
+        elif self._reserve:
+            m = self._since[runs, 3].astype(np.float64)
+            kept = self._reserve / (m * (m + 1.0))
+            self.log_share[runs, :, n], self.account[runs, n] = np.log(kept)[:, None], kept
         self._start[runs, n] = self.account[runs, n]
 
     def renew(self, runs: IntArray, champion: IntArray, n: IntArray, log_price: FloatArray) -> None:
@@ -205,7 +217,7 @@ class Stakes:
         logarithms of the most that E_kb may be for the champion as b.
         """
         self._begin_anew(runs)
-        self._since[runs, 2] = 2
+        self._since[runs, 2:] = 2, 0
         self.stage[runs] += 1
         self.log_share[runs], self.account[runs], self._start[runs] = NO_CAPITAL, 0.0, 0.0
         against_all, against_each_other = self._against_all, self._against_each_other
@@ -213,10 +225,10 @@ class Stakes:
         own = np.where(alone, KEPT_FOR_NEWCOMERS, against_all)
         mutual = np.where(alone, 1.0 - KEPT_FOR_NEWCOMERS, against_each_other)
         for b, other, price in ((champion, n, log_price), (n, champion, np.zeros_like(log_price))):
-            log_share = np.log(own)[:, None] - price
+            log_share = np.log((1.0 - self._reserve) * own)[:, None] - price
             log_share[np.arange(runs.size), other] += np.log(mutual / own)
             self.log_share[runs, :, b] = np.maximum(log_share, NO_CAPITAL)
-            self.account[runs, b] = self._start[runs, b] = own
+            self.account[runs, b] = self._start[runs, b] = (1.0 - self._reserve) * own
 
     def cap(self, runs: IntArray, b: IntArray, log_cap: FloatArray, log_price: FloatArray) -> None:
         """Leave the proof of b at most this capital in each of these runs.
@@ -238,7 +250,12 @@ class Stakes:
         """Have the moments of these runs begin anew."""
         self._n_moved[runs] += 1
         self._since[runs] = np.column_stack(
-            [self.tally.n_comparisons[runs], self._n_moved[runs], self.tally.n_present[runs]]
+            [
+                self.tally.n_comparisons[runs],
+                self._n_moved[runs],
+                self.tally.n_present[runs],
+                self._since[runs, 3] + 1,
+            ]
         )
 
     def n_moved(self, run: int) -> int:

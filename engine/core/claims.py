@@ -58,11 +58,12 @@ def names_at_risk(n_policies: int, margin: float) -> int:
 
 
 def starting_capital(
-    present: BoolArray, margin: float, prior: FloatArray | None
+    present: BoolArray, margin: float, prior: FloatArray | None, reserve: float = 0.0
 ) -> tuple[FloatArray, FloatArray]:
     """Shape (K,) each: logarithms of the stakes on each rival, and the accounts, of policies by strengths.
 
-    `present`, shape (K,), are the policies that the experiment begins with.
+    `present`, shape (K,), are the policies that the experiment begins with, and `reserve` is what is kept for
+    those that join.
     """
     n = int(np.count_nonzero(present))
     if names_at_risk(n, margin) == 1:
@@ -72,6 +73,8 @@ def starting_capital(
     else:
         log_share = np.asarray(log_weights(prior, present.size) - math.log(n), dtype=np.float64)
         account = np.exp(log_share)
+    if reserve:
+        log_share, account = log_share + math.log1p(-reserve), (1.0 - reserve) * account
     return np.where(present, log_share, NO_CAPITAL), np.where(present, account, 0.0)
 
 
@@ -154,7 +157,13 @@ class HeadToHead:
             fall = own == stage[:, None, None]
             fall[np.arange(runs.size), :, self.named[runs]] &= (self.named[runs] == NOBODY)[:, None]
             excluded[runs] = np.where(fall, 0, own)
-            self.stakes.renew(runs, champion, n, self._prices(runs, champion))
+            price = self._prices(runs, champion)
+            if not self.stakes.moves:
+                # Without replacement nothing has a price: only pairs that have still to meet are staked on.
+                tally = self.stakes.tally
+                met = (tally.proof_wins + tally.proof_losses)[runs, :, champion] > 0.0
+                price = np.where(met, np.inf, price)
+            self.stakes.renew(runs, champion, n, price)
         self.named[runs] = NOBODY
         self._look(runs)
 

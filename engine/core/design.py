@@ -272,7 +272,9 @@ class Design:
         design.tell_many(judgments)
         return design
 
-    def add(self, label: str | None = None, *, parent: int | None = None) -> int:
+    def add(
+        self, label: str | None = None, *, parent: int | None = None, row: Sequence[Any] | None = None
+    ) -> int:
         """Have a policy join, at any time, also while showings are open and after a conclusion.
 
         Whoever adds it may know everything so far. It meets the others as their rival, and may be named
@@ -290,6 +292,9 @@ class Design:
             Its name; by default "policy 4" and so on.
         parent
             The policy that it was made from. It is expected to be as strong; no claim rests on that.
+        row
+            In a `Factorial` space its levels, and in another Bradley-Terry space its features. Levels and
+            features may be new; what is assumed about the others stays.
 
         Returns
         -------
@@ -298,16 +303,19 @@ class Design:
         Raises
         ------
         ValueError
-            If the name is taken, there is no such parent, or the design makes no claim.
+            If the name is taken, there is no such parent, `row` does not fit, or the design makes no claim.
         """
         self._check_alive()
         number = self.n_policies
         if parent is not None:
             parent = self._checked_policy("parent", parent)
-        space = grown(self.space)
+        space = grown(self.space, row)
         check_memory(space.n_policies)
-        labels = checked_labels([*self.labels, f"policy {number}" if label is None else label], space)
-        self._note("added", number, label=labels[-1], parent=parent)
+        if label is None:
+            label = f"policy {number}" if row is None else ", ".join(map(str, row))
+        labels = checked_labels([*self.labels, label], space)
+        features = None if row is None else list(row)
+        self._note("added", number, label=labels[-1], parent=parent, row=features)
         renew = not self.strict and any(each.stage == self._ledger.stage() for each in self._concluded)
         self._told = False
         progress = with_one_more(self.progress, parent)
@@ -359,7 +367,7 @@ class Design:
             As for `add` and `retire`, or if it is no event.
         """
         if event.get("kind") == "added":
-            self.add(event["label"], parent=event["parent"])
+            self.add(event["label"], parent=event["parent"], row=event["row"])
         elif event.get("kind") == "retired":
             self.retire(event["policy"])
         else:
@@ -855,7 +863,8 @@ class Design:
         only to second order, and if the model holds. The evidence rules policies out, at risk δ.
         """
         tally, beliefs = self._ledger.estimates()
-        expected, low, high = rates(self.space, tally, beliefs, self.delta)
+        n_first = self.n_policies - sum(event["kind"] == "added" for event in self.events)
+        expected, low, high = rates(self.space, tally, beliefs, self.delta, n_first)
         standing = self._ledger.favour()[0]
         leader = int(self._ledger.best()[0]) if self.n_comparisons else int(standing.argmax())
         ruled_out = self._rule.refuted[0]

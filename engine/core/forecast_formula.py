@@ -12,7 +12,7 @@ from scipy import special
 
 from .allocation import NEAR_TIE_RATE
 from .bernoulli import bernoulli_kl, log_e_value
-from .capital import FEWEST_TO_MOVE
+from .capital import FEWEST_TO_MOVE, KEPT_FOR_NEWCOMERS, RESERVE
 from .claims import names_at_risk
 from .evidence import CONCENTRATION, MIN_HEAD_TO_HEAD
 from .forecasts import Forecast, Plan
@@ -154,9 +154,14 @@ def _capital(plan: Plan) -> float:
     if (claim := Claim(plan.claim)) is not Claim.BEST_IF_ANY:
         margin = plan.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
         at_risk = float(names_at_risk(K, margin))
-        # In a Bradley-Terry space nothing moves.
-        movable = plan.capital_moves and not isinstance(plan.space, BradleyTerry)
-        return at_risk / _GAIN if movable and K >= FEWEST_TO_MOVE else at_risk
+        if isinstance(plan.space, BradleyTerry):
+            # Nothing moves, and nothing is kept for who joins.
+            return at_risk
+        if at_risk == 1.0:
+            at_risk /= 1.0 - KEPT_FOR_NEWCOMERS
+        if not plan.capital_moves:
+            return at_risk / (1.0 - RESERVE)
+        return at_risk / _GAIN if K >= FEWEST_TO_MOVE else at_risk
     # The opponent that does the work is the favourite: its comparisons count in both parts.
     head_to_head, favourite, _ = SHARES
     return 1.0 / (favourite + head_to_head / (K - 1))

@@ -7,6 +7,7 @@ they say. The intervals here come from likelihood-ratio martingales, so one may 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -21,25 +22,55 @@ from .structured import log_marginal_bound, prior_precision
 from .types import FloatArray, Tally
 
 _BISECTIONS = 50
+# Share of δ that is kept for the pairs of policies that join.
+FOR_NEWCOMERS = 0.05
 # More at once would only take more memory; fewer, and most of the time would go to calls.
 _ENTRIES_AT_ONCE = 2**18
 # Arrays that the search for ends holds at once.
 _ARRAYS_OF_A_SEARCH = 16
 
 
-def win_rate_intervals(wins: FloatArray, counts: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
+def win_rate_intervals(
+    wins: FloatArray, counts: FloatArray, delta: float, n_first: int | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Intervals for every preference probability μ(i, j), simultaneously over pairs and over time.
 
-    μ is left out where the likelihood of a Beta(½, ½) mixture exceeds its own |S|/δ times; any interval ever
-    misses with probability at most δ. Lower and upper ends, shape (K, K) each; 0 and 1 where there are no
-    comparisons.
+    μ is left out where the likelihood of a Beta(½, ½) mixture exceeds its own as many times as one over the
+    pair's share of δ; any interval ever misses with probability at most δ. Lower and upper ends, shape (K, K)
+    each; 0 and 1 where there are no comparisons.
+
+    `n_first` is how many policies the experiment began with, all by default. A part of δ is kept for those
+    that may join, and the more have joined the less of it is left for one.
     """
     n_policies = wins.shape[0]
-    allowed = np.log(n_policies * (n_policies - 1) / 2 / delta)
+    n_first = n_policies if n_first is None else n_first
+    # Of policy k against each before it.
+    k = np.arange(n_policies, dtype=np.float64)
+    arrival = np.maximum(k - n_first + 1.0, 1.0)
+    shares = np.where(
+        k < n_first,
+        (1.0 - FOR_NEWCOMERS) / (n_first * (n_first - 1) / 2.0),
+        FOR_NEWCOMERS / (arrival * (arrival + 1.0)) / np.maximum(k, 1.0),
+    )
+    allowed = -np.log(delta * shares)
     low, high = np.empty_like(wins), np.empty_like(wins)
     for rows in _blocks(n_policies, _ARRAYS_OF_A_SEARCH * n_policies):
-        low[rows], high[rows] = _ends(wins[rows], counts[rows], allowed)
+        of_pair = np.maximum(allowed[rows, None], allowed)
+        low[rows], high[rows] = _ends(wins[rows], counts[rows], of_pair)
     return low, high
+
+
+def win_rate_at_least(won: float, lost: float, delta: float) -> float:
+    """The lower end of an interval, at any time, for the win rate of one policy against another one.
+
+    Both are chosen before the first of the comparisons that count. The win rate is ever below it with
+    probability at most δ. Showings without an outcome are to count as lost.
+
+    To bound the win rate of whoever is the champion against the original, count what was shown since it
+    became the champion, with δ/(s(s+1)) for the s-th champion.
+    """
+    low, _ = _ends(np.array([won]), np.array([won + lost]), -math.log(delta))
+    return float(low[0])
 
 
 def _blocks(n_rows: int, entries: int) -> Iterator[slice]:
@@ -52,7 +83,7 @@ def _blocks(n_rows: int, entries: int) -> Iterator[slice]:
         yield slice(start, start + size)
 
 
-def _ends(wins: FloatArray, counts: FloatArray, allowed: float) -> tuple[FloatArray, FloatArray]:
+def _ends(wins: FloatArray, counts: FloatArray, allowed: FloatArray | float) -> tuple[FloatArray, FloatArray]:
     """Lower and upper ends, shaped as the wins: where the log-ratio of the likelihoods becomes `allowed`."""
     losses = counts - wins
     mixture = special.betaln(wins + 0.5, losses + 0.5) - special.betaln(0.5, 0.5)

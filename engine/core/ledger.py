@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from .beliefs import Beliefs
-from .capital import FEWEST_TO_MOVE, NO_CAPITAL, Stakes
+from .capital import FEWEST_TO_MOVE, NO_CAPITAL, RESERVE, Stakes
 from .claims import NOBODY, HeadToHead, InModel, Proof, starting_capital
 from .evidence import NO_WEIGHT, EliminationCost, EvidenceModel, PairwiseEvidence
 from .mixture import TYPICAL_LOG_ODDS, BradleyTerryEvidence, Mixture
@@ -159,6 +159,8 @@ class Ledger:
         self._watched = self._watch(space, epsilon, stopping)
         self.rule = self._build_rule(space, delta, stopping, peak_evidence)
         self._in_model: dict[float, BradleyTerryEvidence] = {}
+        # Without moves, something is kept for who joins; a model has no need of it.
+        self._reserve = 0.0 if capital_moves or self.model is not None else RESERVE
         self._stakes = self._build_stakes(memory, moves=capital_moves and self.model is None)
         self.proofs = self._build_proofs(space, delta, named or {})
         self.none_peak: FloatArray | None = None
@@ -646,7 +648,7 @@ class Ledger:
 
     def _start(self, margin: float) -> tuple[FloatArray, FloatArray]:
         prior = None if self.streams is None else self._prior
-        return starting_capital(self.tally.present[0], margin, prior)
+        return starting_capital(self.tally.present[0], margin, prior, self._reserve)
 
     def _build_stakes(
         self, memory: Sequence[Mapping[str, Any]] | None, *, moves: bool
@@ -663,7 +665,15 @@ class Ledger:
                 present = self.tally.present[0]
                 log_share = np.where(present, -np.log(np.count_nonzero(present)), NO_CAPITAL)
                 account = np.exp(log_share)
-            stakes[claim] = Stakes(self.tally, log_share, margin, known, account=account, moves=moves)
+            stakes[claim] = Stakes(
+                self.tally,
+                log_share,
+                margin,
+                known,
+                account=account,
+                moves=moves,
+                reserve=self._reserve,
+            )
         return stakes
 
     def _log_weights(self, memory: Sequence[Mapping[str, Any]] | None) -> FloatArray | None:

@@ -324,8 +324,7 @@ class BradleyTerryEvidence:
         self._margin = float(special.logit(pairwise.null_mean))
         self._null_precision = null_precision(space)
         self._null_allowance = ridge_allowance(space)
-        # Pooling strength pays by how much fewer features there are than policies.
-        pairwise_share = 0.5 * min(1.0, space.n_features / (space.n_policies - 1))
+        pairwise_share = space.pairwise_share
         self.log_shares = (float(np.log1p(-pairwise_share)), float(np.log(pairwise_share)))
         n_runs = pairwise.per_policy.shape[0]
         self.structured: FloatArray = np.zeros_like(pairwise.per_policy)

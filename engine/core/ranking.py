@@ -75,13 +75,13 @@ class Standing:
 
 
 def rates(
-    space: Space, tally: Tally, beliefs: Beliefs, delta: float
+    space: Space, tally: Tally, beliefs: Beliefs, delta: float, n_first: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Win rates of all pairs of the first run, with intervals: expected, lower and upper, shape (K, K) each.
 
     The intervals miss no μ(i, j) at any time with probability at least 1 - δ. Where nothing is assumed they
     rest on each pair's own comparisons. In a Bradley-Terry space they rest on all, hold only to second order,
-    and only if the model holds.
+    and only if the model holds. `n_first` is how many policies the experiment began with.
     """
     K = tally.n_policies
     expected = np.empty((K, K))
@@ -92,7 +92,7 @@ def rates(
         for end in (low, high):
             special.expit(end, out=end)
     else:
-        low, high = win_rate_intervals(tally.wins[0], tally.counts[0], delta)
+        low, high = win_rate_intervals(tally.wins[0], tally.counts[0], delta, n_first)
     np.fill_diagonal(expected, 0.5)
     return np.clip(expected, low, high, out=expected), low, high
 

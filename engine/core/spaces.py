@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -81,11 +83,62 @@ class BradleyTerry:
         )
         if len(names) != table.shape[1]:
             raise ValueError(f"there are {table.shape[1]} feature columns but {len(names)} column names")
+        self._set(table, names, rows)
+        # Share of head-to-head counts in the evidence: pooling pays by how much fewer features there are.
+        self.pairwise_share = 0.5 * min(1.0, table.shape[1] / (table.shape[0] - 1))
+
+    def _set(self, table: FloatArray, names: tuple[str, ...], rows: Sequence[str] | None) -> None:
         _check_columns(table, names)
         _check_rows(table, rows)
         table.setflags(write=False)
         self.features: FloatArray = table
         self.columns = names
+
+    @cached_property
+    def precision(self) -> FloatArray:
+        """Shape (d, d): precision of the prior under which the log-odds of a random pair vary by 1.
+
+        The pairs are those that the experiment began with.
+        """
+        i, j = np.triu_indices(self.n_policies, 1)
+        contrasts = self.features[i] - self.features[j]
+        precision: FloatArray = (contrasts.T @ contrasts) / i.size * self.n_features
+        return precision
+
+    def grown(self, row: Sequence[Any]) -> Self:
+        """The space with one policy more.
+
+        What is assumed about θ stays as it was. Features that are new vary on their own, by a standard
+        deviation of 1 where the log-odds of a random pair do.
+
+        Parameters
+        ----------
+        row
+            Its features. Beyond the d that there are, every other policy has 0.
+
+        Raises
+        ------
+        ValueError
+            If it has fewer features, or those of another policy.
+        """
+        features = np.array(row, dtype=np.float64)
+        d = self.n_features
+        if features.ndim != 1 or features.size < d:
+            raise ValueError(f"a policy has {d} features or more, got {reprlib.repr(row)}")
+        table = np.vstack([np.pad(self.features, ((0, 0), (0, features.size - d))), features])
+        names = (*self.columns, *(f"feature {k}" for k in range(d, features.size)))
+        return self._grown(table, names, list(range(d)))
+
+    def _grown(
+        self, table: FloatArray, names: tuple[str, ...], old: list[int], rows: Sequence[str] | None = None
+    ) -> Self:
+        """The space with these features, of which the d old ones are in the columns `old`."""
+        precision = np.eye(len(names))
+        precision[np.ix_(old, old)] = self.precision
+        space = copy.copy(self)
+        space._set(table, names, rows)
+        space.precision = precision
+        return space
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.n_policies} policies by {reprlib.repr(self.columns)}>"
@@ -162,21 +215,53 @@ class Factorial(BradleyTerry):
                     f"factor {factor!r} needs levels that differ from each other, got {list(values)}"
                 )
         self.levels = {factor: tuple(values) for factor, values in levels.items()}
+        self._ends = {
+            factor: _ends(factor, self.levels[factor]) for factor in self.levels if factor in numeric
+        }
         if feasible is None:
             check_memory(math.prod(len(values) for values in self.levels.values()))
         combinations = product(*self.levels.values())
         self.policies = tuple(c for c in combinations if feasible is None or feasible(c))
         if len(self.policies) < 2:
             raise ValueError(f"an experiment compares at least 2 policies, {len(self.policies)} are feasible")
+        super().__init__(*self._coded())
+
+    def _coded(self) -> tuple[FloatArray, list[str], list[str]]:
+        """The features of all policies, and the names of columns and rows."""
         coded = [
-            _scaled(factor, values, [policy[k] for policy in self.policies])
-            if factor in numeric
+            _scaled(factor, self._ends[factor], [policy[k] for policy in self.policies])
+            if factor in self._ends
             else _dummies(factor, values, [policy[k] for policy in self.policies])
             for k, (factor, values) in enumerate(self.levels.items())
         ]
         names = [name for part, _ in coded for name in part]
         rows = [", ".join(map(str, policy)) for policy in self.policies]
-        super().__init__(np.hstack([table for _, table in coded]), names, rows)
+        return np.hstack([table for _, table in coded]), names, rows
+
+    def grown(self, row: Sequence[Any]) -> Self:
+        """The space with one combination more; see `BradleyTerry.grown`.
+
+        Parameters
+        ----------
+        row
+            A level for each factor. Levels that are new become the last ones of their factors.
+
+        Raises
+        ------
+        ValueError
+            If there is not one for each factor, or the combination is there already.
+        """
+        policy = tuple(row)
+        if len(policy) != len(self.levels):
+            raise ValueError(f"a policy has a level for each of {list(self.levels)}, got {list(policy)}")
+        space = copy.copy(self)
+        space.levels = {
+            factor: values if level in values else (*values, level)
+            for (factor, values), level in zip(self.levels.items(), policy, strict=True)
+        }
+        space.policies = (*self.policies, policy)
+        table, names, rows = space._coded()
+        return space._grown(table, tuple(names), [names.index(name) for name in self.columns], rows)
 
 
 def _dummies(factor: str, values: Sequence[Level], chosen: Sequence[Level]) -> tuple[list[str], FloatArray]:
@@ -184,7 +269,8 @@ def _dummies(factor: str, values: Sequence[Level], chosen: Sequence[Level]) -> t
     return [f"{factor}={value}" for value in values[1:]], table.reshape(len(chosen), len(values) - 1)
 
 
-def _scaled(factor: str, values: Sequence[Level], chosen: Sequence[Level]) -> tuple[list[str], FloatArray]:
+def _ends(factor: str, values: Sequence[Level]) -> tuple[float, float]:
+    """The smallest level of a numeric factor, and how far the largest is from it."""
     try:
         numbers = np.array([float(value) for value in values])
     except ValueError:
@@ -192,7 +278,12 @@ def _scaled(factor: str, values: Sequence[Level], chosen: Sequence[Level]) -> tu
     spread = numbers.max() - numbers.min()
     if not np.isfinite(spread) or spread == 0.0:
         raise ValueError(f"factor {factor!r} is numeric and needs at least two different finite levels")
-    return [factor], (np.array([float(level) for level in chosen])[:, None] - numbers.min()) / spread
+    return float(numbers.min()), float(spread)
+
+
+def _scaled(factor: str, ends: tuple[float, float], chosen: Sequence[Level]) -> tuple[list[str], FloatArray]:
+    low, spread = ends
+    return [factor], (np.array([float(level) for level in chosen])[:, None] - low) / spread
 
 
 def _check_columns(table: FloatArray, names: Sequence[str]) -> None:
@@ -238,14 +329,18 @@ def _check_rows(table: FloatArray, names: Sequence[str] | None) -> None:
 Space: TypeAlias = Unstructured | BradleyTerry
 
 
-def grown(space: Space) -> Space:
-    """The space with one policy more.
+def grown(space: Space, row: Sequence[Any] | None) -> Space:
+    """The space with one policy more; `row` is as for `Design.add`.
 
     Raises
     ------
     ValueError
-        If something is assumed about the policies.
+        If `row` does not fit.
     """
-    if not isinstance(space, Unstructured):
-        raise ValueError("in a Bradley-Terry space the policies are fixed")
-    return Unstructured(space.n_policies + 1)
+    if isinstance(space, Unstructured):
+        if row is not None:
+            raise ValueError("nothing is assumed about the policies, so that they have no features")
+        return Unstructured(space.n_policies + 1)
+    if row is None:
+        raise ValueError("a policy of a Bradley-Terry space needs its levels or features: row=…")
+    return space.grown(row)

@@ -146,12 +146,10 @@ class BradleyTerryModel:
 def prior_precision(space: BradleyTerry, log_odds: float) -> FloatArray:
     """Precision of the prior under which the log-odds θᵀz of a random pair has standard deviation `log_odds`.
 
-    Shape (d, d), a multiple of the mean of z zᵀ over all pairs. So it does not depend on how the features are
-    scaled or combined.
+    Shape (d, d), a multiple of the mean of z zᵀ over all pairs that the experiment began with. So it does not
+    depend on how the features are scaled or combined.
     """
-    rows, columns = np.triu_indices(space.n_policies, 1)
-    contrasts = space.features[rows] - space.features[columns]
-    precision: FloatArray = (contrasts.T @ contrasts) / rows.size * space.n_features / log_odds**2
+    precision: FloatArray = space.precision / log_odds**2
     return precision
 
 

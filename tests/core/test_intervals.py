@@ -18,7 +18,8 @@ def test_ends_are_where_the_likelihood_ratio_reaches_its_limit(won: int, lost: i
     for end in (lower[0, 1], upper[0, 1]):
         ratio = mixture - special.xlogy(won, end) - special.xlog1py(lost, -end)
         if 0 < end < 1:
-            assert ratio == pytest.approx(np.log(1 / delta), abs=1e-4)
+            # A twentieth is kept for policies that join.
+            assert ratio == pytest.approx(np.log(1 / (0.95 * delta)), abs=1e-4)
     assert lower[0, 1] == pytest.approx(1 - upper[1, 0])
     if won + lost:
         assert lower[0, 1] <= won / (won + lost) <= upper[0, 1]
@@ -42,6 +43,20 @@ def test_win_rate_intervals_hold_at_all_times() -> None:
         missed |= (lower[pairs] > truth) | (truth > upper[pairs])
     # A true rate of δ = 0.2 would show at most 25 misses among 210 with a probability of 0.1%.
     assert missed.sum() <= 25
+
+
+def test_pairs_of_those_who_join_share_what_is_kept_for_them() -> None:
+    wins = 20.0 * (1.0 - np.eye(6))
+    excluded, K = 0.0, 6
+    for n_first in (6, 4):
+        lower, _ = win_rate_intervals(wins, wins + wins.T, 0.1, n_first)
+        end = lower[np.triu_indices(K, 1)]
+        ratio = special.betaln(20.5, 20.5) - special.betaln(0.5, 0.5) - 20.0 * np.log(end * (1.0 - end))
+        excluded = np.exp(-ratio).sum()
+        assert excluded == pytest.approx(0.1 * (0.95 if n_first == 6 else 0.95 + 0.05 * (1 / 2 + 1 / 6)))
+        assert np.ptp(end) > 0.0 or n_first == 6
+    earlier, _ = win_rate_intervals(wins[:5, :5], 2.0 * wins[:5, :5], 0.1, 4)
+    assert np.array_equal(earlier, lower[:5, :5])
 
 
 def test_effect_intervals_cover_and_shrink() -> None:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from itertools import combinations, product
 
 import numpy as np
 import pytest
 
-from engine.core import Claim, Design, Place, Unstructured, capital, pooled_evidence
+from engine.core import (
+    Claim,
+    Design,
+    Factorial,
+    Place,
+    Succession,
+    Unstructured,
+    capital,
+    pooled_evidence,
+    succession,
+)
 from engine.core.capital import Stakes
 from engine.core.evidence import PairwiseEvidence
 from engine.core.ledger import Ledger
@@ -84,6 +94,7 @@ class Tree:
         *,
         delta: float = DELTA,
         margin: float = MARGIN,
+        capital_moves: bool = True,
     ) -> None:
         self.n, self.claim, self.delta, self.margin = n, claim, delta, margin
         here = set(range(n_first))
@@ -105,6 +116,7 @@ class Tree:
             stopping="certified",
             claim=claim,
             watch_all=False,
+            capital_moves=capital_moves,
         )
         # What there was after each comparison, and after the event that followed it.
         self.shots: list[tuple[dict, dict | None]] = []
@@ -525,3 +537,105 @@ class TestALife:
     def test_without_a_claim_the_policies_are_fixed(self) -> None:
         with pytest.raises(ValueError, match="are fixed"):
             Design(Unstructured(3), stopping="heuristic").add()
+
+
+def test_a_life_in_a_bradley_terry_space_keeps_its_prior_and_one_risk() -> None:
+    space = Factorial({"tone": ["warm", "dry"], "length": ["short", "long"]})
+    worth = {"warm": 0.5, "dry": 0.0, "short": 0.3, "long": 0.0, "odd": 1.4}
+    design, rng, judgments = Design(space, seed=1, **RULES), np.random.default_rng(3), []
+
+    def go_on() -> None:
+        while not design.stopped:
+            i, j = design.ask()
+            a, b = (sum(worth[level] for level in design.space.policies[k]) for k in (i, j))
+            judgments.append((i, j, float(rng.random() < 1.0 / (1.0 + np.exp(b - a)))))
+            design.tell(*judgments[-1])
+
+    go_on()
+    for loser in range(1, 4):
+        design.retire(loser)
+    assert design.add(parent=0, row=("odd", "short")) == 4
+    assert design.labels[4] == "odd, short"
+    old = [design.space.columns.index(name) for name in space.columns]
+    assert np.array_equal(design.space.precision[np.ix_(old, old)], space.precision)
+    go_on()
+    assert [each.policy for each in design.decision.conclusions] == [0, 4]
+    assert {each.joint_risk for each in design.decision.conclusions} == {0.05}
+    assert same(Design.replay(space, judgments, events=design.events, seed=1, **RULES), design)
+    assert same(Design.from_state(design.space, json.loads(json.dumps(design.state()))), design)
+    with pytest.raises(ValueError, match="needs its levels"):
+        design.add()
+    with pytest.raises(ValueError, match="have the same features"):
+        design.add("again", row=("odd", "short"))
+
+
+class TestWithoutReplacement:
+    """Where no capital moves, a part is kept for who joins."""
+
+    def test_it_never_pays(self) -> None:
+        def fixed(n: int, n_first: int, horizon: int, events: Events) -> float:
+            tree = good_enough(n, n_first, horizon, events, capital_moves=False)
+            return largest(tree)
+
+        for life in ("2 -> 3", "3 -> 2", "2 -> 3 -> 2", "2 -> 4"):
+            assert 0.8 < fixed(*LIVES[life]) <= 1.0 + 1e-9
+
+    def test_a_newcomer_may_be_named(self) -> None:
+        life = Life(capital_moves=False)
+        life.go_on(30)
+        life.design.add()
+        life.go_on(4000)
+        assert life.design.decision.best == 4
+        assert life.design.stopped
+
+
+class TestSuccession:
+    """The champion beats the original: exactly, over all champions, moments and laws on the edge."""
+
+    @staticmethod
+    def largest_mean(horizon: int = 6, n_champions: int = 3) -> float:
+        @lru_cache(None)
+        def value(rate: float, account: float, won: int, lost: int, champions: int, left: int) -> float:
+            own = Succession()
+            own.log_account, own.won, own.lost = account, float(won), float(lost)
+            best = float(np.exp(own.log_e if rate <= 0.5 else account))
+            if left:
+                better, worse = (
+                    value(rate, account, won + more, lost + 1 - more, champions, left - 1) for more in (1, 0)
+                )
+                best = max(best, rate * better + (1 - rate) * worse)
+            if champions < n_champions:
+                own.hand_over()
+                least = round(own.log_account, 12)
+                best = max(best, *(value(new, least, 0, 0, champions + 1, left) for new in (0.5, 0.7)))
+            return best
+
+        return max(value(rate, 0.0, 0, 0, 1, horizon) for rate in (0.5, 0.7))
+
+    @pytest.fixture(autouse=True)
+    def few_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(succession, "CONCENTRATION", FLAT)
+
+    def test_a_false_word_never_pays(self) -> None:
+        assert self.largest_mean() == pytest.approx(1.0, abs=1e-9)
+
+    def test_the_search_finds_capital_that_is_carried_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def carried(own: Succession) -> None:
+            own.log_account, own.won, own.lost = own.log_e, 0.0, 0.0
+
+        monkeypatch.setattr(Succession, "hand_over", carried)
+        assert self.largest_mean() > 1.5
+
+    def test_a_champion_that_wins_is_certified_and_bounded(self) -> None:
+        chain = Succession()
+        for k in range(60):
+            chain.tell(float(k % 4 > 0))
+        assert chain.holds
+        assert 0.5 < chain.win_rate_at_least < 0.75
+        before = chain.log_e
+        chain.tell(None)
+        assert chain.log_e < before
+        chain.hand_over()
+        assert (chain.log_account, chain.log_e, chain.win_rate_at_least) == (0.0, 0.0, 0.0)
+        with pytest.raises(ValueError, match="must lie in"):
+            chain.tell(2.0)
