@@ -46,8 +46,8 @@ def expected_remaining(ledger: Ledger) -> Remaining | None:
 
     The same evidence always has the same range.
     """
-    n, K = int(ledger.tally.n_comparisons[0]), ledger.tally.n_policies
-    if n < max(_FEWEST, _FEWEST_EACH * K):
+    n, K = int(ledger.tally.n_comparisons[0]), int(ledger.tally.n_present[0])
+    if K < 2 or n < max(_FEWEST, _FEWEST_EACH * K):
         return None
     rng = np.random.default_rng(0)
     situation = ledger.situation()
@@ -99,8 +99,8 @@ def _pair_by_pair(
 
     Of each draw, shape (M,), and at a typical rate.
     """
-    K = ledger.tally.n_policies
-    named = np.argsort(-strengths.mean(axis=0))[:_NAMED]
+    K, present = ledger.tally.n_policies, ledger.tally.present[0]
+    named = np.argsort(np.where(present, -strengths.mean(axis=0), np.inf))[: min(_NAMED, present.sum())]
     rivals = np.arange(K)[:, None]
     null = ledger.evidence.null_mean
     # Shape (K, C): what is still to be shown against each rival, for each policy that may be named.
@@ -108,7 +108,7 @@ def _pair_by_pair(
     if (proof := situation.proof) is not None:
         null = proof.evidence.null_mean
         missing = proof.threshold - proof.log_capital(np.array(0), rivals, named)
-    missing = np.where(rivals == named, 0.0, np.maximum(missing, 0.0))
+    missing = np.where((rivals == named) | ~present[:, None], 0.0, np.maximum(missing, 0.0))
     mean = special.expit(strengths[:, :, None] - strengths[:, None, named])
     rate = np.maximum(bernoulli_kl(np.minimum(mean, null), null), _LEAST_RATE)
     if ledger.streams is not None:
@@ -132,7 +132,8 @@ def _in_model(
 ) -> FloatArray:
     """Shape (M,): the same of each draw in a Bradley-Terry space, where a comparison tells about all."""
     n, features = ledger.tally.n_comparisons[0], posterior.features
-    draws, best = np.arange(strengths.shape[0]), strengths.argmax(axis=1)
+    present = ledger.tally.present[0]
+    draws, best = np.arange(strengths.shape[0]), np.where(present, strengths, -np.inf).argmax(axis=1)
     covariance = posterior.covariance(ledger.tally.counts)[0]
     inner = features @ covariance @ features.T
     own = np.diag(inner)
@@ -147,6 +148,7 @@ def _in_model(
     # The evidence is about the leader. Of another policy hardly anything is known.
     missing = np.where(best[:, None] == leader, np.maximum(threshold - against, 0.0), threshold)
     missing[draws, best] = 0.0
+    missing[:, ~present] = 0.0
     needed = missing / rate
     for _ in range(_STEPS):
         needed = np.where(

@@ -378,7 +378,7 @@ class TestInModel:
         for t, chance, design in every_path(start, mu, mean.size):
             proof = design._ledger.proofs[claim]
             leader = proof._evidence.leader
-            against = proof._against(leader)[0]
+            against = proof.against()[0]
             nulls = true[:, leader[0]] & (np.arange(3) != leader[0])
             mean[t] += chance * np.exp(against[nulls]).max(initial=0.0)
         assert np.all(mean <= 1.0 + 1e-9)

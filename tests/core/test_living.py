@@ -639,3 +639,16 @@ class TestSuccession:
         assert (chain.log_account, chain.log_e, chain.win_rate_at_least) == (0.0, 0.0, 0.0)
         with pytest.raises(ValueError, match="must lie in"):
             chain.tell(2.0)
+
+
+@pytest.mark.parametrize("claim", list(Claim))
+def test_what_is_still_needed_is_about_those_who_are_present(claim: Claim) -> None:
+    life = Life(claim=claim)
+    life.go_on(40)
+    all_four = life.design.remaining
+    life.design.retire(1)
+    life.design.retire(2)
+    two = life.design.remaining
+    assert two.high < all_four.high
+    life.design.add(parent=0)
+    assert life.design.remaining.high > two.high
