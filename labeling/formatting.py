@@ -94,11 +94,6 @@ def rough(expected: float) -> str:
     return f"{two_digits(expected):,}"
 
 
-def about(expected: float) -> str:
-    """An estimated number of comparisons, in English."""
-    return number(two_digits(expected), "comparison")
-
-
 def spread(remaining: Remaining) -> str:
     """A range of comparisons, to two digits; without an upper end, "over" the lower one."""
     low, high = remaining.low, remaining.high

@@ -184,7 +184,9 @@ class Ranked(TypedDict):
     field: Rate
     leader: Rate
     comparisons: int
-    standing: Literal["winner", "leads", "may be as good", "beaten", "open", "ruled out"]
+    standing: Literal[
+        "winner", "leads", "open", "not clearly better", "beaten", "ruled out", "perhaps as good"
+    ]
 
 
 class Won(TypedDict):

@@ -71,7 +71,7 @@ class Verdict:
             claims=claims,
             joint_risk=min(1.0, self.delta * len(claims)) if claims else 1.0,
             assumes_model=assumes_model,
-            open=own[0].open
+            open=self._open(best, own[0])
             if own
             else tuple(np.flatnonzero(others & ~self.ledger.rule.refuted[0]).tolist()),
             conclusions=self.conclusions(),
@@ -100,6 +100,13 @@ class Verdict:
             risk=self.delta if for_ever else min(1.0, self.delta * len(ledger.stages())),
             joint_risk=self.delta if for_ever else min(1.0, self.delta * stage),
         )
+
+    def _open(self, best: int | None, own: ClaimState) -> tuple[int, ...]:
+        """The rivals that the claim which stops the run has still to exclude if it is to name `best`."""
+        proof = self.ledger.proofs.get(own.claim)
+        if proof is None or best is None or own.holds:
+            return own.open
+        return tuple(proof.rivals(0, best).tolist())
 
     @property
     def _n_comparisons(self) -> int:

@@ -11,7 +11,7 @@ from scipy import special
 from .beliefs import Beliefs
 from .intervals import contrast_intervals, win_rate_intervals
 from .spaces import BradleyTerry, Space
-from .types import FloatArray, IntArray, Tally
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 
 class Place(StrEnum):
@@ -64,6 +64,8 @@ class Standing:
         Its win rate against the policy that leads; for that policy itself against the runner-up.
     place
         Whether it leads, is open, or is ruled out.
+    excluded
+        Whether the claim that stops the run has excluded this rival of the leader; as `Decision.open` has it.
     """
 
     policy: int
@@ -72,6 +74,7 @@ class Standing:
     field: Rate
     leader: Rate
     place: Place
+    excluded: bool
 
 
 def rates(
@@ -103,12 +106,12 @@ def mean_over_rivals(values: FloatArray) -> FloatArray:
     return mean
 
 
-def order_of(standing: FloatArray, ruled_out: FloatArray, leader: int) -> IntArray:
-    """Shape (K,): the policies as ranked: the leader, the open ones, and those ruled out, each by standing.
+def order_of(against_leader: FloatArray, standing: FloatArray, retired: BoolArray, leader: int) -> IntArray:
+    """Shape (K,): the policies as ranked: the leader, the others by their win rates against it, those retired.
 
-    The larger its standing, the further ahead is a policy; `ruled_out` is 1 or 0.
+    Of equal ones, the policy with the larger standing comes first.
     """
-    last = ruled_out.copy()
-    last[leader] = -1
-    order: IntArray = np.lexsort((-standing, last))
+    place = retired.astype(np.int64)
+    place[leader] = -1
+    order: IntArray = np.lexsort((-standing, -against_leader, place))
     return order

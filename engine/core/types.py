@@ -201,10 +201,11 @@ class Decision:
         Whether the claim that stops the experiment, or the finding that there is no single best policy, rests
         on a Bradley-Terry model.
     open
-        The rivals that the claim which stops the experiment has still to exclude by its own evidence. That is
-        `claims[0].open`, except where this claim follows from another one: the experiment goes on, and these
-        rivals keep it from stopping. Empty before the first comparison. Under a stopping rule other than
-        "certified", the policies other than `best` that are not refuted.
+        The rivals that the claim which stops the experiment has still to exclude by its own evidence, to name
+        `best`. That is `claims[0].open`, except where this claim comes closer to naming another policy, or
+        follows from another claim: the experiment goes on, and these rivals keep it from stopping. Empty
+        before the first comparison. Under a stopping rule other than "certified", the policies other than
+        `best` that are not refuted.
     evidence
         Per policy, the largest log-evidence so far (nats) against its being the best.
     threshold

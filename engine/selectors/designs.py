@@ -1,7 +1,8 @@
 """The evidence of an experiment: a fold over the numbered events of its log.
 
-Everybody calls `load`. Only the planner, which stores what it has folded, starts from `stored` itself; an
-audit calls `replay`. All three go through `observe`, so they agree bit by bit.
+Pages, files and messages read `shown`, computations `load`. Only the planner, which stores what it has
+folded, starts from `stored` itself; an audit calls `replay`. All go through `observe`, so they agree bit by
+bit.
 """
 
 from __future__ import annotations
@@ -42,6 +43,14 @@ def load(experiment: Experiment, *, late: bool = False) -> Observed:
     if experiment.state == Experiment.State.CONCLUDED and not late:
         return observed
     return observe(observed, logged(not_in_the_evidence(experiment.pk)), late=late)
+
+
+def shown(experiment: Experiment) -> Observed:
+    """The evidence that all pages, files and messages show: as the planner has left it, so that they agree.
+
+    While `evidence_stale` says that it is recomputed, it is the present counts alone.
+    """
+    return load(experiment) if experiment.evidence_stale else stored(experiment)
 
 
 def stored(experiment: Experiment) -> Observed:

@@ -112,10 +112,10 @@ class Ladder:
 
 
 def ladder(experiment: Experiment, observed: Observed | None = None) -> Ladder:
-    """The claims by the present evidence, or by that which a caller has."""
+    """The claims by the evidence as it is shown, or by that which a caller has."""
     if experiment.evidence_stale:
         return Ladder([], 0, 1.0)
-    observed = observed or designs.load(experiment)
+    observed = observed or designs.shown(experiment)
     design = observed.design
     decision, tested = design.decision, _model_test(experiment, observed)
     states = {state.claim: state for state in decision.claims}

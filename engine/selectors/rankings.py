@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.core import Claim, Place, Standing
+from engine.domain.claim_settings import CERTIFIED
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment
 from engine.selectors import designs
 from engine.selectors.designs import Observed
 from engine.selectors.policies import policy_names
 
-Word = Literal["winner", "leads", "may be as good", "beaten", "open", "ruled out"]
+Word = Literal["winner", "leads", "open", "not clearly better", "beaten", "ruled out", "perhaps as good"]
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,18 @@ class Ranked:
 
 
 def ranking(experiment: Experiment, observed: Observed | None = None) -> list[Ranked]:
-    """All policies, the leader first. Ready at once after an import: nothing is replayed for it.
+    """All policies: the leader, and the others by their win rates against it. Ready at once after an import:
+    nothing is replayed for it.
 
-    While the evidence is being recomputed, a policy counts as ruled out only by the present counts.
+    While the evidence is being recomputed, the present counts alone exclude rivals.
 
-    ``observed``: the present evidence, where the caller has it already.
+    ``observed``: the evidence as it is shown, where the caller has it already.
     """
     names = policy_names(experiment)
-    design = (observed or designs.load(experiment)).design
+    design = (observed or designs.shown(experiment)).design
+    excluded = {each.policy for each in design.ranking() if each.excluded}
     if design.stopped or experiment.state == Experiment.State.CONCLUDED:
+        # Late clicks count in the win rates, and not in the decision.
         design = designs.load(experiment, late=True).design
     comparisons = design.counts.sum(axis=1)
     judged = bool(comparisons.any())
@@ -45,21 +49,29 @@ def ranking(experiment: Experiment, observed: Observed | None = None) -> list[Ra
             names[each.policy],
             each,
             round(comparisons[each.policy]),
-            _word(experiment, each, judged=judged),
+            _word(experiment, each, excluded=each.policy in excluded, judged=judged),
         )
         for each in design.ranking()
     ]
 
 
-def _word(experiment: Experiment, standing: Standing, *, judged: bool) -> Word:
+def _word(experiment: Experiment, standing: Standing, *, excluded: bool, judged: bool) -> Word:
     """The word for the standing of a policy. Before anything was ``judged`` nobody leads."""
     winner = experiment.winner
-    if winner is not None and standing.policy == winner.index:
-        return "winner"
-    if standing.place is Place.RULED_OUT:
-        return "ruled out"
-    if standing.place is Place.LEADS and judged:
-        return "leads"
     if winner is None:
-        return "open"
-    return "beaten" if experiment.certified_claim == Claim.BEST else "may be as good"
+        if standing.place is Place.LEADS and judged:
+            return "leads"
+        return excluded_word(experiment) if excluded else "open"
+    if standing.policy == winner.index:
+        return "winner"
+    if experiment.certified_claim in {Claim.BEST, Claim.BEST_IF_ANY}:
+        return "beaten" if experiment.certified_claim == Claim.BEST else "ruled out"
+    return "ruled out" if standing.place is Place.RULED_OUT else "perhaps as good"
+
+
+def excluded_word(experiment: Experiment) -> Word:
+    """The word for a rival that the claim to stop on has excluded."""
+    claim = experiment.claim if experiment.stopping == CERTIFIED else ""
+    if claim == Claim.GOOD_ENOUGH:
+        return "not clearly better"
+    return "beaten" if claim == Claim.BEST else "ruled out"

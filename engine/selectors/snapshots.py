@@ -5,15 +5,36 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from django.db.models import Case, Count, F, IntegerField, OuterRef, QuerySet, Subquery, When, Window
 from django.db.models.functions import Mod, RowNumber
 
 from engine.models import Experiment, Snapshot
+from engine.selectors import designs
+from engine.selectors.designs import Observed
 
 
 def latest_snapshot(experiment: Experiment) -> Snapshot | None:
     """The newest evidence that was written down, with its leader; ``None`` before the first."""
     return experiment.snapshots.select_related("best").order_by("-pk").first()
+
+
+def at_one_moment(experiment: Experiment) -> tuple[Observed, Snapshot | None]:
+    """The evidence as it is shown, and the newest snapshot: the planner writes both together."""
+    while True:
+        snapshot = latest_snapshot(experiment)
+        observed = designs.shown(experiment)
+        if latest_snapshot(experiment) == snapshot:
+            return observed, snapshot
+
+
+def standing_wins(observed: Observed) -> npt.NDArray[np.float64]:
+    """Shape (K, K): the summed outcomes of i against j in this evidence, without what was voided."""
+    wins = observed.design.wins
+    for i, j, voided in observed.design.progress["left_out"]:
+        wins[i, j] -= voided
+    return wins
 
 
 def latest_snapshots(experiments: Collection[Experiment]) -> dict[int, Snapshot]:

@@ -84,7 +84,7 @@ def named(experiment: Experiment, *, seconds: float = math.inf) -> Named:
     if experiment.evidence_stale:
         return Named("", None)
     without = design_without(experiment, seconds=seconds)
-    given = winner_name(experiment) or _named(designs.load(experiment).design)
+    given = winner_name(experiment) or _named(designs.shown(experiment).design)
     return Named(given, None if without is None else _named(without))
 
 

@@ -244,7 +244,7 @@ def conclude(
             "digest": record_now.digest,
         },
     )
-    announce_conclusion(experiment=experiment, comparisons=comparisons)
+    announce_conclusion(experiment=experiment)
 
 
 def discard_leftovers() -> None:

@@ -26,8 +26,10 @@ from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscript
 from engine.selectors.alarms import stall
 from engine.selectors.doubts import doubts
 from engine.selectors.findings import by_machines
-from engine.selectors.policies import winner_name
+from engine.selectors.policies import policy_names
 from engine.selectors.pulses import pulses
+from engine.selectors.snapshots import latest_snapshot
+from engine.selectors.standings import standing_of
 from engine.services import worker_holds
 from engine.services.audit import record
 from engine.services.locks import locked_experiment
@@ -136,21 +138,16 @@ def announce(*, experiment: Experiment, event: str, key: str, **facts: Any) -> N
     )
 
 
-def announce_conclusion(*, experiment: Experiment, comparisons: int) -> None:
+def announce_conclusion(*, experiment: Experiment) -> None:
     """Announce that an experiment has concluded, its result in full, and the doubts about it."""
     if not experiment.subscriptions.exists():
         return
-    conclusion = experiment.get_conclusion_display()
-    outcome = f"{conclusion}: {winner_name(experiment)}" if experiment.winner else conclusion
-    if experiment.certified_claim:
-        outcome += f" ({experiment.get_certified_claim_display()})"
     machines = by_machines(experiment)
     announce(
         experiment=experiment,
         event=Subscription.Event.CONCLUDED,
         key=f"concluded {experiment.concluded_at:%Y-%m-%dT%H:%M:%S.%f}",
-        outcome=outcome,
-        comparisons=comparisons,
+        standing=standing_of(experiment, latest_snapshot(experiment), policy_names(experiment)),
         # First, before anything reads as if people had said it.
         machines=machines,
         finding=experiment.finding.removeprefix(machines).lstrip(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -12,12 +13,13 @@ from ninja import Path, Query, Router, Status
 
 from engine.domain.tags import normal_tags
 from engine.models import Experiment, Snapshot
-from engine.selectors import browsing, counts, designs, findings, queue_health, specs
+from engine.selectors import browsing, designs, findings, queue_health, specs
+from engine.selectors.designs import Observed
 from engine.selectors.experiment_log import audit_entries
 from engine.selectors.findings import Ladder
 from engine.selectors.policies import policy_names
 from engine.selectors.remaining import remaining_of
-from engine.selectors.snapshots import latest_snapshot
+from engine.selectors.snapshots import at_one_moment, standing_wins
 from engine.selectors.spending import spent_in
 from engine.services import drafts, experiments, setting_changes
 from engine.services.drafts import create_experiment
@@ -228,34 +230,30 @@ def _summaries(
     ]
 
 
-def _ladder(experiment: Experiment, snapshot: Snapshot | None) -> Ladder:
+def _ladder(experiment: Experiment, observed: Observed) -> Ladder:
     """The claims, computed once for each state of the evidence: the test of the model takes tenths of a
     second.
     """
-    rules = (experiment.claim, experiment.delta, experiment.epsilon, experiment.evidence_stale)
-    version = (*rules, None if snapshot is None else snapshot.pk)
-    if snapshot is None:
+    if not observed.last:
         return Ladder([], 0, 1.0)
-
-    def claims() -> Ladder:
-        return findings.ladder(experiment, designs.stored(experiment))
-
-    return remembered(f"claims:{experiment.pk}", version, claims)
+    rules = (experiment.claim, experiment.delta, experiment.epsilon, experiment.evidence_stale)
+    return remembered(
+        f"claims:{experiment.pk}", (*rules, observed.last), lambda: findings.ladder(experiment, observed)
+    )
 
 
 def _status(experiment: Experiment) -> dict[str, Any]:
-    # One look for all of it: the planner may write the next snapshot meanwhile.
-    snapshot = latest_snapshot(experiment)
+    # One look for all of it: people click, and the planner writes, meanwhile.
+    observed, snapshot = at_one_moment(experiment)
     [told] = _summaries([experiment], {} if snapshot is None else {experiment.pk: snapshot})
-    comparisons = counts.comparison_count(experiment.pk)
     remaining = remaining_of(experiment, snapshot)
     names = policy_names(experiment)
-    ladder = _ladder(experiment, snapshot)
-    evidence = snapshot.evidence if snapshot else [None] * len(names)
-    peaks = snapshot.peak_evidence if snapshot else [float("-inf")] * len(names)
-    threshold = snapshot.threshold if snapshot else float("inf")
+    ladder = _ladder(experiment, observed)
+    concluded = experiment.state == Experiment.State.CONCLUDED
+    wins = standing_wins(designs.load(experiment, late=True) if concluded else observed)
+    judged = wins + wins.T
     return told | {
-        "comparisons": comparisons,
+        "comparisons": round(wins.sum()),
         "recomputing": experiment.evidence_stale,
         "claims": [
             {
@@ -294,14 +292,19 @@ def _status(experiment: Experiment) -> dict[str, Any]:
             {
                 "label": name.short,
                 "levels": list(name.levels),
-                "evidence": value,
-                "ruled_out": peak >= threshold,
+                "evidence": snapshot.evidence[n] if snapshot else None,
+                "ruled_out": snapshot is not None and snapshot.peak_evidence[n] >= snapshot.threshold,
             }
-            for name, value, peak in zip(names, evidence, peaks, strict=True)
+            for n, name in enumerate(names)
         ],
         "pairs": [
-            {"i": names[i].short, "j": names[j].short, "wins_i": wins, "comparisons": n}
-            for (i, j), (wins, n) in sorted(counts.pair_counts(experiment).items())
+            {
+                "i": names[i].short,
+                "j": names[j].short,
+                "wins_i": wins[i, j],
+                "comparisons": round(judged[i, j]),
+            }
+            for i, j in itertools.combinations(range(len(names)), 2)
         ],
         "queue": queue_health.queue_health(experiment).comparisons,
     }

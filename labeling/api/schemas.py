@@ -174,7 +174,9 @@ class ExperimentOut(Schema):
     archived: bool
     tags: list[str]
     badge: str
-    sentence: str
+    sentence: str = Field(
+        description="How it stands: the words of its page, report and messages by the same evidence."
+    )
     created_at: datetime
     started_at: datetime | None
     concluded_at: datetime | None

@@ -22,7 +22,7 @@ def cards(experiments: Sequence[Experiment]) -> list[dict[str, Any]]:
     healths = pulses(running)
     ahead = counts.ahead_in(running)
     races = races_of(experiments, most=_POINTS)
-    statuses = statuses_of(experiments, healths=healths, in_brief=True)
+    statuses = statuses_of(experiments, healths=healths)
     return [
         {
             "experiment": experiment,
@@ -35,7 +35,7 @@ def cards(experiments: Sequence[Experiment]) -> list[dict[str, Any]]:
 
 
 def sparkline(points: Sequence[RacePoint]) -> dict[str, Any] | None:
-    """The rivals to exclude over the comparisons, as points of an SVG polyline; ``None`` before there are two
+    """The open rivals over the comparisons, as points of an SVG polyline; ``None`` before there are two
     points to draw it through.
     """
     last = points[-1].comparisons if points else 0
@@ -48,7 +48,7 @@ def sparkline(points: Sequence[RacePoint]) -> dict[str, Any] | None:
         for point in points
     )
     first, latest = points[0].open_rivals, points[-1].open_rivals
-    said = f"Rivals to exclude went from {first:,} to {latest:,} over {last:,} comparisons."
+    said = f"Open rivals went from {first:,} to {latest:,} over {last:,} comparisons."
     return {"points": line, "description": said, "width": WIDTH, "height": HEIGHT}
 
 

@@ -26,6 +26,8 @@ _RACE_CELLS = 4000
 # Beyond this many policies the heat map's cells shrink.
 _ROOMY = 12
 _PAIRS_SHOWN = 12
+_MIDDLE = 50
+_UNSETTLED = ("open", "perhaps as good")
 
 
 def race_points(n_policies: int) -> int:
@@ -79,8 +81,8 @@ def policy_rows(
 ) -> list[dict[str, Any]]:
     """Every policy in the order of the ranking. Before anything was ``judged`` nobody leads.
 
-    Its bar is its win rate against the leader in percent with the ends of the interval, and whether that
-    leaves out one half.
+    Its bar is its win rate against the leader in percent with the ends of the interval, and whether its
+    standing is settled.
     """
     rows = []
     for each in ranked:
@@ -91,7 +93,9 @@ def policy_rows(
             {
                 "name": each.name,
                 "number": standing.policy + 1,
-                "bar": {"percents": against, "settled": against[2] < 50} if judged and not leads else None,
+                "bar": {"percents": against, "settled": each.word not in _UNSETTLED}
+                if judged and not leads
+                else None,
                 "word": each.word,
                 "comparisons": each.comparisons,
                 "tokens": spent.tokens_each,
@@ -162,6 +166,14 @@ def effect_rows(space: Factorial | None, wins: Matrix, delta: float) -> list[dic
     return rows
 
 
+def crossing(rows: Sequence[dict[str, Any]]) -> str:
+    """The word for a policy whose standing is settled although its interval crosses the middle; empty without
+    one.
+    """
+    settled = (row for row in rows if row["bar"] and row["bar"]["settled"])
+    return next((row["word"] for row in settled if row["bar"]["percents"][2] > _MIDDLE), "")
+
+
 # Sizes of the pictures of preference against cost and time, in units of SVG.
 _WIDTH, _HEIGHT, _EDGE, _LEFT = 320, 200, 24, 40
 # Keeps the lowest dot off the axis.
@@ -194,6 +206,7 @@ def tradeoffs(ranked: Sequence[Ranked], spending: Sequence[PolicySpending]) -> l
         dots = [
             {
                 "name": each.name,
+                "place": ranked.index(each) + 1,
                 "number": each.standing.policy + 1,
                 "percent": percents(each.standing.field)[0],
                 "value": values[title],

@@ -12,7 +12,7 @@ from django.utils import timezone
 from engine.core import Remaining
 from engine.core.spaces import Factorial
 from engine.models import DashboardPage, Experiment
-from engine.selectors import counts, designs, pairs_ahead, people, pools
+from engine.selectors import counts, pairs_ahead, people, pools
 from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.annotators import longer_preferred, tallies, totals
 from engine.selectors.doubts import Doubts, doubts
@@ -23,7 +23,7 @@ from engine.selectors.queue_health import queue_health
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import remaining_of
 from engine.selectors.rivals import examples, weakest_tasks
-from engine.selectors.snapshots import latest_snapshot, race_of
+from engine.selectors.snapshots import at_one_moment, latest_snapshot, race_of
 from engine.selectors.spending import (
     PolicySpending,
     policy_spending,
@@ -60,11 +60,13 @@ def result_of(experiment: Experiment) -> dict[str, Any]:
 
 def result_figures(experiment: Experiment) -> dict[str, Any]:
     """The verdict and the charts below it, now."""
-    snapshot = latest_snapshot(experiment)
-    # The leader, the claims and the ranking all come from this one evidence.
-    observed = designs.load(experiment)
+    # The leader, the claims, the forecast and the ranking all come from this one evidence.
+    observed, snapshot = at_one_moment(experiment)
     ranked = ranking(experiment, observed)
+    concluded = experiment.state == Experiment.State.CONCLUDED
     comparisons = counts.comparison_count(experiment.pk)
+    if snapshot is not None and not concluded and not experiment.evidence_stale:
+        comparisons = snapshot.comparisons
     pulse = pulses([experiment])[experiment.pk]
     claims = ladder(experiment, observed) if comparisons else None
     goal = claims.goal if claims else None
@@ -76,7 +78,6 @@ def result_figures(experiment: Experiment) -> dict[str, Any]:
     spending = policy_spending(experiment)
     policies = charts.policy_rows(ranked, spending, judged=comparisons > 0)
     below = _below(experiment, ranked, policies, spending, comparisons)
-    concluded = experiment.state == Experiment.State.CONCLUDED
     doubtful, doubted = [], []
     # Of more, telling the doubts would take longer than somebody waits for a page.
     if comparisons <= LARGE:
@@ -94,7 +95,7 @@ def result_figures(experiment: Experiment) -> dict[str, Any]:
             ranked=ranked,
             ladder=claims,
             comparisons=comparisons,
-            hours=_hours(experiment, remaining),
+            hours_each=None if remaining is None else _hours_each(experiment),
             n_annotators=n_annotators,
             pool=pools.supply(experiment) if running else None,
         ),
@@ -222,6 +223,7 @@ def _below(
         "tags": tag_rows(experiment, best),
         "judged": comparisons > 0,
         "policies": policies,
+        "crosses": charts.crossing(policies),
         "counts_tokens": _counts_tokens(experiment, spending),
         "effects": charts.effect_rows(_effects(experiment), wins, experiment.delta),
         "priced": any(row.cost for row in spending),

@@ -60,7 +60,7 @@ def _next(experiment: Experiment) -> str:
     if experiment.responses == Experiment.Responses.IMPORTED:
         how = "new votes are about the responses of the file"
     elif [factor.kind for factor in experiment.factors.all()] == [Factor.Kind.MODEL]:
-        how = "a backend that serves these models writes new responses"
+        how = "these models write new responses, through a connection or a worker that has them"
     else:
-        how = "a backend writes new responses"
+        how = "the models write new responses"
     return f"To go on, start the experiment: {how}."

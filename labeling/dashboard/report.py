@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.core import StopReason
 from engine.models import Experiment
 from engine.selectors import counts, findings, pool_claims
 from engine.selectors.past_votes import past_vote_count
-from engine.selectors.policies import levels_told, policy_names
+from engine.selectors.policies import levels_told
 from engine.selectors.record import concluded_record
-from engine.selectors.snapshots import latest_snapshot
 from engine.services import dashboard_pages
-from labeling.dashboard import status
+from labeling.dashboard import charts, status
 from labeling.dashboard.figures import doubts_of, judged_by, result_of
+from labeling.dashboard.verdict import meanings
 from labeling.dashboard.voids import sentence_about
 
 
 def report_of(experiment: Experiment) -> dict[str, Any]:
-    """The report as it stands, a moment ago. It names no person."""
+    """The report as it stands, a moment ago. Only `voids` names people: a link shows `voids_unnamed`."""
     content: dict[str, Any] = dashboard_pages.show(experiment=experiment, page="report", make=_report).content
     return content
 
@@ -36,11 +35,15 @@ def _report(experiment: Experiment) -> dict[str, Any]:
     return {
         "verdict": verdict,
         "policies": policies,
+        "crosses": charts.crossing(policies),
+        "words": meanings(experiment, dict.fromkeys(row["word"] for row in policies)),
         "counts_tokens": any(row["tokens"] for row in policies),
         "priced": any(row["cost"] for row in policies),
         "judged": judged,
         "comparisons": comparisons,
         "late": result["late"],
+        "voids": result["voids"],
+        "voids_unnamed": result["voids"] and sentence_about(experiment, names=False),
         "tasks": experiment.tasks.count(),
         "tasks_compared": counts.tasks_compared(experiment),
         "winner": levels_told(experiment, experiment.winner.index) if experiment.winner else [],
@@ -51,7 +54,7 @@ def _report(experiment: Experiment) -> dict[str, Any]:
         + _doubtful(judged["people"], result["n_doubtful"]),
         "n_missing": doubted.n_missing,
         "finding": finding,
-        "caveats": _caveats(experiment, verdict, comparisons, finding),
+        "caveats": _caveats(experiment, finding),
         "record": concluded_record(experiment),
         # Where a caveat has another risk, there is none here.
         "risk": verdict["risk"] if experiment.winner_id else promised,
@@ -67,20 +70,13 @@ def _doubtful(n_people: int, n_doubtful: int) -> list[str]:
     ]
 
 
-def _caveats(experiment: Experiment, verdict: dict[str, Any], comparisons: int, finding: str) -> list[str]:
+def _caveats(experiment: Experiment, finding: str) -> list[str]:
     said = []
     if experiment.state != Experiment.State.CONCLUDED:
         said.append("The experiment has not concluded. The order of the policies may still change.")
-        if verdict["over_budget"]:
-            said.append(status.over_budget(experiment))
-    elif experiment.conclusion != StopReason.CERTIFIED:
-        snapshot, names = latest_snapshot(experiment), policy_names(experiment)
-        said.append(status.concluded(experiment, snapshot, names, comparisons))
     said += status.notes(experiment)
     if findings.by_one_person(experiment):
         said.append("One person judged everything: this is what that person prefers.")
-    if voided := sentence_about(experiment, names=False):
-        said.append(voided)
     if experiment.past_votes:
         said.append("Past votes were given before this experiment and not under its control.")
     said += pool_claims.tasks_left_out(experiment)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.core import Claim, Remaining, StopReason
-from engine.domain.policy_space import PolicyName
 from engine.domain.wording import number
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, counts
-from engine.selectors.missing import actively_held
 from engine.selectors.policies import names_in
 from engine.selectors.pulses import Pulse, pulses
-from engine.selectors.remaining import remaining_of
 from engine.selectors.snapshots import latest_snapshots
-from labeling.formatting import about, over_half, points, spread
+from engine.selectors.standings import standing_of
 
 
 @dataclass(frozen=True)
@@ -50,12 +46,10 @@ def statuses_of(
     *,
     snapshots: Mapping[int, Snapshot] | None = None,
     healths: Mapping[int, Pulse] | None = None,
-    in_brief: bool = False,
 ) -> list[Status]:
     """The badge and sentence of each experiment, in as many queries as for one.
 
     ``snapshots`` and ``healths``, by experiment, are read from the database unless the caller passes them.
-    ``in_brief``: of a conclusion only what a list needs.
     """
     running = [each for each in experiments if each.state == Experiment.State.RUNNING]
     ended = [each.pk for each in experiments if each.state == Experiment.State.CONCLUDED]
@@ -66,17 +60,27 @@ def statuses_of(
     comparisons = counts.comparison_counts(ended)
     statuses = []
     for experiment in experiments:
-        snapshot, led_by = snapshots.get(experiment.pk), names.get(experiment.pk, [])
-        health = healths.get(experiment.pk)
+        snapshot, health = snapshots.get(experiment.pk), healths.get(experiment.pk)
         kind, words = badge(experiment, health)
-        if in_brief and experiment.state == Experiment.State.CONCLUDED:
-            sentence = _conclusion_in_brief(experiment, snapshot, led_by)
-        elif experiment.state == Experiment.State.CONCLUDED:
-            sentence = concluded(experiment, snapshot, led_by, comparisons.get(experiment.pk, 0))
-        else:
-            sentence = _said(experiment, snapshot, led_by, health)
-        statuses.append(Status(kind, words, " ".join([sentence, *notes(experiment)])))
+        standing = standing_of(
+            experiment,
+            snapshot,
+            names.get(experiment.pk, []),
+            stalled=health is not None and not health.healthy,
+            late=late_clicks(experiment, snapshot, comparisons.get(experiment.pk, 0)),
+        )
+        said = [*troubles(experiment, health), str(standing), *notes(experiment)]
+        statuses.append(Status(kind, words, " ".join(said)))
     return statuses
+
+
+def troubles(experiment: Experiment, health: Pulse | None) -> list[str]:
+    """Sentences about what a running experiment waits for, apart from judgments."""
+    if experiment.state != Experiment.State.RUNNING or health is None:
+        return []
+    if not health.healthy:
+        return [health.ailment]
+    return [*filter(None, [health.catching_up]), *([USED_UP] if experiment.used_up else [])]
 
 
 def notes(experiment: Experiment) -> list[str]:
@@ -86,35 +90,6 @@ def notes(experiment: Experiment) -> list[str]:
     if experiment.archived_at is not None:
         said.append(f"In the archive since {experiment.archived_at:%Y-%m-%d}.")
     return said
-
-
-def _said(
-    experiment: Experiment,
-    snapshot: Snapshot | None,
-    names: Sequence[PolicyName],
-    health: Pulse | None,
-) -> str:
-    """The words about an experiment that has not concluded."""
-    if experiment.state == Experiment.State.DRAFT:
-        return "Not started yet."
-    waits = closing(experiment)
-    standing = " ".join([_standing(experiment, snapshot, names), *waits])
-    if experiment.state == Experiment.State.PAUSED:
-        return standing
-    if health is not None and not health.healthy:
-        return f"{health.ailment} {standing}"
-    remaining = None if waits else remaining_of(experiment, snapshot)
-    said = _running(experiment, standing, remaining)
-    return f"{said} {health.catching_up}".rstrip() if health is not None else said
-
-
-def closing(experiment: Experiment) -> list[str]:
-    """A sentence while the claim waits for the pairs that people have open, and for nothing else."""
-    if experiment.closing_since is None or experiment.state != Experiment.State.RUNNING:
-        return []
-    n_open = len(actively_held(experiment))
-    pairs = "the open pair is" if n_open == 1 else f"the {n_open:,} open pairs are"
-    return [f"Certified once {pairs} in."]
 
 
 USED_UP = (
@@ -140,21 +115,6 @@ def too_few_texts(n_answers: int) -> str:
     )
 
 
-def _running(experiment: Experiment, standing: str, remaining: Remaining | None) -> str:
-    if experiment.used_up:
-        return f"{standing} {USED_UP}"
-    if remaining is None:
-        return standing
-    if remaining.likely is None:
-        return f"{standing} {over_budget(experiment)}"
-    return f"{standing} About {about(remaining.likely)} remaining, {spread(remaining)}."
-
-
-def over_budget(experiment: Experiment) -> str:
-    """The sentence where the budget may end before the decision."""
-    return f"The budget of {experiment.budget:,} may not be enough."
-
-
 def late_clicks(experiment: Experiment, snapshot: Snapshot | None, comparisons: int) -> int:
     """Number of comparisons judged after the last snapshot, such as pairs on a screen at the conclusion.
 
@@ -163,81 +123,3 @@ def late_clicks(experiment: Experiment, snapshot: Snapshot | None, comparisons: 
     if experiment.state != Experiment.State.CONCLUDED or snapshot is None:
         return 0
     return max(0, comparisons - snapshot.comparisons)
-
-
-def concluded(
-    experiment: Experiment, snapshot: Snapshot | None, names: Sequence[PolicyName], comparisons: int
-) -> str:
-    """The finding of a concluded experiment, and the number of comparisons that came too late for it.
-
-    ``comparisons``: those judged by now.
-    """
-    sentence = _conclusion(experiment, snapshot, names)
-    late = late_clicks(experiment, snapshot, comparisons)
-    if not late:
-        return sentence
-    came = number(late, "more comparison")
-    return f"{sentence} {came} arrived later: counted in the win rates, but not in this finding."
-
-
-def _conclusion(experiment: Experiment, snapshot: Snapshot | None, names: Sequence[PolicyName]) -> str:
-    n_comparisons = snapshot.comparisons if snapshot else 0
-    comparisons = number(n_comparisons, "comparison")
-    match StopReason(experiment.conclusion):
-        case StopReason.CERTIFIED:
-            return f"After {comparisons}: {experiment.finding}"
-        case StopReason.NO_SINGLE_BEST:
-            reasons = "Either the best policies form a cycle, or they tie"
-            if _finds_none_by_a_margin(experiment):
-                reasons += f", or none leads every other by {points(experiment.epsilon)}"
-            return f"After {comparisons}: {experiment.finding} {reasons}."
-        case StopReason.BUDGET:
-            standing = _standing(experiment, snapshot, names)
-            return f"{comparisons} {'was' if n_comparisons == 1 else 'were'} not enough to decide. {standing}"
-        case StopReason.STOPPED:
-            standing = _standing(experiment, snapshot, names)
-            return f"Stopped after {comparisons}, before it was decided. {standing}"
-
-
-def _conclusion_in_brief(
-    experiment: Experiment, snapshot: Snapshot | None, names: Sequence[PolicyName]
-) -> str:
-    n_comparisons = snapshot.comparisons if snapshot else 0
-    comparisons = number(n_comparisons, "comparison")
-    if experiment.conclusion == StopReason.NO_SINGLE_BEST:
-        by = ""
-        if _finds_none_by_a_margin(experiment):
-            by = f" with a win rate of at least {over_half(experiment.epsilon)}"
-        return f"No policy beats every other one{by}, after {comparisons}."
-    if experiment.winner is None:
-        # The badge says how it ended.
-        standing = _standing(experiment, snapshot, names)
-        return f"{standing.removesuffix('.')}, after {comparisons}." if n_comparisons else standing
-    claims = {
-        Claim.GOOD_ENOUGH: f": good enough within {points(experiment.epsilon)}",
-        Claim.BEST: ": the best",
-        Claim.BEST_IF_ANY: ": the best, if there is a best",
-    }
-    claim = claims[Claim(experiment.certified_claim)] if experiment.certified_claim else ""
-    return f"Use {names[experiment.winner.index].name}{claim}, after {comparisons}."
-
-
-def _finds_none_by_a_margin(experiment: Experiment) -> bool:
-    """True if the finding of no single best leaves open that one beats every other by less than the margin.
-
-    Under the claim "best", the margin belongs to "good enough", which is shown too.
-    """
-    return experiment.claim == Claim.BEST_IF_ANY and experiment.epsilon > 0
-
-
-def _standing(experiment: Experiment, snapshot: Snapshot | None, names: Sequence[PolicyName]) -> str:
-    if snapshot is None or snapshot.comparisons == 0:
-        # Imported votes count before a worker has replayed them.
-        return "Too early to say." if experiment.evidence_stale else "No judgments yet."
-    if snapshot.best is None:
-        return "No policy leads."
-    leader = names[snapshot.best.index].name
-    if not snapshot.open_rivals:
-        return f"{leader} leads, and no rival is left to exclude."
-    # Those of the claim, as on Method; the ranking says which policies are ruled out as the best.
-    return f"{leader} leads; {number(snapshot.open_rivals, 'rival')} still to exclude."

@@ -22,17 +22,30 @@ HEADINGS = {
     "flips": "reversals-that-would-change-the-result",
 }
 
+# What an open rival may still be, by the claim to stop on; `wins` is a share such as "55 of 100".
+OPEN = {
+    "good_enough": "may still be clearly better, that is, win more than {wins} comparisons with the leader.",
+    "best": "may still win half of its comparisons with the leader, or more.",
+    "best_if_any": "may still beat every other policy.",
+}
+# What the words for a settled standing mean.
+SETTLED = {
+    "not clearly better": "wins no more than {wins} comparisons with the leader.",
+    "beaten": "wins fewer than half of its comparisons with the leader.",
+    "ruled out": "does not beat every other policy.",
+    "perhaps as good": "the judgments do not exclude that it is the best.",
+}
+
 TERMS = {
     "ranking": (
-        "How often people would prefer this policy to the leader, in percent: an estimate, drawn toward 50% "
-        "where comparisons are few, with an interval. Left of the middle: the leader is preferred. All "
-        "intervals are correct together, however often you look. "
-        "“Ruled out” comes from the evidence: it excludes that this policy beats every other one. "
-        "“Open”, or “may be as good” beside a winner: it does not exclude that yet. "
-        "“Beaten”: the claim “best” says that the winner beats it. "
-        "The open policies come first, and within each group those that are stronger against all others. "
-        "An interval may reach beyond what the claim says of the winner. The claim is proved on its own, and "
-        "sooner than all intervals together are that narrow."
+        "How many of 100 comparisons this policy would win against the leader: an estimate, closer to 50 "
+        "where comparisons are few, with a range. Left of the middle: people prefer the leader. All ranges "
+        "are correct together, however often you look. The estimates give the order. "
+        "Standing: what the evidence has settled. “Open”: nothing yet. “Not clearly better”: the policy "
+        "does not beat the leader by more than your margin. “Beaten”: the leader beats it. “Ruled out”: it "
+        "does not beat every other policy. “Perhaps as good”: the evidence does not tell it from the winner. "
+        "A line may cross the middle although the standing is settled: the proof looks at each rival alone, "
+        "the lines must hold for all at once."
     ),
     "levels": (
         "How often a level would be preferred to another level of its factor if everything else were equal. "

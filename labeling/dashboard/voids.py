@@ -13,24 +13,23 @@ _REPLAY_SECONDS = 3.0
 
 
 def sentence_about(experiment: Experiment, *, names: bool = True) -> str:
-    """All that was voided by hand, and which policy is named with and without it; empty where nothing was.
+    """What was voided by hand, by whom and when, and which policy is named with and without it; empty where
+    nothing was.
 
-    ``names``: of people, who are anonymous otherwise.
+    ``names``: of people, and the reasons that they gave; they are anonymous otherwise.
     """
     groups = voids.groups_of(experiment)
     if not groups:
         return ""
     n = sum(group.judgments for group in groups)
-    listed = [_group(group, names=names) for group in groups]
-    what, were = number(n, "judgment"), "was" if n == 1 else "were"
-    named = named_with_and_without(experiment)
+    listed = "; ".join(_group(group, names=names) for group in groups)
+    named, them = named_with_and_without(experiment), "it" if n == 1 else "them"
     if named.without is None:
-        return f"{what} {were} voided by hand: {'; '.join(listed)}."
-    without = listed[0] if len(listed) == 1 else f"{what} that {were} voided by hand ({'; '.join(listed)})"
-    return (
-        f"Without the {without}: {named.without or 'still open'}. "
-        f"With {'it' if n == 1 else 'them'}: {named.given or 'still open'}."
-    )
+        return f"Voided by hand: {listed}."
+    given, without = (name or "still open" for name in (named.given, named.without))
+    if given == without:
+        return f"Voided by hand: {listed}. With and without {them}: {given}."
+    return f"Voided by hand: {listed}. With {them}: {given}. Without {them}: {without}."
 
 
 def named_with_and_without(experiment: Experiment) -> Named:
@@ -43,7 +42,9 @@ def named_with_and_without(experiment: Experiment) -> Named:
 
 
 def _group(group: Voided, *, names: bool) -> str:
-    what, on = number(group.judgments, "judgment"), f"{group.on:%Y-%m-%d}"
-    if names:
-        return f"{what} of {group.of or group.judge} that {group.by} voided on {on}"
-    return f"{what} of {group.judge if group.of is None else 'one person'} voided by hand on {on}"
+    what = number(group.judgments, "judgment")
+    if not names:
+        of, by = "one person" if group.of else group.judge, "somebody who runs the experiment"
+        return f"{what} of {of}, by {by} on {group.on:%Y-%m-%d}"
+    reasons = ", ".join(f"“{reason}”" for reason in group.reasons)
+    return f"{what} of {group.of or group.judge}, by {group.by} on {group.on:%Y-%m-%d} ({reasons})"

@@ -77,7 +77,7 @@ def test_from_creation_to_the_decision_and_out(client, admin, tmp_path):
     assert (status["conclusion"], status["comparisons"], status["winner"]) == ("certified", clicks, "P2")
     first, second = client.ranking(made["id"])
     assert (first["label"], first["name"], first["standing"]) == ("P2", "kind", "winner")
-    assert (second["standing"], second["comparisons"]) == ("may be as good", clicks)
+    assert (second["standing"], second["comparisons"]) == ("perhaps as good", clicks)
     assert first["log_odds"] == pytest.approx(-second["log_odds"])
     assert 0 <= first["leader"]["low"] < first["leader"]["estimate"] < first["leader"]["high"] <= 1
     by_task = client.results_by_task(made["id"])

@@ -122,7 +122,7 @@ class TestWatch:
         of_five, sentences = listed()
         assert of_five == of_one <= 16
         assert sentences[0].startswith("No worker serves the remote backend.")
-        assert all("leads; 2 rivals still to exclude." in each for each in sentences)
+        assert all("Leading: " in each and "All 2 rivals are open." in each for each in sentences)
         for _ in range(2):
             judged(end=True)
         # So that responses wait here too, as they did for the other lists.
@@ -131,7 +131,7 @@ class TestWatch:
         advance(experiment_id=first.pk)
         of_seven, sentences = listed()
         assert of_seven == of_one + 1, "the concluded ones are asked for late clicks, all at once"
-        assert sentences[0].startswith("Stopped after 1 comparison, before it was decided.")
+        assert sentences[0].startswith("Not decided. Stopped by hand after 1 comparison.")
 
     def test_the_sentence_and_the_claims_are_of_one_look(self, annotator, admin_call):
         """Right after a click that changed the lead, they named different leaders."""
@@ -144,7 +144,7 @@ class TestWatch:
             told = admin_call("get", f"/experiments/{experiment.pk}").json()
             [claim] = [each for each in told["claims"] if each["stops"]]
             names = {each["label"]: " · ".join(each["levels"]) for each in told["policies"]}
-            [said] = [label for label, name in names.items() if f"{name} leads;" in told["sentence"]]
+            [said] = [label for label, name in names.items() if f"Leading: {name}." in told["sentence"]]
             return {told["best"], said, claim["policy"]}
 
         [before] = leaders()
@@ -208,6 +208,7 @@ class TestWatch:
 
     def test_the_figures_are_those_of_the_selectors(self, experiment, annotator, admin_call):
         click(experiment, annotator)
+        advance(experiment_id=experiment.pk)
         status = admin_call("get", f"/experiments/{experiment.pk}").json()
         assert status["comparisons"] == 1
         counts = {(pair["i"], pair["j"]): (pair["wins_i"], pair["comparisons"]) for pair in status["pairs"]}
@@ -239,7 +240,7 @@ class TestWatch:
         client.force_login(admin)
         page = unescape(client.get(f"/experiments/{experiment.pk}/").content.decode())
         message = Notification.objects.get(event="concluded").text
-        for text in (claim["text"], status["finding"], status["sentence"], page, message):
+        for text in (claim["text"], status["finding"], page, message):
             assert "too few comparisons to test the" in text
             assert "if strengths add up as the model says" in text
         assert ", if the assumption is true" in page

@@ -69,7 +69,7 @@ def test_the_result_follows_an_experiment_until_there_is_a_winner_to_copy(page: 
     page.get_by_role("link", name=experiment.name).click()
     badge = page.locator("#badge")
     expect(badge).to_have_class("badge running")
-    expect(page.get_by_role("heading", name="Too early to say")).to_be_visible()
+    expect(page.locator("[data-standing][data-rivals='2']")).to_be_visible()
 
     page.get_by_role("link", name="Method").click()
     rows = page.locator("#race-table tbody tr")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
@@ -15,6 +18,7 @@ from engine.services import evidence
 from engine.services.forgetting import forget_person
 from engine.services.judging import take_back_judgment
 from engine.services.planning import advance
+from engine.services.reports import share_report
 from engine.services.tokens import make_token
 from engine.services.voids import restore_judgment, void_annotator, void_one
 from labeling.dashboard.voids import sentence_about
@@ -80,15 +84,20 @@ def test_an_editor_who_voids_what_the_favourite_lost_gains_nothing_and_it_is_sai
     [group] = voids.groups_of(experiment)
     assert (group.by, group.of, group.judgments, group.reasons) == (admin, bob, 5, ("Spam",))
     today = f"{timezone.localdate():%Y-%m-%d}"
-    said = f"Without the 5 judgments of bob that admin voided on {today}: {best}. With them: still open."
+    both = f"With them: still open. Without them: {best}."
+    said = f"Voided by hand: 5 judgments of bob, by admin on {today} (“Spam”). {both}"
     assert sentence_about(experiment) == said
     viewer = make_user()
     add_member(experiment, viewer, "viewer")
     client = logged_in(viewer)
     assert said in words(client.get(reverse("dashboard", args=[experiment.pk])))
     report = words(client.get(reverse("report", args=[experiment.pk])))
-    assert f"5 judgments of one person voided by hand on {today}: {best}. With them: still open." in report
-    assert "bob" not in report.partition("To keep in mind")[2]
+    assert said in report
+    _, secret = share_report(experiment=experiment, by=admin, valid_days=7)
+    link = words(Client().get(reverse("shared_report", args=[secret])))
+    assert "5 judgments of one person" in link
+    assert f"on {today}. {both}" in link
+    assert not [name for name in ("bob", "admin", "Spam") if name in link]
     key = make_token(user=viewer, name="t", valid_days=1)[1]
     reply = client.get(f"/api/experiments/{experiment.pk}", headers={"Authorization": f"Bearer {key}"})
     assert said in reply.json()["caveats"]
@@ -150,7 +159,9 @@ def test_several_are_listed_and_time_may_run_out(experiment, annotator, bob, adm
         ("other", "bob", 1),
     ]
     assert len(groups[0].reasons) == 2
-    assert "3 judgments that were voided by hand (2 judgments of ann that admin" in sentence_about(experiment)
+    assert re.search(
+        r"2 judgments of ann, by admin .*; 1 judgment of bob, by other ", sentence_about(experiment)
+    )
     assert voids.named(experiment, seconds=0).without is None
 
 
@@ -170,5 +181,5 @@ def test_a_person_who_is_forgotten_leaves_the_count_without_the_name(experiment,
     forget_person(user_id=bob.pk, by=None)
     said = sentence_about(experiment)
     assert "bob" not in said
-    assert "3 judgments of former-annotator-1 that admin" in said
+    assert "3 judgments of former-annotator-1, by admin" in said
     assert voids.groups_of(experiment)[0].judgments == 3

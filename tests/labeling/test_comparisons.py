@@ -192,7 +192,7 @@ class TestOne:
             names = policy_names(experiment)
             for side, policy in (("A, left", left), ("B, right", right)):
                 name = names[policy.index]
-                named = rf"<a [^>]*>{name.name}</a> <small[^>]*>{name.short}</small>"
+                named = rf"<a [^>]*>{name.name}</a>"
                 assert re.search(rf"Response {side}</h3>\s*<p>{named}", page)
             name_i, name_j = (names[each.index].name for each in (comparison.policy_i, comparison.policy_j))
             assert re.search(

@@ -267,7 +267,7 @@ class TestWhatIsLeft:
         html = client_for(admin).get(reverse("dashboard", args=[experiment.pk])).content.decode()
         assert "The budget of 1,000 may not be enough" in html
         assert "Raise the budget" in html
-        assert "about 360 more" not in html
+        assert "About 360 more" not in html
 
     def test_the_next_step_is_to_mend_the_cause(self, experiment, client_for):
         """More budget brings no worker back and makes no texts."""
@@ -302,7 +302,7 @@ class TestCards:
         click_on(experiment, annotator, 3)
         html = client_for(admin).get(reverse("home")).content.decode()
         assert "<polyline points=" in html
-        assert "Rivals to exclude went from 2" in html
+        assert "Open rivals went from 2" in html
         assert "style=" not in html
 
 

@@ -69,15 +69,8 @@ def test_a_name_with_markup_in_it_is_only_text(annotator, client_for):
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
 
 
-@pytest.mark.parametrize(
-    ("claim", "said"),
-    [
-        ("good_enough", "Use {}: good enough within 15 points, after 0 comparisons."),
-        ("best", "Use {}: the best, after 0 comparisons."),
-        ("best_if_any", "Use {}: the best, if there is a best, after 0 comparisons."),
-    ],
-)
-def test_a_finished_experiment_says_what_to_use_in_one_sentence(claim, said, admin, client_for):
+@pytest.mark.parametrize("claim", ["good_enough", "best", "best_if_any"])
+def test_a_finished_experiment_says_what_to_use_without_the_finding(claim, admin, client_for):
     """The finding with all its conditions made its card the longest of all."""
     experiment = make_experiment(claim="good_enough", epsilon=0.15)
     winner = experiment.policies.get(index=0)
@@ -91,7 +84,7 @@ def test_a_finished_experiment_says_what_to_use_in_one_sentence(claim, said, adm
         by=None,
     )
     html = page(client_for(admin))
-    assert said.format(policy_names(experiment)[0].name) in html
+    assert f"Use {policy_names(experiment)[0].name}." in html
     assert finding not in html
 
 

@@ -172,8 +172,7 @@ def test_the_page_imports_and_leads_to_the_result(client):
     page = result + client.get(quality).content.decode()
     for words in (
         "120 votes imported.",
-        "Too early to say",
-        "120 past votes were brought from files, and those that stand count.",
+        "120 past votes came from files.",
         "because of its result",
         "Agreement: ",
         "Position bias: ",

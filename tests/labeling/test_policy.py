@@ -129,7 +129,7 @@ class TestItsResults:
         assert "Not preferred" not in said
         for rival in (1, 2):
             n = met.filter(policy_j__index=rival).count()
-            assert f"Prompt {rival} P{rival + 1} {'100%' if n else '–'} {n}" in said
+            assert f"Prompt {rival} {'100%' if n else '–'} {n}" in said
 
     def test_they_come_in_pages(self, annotator, viewer, client_for):
         experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,))
@@ -197,5 +197,5 @@ class TestSetupAfterTheStart:
     ):
         said = text_of(client_for(viewer).get(reverse("setup", args=[made.pk])).content.decode())
         for expected in ("Be brief.", "Think first.", "Output block lawyer", "Temperature 0.2",
-                         "Where is refund 2?", "Prefer the kind one.", "Long P2", "is fixed"):  # fmt: skip
+                         "Where is refund 2?", "Prefer the kind one.", "Terse Long", "is fixed"):  # fmt: skip
             assert expected in said

@@ -32,7 +32,7 @@ def test_the_ranking_as_csv_is_best_first(tmp_path):
     rows = list(csv.DictReader(run("ranking", "Past", "--format", "csv").splitlines()))
     assert list(rows[0]) == COLUMNS
     assert rows[0]["standing"] == "leads"
-    assert {row["standing"] for row in rows} <= {"leads", "open", "ruled out"}
+    assert {row["standing"] for row in rows} <= {"leads", "open", "not clearly better", "ruled out"}
     assert {row["policy"] for row in rows} == {f"model-{n}" for n in range(4)}
     for row in rows:
         low, strength, high = (float(row[name]) for name in ("low", "strength", "high"))
@@ -40,6 +40,8 @@ def test_the_ranking_as_csv_is_best_first(tmp_path):
     assert [rows[0][name] for name in AGAINST] == ["", "", ""]
     shown = result_figures(experiment)["policies"][1:]
     assert [row["policy"] for row in rows[1:]] == [row["name"].name for row in shown]
+    rates = [float(row["against_leader"]) for row in rows[1:]]
+    assert rates == sorted(rates, reverse=True)
     for row, policy in zip(rows[1:], shown, strict=True):
         estimate, low, high = (100 * float(row[name]) for name in AGAINST)
         assert policy["bar"]["percents"] == pytest.approx((estimate, low, high), abs=0.6)

@@ -41,7 +41,7 @@ def test_it_tells_the_result_and_names_nobody(experiment, annotator, owner, clie
     assert (page.status_code, page["Referrer-Policy"]) == (200, "no-referrer")
     assert "noindex" in page["X-Robots-Tag"]
     assert "no-store" in page["Cache-Control"]
-    for text in (experiment.question, "Use Prompt 2", "Prompt 0", "Prompt 1", "1 person: 6 judgments of 6"):
+    for text in (experiment.question, "Use Prompt 2", "Prompt 0", "Prompt 1", "6 answers by 1 person"):
         assert text in told
     assert re.search(r"Prompt 2 winner \d+ comparisons", told)
     # Its claim is another one than that of the setup: verdict and method have the risk of both together.

@@ -102,7 +102,7 @@ class TestStopHere:
         shown, report = (page(client, name, experiment) for name in ("dashboard", "report"))
         # The claim excludes that the other one is much better, so it is open no more to a reader.
         for text in (shown, page(client, "policy", experiment, 2)):
-            assert "may be as good" in text
+            assert "perhaps as good" in text
         assert "Stop here…" not in shown
         assert shown.count(experiment.finding) == 1
         for text in (shown, report):
