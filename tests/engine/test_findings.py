@@ -167,7 +167,7 @@ class TestLadder:
         """
         page = {"ladder": ladder(good_enough), "experiment": good_enough, "may_stop": True}
         said = text_of(render_to_string("dashboard/_ladder.html", page))
-        assert "✓ Good enough no other is better by more than 20 points" in said
+        assert "✓ Good enough no other wins more than 70% of its comparisons with it" in said
         assert "Best stops here to be shown: it beats every other" in said
 
     def test_without_a_margin_there_is_no_good_enough(self):
@@ -195,7 +195,7 @@ class TestStopOn:
         assert (entry.action, entry.by) == ("stop_on", admin)
         assert "on the claim “good enough”. Prompt 0 loses to no other" in entry.sentence
         assert good_enough.finding in Notification.objects.get().text
-        assert "Certified winner: Prompt 0 (good enough)" in Notification.objects.get().subject
+        assert "Use Prompt 0" in Notification.objects.get().subject
 
     def test_a_claim_that_does_not_hold_stops_nothing(self, good_enough, admin):
         for claim in ("best", "best_if_any"):
