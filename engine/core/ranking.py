@@ -107,7 +107,7 @@ def mean_over_rivals(values: FloatArray) -> FloatArray:
 
 
 def order_of(against_leader: FloatArray, standing: FloatArray, retired: BoolArray, leader: int) -> IntArray:
-    """Shape (K,): the policies as ranked: the leader, the others by their win rates against it, those retired.
+    """Shape (K,): the policies as ranked: the leader, the others by win rate against it, those retired.
 
     Of equal ones, the policy with the larger standing comes first.
     """

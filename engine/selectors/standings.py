@@ -107,7 +107,7 @@ def forecast_words(experiment: Experiment, remaining: Remaining | None) -> str:
         return f"At least {low} {what}s. The budget of {experiment.budget:,} may not be enough."
     about = f"About {number(two_digits(needed.likely), what)}"
     if needed.high is None:
-        return f"{about}, at least {low}; the budget of {experiment.budget:,} may end before."
+        return f"{about}, at least {low}; the budget of {experiment.budget:,} may not be enough."
     return f"{about}, {low} to {two_digits(needed.high):,}."
 
 

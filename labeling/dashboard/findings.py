@@ -56,4 +56,4 @@ def _finding(row: dict[str, Any], names: list[str]) -> str:
         return str(row["text"])
     if row["best"] is None:
         return "No judgments would remain."
-    return f"{names[row['best']]} leads; the claim does not hold."
+    return f"Leading: {names[row['best']]}. Not decided."

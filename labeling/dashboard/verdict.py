@@ -76,7 +76,7 @@ def verdict_of(
     return _EMPTY | {
         "standing": standing,
         "goal": "" if comparisons else _goal(experiment),
-        "time": f"About {judging_time(likely * hours_each, n_able)}."
+        "time": f"To decide it: about {judging_time(likely * hours_each, n_able)}."
         if likely and hours_each and n_able
         else "",
         "defined": meanings(experiment, ["open"] if standing.n_open else []),

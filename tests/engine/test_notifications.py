@@ -158,7 +158,9 @@ class TestConclusion:
         subscribed(experiment)
         subscribed(experiment, events=("stalled",), target="other@example.org")
         stop(experiment_id=experiment.pk)
-        assert messages() == [("concluded", "Stopped by hand, after 0 comparisons.")]
+        assert messages() == [
+            ("concluded", "Not decided. Stopped by hand after 0 comparisons. No judgments yet.")
+        ]
 
     def test_nobody_is_told_of_what_was_rolled_back(self, experiment):
         subscribed(experiment)

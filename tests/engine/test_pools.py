@@ -100,7 +100,8 @@ class TestNobodyTwice:
         workers_alive("control", "analysis", "generation")
         assert "Every annotator has judged each two texts" in status_of(experiment).sentence
         verdict = result_figures(experiment)["verdict"]
-        assert (verdict["sentences"], verdict["effort"]) == ([USED_UP], "")
+        assert verdict["sentences"] == [USED_UP]
+        assert "more click" not in verdict["standing"].sentence
         client.force_login(ann)
         page = client.get(reverse("pair", args=[experiment.pk])).content.decode()
         assert "You have judged everything there is." in page
@@ -166,7 +167,7 @@ class TestNobodyTwice:
         experiment.refresh_from_db()
         verdict = result_figures(experiment)["verdict"]
         assert through(2, 3) in verdict["sentences"]
-        assert verdict["effort"].endswith("of judging by one person")
+        assert verdict["time"].endswith("of judging by one person.")
 
     def test_texts_that_will_not_do_are_told_before_they_are_used_up(self):
         """“About 190 more clicks” stood there, and the texts had 90 left."""
@@ -183,7 +184,7 @@ class TestNobodyTwice:
             add_member(experiment, make_user())
         assert pools.supply(experiment).n_answers == n_left + 200 * 3 * N_TASKS
         verdict = result_figures(experiment)["verdict"]
-        assert verdict["effort"]
+        assert "more click" in verdict["standing"].sentence
         assert not any("to these texts" in each for each in verdict["sentences"])
 
     def test_nobody_is_through_for_whom_something_can_still_be_planned(self, settings, monkeypatch):

@@ -335,7 +335,7 @@ class TestWithout:
         Examination.objects.create(experiment=experiment, findings=findings)
         found = without_each_annotator(experiment)
         assert [(r["finding"], r["differs"]) for r in found["rows"]] == [
-            ("Prompt 1 leads; the claim does not hold.", False),
+            ("Leading: Prompt 1. Not decided.", False),
             ("A claim about P3.", True),
             ("No policy is best.", True),
             ("No judgments would remain.", True),
