@@ -62,6 +62,7 @@
     const said = byId("said");
     said.textContent = text;
     said.classList.toggle("warn", text === words().tooQuick);
+    said.classList.toggle("brief", [words().saved, words().saving].includes(text));
     said.classList.remove("lengthy");
     said.classList.toggle("lengthy", said.scrollHeight > said.clientHeight + 1);
   }
@@ -520,6 +521,16 @@
     if (button && actions[button.id]) actions[button.id](button);
   });
 
+  // Both responses scroll by a screen of theirs, wherever the focus is; without more to read, the page does.
+  function turn(event, direction) {
+    const texts = [...document.querySelectorAll("#stage .response > .text")];
+    const tops = texts.map((text) => text.scrollTop);
+    for (const text of byId("together").checked ? texts.slice(0, 1) : texts) {
+      text.scrollBy(0, direction * (text.clientHeight - 2 * BELOW_TEXT));
+    }
+    if (texts.some((text, i) => text.scrollTop !== tops[i])) event.preventDefault();
+  }
+
   // The key that somebody means, whatever its case or width. Where the keyboard writes another alphabet, or
   // symbols in the row of digits, it is known by its place.
   function keyOf({ key, code, shiftKey }) {
@@ -549,6 +560,7 @@
       event.preventDefault();
       return openMore(FIELDS[action]);
     }
+    if (event.key === "PageDown" || event.key === "PageUp") return turn(event, event.key === "PageDown" ? 1 : -1);
     // An arrow on a response that has more to read scrolls it.
     const text = event.target.closest(".text");
     if (event.key === "ArrowDown" && text && text.scrollHeight > text.clientHeight) return;

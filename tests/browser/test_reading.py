@@ -57,6 +57,25 @@ def fill(experiment: Experiment, texts: tuple[str, str]) -> None:
             Response.objects.filter(pk=response).update(text=text)
 
 
+def test_a_page_key_scrolls_both_responses_wherever_the_focus_is(page: Page, settings):
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 3
+    annotator = make_user("ann")
+    experiment = make_experiment(n_policies=2, annotators=(annotator,))
+    write_everything(experiment)
+    fill(experiment, (SHORT, LONG))
+    open_pair(page, experiment, annotator)
+    # By hand only one side scrolls, unless they scroll together.
+    for together in (False, True):
+        page.get_by_label("Scroll together").set_checked(together)
+        for key, down in (("PageDown", True), ("PageUp", False)):
+            page.keyboard.press(key)
+            page.wait_for_function(
+                "(down) => [...document.querySelectorAll('#stage .text')]"
+                ".every((text) => (text.scrollTop > 0) === down)",
+                arg=down,
+            )
+
+
 def test_long_responses_are_read_side_by_side(page: Page, context, settings):
     settings.BUFFER_MIN = settings.BUFFER_MAX = 3
     annotator = make_user("ann")
