@@ -24,12 +24,14 @@ _TO_THE_END = NormalDist().inv_cdf(0.9)
 
 
 def left_together(experiment: Experiment) -> int:
-    """The number of answers that all people together will probably still give, rounded; 0 if unknown.
+    """The number of answers that all people together will probably still give, rounded; 0 if it is over.
 
     It follows from the setup, the number of answers and the clock alone. So no choice and no undo can move
     it. A figure that depends on outcomes would show which side leads: answer one way, undo, answer the other
     way.
     """
+    if experiment.state != Experiment.State.RUNNING:
+        return 0
     moment = _last_moment(timezone.now())
     return shared(f"left:{experiment.pk}:{moment:%Y%m%d%H%M}", lambda: _left(experiment, moment), age=720.0)
 

@@ -169,6 +169,7 @@ def test_the_end_says_thanks_with_numbers_and_leads_to_the_next_experiment(
     stop(experiment_id=experiment.pk)
     page = client_for(annotator).get(url)
     assert "Thank you for your 2 answers. All of you together gave 2." in words(page)
+    assert stage(page)["left"] == ""
     markup = Markup(page.content.decode())
     links = {each.attributes.get("href") for each in markup.elements if each.tag == "a"}
     assert reverse("pair", args=[others.pk]) in links
