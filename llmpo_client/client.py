@@ -187,6 +187,22 @@ class Client:
         path = f"/experiments/{experiment_id}/stop-on"
         return cast(types.Experiment, self._json("POST", path, {"claim": claim}))
 
+    def add_policies(
+        self, experiment_id: int, levels: dict[str, dict[str, Any]], **more: Any
+    ) -> types.Status:
+        """Have policies with new levels join; a concluded experiment runs again.
+
+        ``levels``: ``{factor: {name: value}}``. ``more``: chosen, parent, responses, losers_leave, as the
+        API has them.
+        """
+        path = f"/experiments/{experiment_id}/policies"
+        return cast(types.Status, self._json("POST", path, {"levels": levels, **more}))
+
+    def retire_policy(self, experiment_id: int, number: int, reason: str) -> types.Status:
+        """Have a policy leave for good; P3 is number 3."""
+        path = f"/experiments/{experiment_id}/policies/{number}/retire"
+        return cast(types.Status, self._json("POST", path, {"reason": reason}))
+
     def clone(self, experiment_id: int, name: str) -> types.Experiment:
         """Create a draft with the same description."""
         path = f"/experiments/{experiment_id}/clone"

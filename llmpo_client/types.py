@@ -135,6 +135,9 @@ class Policy(TypedDict):
     levels: list[str]
     evidence: float | None
     ruled_out: bool
+    joined_at: str | None
+    retired_at: str | None
+    retired_because: str
 
 
 class Pair(TypedDict):
@@ -185,7 +188,7 @@ class Ranked(TypedDict):
     leader: Rate
     comparisons: int
     standing: Literal[
-        "winner", "leads", "open", "not clearly better", "beaten", "ruled out", "perhaps as good"
+        "winner", "leads", "open", "not clearly better", "beaten", "ruled out", "perhaps as good", "retired"
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from engine.core import Claim, ClaimState, Design, Missing, StopReason
+from engine.core import Claim, ClaimState, Conclusion, Design, Missing, StopReason
 from engine.core.contradictions import Misfit
 from engine.domain.wording import number
 
@@ -26,6 +26,18 @@ def conclusion(design: Design, tested: Misfit | None = None) -> str:
     if decision.reason is StopReason.NO_SINGLE_BEST and decision.claims[0].policy is not None:
         return _none_best(design, if_any.margin, decision.assumes_model, tested)
     return sentence(design, decision.claims[0], tested)
+
+
+def earlier(design: Design, told: Conclusion) -> str:
+    """A conclusion that the design has come to: about whom it was, and its risk."""
+    among = [_name(design, policy) for policy in told.among]
+    policy = None if told.policy is None else _name(design, told.policy)
+    margin = 0.0 if told.claim is Claim.BEST else design.epsilon
+    said = "no policy beats every other" if policy is None else _statement(told.claim, policy, margin)
+    risk = f"wrong with a risk of at most {_percent(told.risk)}"
+    if told.joint_risk > told.risk:
+        risk += f", this or one before it of at most {_percent(told.joint_risk)}"
+    return f"Of {len(among)} policies ({', '.join(among)}): {said}; {risk}."
 
 
 def sentence(design: Design, state: ClaimState, tested: Misfit | None = None) -> str:

@@ -82,11 +82,14 @@ class PolicyName:
         The names of all its levels, in the order of their factors.
     name
         The names of its levels of the factors that vary, such as "Terse · Warm": no two policies share one.
+    present
+        False once it has retired.
     """
 
     short: str
     levels: tuple[str, ...]
     name: str
+    present: bool = True
 
 
 def names_of(levels: Mapping[str, Sequence[str]], policies: Sequence[Combination]) -> list[PolicyName]:

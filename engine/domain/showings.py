@@ -29,6 +29,9 @@ class Kind(StrEnum):
     TOLD = "told"
     REOPENED = "reopened"
     REVISED = "revised"
+    # Of policies.
+    JOINED = "joined"
+    RETIRED = "retired"
 
 
 class Phase(StrEnum):
@@ -58,7 +61,11 @@ class Event(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """A row of the log with the indices of its two policies; ``row`` is its key."""
+    """A row of the log with the indices of its two policies; ``row`` is its key.
+
+    Where a policy joins or retires: ``policy`` is its key, ``comparison`` 0, ``i`` its index, and ``j`` that
+    of the policy that it was made from.
+    """
 
     row: int
     comparison: int
@@ -68,6 +75,7 @@ class Logged(NamedTuple):
     outcome: float | None
     least: float | None
     most: float | None
+    policy: int | None = None
 
 
 class Answer(NamedTuple):
@@ -161,5 +169,9 @@ def follow(design: Design, event: Logged) -> None:
         design.end(event.comparison, event.outcome, least=event.least, most=event.most)
     elif event.kind == Kind.REOPENED:
         design.reopen(event.comparison)
-    else:
+    elif event.kind == Kind.REVISED:
         design.revise(event.comparison, event.outcome)
+    elif event.kind == Kind.JOINED:
+        design.add(parent=event.j)
+    else:
+        design.retire(event.i)

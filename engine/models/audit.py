@@ -66,6 +66,8 @@ class AuditEntry(models.Model):
         LEND = "lend", "Connection lent"
         END_LOAN = "end_loan", "Loan ended"
         TRY_AGAIN = "try_again", "Policy tried again"
+        POLICY_JOINED = "policy_joined", "Policy added"
+        POLICY_RETIRED = "policy_retired", "Policy retired"
         REMARKS_DONE = "remarks_done", "Flags and comments done"
 
     experiment = models.ForeignKey(

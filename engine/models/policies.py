@@ -78,6 +78,18 @@ class Policy(models.Model):
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="policies")
     index = models.PositiveSmallIntegerField()
     levels = models.ManyToManyField(Level, related_name="policies")
+    parent = models.ForeignKey(
+        "self",
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="children",
+        db_index=False,
+        help_text="The policy that it was made from.",
+    )
+    joined_at = models.DateTimeField(null=True, blank=True, help_text="Empty: there from the start.")
+    retired_at = models.DateTimeField(null=True, blank=True)
+    retired_because = models.CharField(max_length=500, blank=True)
 
     objects = PolicyQuerySet.as_manager()
 

@@ -1,4 +1,4 @@
-"""The log of showings, from which all evidence is folded, and the evidence as far as it was folded."""
+"""The log from which all evidence is folded, and the evidence as far as it was folded."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from engine.domain.showings import Kind
 from engine.models import clock
 from engine.models.comparisons import Comparison
 from engine.models.experiments import Experiment
+from engine.models.policies import Policy
 
 
 class ShowingEvent(models.Model):
-    """An event of a showing: it began, ended, was opened again, or counts otherwise in the estimates.
+    """An event of a showing: it began, ended, was opened again, or counts otherwise in the estimates. Or a
+    policy joined or retired.
 
     Append-only, and the database sees to it (:mod:`engine.models.append_only`). Written in the transaction of
     what it records; the planner alone numbers it.
@@ -28,7 +30,12 @@ class ShowingEvent(models.Model):
         related_name="showing_events",
         db_index=False,  # it begins the constraint and the index below
     )
-    comparison = models.ForeignKey(Comparison, models.PROTECT, related_name="showing_events")
+    comparison = models.ForeignKey(
+        Comparison, models.PROTECT, null=True, blank=True, related_name="showing_events"
+    )
+    policy = models.ForeignKey(
+        Policy, models.PROTECT, null=True, blank=True, related_name="events", db_index=False
+    )
     kind = models.CharField(max_length=10, choices=KINDS)
     outcome = models.FloatField(
         null=True, blank=True, help_text="D of policy i, in [0, 1]; empty where it has none."
@@ -51,16 +58,23 @@ class ShowingEvent(models.Model):
             models.CheckConstraint(
                 name="showing_event_kind", condition=Q(kind__in=[kind.value for kind in Kind])
             ),
+            models.CheckConstraint(
+                name="showing_event_of_comparison_or_policy",
+                condition=Q(comparison__isnull=True) ^ Q(policy__isnull=True),
+            ),
         )
         indexes = (
             # The planner asks for these in each round.
             models.Index(
                 fields=["experiment", "id"], name="showing_event_new", condition=Q(number__isnull=True)
             ),
+            models.Index(
+                fields=["experiment"], name="showing_event_policy", condition=Q(policy__isnull=False)
+            ),
         )
 
     def __str__(self) -> str:
-        return f"{self.kind} of comparison {self.comparison_id}"
+        return f"{self.kind}: {self.comparison or self.policy}"
 
 
 class Evidence(models.Model):

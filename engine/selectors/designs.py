@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Coalesce
 
-from engine.core import Design
+from engine.core import Design, Unstructured
 from engine.domain.claim_settings import Rules
 from engine.domain.showings import Kind, Logged, follow
 from engine.models import Evidence, Experiment, ShowingEvent
@@ -42,7 +43,10 @@ def load(experiment: Experiment, *, late: bool = False) -> Observed:
     observed = stored(experiment)
     if experiment.state == Experiment.State.CONCLUDED and not late:
         return observed
-    return observe(observed, logged(not_in_the_evidence(experiment.pk)), late=late)
+    observed = observe(observed, logged(not_in_the_evidence(experiment.pk)), late=late)
+    # Who has just joined has a name by now.
+    observed.design.labels = tuple(labelled_space(experiment)[1][: observed.design.n_policies])
+    return observed
 
 
 def shown(experiment: Experiment) -> Observed:
@@ -58,7 +62,8 @@ def stored(experiment: Experiment) -> Observed:
     row = Evidence.objects.filter(experiment=experiment).first()
     if row is None or not row.last:
         return Observed(_design(experiment))
-    n_policies = experiment.policies.count()
+    later = _arrivals(experiment).filter(Q(number__isnull=True) | Q(number__gt=row.last))
+    n_policies = experiment.policies.exclude(pk__in=later.values("policy")).count()
     wins = np.zeros((n_policies, n_policies))
     for i, j, won in row.wins:
         wins[i, j] = won
@@ -83,16 +88,21 @@ def observe(
     *,
     each: Callable[[Observed, Logged], bool] = lambda *_: True,
     late: bool = False,
+    arrival: int = 0,
 ) -> Observed:
     """Have a design go through events in their order, until it stops; with ``late``, to the last one.
+
+    It does not stop before the last policy has joined: what came between a conclusion and the next arrival
+    counts from there on. ``arrival``: the row of that event, where it may come after these.
 
     ``each`` is called after each of them; if it returns ``False``, no more follow.
     """
     _recall(start, events)
+    arrival = max([arrival, *(event.row for event in events if event.kind == Kind.JOINED)])
     observed = start
     stopped = observed.design.stopped
     for event in events:
-        if stopped and not late:
+        if stopped and not late and event.row > arrival:
             break
         follow(observed.design, event)
         observed = Observed(observed.design, observed.last + 1)
@@ -124,6 +134,9 @@ def _design(
     """The design with these summed outcomes, or before the first one."""
     space, labels = labelled_space(experiment)
     settings = design_settings(experiment)
+    n_policies = experiment.policies.filter(joined_at=None).count() if wins is None else len(wins)
+    if n_policies < len(labels):
+        space, labels = Unstructured(n_policies), labels[:n_policies]
     if wins is None:
         return Design(space=space, labels=labels, **settings)
     return Design.from_counts(space, wins, progress=progress, labels=labels, **settings)
@@ -156,10 +169,11 @@ def not_in_the_evidence(experiment_id: int) -> QuerySet[ShowingEvent]:
 
 def logged(events: QuerySet[ShowingEvent]) -> list[Logged]:
     """These events, as `observe` takes them."""
-    rows = events.values_list(
-        "pk", "comparison_id", "comparison__policy_i__index", "comparison__policy_j__index",
-        "kind", "outcome", "least", "most",
-    )  # fmt: skip
+    rows = events.annotate(
+        shown=Coalesce("comparison", 0),
+        i=Coalesce("comparison__policy_i__index", "policy__index"),
+        j=Coalesce("comparison__policy_j__index", "policy__parent__index", "policy__index"),
+    ).values_list("pk", "shown", "i", "j", "kind", "outcome", "least", "most", "policy_id")
     return [Logged(*row) for row in rows]
 
 
@@ -169,6 +183,16 @@ def logged_so_far(experiment: Experiment) -> list[Logged]:
     if experiment.state != Experiment.State.CONCLUDED:
         events += logged(not_in_the_evidence(experiment.pk))
     return events
+
+
+def last_arrival(experiment: Experiment) -> int:
+    """The row of the event by which the last policy joined; 0 without any."""
+    return _arrivals(experiment).order_by("-pk").values_list("pk", flat=True).first() or 0
+
+
+def _arrivals(experiment: Experiment) -> QuerySet[ShowingEvent]:
+    # By the index of the few events that have a policy.
+    return ShowingEvent.objects.filter(experiment=experiment, policy__isnull=False, kind=Kind.JOINED)
 
 
 def counted_in(observed: Observed, at: str) -> Q:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
@@ -92,6 +93,8 @@ class Ladder:
         A sentence where the risks are not proven; empty where they are.
     by_answers
         ``None`` where the claim to stop on holds, and where the answers alone would not do either.
+    conclusions
+        All that were drawn, the oldest first; none while the policies are those of the beginning.
     """
 
     rungs: list[Rung]
@@ -99,6 +102,7 @@ class Ladder:
     joint_risk: float
     unproven: str = ""
     by_answers: ByAnswers | None = None
+    conclusions: Sequence[str] = ()
 
     @property
     def shown(self) -> list[Rung]:
@@ -126,6 +130,7 @@ def ladder(experiment: Experiment, observed: Observed | None = None) -> Ladder:
         joint_risk=consequences.joint_risk(experiment),
         unproven=unproven(experiment),
         by_answers=_by_answers(experiment, design, decision),
+        conclusions=[claim_sentences.earlier(design, each) for each in decision.conclusions if design.events],
     )
 
 

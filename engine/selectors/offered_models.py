@@ -109,6 +109,12 @@ def needs(policy_ids: Collection[int]) -> dict[int, Need]:
     return {pk: need for pk, _, need in _needs(Q(pk__in=policy_ids), None)}
 
 
+def models_of_workers() -> set[str]:
+    """The models that live workers write with."""
+    offers = [offer for offer in live_offers().values() if offer]
+    return {name for offer in offers for name in (offer.model, *offer.others)} - {""}
+
+
 def models_named(experiment: Experiment) -> set[str]:
     """The names of all models that an experiment's policies ask, guards included."""
     policies = list(experiment.policies.values_list("pk", flat=True))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from engine.core import Factorial
 from engine.core.spaces import Space
-from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
+from engine.domain.policy_space import Combination, PolicyName, names_of, policy_space
 from engine.models import Connection, Experiment, Factor, Policy, Response
 
 
@@ -39,8 +40,7 @@ def space_of(experiment: Experiment) -> Space:
 
 def labelled_space(experiment: Experiment) -> tuple[Space, list[str]]:
     """The space of `space_of`, and the names of its policies in sentences."""
-    levels = _levels(experiment)
-    policies = combinations(levels, experiment.excluded)
+    levels, policies = _levels(experiment), combinations_of(experiment)
     labels = [each.name for each in names_of(levels, policies)]
     return policy_space(experiment.space, levels, policies), labels
 
@@ -48,6 +48,11 @@ def labelled_space(experiment: Experiment) -> tuple[Space, list[str]]:
 def policy_names(experiment: Experiment) -> list[PolicyName]:
     """The names of the policies, by index."""
     return names_in([experiment])[experiment.pk]
+
+
+def combinations_of(experiment: Experiment) -> list[Combination]:
+    """The names of the levels of each policy, by index and in the order of the factors."""
+    return [combination for combination, _ in _policies_in([experiment])[experiment.pk]]
 
 
 def levels_told(experiment: Experiment, index: int) -> list[tuple[str, str]]:
@@ -66,12 +71,17 @@ def winner_name(experiment: Experiment) -> str:
 
 def names_in(experiments: Collection[Experiment]) -> dict[int, list[PolicyName]]:
     """The policies' names of each experiment by its id, in as many queries for one as for many."""
-    levels = _levels_in(experiments)
+    levels, policies = _levels_in(experiments), _policies_in(experiments)
     return {
-        experiment.pk: names_of(
-            levels[experiment.pk], combinations(levels[experiment.pk], experiment.excluded)
-        )
-        for experiment in experiments
+        pk: [
+            replace(name, present=present)
+            for name, (_, present) in zip(
+                names_of(levels[pk], [combination for combination, _ in policies[pk]]),
+                policies[pk],
+                strict=True,
+            )
+        ]
+        for pk in levels
     }
 
 
@@ -88,11 +98,27 @@ def _levels_in(experiments: Collection[Experiment]) -> dict[int, dict[str, list[
     return levels
 
 
+def _policies_in(experiments: Collection[Experiment]) -> dict[int, list[tuple[Combination, bool]]]:
+    """The names of the levels of each policy, in the order of the factors, and whether it is present; by
+    index.
+    """
+    found: dict[int, dict[int, tuple[list[str], bool]]] = {experiment.pk: {} for experiment in experiments}
+    rows = Policy.objects.filter(experiment__in=found).order_by("index", "levels__factor__position")
+    for experiment_id, index, retired_at, level in rows.values_list(
+        "experiment_id", "index", "retired_at", "levels__name"
+    ):
+        found[experiment_id].setdefault(index, ([], retired_at is None))[0].append(level)
+    return {
+        pk: [(tuple(levels), present) for levels, present in by_index.values()]
+        for pk, by_index in found.items()
+    }
+
+
 def factorial_space(experiment: Experiment) -> Factorial | None:
     """The Bradley-Terry space of the levels; ``None`` if the policies do not separate the levels."""
     levels = _levels(experiment)
     try:
-        factorial = policy_space("factorial", levels, combinations(levels, experiment.excluded))
+        factorial = policy_space("factorial", levels, combinations_of(experiment))
     except ValueError:
         return None
     return factorial if isinstance(factorial, Factorial) else None

@@ -156,20 +156,19 @@ class ReadyMade:
 
 def ready_made(experiment: Experiment) -> ReadyMade:
     """The ready-made texts, read once by each process."""
-    return _ready_made(experiment.pk, experiment.created_at)
+    return _ready_made(experiment.pk, experiment.created_at, experiment.policies.count())
 
 
-# They stay as they are once the experiment has started. Two databases may have an experiment of one number,
-# but not made at one moment.
+# They stay as they are once the experiment has started, and a policy that joins brings its own. Two databases
+# may have an experiment of one number, but not made at one moment.
 @lru_cache(maxsize=64)
-def _ready_made(experiment_id: int, created_at: datetime) -> ReadyMade:
+def _ready_made(experiment_id: int, created_at: datetime, n_policies: int) -> ReadyMade:
     texts: defaultdict[int, defaultdict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     n_responses: Counter[tuple[int, int]] = Counter()
     for task, policy, digest in _written(experiment_id):
         texts[task][policy].add(digest)
         n_responses[policy, task] += 1
     n_tasks = Task.objects.filter(experiment=experiment_id).count()
-    n_policies = len({policy for policy, _ in n_responses})
     n_distinct = sum(len(set[str]().union(*by_policy.values())) for by_policy in texts.values())
     return ReadyMade(
         n_pairs=sum(_n_pairs(by_policy.values(), 0) for by_policy in texts.values()),

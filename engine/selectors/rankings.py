@@ -13,7 +13,9 @@ from engine.selectors import designs
 from engine.selectors.designs import Observed
 from engine.selectors.policies import policy_names
 
-Word = Literal["winner", "leads", "open", "not clearly better", "beaten", "ruled out", "perhaps as good"]
+Word = Literal[
+    "winner", "leads", "open", "not clearly better", "beaten", "ruled out", "perhaps as good", "retired"
+]
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ def ranking(experiment: Experiment, observed: Observed | None = None) -> list[Ra
 def _word(experiment: Experiment, standing: Standing, *, excluded: bool, judged: bool) -> Word:
     """The word for the standing of a policy. Before anything was ``judged`` nobody leads."""
     winner = experiment.winner
+    if standing.place is Place.RETIRED:
+        return "retired"
     if winner is None:
         if standing.place is Place.LEADS and judged:
             return "leads"

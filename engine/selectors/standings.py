@@ -114,7 +114,11 @@ def forecast_words(experiment: Experiment, remaining: Remaining | None) -> str:
 def _leading(experiment: Experiment, snapshot: Snapshot, names: Sequence[PolicyName]) -> Standing:
     if snapshot.best is None:
         return Standing("No policy leads", n_open=snapshot.open_rivals, comparisons=snapshot.comparisons)
-    leader, n_rivals, n_open = names[snapshot.best.index].name, len(names) - 1, snapshot.open_rivals
+    leader, n_rivals, n_open = (
+        names[snapshot.best.index].name,
+        sum(name.present for name in names) - 1,
+        snapshot.open_rivals,
+    )
     claim = Claim(experiment.claim)
     headline = f"Leading: {leader}"
     if not n_open and experiment.stopping == CERTIFIED:

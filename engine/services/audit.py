@@ -59,6 +59,8 @@ SENTENCES: dict[str, str] = {
     _Action.LEND: "Lent the connection “{name}” to this experiment.",
     _Action.END_LOAN: "Ended the loan of the connection “{name}”. {because}",
     _Action.TRY_AGAIN: "Asked again for {responses:response} that a server had refused.",
+    _Action.POLICY_JOINED: "Added the policy {policy} ({code}), made from {parent}.",
+    _Action.POLICY_RETIRED: "Retired the policy {policy} ({code}): {reason}",
     _Action.REMARKS_DONE: "Marked the flags and comments on comparison {number} as done.",
 }
 

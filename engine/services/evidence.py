@@ -70,16 +70,15 @@ def fold(*, experiment: Experiment, seconds: float = _MOST_SECONDS) -> Folded:
     numbers = itertools.count(start.last + 1)
 
     def store(observed: Observed, event: Logged) -> bool:
-        ended = event.comparison not in observed.design.open_showings
+        ended = not event.policy and event.comparison not in observed.design.open_showings
         showing = observed.design.showing(event.comparison) if ended else None
-        row = ShowingEvent(
-            pk=event.row, experiment=experiment, comparison_id=event.comparison, kind=event.kind
-        )
+        row = ShowingEvent(pk=event.row, experiment=experiment, kind=event.kind)
+        row.comparison_id, row.policy_id = event.comparison or None, event.policy
         row.number, row.showing = next(numbers), showing
         numbered.append(row)
         return time.monotonic() < deadline
 
-    observed = designs.observe(start, events, each=store)
+    observed = designs.observe(start, events, each=store, arrival=designs.last_arrival(experiment))
     if numbered:
         save_all(ShowingEvent, numbered, ["number", "showing"])
         Evidence.objects.update_or_create(experiment=experiment, defaults=designs.state_of(observed))

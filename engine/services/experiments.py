@@ -53,7 +53,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
     refuse_archived(experiment)
     if not experiment.tasks.exists():
         raise WrongStateError("This draft has no tasks yet. Add tasks on its page Setup before the start.")
-    _check_connections(experiment)
+    check_connections(experiment)
     resumed = experiment.state == Experiment.State.PAUSED
     drop_tried(experiment)
     experiment.state = Experiment.State.RUNNING
@@ -64,7 +64,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
     return experiment
 
 
-def _check_connections(experiment: Experiment) -> None:
+def check_connections(experiment: Experiment) -> None:
     """Refuse connections that the experiment names and may not use."""
     named = offered_models.models_named(experiment)
     if experiment.llm_judge != Experiment.LLMJudge.OFF:

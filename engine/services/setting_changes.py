@@ -96,6 +96,12 @@ def reopen(*, experiment_id: int, by: User | None, **given: Unpack[GivenSettings
             else "Choose a stronger claim, a smaller risk, or another margin."
         )
         raise WrongStateError(f"With these settings the experiment would conclude again at once. {remedy}")
+    run_again(experiment=experiment)
+    return experiment
+
+
+def run_again(*, experiment: Experiment) -> None:
+    """Have a locked experiment that has concluded run again; what waited at its end stays ended."""
     experiment.state = Experiment.State.RUNNING
     experiment.conclusion = experiment.certified_claim = experiment.finding = ""
     experiment.winner = experiment.concluded_at = None
@@ -104,7 +110,6 @@ def reopen(*, experiment_id: int, by: User | None, **given: Unpack[GivenSettings
     )
     _renew_secret(experiment=experiment)
     end_leftovers(experiment=experiment)
-    return experiment
 
 
 def _renew_secret(*, experiment: Experiment) -> None:

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 from django.db import transaction
 from django.http import Http404, HttpResponseBase
+from django.shortcuts import get_object_or_404
 from ninja import Path, Query, Router, Status
 
+from engine.domain.specs import ReadyMade
 from engine.domain.tags import normal_tags
 from engine.models import Experiment, Snapshot
 from engine.selectors import browsing, designs, findings, queue_health, specs
@@ -21,7 +23,7 @@ from engine.selectors.policies import policy_names
 from engine.selectors.remaining import remaining_of
 from engine.selectors.snapshots import at_one_moment, standing_wins
 from engine.selectors.spending import spent_in
-from engine.services import drafts, experiments, setting_changes
+from engine.services import drafts, experiments, policies, setting_changes
 from engine.services.drafts import create_experiment
 from engine.services.experiments import stop_on
 from engine.tasks import wake_planner
@@ -37,7 +39,9 @@ from labeling.api.schemas import (
     ExperimentOut,
     ExperimentsOut,
     PatchIn,
+    PoliciesIn,
     Problem,
+    RetireIn,
     StatusOut,
 )
 from labeling.caching import remembered
@@ -149,6 +153,42 @@ def clone(request: AuthenticatedRequest, experiment_id: Id, payload: CloneIn) ->
     return Status(201, summary(cloned))
 
 
+@router.post("/{experiment_id}/policies", auth=MANAGE, response={200: StatusOut} | WRITE_PROBLEMS)
+def add_policies(request: AuthenticatedRequest, experiment_id: Id, payload: PoliciesIn) -> dict[str, Any]:
+    """Have policies with new levels join an experiment that has started; a concluded one runs again.
+
+    Each conclusion errs with probability at most δ, whatever happened before it.
+    """
+    experiment = access.to_run(request, experiment_id)
+    policies.add_policies(
+        experiment_id=experiment.pk,
+        levels=payload.levels,
+        chosen=payload.chosen,
+        parent=None if payload.parent is None else payload.parent - 1,
+        responses=[ReadyMade(each.task - 1, each.policy, each.response) for each in payload.responses],
+        losers_leave=payload.losers_leave,
+        by=request.user,
+    )
+    wake_planner(experiment.pk)
+    return _status(access.to_run(request, experiment_id))
+
+
+@router.post(
+    "/{experiment_id}/policies/{number}/retire", auth=MANAGE, response={200: StatusOut} | WRITE_PROBLEMS
+)
+def retire_policy(
+    request: AuthenticatedRequest, experiment_id: Id, number: Annotated[int, Path(ge=1)], payload: RetireIn
+) -> dict[str, Any]:
+    """Have a policy leave for good: nobody is shown it from now on. Its judgments stay."""
+    experiment = access.to_run(request, experiment_id)
+    policy = get_object_or_404(experiment.policies, index=number - 1)
+    policies.retire_policy(
+        experiment_id=experiment.pk, index=policy.index, reason=payload.reason, by=request.user
+    )
+    wake_planner(experiment.pk)
+    return _status(access.to_run(request, experiment_id))
+
+
 @router.get("/{experiment_id}/log", auth=READ, response={200: list[EntryOut]} | PROBLEMS)
 def log(
     request: AuthenticatedRequest,
@@ -252,6 +292,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
     concluded = experiment.state == Experiment.State.CONCLUDED
     wins = standing_wins(designs.load(experiment, late=True) if concluded else observed)
     judged = wins + wins.T
+    lives = experiment.policies.values("joined_at", "retired_at", "retired_because")
     return told | {
         "comparisons": round(wins.sum()),
         "recomputing": experiment.evidence_stale,
@@ -294,8 +335,9 @@ def _status(experiment: Experiment) -> dict[str, Any]:
                 "levels": list(name.levels),
                 "evidence": snapshot.evidence[n] if snapshot else None,
                 "ruled_out": snapshot is not None and snapshot.peak_evidence[n] >= snapshot.threshold,
+                **life,
             }
-            for n, name in enumerate(names)
+            for n, (name, life) in enumerate(zip(names, lives, strict=True))
         ],
         "pairs": [
             {

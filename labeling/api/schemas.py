@@ -194,6 +194,39 @@ class PolicyOut(Schema):
         description="Evidence against the policy, a natural logarithm; `threshold` rules the policy out."
     )
     ruled_out: bool
+    joined_at: datetime | None = Field(description="Null: there from the start.")
+    retired_at: datetime | None
+    retired_because: str
+
+
+class ResponseIn(Payload):
+    task: Annotated[int, Field(ge=1)] = Field(description="The number of the task, from 1.")
+    policy: str = Field(description="The name of the new level.")
+    response: str
+
+
+class PoliciesIn(Exact):
+    """Policies that join an experiment that has started."""
+
+    levels: dict[str, dict[str, dict[str, Any]]] = Field(
+        description="The new levels by factor: `{factor: {name: value}}`, as in a description."
+    )
+    chosen: list[dict[str, str]] = Field(
+        [],
+        description="The policies to make of them: `{factor: level}` each, where it differs from the "
+        "parent. By default each new level takes its place in the parent.",
+    )
+    parent: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="The number of the policy that they are made from; by default the winner or leader."
+    )
+    responses: list[ResponseIn] = Field([], description="Where responses are ready-made: theirs.")
+    losers_leave: bool = Field(
+        True, description="After a conclusion, those whom it has ruled out retire first: they cost clicks."
+    )
+
+
+class RetireIn(Exact):
+    reason: Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class PairOut(Schema):

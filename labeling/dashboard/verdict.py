@@ -175,7 +175,7 @@ def win_rates(ranked: Sequence[Ranked], policy: int) -> tuple[int, int] | None:
     Each is 100 minus the figure of the other policy's row in the ranking. ``None`` if ``policy`` does not
     lead it, so that the rows are about another one.
     """
-    leader, *others = (each.standing for each in ranked)
+    leader, *others = (each.standing for each in ranked if each.word != "retired")
     if leader.policy != policy:
         return None
     rates = [100 - percents(each.leader)[0] for each in others]

@@ -19,21 +19,25 @@ def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
     # It only breaks ties between pairs to choose.
     del settings["seed"]
     yield {
-        "policies": labels,
+        "policies": labels[: experiment.policies.filter(joined_at=None).count()],
         "factors": space.levels if isinstance(space, Factorial) else None,
         "combinations": space.policies if isinstance(space, Factorial) else None,
         "settings": settings,
     }
     events = designs.in_the_evidence(experiment).values_list(
         "comparison__number", "comparison__policy_i__index", "comparison__policy_j__index",
-        "kind", "outcome", "least", "most",
+        "kind", "outcome", "least", "most", "policy__index", "policy__parent__index",
     )  # fmt: skip
-    for number, i, j, kind, outcome, least, most in events.iterator():
+    for number, i, j, kind, outcome, least, most, policy, parent in events.iterator():
         if kind == Kind.BEGUN:
             yield {"call": "show", "i": i, "j": j, "showing": number}
         elif kind == Kind.TOLD:
             yield {"call": "end", "showing": number, "outcome": outcome, "least": least, "most": most}
         elif kind == Kind.REOPENED:
             yield {"call": "reopen", "showing": number}
+        elif kind == Kind.JOINED:
+            yield {"call": "add", "label": labels[policy], "parent": parent}
+        elif kind == Kind.RETIRED:
+            yield {"call": "retire", "policy": policy}
         else:
             yield {"call": "revise", "showing": number, "outcome": outcome}

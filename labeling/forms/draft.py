@@ -35,7 +35,7 @@ from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError
 from engine.models import Connection, Experiment, Factor, User
 from engine.selectors import specs
-from engine.selectors.offered_models import Need, live_offers
+from engine.selectors.offered_models import Need, live_offers, models_of_workers
 from engine.services.drafts import check_name
 from engine.services.estimates import Question
 from labeling.forms.columns import ROLE_LABELS, Columns, fold, said_columns
@@ -163,9 +163,7 @@ class DraftEditor:
     @cached_property
     def models(self) -> list[str]:
         """The models that may write: connections, and those of live workers."""
-        offers = [offer for offer in live_offers().values() if offer]
-        of_workers = {name for offer in offers for name in (offer.model, *offer.others)} - {""}
-        return sorted({*self._connections, *of_workers})
+        return sorted({*self._connections, *models_of_workers()})
 
     @cached_property
     def factors(self) -> list[FactorRow]:

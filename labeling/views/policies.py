@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBadRequest
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from engine.models import Experiment, Policy
+from engine.domain.errors import SpecError, WrongStateError
+from engine.models import Connection, Experiment, Factor, Policy
 from engine.selectors import browsing
 from engine.selectors.breakdown import by_tag, by_task
 from engine.selectors.counts import wins_matrix
+from engine.selectors.offered_models import models_of_workers
 from engine.selectors.policies import policy_names
 from engine.selectors.rankings import ranking
 from engine.selectors.rivals import duel, duels_of
+from engine.services import policies
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.charts import rivals
@@ -22,9 +30,17 @@ from labeling.exports.breakdowns import COLUMNS, breakdown_csv
 from labeling.exports.downloads import attachment
 from labeling.exports.files import stem
 from labeling.exports.rankings import ranking_csv
+from labeling.forms.level_fields import LevelForm
 from labeling.forms.list_place import PlaceForm
+from labeling.forms.policies import (
+    JoinForm,
+    ResponsesForm,
+    RetireForm,
+    every_combination,
+    level_form,
+)
 from labeling.forms.tags import TagForm
-from labeling.requests import AuthenticatedRequest, unknown_parameters
+from labeling.requests import AuthenticatedRequest, read_or_write, unknown_parameters
 
 _DUELS_PER_PAGE = 20
 
@@ -113,3 +129,95 @@ def _policy(experiment: Experiment, number: int) -> Policy:
     if (found := experiment.policies.composable().at(number - 1)) is None:
         raise Http404
     return found
+
+
+@read_or_write
+def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Have a policy join an experiment that has started."""
+    experiment = access.to_run(request, experiment_id)
+    data = request.POST if request.method == "POST" else None
+    try:
+        parent = policies.parent_of(experiment)
+    except WrongStateError as error:
+        messages.error(request, str(error))
+        return redirect("dashboard", experiment_id=experiment.pk)
+    factors = list(experiment.factors.prefetch_related("levels"))
+    chosen = next((each for each in factors if str(each.pk) == request.GET.get("factor")), factors[0])
+    form: ResponsesForm | LevelForm
+    if chosen.kind == Factor.Kind.IMPORTED:
+        form = ResponsesForm(data, experiment=experiment)
+    else:
+        form = level_form(chosen, parent, data)
+        theirs = Connection.objects.choosable_by(request.user, experiment).values_list("name", flat=True)
+        form.offer_models(sorted({*theirs, *models_of_workers()}))
+    join = JoinForm(data, experiment=experiment, several=len(factors) > 1)
+    if data is not None and form.is_valid() and join.is_valid():
+        try:
+            joined = policies.add_policies(
+                experiment_id=experiment.pk, by=request.user, **_given(factors, chosen, form, join)
+            )
+        except (SpecError, WrongStateError) as error:
+            form.add_error(None, str(error))
+        else:
+            wake_planner(experiment.pk)
+            names = policy_names(experiment)
+            said = ", ".join(names[each.index].name for each in joined)
+            messages.success(request, f"Added: {said}. It is compared from now on.")
+            return redirect("dashboard", experiment_id=experiment.pk)
+    context = {
+        "experiment": experiment,
+        "badge": figures.badge_of(experiment),
+        "may_run": True,
+        "factors": factors if len(factors) > 1 else [],
+        "factor": chosen,
+        "parent": policy_names(experiment)[parent.index],
+        "form": form,
+        "join": join,
+    }
+    return render(request, "dashboard/add_policy.html", context, status=200 if data is None else 400)
+
+
+def _given(
+    factors: Sequence[Factor], chosen: Factor, form: ResponsesForm | LevelForm, join: JoinForm
+) -> dict[str, Any]:
+    """What the page says of the policies that join."""
+    given: dict[str, Any] = {"losers_leave": join.cleaned_data.get("losers_leave", True)}
+    if isinstance(form, ResponsesForm):
+        return given | {
+            "levels": {chosen.name: {name: {} for name in form.names}},
+            "responses": form.responses,
+        }
+    name = form.cleaned_data["name"]
+    if join.cleaned_data.get("every"):
+        others = {factor.name: [level.name for level in factor.levels.all()] for factor in factors}
+        given["chosen"] = every_combination(others, chosen.name, name)
+    return given | {"levels": {chosen.name: {name: form.value()}}}
+
+
+@read_or_write
+def retire(request: AuthenticatedRequest, experiment_id: int, number: int) -> HttpResponse:
+    """Ask why, then have a policy leave."""
+    experiment = access.to_run(request, experiment_id)
+    found = _policy(experiment, number)
+    form = RetireForm(request.POST if request.method == "POST" else None)
+    if form.is_valid():
+        try:
+            policies.retire_policy(
+                experiment_id=experiment.pk,
+                index=found.index,
+                reason=form.cleaned_data["reason"],
+                by=request.user,
+            )
+        except WrongStateError as error:
+            messages.error(request, str(error))
+        else:
+            wake_planner(experiment.pk)
+            messages.success(request, f"{policy_names(experiment)[found.index].name} has retired.")
+        return redirect("dashboard", experiment_id=experiment.pk)
+    context = {
+        "experiment": experiment,
+        "policy": found,
+        "name": policy_names(experiment)[found.index],
+        "form": form,
+    }
+    return render(request, "dashboard/retire_policy.html", context, status=400 if form.errors else 200)

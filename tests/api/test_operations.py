@@ -120,7 +120,7 @@ class TestWatch:
         for number in range(4):
             judged(end=False, backend="remote" if number % 2 else "")
         of_five, sentences = listed()
-        assert of_five == of_one <= 16
+        assert of_five == of_one <= 17
         assert sentences[0].startswith("No worker serves the remote backend.")
         assert all("Leading: " in each and "All 2 rivals are open." in each for each in sentences)
         for _ in range(2):

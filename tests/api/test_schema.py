@@ -25,6 +25,8 @@ WITH_RULES = {
     "/api/experiments",
     "/api/experiments/{experiment_id}",
     "/api/experiments/{experiment_id}/clone",
+    # A policy that joins is a combination that is not there yet.
+    "/api/experiments/{experiment_id}/policies",
     # An address has to be allowed, and a header has to be none.
     "/api/connections",
     "/api/connections/{connection_id}",

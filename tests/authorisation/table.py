@@ -283,6 +283,8 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/method/charts/": page(get=watchers(200)),
     f"{_EXPERIMENT}/policies/<number>/": page(get=watchers(200)),
     f"{_EXPERIMENT}/policies/<number>/request.json": page(get=watchers(200)),
+    f"{_EXPERIMENT}/policies/add/": page(get=runners(200), post=runners(400)),
+    f"{_EXPERIMENT}/policies/<number>/retire/": page(get=runners(200), post=runners(400)),
     f"{_EXPERIMENT}/without/": page(get=watchers(200), post=watchers(302)),
     f"{_EXPERIMENT}/log/": page(get=watchers(200)),
     f"{_EXPERIMENT}/comparisons/": page(get=watchers(200)),
@@ -309,7 +311,7 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/stop-here/": page(post=runners(400)),
     f"{_EXPERIMENT}/settings/": page(get=runners(200)),
     f"{_EXPERIMENT}/settings/change/": page(post=runners(400)),
-    f"{_EXPERIMENT}/settings/display/": page(post=runners(302)),
+    f"{_EXPERIMENT}/settings/display/": page(post=runners(400)),
     f"{_EXPERIMENT}/settings/tell/": page(post=runners(302)),
     f"{_EXPERIMENT}/clone/": page(post={"editor": 403, "owner": 403, "superuser": 400}),
     f"{_EXPERIMENT}/llm-judge/": page(post=runners(400)),
@@ -341,6 +343,8 @@ TABLE: dict[str, Row] = {
     f"{_API}/reopen": operation(post=runners(409), body={}),
     f"{_API}/actions/<action>": operation(post=runners(200)),
     f"{_API}/stop-on": operation(post=runners(409), body={"claim": "best"}),
+    f"{_API}/policies": operation(post=runners(422), body={"levels": {}}),
+    f"{_API}/policies/<number>/retire": operation(post=runners(200), body={"reason": "x"}),
     f"{_API}/clone": operation(
         post={"editor": 403, "owner": 403, "superuser": 201}, body={"name": "A copy"}, makes=True
     ),

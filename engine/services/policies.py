@@ -1,0 +1,249 @@
+"""Policies join experiments that have started, and retire from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+
+from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.policy_space import Combination, combinations
+from engine.domain.showings import Kind
+from engine.domain.specs import ExperimentSpec, ReadyMade
+from engine.models import (
+    Assignment,
+    AuditEntry,
+    Comparison,
+    Experiment,
+    Level,
+    PairCount,
+    Policy,
+    Response,
+    ShowingEvent,
+    User,
+    clock,
+)
+from engine.selectors import specs
+from engine.selectors.policies import combinations_of, policy_names
+from engine.selectors.snapshots import latest_snapshot
+from engine.services.audit import record
+from engine.services.descriptions import check_description
+from engine.services.evidence import settle
+from engine.services.experiments import check_connections, refuse_archived
+from engine.services.locks import lock_by_number, locked_experiment
+from engine.services.ready_made import ready_made_responses
+from engine.services.setting_changes import run_again
+from engine.services.showings import let_go
+
+_STARTED = {Experiment.State.RUNNING, Experiment.State.PAUSED, Experiment.State.CONCLUDED}
+
+
+@transaction.atomic
+def add_policies(
+    *,
+    experiment_id: int,
+    levels: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    chosen: Sequence[Mapping[str, str]] = (),
+    parent: int | None = None,
+    responses: Sequence[ReadyMade] = (),
+    losers_leave: bool = True,
+    by: User | None = None,
+) -> list[Policy]:
+    """Have policies with new levels join an experiment that has started; a concluded one runs again.
+
+    Parameters
+    ----------
+    levels
+        The new levels by factor: ``{factor: {name: value}}``; see ``engine.domain.levels``.
+    chosen
+        The policies to make of them, each with its level of every factor. By default each new level takes its
+        place in the parent.
+    parent
+        Index of the policy that they are made from; by default the winner, or who leads.
+    responses
+        What they answered to the tasks, where responses are ready-made.
+    losers_leave
+        Those whom the conclusion has ruled out retire first.
+
+    Raises
+    ------
+    SpecError
+        Says what is unusable.
+    WrongStateError
+        It has not started, is in the archive, or can have no more policies.
+    """
+    experiment = locked_experiment(experiment_id)
+    _check_open(experiment)
+    had = combinations_of(experiment)
+    origin = _parent(experiment, parent)
+    spec, new = _described(experiment, levels, chosen, had[origin.index])
+    check_description(replace(spec, ready_made=[*spec.ready_made, *responses]))
+    if experiment.state == Experiment.State.CONCLUDED:
+        if losers_leave:
+            _retire_losers(experiment, by)
+        run_again(experiment=experiment)
+    joined = _store(experiment, levels, new, spec.settings["excluded"], parent=origin)
+    own = replace(spec, ready_made=responses)
+    everybody, tasks = list(experiment.policies.all()), list(experiment.tasks.all())
+    Response.objects.bulk_create(ready_made_responses(own, everybody, tasks))
+    check_connections(experiment)
+    names = policy_names(experiment)
+    for policy in joined:
+        ShowingEvent.objects.create(experiment=experiment, policy=policy, kind=Kind.JOINED)
+        details = {"policy": names[policy.index].name, "code": policy.label, "parent": origin.label}
+        record(experiment=experiment, by=by, action=AuditEntry.Action.POLICY_JOINED, details=details)
+    if settle(experiment=experiment).design.decision.stopped:
+        raise WrongStateError("The budget is used up. Give the experiment a larger budget first.")
+    return joined
+
+
+@transaction.atomic
+def retire_policy(*, experiment_id: int, index: int, reason: str, by: User | None = None) -> Policy:
+    """Have a policy leave for good: nobody is shown it from now on. Pairs on a screen may be finished.
+
+    Raises
+    ------
+    WrongStateError
+        The experiment neither runs nor is paused, or is in the archive; or fewer than two would be left.
+    """
+    experiment = locked_experiment(experiment_id)
+    _check_open(experiment)
+    if experiment.state == Experiment.State.CONCLUDED:
+        raise WrongStateError("The experiment has concluded. Policies that lost leave when a new one joins.")
+    here = experiment.policies.filter(retired_at=None)
+    policy = here.filter(index=index).first()
+    if policy is None:
+        raise WrongStateError("This policy is not there, or has retired already.")
+    if here.count() <= 2:
+        raise WrongStateError("Fewer than two policies would be left. Add another one first.")
+    _retire(experiment, policy, reason, by)
+    settle(experiment=experiment)
+    return policy
+
+
+def parent_of(experiment: Experiment) -> Policy:
+    """The policy that new ones are made from, if nobody says another.
+
+    Raises
+    ------
+    WrongStateError
+        No policy can join.
+    """
+    _check_open(experiment)
+    return _parent(experiment, None)
+
+
+def _check_open(experiment: Experiment) -> None:
+    if experiment.state not in _STARTED:
+        raise WrongStateError("This experiment has not started: change its policies on the page Setup.")
+    refuse_archived(experiment)
+    if experiment.stopping != "certified":
+        raise WrongStateError("Under this stopping rule the policies are fixed: it makes no claim.")
+    if experiment.space != Experiment.Space.UNSTRUCTURED:
+        raise WrongStateError("With an assumption about the factors the policies are fixed.")
+
+
+def _parent(experiment: Experiment, index: int | None) -> Policy:
+    here = experiment.policies.filter(retired_at=None)
+    if index is not None:
+        if (named := here.filter(index=index).first()) is None:
+            raise SpecError("The policy to start from is not there, or has retired.", ("parent",))
+        return named
+    snapshot = latest_snapshot(experiment)
+    leader = experiment.winner or (snapshot.best if snapshot else None)
+    return leader if leader and leader.retired_at is None else here.earliest("index")
+
+
+def _described(
+    experiment: Experiment,
+    levels: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    chosen: Sequence[Mapping[str, str]],
+    origin: Combination,
+) -> tuple[ExperimentSpec, list[Combination]]:
+    """The description of the experiment with its new levels, and the policies that join."""
+    spec = specs.experiment_spec(experiment)
+    names = [factor.name for factor in spec.factors]
+    for factor, added in levels.items():
+        if factor not in names:
+            raise SpecError(f"There is no factor {factor!r}; there are {', '.join(map(repr, names))}.")
+        if taken := set(added) & set(spec.factors[names.index(factor)].levels):
+            raise SpecError(f"{factor!r} has a level {min(taken)!r} already. Choose another name.", ("name",))
+    factors = [
+        replace(factor, levels={**factor.levels, **levels.get(factor.name, {})}) for factor in spec.factors
+    ]
+    had = combinations_of(experiment)
+    parent = dict(zip(names, origin, strict=True))
+    wanted = chosen or [{factor: name} for factor, added in levels.items() for name in added]
+    new = [tuple((parent | dict(each))[name] for name in names) for each in wanted]
+    if not new or len(set(new) | set(had)) < len(new) + len(had):
+        raise SpecError("Each policy that joins must be a new combination of levels.", ("policies",))
+    present = {*had, *new}
+    kept = [
+        each
+        for each in experiment.excluded
+        if not any(dict(zip(names, one, strict=True)).items() >= each.items() for one in present)
+    ]
+    every = combinations({factor.name: list(factor.levels) for factor in factors}, kept)
+    excluded = kept + [dict(zip(names, one, strict=True)) for one in every if one not in present]
+    return replace(spec, factors=factors, settings={**spec.settings, "excluded": excluded}), new
+
+
+def _store(
+    experiment: Experiment,
+    levels: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    new: Sequence[Combination],
+    excluded: list[dict[str, str]],
+    *,
+    parent: Policy,
+) -> list[Policy]:
+    experiment.excluded = excluded
+    experiment.save(update_fields=["excluded"])
+    factors = list(experiment.factors.order_by("position"))
+    for factor in factors:
+        position = factor.levels.count()
+        for place, (name, value) in enumerate(levels.get(factor.name, {}).items(), position):
+            Level.objects.create(factor=factor, name=name, value=dict(value), position=place)
+    rows = [{level.name: level for level in factor.levels.all()} for factor in factors]
+    others = list(experiment.policies.all())
+    for combination in new:
+        policy = Policy.objects.create(
+            experiment=experiment, index=len(others), parent=parent, joined_at=clock.now()
+        )
+        policy.levels.set(by_name[name] for by_name, name in zip(rows, combination, strict=True))
+        PairCount.objects.bulk_create(
+            PairCount(experiment=experiment, policy_i=other, policy_j=policy) for other in others
+        )
+        others.append(policy)
+    return others[-len(new) :]
+
+
+def _retire_losers(experiment: Experiment, by: User | None) -> None:
+    """Have everybody leave whom the conclusion of a locked experiment has ruled out."""
+    if experiment.winner is None:
+        return
+    for policy in experiment.policies.filter(retired_at=None).exclude(pk=experiment.winner.pk):
+        _retire(experiment, policy, f"Lost to {experiment.winner.label}.", by)
+
+
+def _retire(experiment: Experiment, policy: Policy, reason: str, by: User | None) -> None:
+    policy.retired_at, policy.retired_because = clock.now(), reason
+    policy.save(update_fields=["retired_at", "retired_because"])
+    ShowingEvent.objects.create(experiment=experiment, policy=policy, kind=Kind.RETIRED)
+    said = f"{policy.label} has retired."
+    of_it = experiment.comparisons.filter(
+        Q(policy_i=policy) | Q(policy_j=policy), state__in=[Comparison.State.PLANNED, Comparison.State.READY]
+    )
+    lock_by_number(of_it, no_key=True)
+    nobody_has = ~Exists(Assignment.objects.filter(comparison=OuterRef("pk")))
+    of_it.filter(nobody_has).update(state=Comparison.State.DISCARDED, discard_reason=said)
+    for comparison in of_it:
+        let_go(comparison, said)
+    waiting = Response.objects.filter(policy=policy, state=Response.State.WAITING, trial=None)
+    lock_by_number(waiting, no_key=True)
+    waiting.update(state=Response.State.FAILED, failure_reason=said)
+    name = policy_names(experiment)[policy.index].name
+    details = {"policy": name, "code": policy.label, "reason": reason}
+    record(experiment=experiment, by=by, action=AuditEntry.Action.POLICY_RETIRED, details=details)

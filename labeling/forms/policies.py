@@ -1,0 +1,92 @@
+"""What somebody says about policies that join, and about one that leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import forms
+
+from engine.domain.errors import SpecError
+from engine.domain.specs import ReadyMade
+from engine.importing.items import read_responses
+from engine.importing.rows import ImportingError
+from engine.models import Experiment, Factor, Policy
+from labeling.forms.level_fields import LEVEL_FORMS, LevelForm
+
+
+class JoinForm(forms.Form):
+    """Which combinations join, and who leaves before."""
+
+    every = forms.TypedChoiceField(
+        label="Combine it with",
+        choices=[("", "the other levels of that policy"), ("1", "every combination of the other levels")],
+        coerce=bool,
+        required=False,
+        widget=forms.RadioSelect,
+    )
+    losers_leave = forms.BooleanField(
+        label="Those who lost leave",
+        help_text="They are ruled out already. With them, the new policy has to meet each of them.",
+        required=False,
+        initial=True,
+    )
+
+    def __init__(self, *args: Any, experiment: Experiment, several: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not several:
+            del self.fields["every"]
+        if experiment.winner_id is None:
+            del self.fields["losers_leave"]
+
+
+class ResponsesForm(forms.Form):
+    """Ready-made responses of policies that join."""
+
+    table = forms.CharField(
+        label="Its responses",
+        help_text="CSV or JSON lines with task, policy and response. Each task is written as it is here.",
+        widget=forms.Textarea(attrs={"rows": 10}),
+    )
+
+    def __init__(self, *args: Any, experiment: Experiment, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._experiment = experiment
+        self.names: list[str] = []
+        self.responses: list[ReadyMade] = []
+
+    def clean_table(self) -> str:
+        table: str = self.cleaned_data["table"]
+        try:
+            found = read_responses(table)
+        except (ImportingError, SpecError) as error:
+            raise forms.ValidationError(str(error)) from error
+        places = dict(self._experiment.tasks.values_list("prompt", "position"))
+        if unknown := [task.prompt for task in found.tasks if task.prompt not in places]:
+            raise forms.ValidationError(
+                f"{len(unknown)} of {len(found.tasks)} tasks are not of this experiment, such as "
+                f"“{unknown[0][:80]}”. Leave them out."
+            )
+        at = [places[task.prompt] for task in found.tasks]
+        self.names = found.policies
+        self.responses = [ReadyMade(at[each.task], each.policy, each.response) for each in found.responses]
+        return table
+
+
+class RetireForm(forms.Form):
+    reason = forms.CharField(max_length=500)
+
+
+def level_form(factor: Factor, parent: Policy, data: Mapping[str, Any] | None) -> LevelForm:
+    """The form of a new level of this factor; at first with the value that it has in the parent."""
+    shape = LEVEL_FORMS[factor.kind]
+    own = next(level for level in parent.levels.all() if level.factor_id == factor.pk)
+    return shape(data, prefix="level", initial=shape.data_of("", own.value), use_required_attribute=False)
+
+
+def every_combination(levels: Mapping[str, Sequence[str]], factor: str, name: str) -> list[dict[str, str]]:
+    """The new level of a factor with every combination of the others."""
+    found: list[dict[str, str]] = [{}]
+    for other, names in levels.items():
+        found = [each | {other: one} for each in found for one in ([name] if other == factor else names)]
+    return found

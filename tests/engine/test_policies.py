@@ -1,0 +1,185 @@
+"""Policies that join an experiment which has started, and retire from it."""
+
+import pytest
+
+from engine.core import StopReason
+from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
+from engine.models import AuditEntry, Comparison, Experiment, PairCount, Response
+from engine.selectors import designs, specs
+from engine.selectors.policies import policy_names
+from engine.selectors.verifying import faults_of
+from engine.services.descriptions import check_description
+from engine.services.drafts import create_experiment
+from engine.services.experiments import pause, start
+from engine.services.judging import rebuild_counts
+from engine.services.planning import advance
+from engine.services.policies import add_policies, retire_policy
+from tests.factories import add_member, click_for, click_on, lease_all, make_experiment, plan_and_write
+
+pytestmark = pytest.mark.django_db
+
+NEW = {"System prompt": {"Warm": {"text": "quality 9"}}}
+
+
+def better(i: int, j: int) -> bool:
+    """The policy of the larger index is better."""
+    return i > j
+
+
+def judged(experiment: Experiment, annotator, n: int = 500) -> Experiment:
+    """Judge by `better` until it has concluded."""
+    for _ in range(n):
+        plan_and_write(experiment)
+        experiment.refresh_from_db()
+        if experiment.state != Experiment.State.RUNNING:
+            return experiment
+        click_for(experiment, annotator, better)
+    raise AssertionError("no conclusion")
+
+
+def begun(annotator, **spec) -> Experiment:
+    return make_experiment(
+        ready=True, annotators=(annotator,), **{"claim": "good_enough", "n_tasks": 20} | spec
+    )
+
+
+def agree(experiment: Experiment) -> bool:
+    """The evidence is that of a replay, and nothing stored disagrees."""
+    replayed = designs.replay(experiment, designs.logged(designs.in_the_evidence(experiment)))
+    assert designs.state_of(designs.stored(experiment)) == designs.state_of(replayed)
+    assert list(faults_of(experiment)) == []
+    return rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+class TestJoining:
+    def test_one_joins_a_running_experiment_and_is_compared(self, annotator):
+        experiment = begun(annotator)
+        click_on(experiment, annotator, 6)
+        [policy] = add_policies(experiment_id=experiment.pk, levels=NEW)
+        assert (policy.index, policy.label) == (3, "P4")
+        assert policy_names(experiment)[3].name == "Warm"
+        assert PairCount.objects.filter(experiment=experiment, policy_j=policy).count() == 3
+        # What waits was chosen before.
+        click_on(experiment, annotator, 30)
+        assert experiment.comparisons.filter(policy_j=policy, state=Comparison.State.JUDGED).exists()
+        assert agree(experiment)
+
+    def test_after_a_conclusion_the_losers_leave_and_the_next_one_is_about_the_two(self, annotator):
+        experiment = judged(begun(annotator), annotator)
+        assert experiment.winner.index == 2
+        n_before = experiment.comparisons.filter(state=Comparison.State.JUDGED).count()
+        [policy] = add_policies(experiment_id=experiment.pk, levels=NEW)
+        experiment.refresh_from_db()
+        assert experiment.state == Experiment.State.RUNNING
+        assert list(experiment.policies.exclude(retired_at=None).values_list("index", flat=True)) == [0, 1]
+        assert policy.parent.index == 2
+        experiment = judged(experiment, annotator)
+        assert experiment.conclusion == StopReason.CERTIFIED
+        assert experiment.winner == policy
+        conclusions = designs.load(experiment).design.decision.conclusions
+        assert [(each.stage, each.policy, each.among) for each in conclusions] == [
+            (1, 2, (0, 1, 2)),
+            (2, 3, (2, 3)),
+        ]
+        assert [each.joint_risk for each in conclusions] == pytest.approx([0.05, 0.1])
+        later = experiment.comparisons.filter(state=Comparison.State.JUDGED).order_by("pk")[n_before:]
+        assert {(each.policy_i.index, each.policy_j.index) for each in later} == {(2, 3)}
+        assert agree(experiment)
+
+    def test_who_stays_is_still_compared(self, annotator):
+        experiment = judged(begun(annotator), annotator)
+        add_policies(experiment_id=experiment.pk, levels=NEW, losers_leave=False)
+        assert not experiment.policies.exclude(retired_at=None).exists()
+
+    def test_chosen_combinations_alone_join(self, annotator):
+        experiment = begun(annotator, n_policies=2)
+        levels = {"System prompt": {"Warm": {"text": "a"}, "Cool": {"text": "b"}}}
+        add_policies(experiment_id=experiment.pk, levels=levels, chosen=[{"System prompt": "Cool"}])
+        assert [each.name for each in policy_names(experiment)] == ["Prompt 0", "Prompt 1", "Cool"]
+        # A copy has the same ones.
+        assert len(check_description(specs.experiment_spec(Experiment.objects.get())).policies) == 3
+
+    def test_ready_made_responses_come_with_it(self, annotator):
+        factor, names, tasks = "Model", ["One", "Two"], [TaskSpec(f"Task {n}") for n in range(30)]
+        written = [ReadyMade(task, name, f"{name} {task}") for name in names for task in range(30)]
+        spec = ExperimentSpec(
+            name="Ready-made",
+            factors=[FactorSpec(factor, "imported", {name: {} for name in names})],
+            tasks=tasks,
+            ready_made=written,
+            settings={"responses": "imported"},
+        )
+        experiment = create_experiment(spec=spec)
+        add_member(experiment, annotator)
+        start(experiment_id=experiment.pk)
+        advance(experiment_id=experiment.pk)
+        with pytest.raises(SpecError, match="no task in common"):
+            add_policies(experiment_id=experiment.pk, levels={factor: {"New": {}}})
+        own = [ReadyMade(task, "New", f"Newly {task}") for task in range(experiment.tasks.count())]
+        [policy] = add_policies(experiment_id=experiment.pk, levels={factor: {"New": {}}}, responses=own)
+        assert policy.responses.count() == len(own)
+        click_on(experiment, annotator, 12)
+        assert experiment.comparisons.filter(policy_j=policy).exists()
+
+    @pytest.mark.parametrize(
+        "levels",
+        [
+            {"Nothing": {"Warm": {"text": "x"}}},
+            {"System prompt": {"Prompt 0": {"text": "x"}}},
+            {"System prompt": {"Warm": {"text": 3}}},
+            {"System prompt": {}},
+        ],
+    )
+    def test_what_is_unusable_is_refused_and_nothing_is_stored(self, annotator, levels):
+        experiment = begun(annotator)
+        with pytest.raises(SpecError):
+            add_policies(experiment_id=experiment.pk, levels=levels)
+        assert experiment.policies.count() == 3
+        assert experiment.factors.get().levels.count() == 3
+
+    @pytest.mark.parametrize(
+        "spec", [{"stopping": "heuristic", "claim": "best_if_any"}, {"space": "factorial"}]
+    )
+    def test_where_the_policies_are_fixed_nobody_joins(self, annotator, spec):
+        experiment = begun(annotator, **spec)
+        with pytest.raises(WrongStateError):
+            add_policies(experiment_id=experiment.pk, levels=NEW)
+
+    def test_nobody_joins_a_draft(self):
+        with pytest.raises(WrongStateError):
+            add_policies(experiment_id=make_experiment(running=False).pk, levels=NEW)
+
+
+class TestRetiring:
+    def test_nobody_is_shown_it_any_more(self, annotator):
+        experiment = begun(annotator)
+        click_on(experiment, annotator, 3)
+        lease_all(experiment_id=experiment.pk, annotator=annotator)
+        retire_policy(experiment_id=experiment.pk, index=1, reason="It is rude.")
+        theirs = experiment.comparisons.filter(policy_i__index=1) | experiment.comparisons.filter(
+            policy_j__index=1
+        )
+        assert not theirs.filter(state__in=["planned", "ready"]).exists()
+        assert not Response.objects.filter(policy__index=1, state=Response.State.WAITING).exists()
+        last = experiment.comparisons.latest("pk").pk
+        click_on(experiment, annotator, 20)
+        assert not theirs.filter(pk__gt=last).exists()
+        entry = AuditEntry.objects.get(experiment=experiment, action="policy_retired")
+        assert entry.details["reason"] == "It is rude."
+        assert agree(experiment)
+
+    def test_the_last_two_stay(self, annotator):
+        experiment = begun(annotator)
+        retire_policy(experiment_id=experiment.pk, index=0, reason="")
+        with pytest.raises(WrongStateError):
+            retire_policy(experiment_id=experiment.pk, index=1, reason="")
+
+    def test_in_a_paused_experiment_too(self, annotator):
+        experiment = begun(annotator)
+        pause(experiment_id=experiment.pk)
+        retire_policy(experiment_id=experiment.pk, index=0, reason="")
+        add_policies(experiment_id=experiment.pk, levels=NEW)
+        advance(experiment_id=experiment.pk)
+        assert designs.load(experiment).design.present.tolist() == [False, True, True, True]
+        assert agree(experiment)

@@ -1,0 +1,133 @@
+"""Every page of an experiment whose policies have changed."""
+
+import json
+import re
+
+import pytest
+from django.urls import reverse
+
+from engine.core import Design, Unstructured
+from engine.models import Experiment
+from engine.selectors import designs
+from engine.selectors.policies import policy_names
+from engine.selectors.rankings import ranking
+from engine.selectors.snapshots import latest_snapshot
+from engine.selectors.standings import standing_of
+from engine.services.policies import add_policies, retire_policy
+from tests.engine.test_policies import NEW, begun, judged
+from tests.factories import add_member, click_on, make_user
+
+pytestmark = pytest.mark.django_db
+
+PAGES = (
+    "dashboard", "dashboard_live", "ranking_file", "results_file", "quality", "quality_charts", "method",
+    "method_live", "method_charts", "setup", "setup_file", "experiment_settings", "log", "people",
+    "comparisons", "remarks", "export", "report",
+)  # fmt: skip
+
+
+@pytest.fixture
+def living(annotator):
+    """Concluded, challenged, concluded again, and running with two more, of which one has retired."""
+    experiment = judged(begun(annotator), annotator)
+    add_policies(experiment_id=experiment.pk, levels=NEW)
+    experiment = judged(experiment, annotator)
+    add_policies(
+        experiment_id=experiment.pk,
+        levels={"System prompt": {"Kind": {"text": "quality 1"}, "Odd": {"text": "quality 2"}}},
+    )
+    click_on(experiment, annotator, 4)
+    retire_policy(experiment_id=experiment.pk, index=5, reason="Odd.")
+    click_on(experiment, annotator, 2)
+    experiment.refresh_from_db()
+    return experiment
+
+
+def test_every_page_opens(living, admin_client):
+    for name in PAGES:
+        assert admin_client.get(reverse(name, args=[living.pk])).status_code in {200, 204}, name
+    for number in range(1, 7):
+        assert admin_client.get(reverse("policy", args=[living.pk, number])).status_code == 200
+
+
+def test_the_result_counts_rivals_that_are_there_and_tells_of_all_conclusions(living, admin_client):
+    html = admin_client.get(reverse("dashboard", args=[living.pk])).content.decode()
+    assert 'data-conclusions="2"' in html
+    # Of six policies four have retired.
+    assert standing_of(living, latest_snapshot(living), policy_names(living)).n_rivals == 1
+    words = [each.word for each in ranking(living)]
+    assert words[2:] == ["retired"] * 4
+    assert "retired" not in words[:2]
+
+
+def test_the_decision_follows_from_the_exported_log(living, admin_client, monkeypatch):
+    # While pairs are open nobody gets it: it names their policies.
+    monkeypatch.setattr("labeling.exports.downloads.events_may_go_out", lambda _: True)
+    log = admin_client.post(reverse("events_jsonl", args=[living.pk])).getvalue().decode()
+    first, *events = map(json.loads, log.splitlines())
+    design = Design(Unstructured(len(first["policies"])), labels=first["policies"], **first["settings"])
+    for event in events:
+        getattr(design, event.pop("call"))(**event)
+    stored = designs.stored(living).design
+    assert list(design.labels) == list(stored.labels)
+    assert design.decision.conclusions == stored.decision.conclusions
+    assert design.evidence.tolist() == stored.evidence.tolist()
+
+
+class TestThePage:
+    def test_a_new_prompt_joins(
+        self, annotator, editor, client_for, sent, django_capture_on_commit_callbacks
+    ):
+        experiment = begun(annotator)
+        add_member(experiment, editor, "editor")
+        url = reverse("add_policy", args=[experiment.pk])
+        client = client_for(editor)
+        # It begins with the text of the policy that leads.
+        assert field_of(client.get(url), "level-text") == "quality 0"
+        with django_capture_on_commit_callbacks(execute=True):
+            reply = client.post(url, {"level-name": "Warm", "level-text": "quality 5"})
+        assert reply.status_code == 302
+        assert experiment.policies.get(index=3).levels.get().value == {"text": "quality 5"}
+        assert sent == [(experiment.pk,)]
+
+    def test_a_name_that_is_taken_is_said_and_nothing_is_lost(self, annotator, editor, client_for):
+        experiment = begun(annotator)
+        add_member(experiment, editor, "editor")
+        url = reverse("add_policy", args=[experiment.pk])
+        reply = client_for(editor).post(url, {"level-name": "Prompt 0", "level-text": "mine"})
+        assert reply.status_code == 400
+        assert field_of(reply, "level-text") == "mine"
+        assert experiment.policies.count() == 3
+
+    def test_a_challenge_runs_the_experiment_again(self, annotator, editor, client_for):
+        experiment = judged(begun(annotator), annotator)
+        add_member(experiment, editor, "editor")
+        url = reverse("add_policy", args=[experiment.pk])
+        form = {"level-name": "Warm", "level-text": "quality 5", "losers_leave": "on"}
+        assert client_for(editor).post(url, form).status_code == 302
+        experiment.refresh_from_db()
+        assert experiment.state == Experiment.State.RUNNING
+        assert experiment.policies.filter(retired_at=None).count() == 2
+
+    def test_one_retires_with_a_reason(self, annotator, editor, client_for):
+        experiment = begun(annotator)
+        add_member(experiment, editor, "editor")
+        url = reverse("retire_policy", args=[experiment.pk, 2])
+        client = client_for(editor)
+        assert client.post(url, {"reason": " "}).status_code == 400
+        assert client.post(url, {"reason": "Rude."}).status_code == 302
+        retired = experiment.policies.get(index=1)
+        assert (retired.retired_because, retired.retired_at is None) == ("Rude.", False)
+
+    @pytest.mark.parametrize("name", ["add_policy", "retire_policy"])
+    def test_who_only_watches_may_not(self, annotator, client_for, name):
+        experiment, viewer = begun(annotator), make_user("viewer")
+        add_member(experiment, viewer, "viewer")
+        args = [experiment.pk] if name == "add_policy" else [experiment.pk, 1]
+        assert client_for(viewer).get(reverse(name, args=args)).status_code in {403, 404}
+
+
+def field_of(reply, name):
+    """The text that a field of a page holds."""
+    found = re.search(rf'name="{name}"[^>]*>\s*([^<]*)</textarea>', reply.content.decode())
+    return found and found[1].strip()
