@@ -204,10 +204,7 @@ class Design:
         peak = None if peak_evidence is None else np.asarray(peak_evidence, dtype=np.float64)[None]
         self._tally = tally
         lived = progress.get("lived") or {}
-        if absent := list(lived.get("absent", ())):
-            present = np.ones((1, self.n_policies), dtype=np.bool_)
-            present[0, absent] = False
-            tally.set_present(present, np.ones_like(present))
+        tally.leave_out(lived.get("absent", ()))
         self.events = [dict(event) for event in lived.get("events", ())]
         self._concluded = checked_conclusions(lived.get("conclusions", ()))
         self._told = bool(lived.get("told"))
@@ -378,8 +375,7 @@ class Design:
         self._concluded = self._verdict.conclusions()
         established, none_best = self._ledger.settled()
         self._told = bool(established[0] or none_best[0])
-        for proof in self._ledger.proofs.values():
-            proof.exclusions()
+        self._ledger.begin_to_live()
         self.events.append({"kind": kind, "place": self.n_shown, "policy": policy, **about})
         self._decision = None
 

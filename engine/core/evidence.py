@@ -137,22 +137,27 @@ class PairwiseEvidence:
         if self.log_weights is not None:
             self.log_weights = self.log_weights[runs]
 
+    def weigh(self) -> FloatArray:
+        """The weights of opponents, which are kept from here on."""
+        if self.log_weights is None:
+            self.log_weights = np.full(self.log_e.shape, -np.log(self._tally.n_policies - 1))
+            self._changed = ...
+        return self.log_weights
+
     def join(self, runs: IntArray, n: IntArray) -> None:
         """Have the means of these runs, shape (m,), take in a policy n of each that is present by now.
 
         The mean against each other policy stays what it is: a part of it goes to the newcomer.
         """
-        tally = self._tally
-        if self.log_weights is None:
-            self.log_weights = np.full(self.log_e.shape, -np.log(tally.n_policies - 2))
+        tally, log_weights = self._tally, self.weigh()
         share = 1.0 / tally.n_present[runs].astype(np.float64)
         mean = self.combine(self.log_e[runs], (runs,))
-        weights = self.log_weights[runs] + np.log1p(-share)[:, None, None]
+        weights = log_weights[runs] + np.log1p(-share)[:, None, None]
         place = np.arange(runs.size)
         weights[place, :, n] = np.log(share)[:, None] + mean
         equal = -np.log(np.maximum(tally.n_present[runs] - 1, 1))[:, None]
         weights[place, n] = np.where(tally.present[runs], equal, NO_WEIGHT)
-        self.log_weights[runs] = np.maximum(weights, NO_WEIGHT)
+        log_weights[runs] = np.maximum(weights, NO_WEIGHT)
         self._changed = ...
 
     def combine(self, log_e: FloatArray, of: Any = ...) -> FloatArray:

@@ -238,6 +238,12 @@ class Ledger:
             told = won if answered else None
             self.turn(first, second, bets, None, now, runs=runs, outcome=told, observe=observe)
 
+    def begin_to_live(self) -> None:
+        """Keep what depends on how many policies there are, before the first of them joins or retires."""
+        self.evidence.weigh()
+        for proof in self.proofs.values():
+            proof.exclusions()
+
     def join(self, runs: IntArray, n: IntArray, *, renew: bool = False) -> None:
         """Have a policy n that was absent so far join each of these runs, shape (m,) both.
 

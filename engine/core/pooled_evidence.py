@@ -209,11 +209,11 @@ class StreamedEvidence:
         least = np.where(open_ones, self._per_policy[runs], 0.0).min(axis=1)
         self.log_least[runs] = np.minimum(self.log_least[runs], least)
         self.log_capital[runs, n] = self.log_least[runs]
-        self._per_policy[runs] = self._combine((runs,))
 
     def look_again(self) -> None:
-        """Have the standing computed again: somebody has joined or retired."""
+        """Compute everything again: somebody has joined or retired."""
         self._standing = None
+        self._per_policy = self._combine(...)
         self.beliefs.look_again()
 
     def leads(self) -> BoolArray:

@@ -101,10 +101,14 @@ def simulate(
     """
     n_runs, n_policies = mu.shape[:2]
     rng = np.random.default_rng(seed)
-    peak, memory = (None if progress is None else progress.get(part) for part in ("peak_evidence", "streams"))
+    peak, memory, lived = (
+        None if progress is None else progress.get(part) for part in ("peak_evidence", "streams", "lived")
+    )
+    tally = Tally(np.zeros(mu.shape) if wins is None else np.repeat(wins[None], n_runs, axis=0))
+    tally.leave_out(() if lived is None else lived["absent"])
     ledger = Ledger(
         space or Unstructured(n_policies),
-        Tally.empty(n_policies, n_runs) if wins is None else Tally(np.repeat(wins[None], n_runs, axis=0)),
+        tally,
         delta=delta,
         epsilon=epsilon,
         stopping=stopping,

@@ -333,6 +333,12 @@ class Tally:
         self.joined: BoolArray = present.copy() if joined is None else joined.copy()
         self.everybody = bool(present.all())
 
+    def leave_out(self, absent: Sequence[int]) -> None:
+        """Have these policies be absent that joined earlier."""
+        present = self.joined.copy()
+        present[:, list(absent)] = False
+        self.set_present(present, self.joined)
+
     def tell_ties_apart(self) -> None:
         """Count ties from here on."""
         self.proof_ties = np.zeros_like(self.wins)

@@ -491,6 +491,17 @@ class TestALife:
         assert {(each.risk, each.joint_risk) for each in conclusions} == {(0.05, 0.05)}
         assert conclusions[1].among == ((0, 4) if strict else (0, 1, 2, 3, 4))
 
+    @pytest.mark.parametrize("claim", list(Claim))
+    def test_an_arrival_changes_nothing_for_the_others(self, claim: Claim) -> None:
+        life = Life(claim=claim)
+        life.go_on(50)
+        life.design.show(0, 1)
+        before = life.design.evidence
+        newcomer = life.design.add()
+        after = life.design.evidence
+        assert after[:4] == pytest.approx(before, abs=1e-12)
+        assert after[newcomer] == pytest.approx(min(0.0, before.min()), abs=1e-12)
+
     def test_nobody_asks_for_who_has_left(self) -> None:
         for claim, sampler in product(Claim, ("balanced", "random", "rucb", "tracking")):
             design = Design(Unstructured(4), claim=claim, epsilon=0.05, sampler=sampler, seed=1)

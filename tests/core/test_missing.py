@@ -76,6 +76,8 @@ class Game:
         To which two policies capital may move, once.
     same
         The parts of the state that what is paid depends on.
+    events
+        What may happen to the policies: each once, in this order.
     """
 
     laws: dict[Pair, list[Law]]
@@ -85,26 +87,29 @@ class Game:
     take_back: bool = False
     moves: Sequence[Pair] = ()
     same: Sequence[str] | None = None
+    events: Sequence[Callable[[Design], object]] = ()
 
     def largest_mean(self, design: Design, n_showings: int) -> float:
         """The largest mean of what stopping pays, over everything that people can do."""
-        return self._largest(design, {}, n_showings, self.moves, {})
+        return self._largest(design, {}, n_showings, (*self.moves, *self.events), {})
 
     def _largest(
         self,
         design: Design,
         said: dict[int, Said],
         n_left: int,
-        moves: Sequence[Pair],
+        moves: Sequence[Any],
         known: dict[object, float],
     ) -> float:
         """The same from a state on: what is said of showings that can change, and so many left to begin."""
-        state = self._state(design, said), n_left, bool(moves)
+        state = self._state(design, said), n_left, len(moves)
         if state in known:
             return known[state]
         best = [self.worth(design)]
         if n_left and len(design.open_showings) < self.most_open:
             for pair, laws in self.laws.items():
+                if max(pair) >= design.n_policies or not design.present[list(pair)].all():
+                    continue
                 begun = copy.deepcopy(design)
                 showing = begun.show(*pair)
                 mean = {
@@ -113,11 +118,14 @@ class Game:
                 }
                 best += [sum(p * mean[each] for each, p in law.items()) for law in laws]
         best += [self._largest(*after, n_left, moves, known) for after in self._ended(design, said)]
-        for to in moves:
+        for to in moves[: 1 if self.events else None]:
             after = copy.deepcopy(design)
-            proof = after._ledger.proofs[after.claim]
-            proof.move(np.array([0]), np.array([to]))
-            best.append(self._largest(after, said, n_left, (), known))
+            if callable(to):
+                to(after)
+            else:
+                proof = after._ledger.proofs[after.claim]
+                proof.move(np.array([0]), np.array([to]))
+            best.append(self._largest(after, said, n_left, moves[1:] if self.events else (), known))
         known[state] = max(best)
         return known[state]
 
@@ -171,6 +179,21 @@ def false_capital(by: dict[int, int]) -> Worth:
         shares = proof.stakes.account[0]
         return float(
             sum(np.exp(proof.log_capital(0, by[b], b)) if b in by else shares[b] for b in range(shares.size))
+        )
+
+    return worth
+
+
+def false_capital_of_those_present(by: dict[int, int]) -> Worth:
+    """The same of those who are there: who beats a policy may be absent."""
+
+    def worth(design: Design) -> float:
+        proof, here = design._ledger.proofs[design.claim], np.flatnonzero(design.present)
+        return float(
+            sum(
+                np.exp(proof.log_capital(0, by[b], b)) if by.get(b) in here else proof.stakes.account[0, b]
+                for b in here
+            )
         )
 
     return worth
@@ -286,7 +309,32 @@ moved_in_a_cycle = replace(all_names, moves=[(0, 1)])
 moved_without_a_margin = Game(LEVEL, false_capital(BEATEN), moves=[(0, 1)], same=CAPITAL)
 two_false = replace(moved_without_a_margin, worth=false_capital({0: 1, 1: 0}))
 
+LIVED = Game(CYCLE, false_capital_of_those_present(BEATEN), most_open=2)
+joined = replace(LIVED, events=[Design.add])
+joined_and_moved = replace(joined, events=[Design.add, (2, 0)])
+retired = replace(LIVED, events=[lambda design: design.retire(1)])
+# The newcomer is the best, and policy 0 was.
+joined_best = Game(
+    {(0, 1): coin(NULL), (2, 0): coin(NULL), (2, 1): coin(NULL)},
+    lambda design: float(np.exp(design.evidence[0 if design.n_policies == 2 else 2])),
+    most_open=2,
+    events=[Design.add],
+)
+
 slow = pytest.mark.slow
+
+
+def taken_at_the_most(patch: pytest.MonkeyPatch) -> None:
+    """A newcomer is given capital as if all that is open had been lost by the rivals."""
+    join, excluded = capital.Stakes.join, capital.Stakes._take
+
+    def taken(held: capital.Stakes, runs: Any, spare: Any, log_e: Any) -> Any:
+        tally = held.tally
+        most = log_e_value(tally.proof_wins - tally.open, tally.proof_losses + tally.open, NULL, FLAT)
+        return excluded(held, runs, spare, np.where(np.eye(log_e.shape[1], dtype=bool), -np.inf, most)[runs])
+
+    patch.setattr(capital.Stakes, "_take", taken)
+    patch.setattr(capital.Stakes, "join", join)
 
 
 @pytest.mark.parametrize(
@@ -310,6 +358,11 @@ slow = pytest.mark.slow
             moved_without_a_margin, 3, "best", 2, id="capital that moves without a margin", marks=slow
         ),
         pytest.param(two_false, 3, "best", 2, id="two that are false against each other", marks=slow),
+        pytest.param(joined, 2, "good_enough", 2, id="a third one joins"),
+        pytest.param(joined, 2, "good_enough", 3, id="a third one joins, three showings", marks=slow),
+        pytest.param(joined_and_moved, 2, "good_enough", 2, id="one joins, then capital moves", marks=slow),
+        pytest.param(retired, 3, "good_enough", 2, id="one of three retires"),
+        pytest.param(joined_best, 2, "best_if_any", 2, id="a better one joins"),
     ],
 )
 def test_nothing_that_people_do_pays(game: Game, n_policies: int, claim: str, n_showings: int) -> None:

@@ -67,7 +67,7 @@ def histories(case: Case, claim: Claim, epsilon: float) -> tuple[Ledger, list[Fl
         proof = ledger.proofs[claim]
         leader = proof._evidence.leader
         against = np.full((n_runs, K, K), -np.inf)
-        against[runs, :, leader] = proof._against(leader)
+        against[runs, :, leader] = proof.against()
         against[runs, leader, leader] = -np.inf
         beating.append(against)
     return ledger, best, beating
