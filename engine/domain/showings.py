@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from engine.core import Design
+from engine.core import Design, Factorial
 from engine.domain.outcome_of_answers import joint_outcome
 
 
@@ -64,7 +64,7 @@ class Logged(NamedTuple):
     """A row of the log with the indices of its two policies; ``row`` is its key.
 
     Where a policy joins or retires: ``policy`` is its key, ``comparison`` 0, ``i`` its index, and ``j`` that
-    of the policy that it was made from.
+    of the policy that it was made from. ``levels``: those of one that joins.
     """
 
     row: int
@@ -76,6 +76,7 @@ class Logged(NamedTuple):
     least: float | None
     most: float | None
     policy: int | None = None
+    levels: tuple[str, ...] = ()
 
 
 class Answer(NamedTuple):
@@ -172,6 +173,6 @@ def follow(design: Design, event: Logged) -> None:
     elif event.kind == Kind.REVISED:
         design.revise(event.comparison, event.outcome)
     elif event.kind == Kind.JOINED:
-        design.add(parent=event.j)
+        design.add(parent=event.j, row=event.levels if isinstance(design.space, Factorial) else None)
     else:
         design.retire(event.i)

@@ -7,6 +7,7 @@ bit.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,10 @@ import numpy as np
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
-from engine.core import Design, Unstructured
+from engine.core import Design
 from engine.domain.claim_settings import Rules
 from engine.domain.showings import Kind, Logged, follow
-from engine.models import Evidence, Experiment, ShowingEvent
+from engine.models import Evidence, Experiment, Policy, ShowingEvent
 from engine.selectors.counts import wins_matrix
 from engine.selectors.policies import labelled_space
 
@@ -132,11 +133,9 @@ def _design(
     experiment: Experiment, wins: Any | None = None, progress: dict[str, Any] | None = None
 ) -> Design:
     """The design with these summed outcomes, or before the first one."""
-    space, labels = labelled_space(experiment)
-    settings = design_settings(experiment)
     n_policies = experiment.policies.filter(joined_at=None).count() if wins is None else len(wins)
-    if n_policies < len(labels):
-        space, labels = Unstructured(n_policies), labels[:n_policies]
+    space, labels = labelled_space(experiment, n_policies)
+    settings = design_settings(experiment)
     if wins is None:
         return Design(space=space, labels=labels, **settings)
     return Design.from_counts(space, wins, progress=progress, labels=labels, **settings)
@@ -174,7 +173,14 @@ def logged(events: QuerySet[ShowingEvent]) -> list[Logged]:
         i=Coalesce("comparison__policy_i__index", "policy__index"),
         j=Coalesce("comparison__policy_j__index", "policy__parent__index", "policy__index"),
     ).values_list("pk", "shown", "i", "j", "kind", "outcome", "least", "most", "policy_id")
-    return [Logged(*row) for row in rows]
+    found = [Logged(*row) for row in rows]
+    joined = [event.policy for event in found if event.policy and event.kind == Kind.JOINED]
+    levels: defaultdict[int | None, list[str]] = defaultdict(list)
+    if joined:
+        of_joined = Policy.objects.filter(pk__in=joined).order_by("levels__factor__position")
+        for policy, level in of_joined.values_list("pk", "levels__name"):
+            levels[policy].append(level)
+    return [event._replace(levels=tuple(levels[event.policy])) for event in found] if joined else found
 
 
 def logged_so_far(experiment: Experiment) -> list[Logged]:

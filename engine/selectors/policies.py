@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from django.db.models import Q
+
 from engine.core import Factorial
-from engine.core.spaces import Space
+from engine.core.spaces import Space, grown
 from engine.domain.policy_space import Combination, PolicyName, names_of, policy_space
 from engine.models import Connection, Experiment, Factor, Policy, Response
 
@@ -38,11 +40,25 @@ def space_of(experiment: Experiment) -> Space:
     return labelled_space(experiment)[0]
 
 
-def labelled_space(experiment: Experiment) -> tuple[Space, list[str]]:
-    """The space of `space_of`, and the names of its policies in sentences."""
+def labelled_space(experiment: Experiment, n_policies: int | None = None) -> tuple[Space, list[str]]:
+    """The space of `space_of`, and the names of its policies in sentences; of the first ``n_policies``."""
     levels, policies = _levels(experiment), combinations_of(experiment)
     labels = [each.name for each in names_of(levels, policies)]
-    return policy_space(experiment.space, levels, policies), labels
+    n_first = experiment.policies.filter(joined_at=None).count()
+    n_policies = len(policies) if n_policies is None else n_policies
+    # What is assumed of those who were first stays so, whoever joins.
+    first = policies[: min(n_first, n_policies)]
+    known = {factor: {each[place] for each in first} for place, factor in enumerate(levels)}
+    at_first = {factor: [name for name in names if name in known[factor]] for factor, names in levels.items()}
+    space = policy_space(experiment.space, at_first, first)
+    for each in policies[n_first:n_policies]:
+        space = grown(space, each if isinstance(space, Factorial) else None)
+    return space, labels[:n_policies]
+
+
+def have_changed(experiment: Experiment) -> bool:
+    """True if a policy has joined or retired since the start."""
+    return experiment.policies.filter(Q(joined_at__isnull=False) | Q(retired_at__isnull=False)).exists()
 
 
 def policy_names(experiment: Experiment) -> list[PolicyName]:

@@ -142,8 +142,6 @@ def _check_open(experiment: Experiment) -> None:
     refuse_archived(experiment)
     if experiment.stopping != "certified":
         raise WrongStateError("Under this stopping rule the policies are fixed: it makes no claim.")
-    if experiment.space != Experiment.Space.UNSTRUCTURED:
-        raise WrongStateError("With an assumption about the factors the policies are fixed.")
 
 
 def _parent(experiment: Experiment, index: int | None) -> Policy:

@@ -9,21 +9,23 @@ from engine.core import Factorial
 from engine.domain.showings import Kind
 from engine.models import Experiment
 from engine.selectors import designs
-from engine.selectors.policies import labelled_space
+from engine.selectors.policies import combinations_of, labelled_space
 
 
 def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
     """The settings of the design, then each event of the evidence as a call of `Design`."""
-    space, labels = labelled_space(experiment)
+    n_first = experiment.policies.filter(joined_at=None).count()
+    space, labels = labelled_space(experiment, n_first)
     settings = designs.design_settings(experiment)
     # It only breaks ties between pairs to choose.
     del settings["seed"]
     yield {
-        "policies": labels[: experiment.policies.filter(joined_at=None).count()],
+        "policies": labels,
         "factors": space.levels if isinstance(space, Factorial) else None,
         "combinations": space.policies if isinstance(space, Factorial) else None,
         "settings": settings,
     }
+    rows, names = combinations_of(experiment), labelled_space(experiment)[1]
     events = designs.in_the_evidence(experiment).values_list(
         "comparison__number", "comparison__policy_i__index", "comparison__policy_j__index",
         "kind", "outcome", "least", "most", "policy__index", "policy__parent__index",
@@ -35,9 +37,10 @@ def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
             yield {"call": "end", "showing": number, "outcome": outcome, "least": least, "most": most}
         elif kind == Kind.REOPENED:
             yield {"call": "reopen", "showing": number}
-        elif kind == Kind.JOINED:
-            yield {"call": "add", "label": labels[policy], "parent": parent}
-        elif kind == Kind.RETIRED:
-            yield {"call": "retire", "policy": policy}
-        else:
+        elif kind == Kind.REVISED:
             yield {"call": "revise", "showing": number, "outcome": outcome}
+        elif kind == Kind.JOINED:
+            row = rows[policy] if isinstance(space, Factorial) else None
+            yield {"call": "add", "label": names[policy], "parent": parent, "row": row}
+        else:
+            yield {"call": "retire", "policy": policy}

@@ -15,6 +15,7 @@ from engine.services.experiments import pause, start
 from engine.services.judging import rebuild_counts
 from engine.services.planning import advance
 from engine.services.policies import add_policies, retire_policy
+from engine.services.setting_changes import change_settings
 from tests.factories import add_member, click_for, click_on, lease_all, make_experiment, plan_and_write
 
 pytestmark = pytest.mark.django_db
@@ -138,17 +139,32 @@ class TestJoining:
         assert experiment.policies.count() == 3
         assert experiment.factors.get().levels.count() == 3
 
-    @pytest.mark.parametrize(
-        "spec", [{"stopping": "heuristic", "claim": "best_if_any"}, {"space": "factorial"}]
-    )
-    def test_where_the_policies_are_fixed_nobody_joins(self, annotator, spec):
-        experiment = begun(annotator, **spec)
+    def test_in_a_space_of_levels_too(self, annotator):
+        experiment = begun(annotator, space="factorial")
+        click_on(experiment, annotator, 5)
+        add_policies(experiment_id=experiment.pk, levels=NEW)
+        click_on(experiment, annotator, 12)
+        retire_policy(experiment_id=experiment.pk, index=0, reason="")
+        click_on(experiment, annotator, 5)
+        assert designs.load(experiment).design.space.policies[3] == ("Warm",)
+        assert agree(experiment)
+
+    def test_under_a_rule_that_makes_no_claim_nobody_joins(self, annotator):
+        experiment = begun(annotator, stopping="heuristic", claim="best_if_any")
         with pytest.raises(WrongStateError):
             add_policies(experiment_id=experiment.pk, levels=NEW)
 
     def test_nobody_joins_a_draft(self):
         with pytest.raises(WrongStateError):
             add_policies(experiment_id=make_experiment(running=False).pk, levels=NEW)
+
+    def test_under_other_settings_all_of_it_is_replayed(self, annotator):
+        experiment = judged(begun(annotator), annotator)
+        add_policies(experiment_id=experiment.pk, levels=NEW)
+        click_on(experiment, annotator, 6)
+        change_settings(experiment_id=experiment.pk, by=None, delta=0.01, claim="best")
+        advance(experiment_id=experiment.pk)
+        assert agree(Experiment.objects.get())
 
 
 class TestRetiring:
