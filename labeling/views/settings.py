@@ -72,6 +72,7 @@ class DisplayForm(forms.ModelForm):  # type: ignore[type-arg]  # ModelForm takes
     class Meta:
         model = Experiment
         fields = ("name", "guidelines", "tags", "money_limit", "leaderboard")
+        widgets = {"guidelines": forms.Textarea(attrs={"rows": 5})}  # noqa: RUF012 - never changed
         help_texts = {  # noqa: RUF012 - never changed
             "guidelines": (
                 "Correct what is unclear. Another meaning would make answers before and after mean different "

@@ -884,7 +884,7 @@ class TestDeleteFinished:
 
     def test_it_says_what_goes(self, page, url, finished):
         html = page.get(url).content.decode()
-        gone = dict(re.findall(r'data-gone="([^"]+)">(\d+) ', html))
+        gone = dict(re.findall(r'data-gone="([^"]+)">(\d+)<', html))
         assert gone["judgments"] == str(Judgment.objects.count())
         assert (gone["people who judged"], gone["members"]) == ("1", "2")
         assert Experiment.objects.filter(pk=finished.pk).exists()
