@@ -43,6 +43,7 @@ N_CLONES = 30
 # A clone is given up once this e-value against the champion's beating it is not reached after a few.
 HOPELESS, AT_LEAST = 0.3, 5
 SIDE_BY_SIDE = 4_000
+ENOUGH_TO_DROP = 0.2
 CUT = 4_000
 
 
@@ -58,17 +59,18 @@ def attack(n_runs: int, seed: list[int], *, naive: bool) -> IntArray:
     log_share, account = starting_capital(present[0], EPSILON, None)
     stakes = Stakes(tally, log_share, EPSILON, account=account)
     proof = HeadToHead(evidence, DELTA, stakes=stakes)
-    fell, alive, clone, met = (np.zeros(n_runs, dtype=np.int64) for _ in range(4))
-    alive, clone = np.arange(n_runs), np.ones(n_runs, dtype=np.int64)
+    fell, met, alive = np.zeros(n_runs, dtype=np.int64), np.zeros(n_runs, dtype=np.int64), np.arange(n_runs)
+    clone, over = np.ones(n_runs, dtype=np.int64), np.zeros(n_runs, dtype=np.bool_)
     while alive.size:
         champion, runs = np.zeros_like(alive), np.arange(alive.size)
         tally.record(champion, clone, (rng.random(alive.size) < 0.5 + EPSILON).astype(np.float64))
         evidence.update(champion, clone)
         proof.update(champion, clone)
         met += 1
-        false = proof.log_capital(runs, champion, clone) >= proof.threshold
+        false = ~over & (proof.log_capital(runs, champion, clone) >= proof.threshold)
         fell[alive[false]] = clone[false]
-        lost = ~false & (evidence.log_e[runs, 0, clone] < np.log(HOPELESS)) & (met >= AT_LEAST)
+        lost = ~over & ~false & (evidence.log_e[runs, 0, clone] < np.log(HOPELESS)) & (met >= AT_LEAST)
+        over |= false | (lost & (clone == N_CLONES))
         more = np.flatnonzero(lost & (clone < N_CLONES))
         if more.size:
             clone[more], met[more] = clone[more] + 1, 0
@@ -79,21 +81,22 @@ def attack(n_runs: int, seed: list[int], *, naive: bool) -> IntArray:
             if naive:
                 stakes.log_share[more, :, clone[more]] = np.log(0.5)
                 proof.move(more, np.column_stack([champion[more], clone[more]]))
-        ends = false | (lost & (clone == N_CLONES) & (met > 0))
-        if ends.any():
+        # To drop a run copies all of them.
+        if over.mean() > ENOUGH_TO_DROP:
             for part in (tally, evidence, stakes, proof):
-                part.keep(~ends)
-            alive, clone, met = alive[~ends], clone[~ends], met[~ends]
+                part.keep(~over)
+            alive, clone, met, over = alive[~over], clone[~over], met[~over], over[~over]
     return fell
 
 
 def attacked(n_runs: int, *, naive: bool) -> dict[str, object]:
     """The share of runs in which a clone was falsely named, with its upper bound."""
     started = time.perf_counter()
-    parts = [
-        attack(min(SIDE_BY_SIDE, n_runs - first), [7, first], naive=naive)
-        for first in range(0, n_runs, SIDE_BY_SIDE)
-    ]
+    parts: list[IntArray] = []
+    for first in range(0, n_runs, SIDE_BY_SIDE):
+        parts.append(attack(min(SIDE_BY_SIDE, n_runs - first), [7, first], naive=naive))
+        so_far = np.concatenate(parts)
+        print(f"{so_far.size:,}: {np.count_nonzero(so_far):,}", flush=True)
     fell = np.concatenate(parts)
     wrong = int(np.count_nonzero(fell))
     share = wrong / n_runs

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from .claims import NOBODY
 from .decisions import Verdict
-from .growth import padded, with_one_more
+from .growth import expected_with_one_more, padded, with_one_more
 from .judgments import checked_columns, checked_policy_name, checked_triples
 from .ledger import NONE, OPEN, Ledger
 from .memory import check_memory
@@ -186,14 +186,21 @@ class Design:
         settings
             As for the constructor. With `progress`, claim, δ and ε are those that it was stored with: peaks,
             names and capital that has moved hold for these alone. To change one, `replay` the judgments.
+            Prior strengths may be those of the policies that the experiment began with.
 
         Raises
         ------
         ValueError
             If an array does not fit the space or is not a valid tally, or a setting is out of range.
         """
-        design = cls(space, **settings)
         progress = dict(progress or {})
+        prior = settings.get("prior_strengths")
+        if prior is not None and len(prior) < space.n_policies:
+            for event in progress.get("lived", {}).get("events", ()):
+                if event["kind"] == "added" and event["policy"] == len(prior):
+                    prior = expected_with_one_more(np.asarray(prior, dtype=np.float64), event["parent"])
+            settings["prior_strengths"] = prior
+        design = cls(space, **settings)
         if peak_evidence is not None:
             progress["peak_evidence"] = peak_evidence
         design._load(check_tally(wins, in_flight, space.n_policies), progress)
@@ -318,8 +325,7 @@ class Design:
         progress = with_one_more(self.progress, parent)
         progress["lived"]["absent"].append(number)
         if self._prior_strengths is not None:
-            expected = self._prior_strengths.mean() if parent is None else self._prior_strengths[parent]
-            self._prior_strengths = np.append(self._prior_strengths, expected)
+            self._prior_strengths = expected_with_one_more(self._prior_strengths, parent)
             self._prior = centred(self._prior_strengths)
         self.space, self.labels = space, labels
         self._load(Tally(padded(self.wins)[None], padded(self.in_flight)[None]), progress)

@@ -10,6 +10,7 @@ import numpy as np
 from .beliefs import PRECISION
 from .capital import NO_CAPITAL
 from .evidence import NO_WEIGHT
+from .types import FloatArray
 
 # What each policy has in the stored streams, and what a newcomer has.
 _OF_NEWCOMER = {"won": 0.0, "lost": 0.0, "log_bets": 0.0, "curvature": PRECISION, "capital": 0.0}
@@ -18,6 +19,11 @@ _OF_NEWCOMER = {"won": 0.0, "lost": 0.0, "log_bets": 0.0, "curvature": PRECISION
 def padded(matrix: Any, with_what: float = 0.0) -> Any:
     """A matrix of shape (K, K) with one row and column more."""
     return np.pad(matrix, (0, 1), constant_values=with_what)
+
+
+def expected_with_one_more(prior: FloatArray, parent: int | None) -> FloatArray:
+    """Prior strengths of shape (K,) and of a newcomer: that of its parent, or the mean."""
+    return np.append(prior, prior.mean() if parent is None else prior[parent])
 
 
 def with_one_more(progress: Mapping[str, Any], parent: int | None) -> dict[str, Any]:

@@ -469,6 +469,38 @@ class TestALife:
         assert places[4] is Place.LEADS
         assert places[1] is Place.RETIRED
 
+    def test_a_challenge_takes_what_two_policies_alone_would(self) -> None:
+        life = Life()
+        life.go_on(3000)
+        life.losers_leave()
+        life.design.add(parent=0)
+        before = len(life.judgments)
+        life.go_on(3000)
+        alone = Design(Unstructured(2), **RULES)
+        for i, _, outcome in life.judgments[before:]:
+            assert not alone.stopped
+            alone.tell(int(i == 4), int(i != 4), outcome)
+        assert alone.stopped
+        assert alone.decision.best == int(life.design.decision.best == 4)
+
+    def test_expected_strengths_of_the_first_are_enough_to_go_on(self) -> None:
+        prior = [0.5, 0.0, -0.2, -0.3]
+        life = Life(prior_strengths=prior)
+        life.go_on(30)
+        life.design.add(parent=0)
+        life.design.add()
+        life.go_on(30)
+        progress = json.loads(json.dumps(life.design.progress))
+        stored = Design.from_counts(
+            life.design.space,
+            life.design.wins,
+            progress=progress,
+            labels=life.design.labels,
+            prior_strengths=prior,
+            **RULES,
+        )
+        assert same(stored, life.design)
+
     def test_losers_who_stay_lend_their_exclusions(self) -> None:
         life = Life()
         life.go_on(3000)
