@@ -38,6 +38,7 @@ from engine.services.ready_made import ready_made_responses
 from engine.services.setting_changes import run_again
 from engine.services.showings import let_go
 
+_FEWEST = 2
 _STARTED = {Experiment.State.RUNNING, Experiment.State.PAUSED, Experiment.State.CONCLUDED}
 
 
@@ -50,6 +51,7 @@ def add_policies(
     parent: int | None = None,
     responses: Sequence[ReadyMade] = (),
     losers_leave: bool = True,
+    parent_leaves: bool = False,
     by: User | None = None,
 ) -> list[Policy]:
     """Have policies with new levels join an experiment that has started; a concluded one runs again.
@@ -67,6 +69,8 @@ def add_policies(
         What they answered to the tasks, where responses are ready-made.
     losers_leave
         Those whom the conclusion has ruled out retire first.
+    parent_leaves
+        The parent retires: the new ones take its place, as where its prompt had a slip.
 
     Raises
     ------
@@ -95,6 +99,11 @@ def add_policies(
         ShowingEvent.objects.create(experiment=experiment, policy=policy, kind=Kind.JOINED)
         details = {"policy": names[policy.index].name, "code": policy.label, "parent": origin.label}
         record(experiment=experiment, by=by, action=AuditEntry.Action.POLICY_JOINED, details=details)
+    origin.refresh_from_db()
+    if parent_leaves and origin.retired_at is None:
+        _retire(experiment, origin, f"Replaced by {joined[0].label}.", by)
+    if experiment.policies.filter(retired_at=None).count() < _FEWEST:
+        raise WrongStateError("One policy alone would be left. Keep another one.")
     if settle(experiment=experiment).design.decision.stopped:
         raise WrongStateError("The budget is used up. Give the experiment a larger budget first.")
     return joined
@@ -117,23 +126,25 @@ def retire_policy(*, experiment_id: int, index: int, reason: str, by: User | Non
     policy = here.filter(index=index).first()
     if policy is None:
         raise WrongStateError("This policy is not there, or has retired already.")
-    if here.count() <= 2:
+    if here.count() <= _FEWEST:
         raise WrongStateError("Fewer than two policies would be left. Add another one first.")
     _retire(experiment, policy, reason, by)
     settle(experiment=experiment)
     return policy
 
 
-def parent_of(experiment: Experiment) -> Policy:
-    """The policy that new ones are made from, if nobody says another.
+def parent_of(experiment: Experiment, index: int | None = None) -> Policy:
+    """The policy that new ones are made from: the one of this index, or who has won or leads.
 
     Raises
     ------
+    SpecError
+        It is not there, or has retired.
     WrongStateError
         No policy can join.
     """
     _check_open(experiment)
-    return _parent(experiment, None)
+    return _parent(experiment, index)
 
 
 def _check_open(experiment: Experiment) -> None:

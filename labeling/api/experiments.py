@@ -167,6 +167,7 @@ def add_policies(request: AuthenticatedRequest, experiment_id: Id, payload: Poli
         parent=None if payload.parent is None else payload.parent - 1,
         responses=[ReadyMade(each.task - 1, each.policy, each.response) for each in payload.responses],
         losers_leave=payload.losers_leave,
+        parent_leaves=payload.parent_leaves,
         by=request.user,
     )
     wake_planner(experiment.pk)

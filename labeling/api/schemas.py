@@ -223,6 +223,9 @@ class PoliciesIn(Exact):
     losers_leave: bool = Field(
         True, description="After a conclusion, those whom it has ruled out retire first: they cost clicks."
     )
+    parent_leaves: bool = Field(
+        False, description="The parent retires, and the new ones take its place: for a slip in its text."
+    )
 
 
 class RetireIn(Exact):

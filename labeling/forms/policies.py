@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 
 from engine.domain.errors import SpecError
+from engine.domain.policy_space import PolicyName
 from engine.domain.specs import ReadyMade
 from engine.importing.items import read_responses
 from engine.importing.rows import ImportingError
@@ -32,8 +33,19 @@ class JoinForm(forms.Form):
         initial=True,
     )
 
-    def __init__(self, *args: Any, experiment: Experiment, several: bool, **kwargs: Any) -> None:
+    parent_leaves = forms.BooleanField(
+        required=False,
+        help_text=(
+            "For a slip in its text: the new one takes its place. What was judged of the old one stays in "
+            "the win rates, and the new one begins without any."
+        ),
+    )
+
+    def __init__(
+        self, *args: Any, experiment: Experiment, several: bool, parent: PolicyName, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self.fields["parent_leaves"].label = f"{parent.name} leaves"
         if not several:
             del self.fields["every"]
         if experiment.winner_id is None:

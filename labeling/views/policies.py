@@ -137,10 +137,12 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     experiment = access.to_run(request, experiment_id)
     data = request.POST if request.method == "POST" else None
     try:
-        parent = policies.parent_of(experiment)
-    except WrongStateError as error:
+        number = int(request.GET.get("parent", 0))
+        parent = policies.parent_of(experiment, number - 1 if number else None)
+    except (SpecError, WrongStateError, ValueError) as error:
         messages.error(request, str(error))
         return redirect("dashboard", experiment_id=experiment.pk)
+    name = policy_names(experiment)[parent.index]
     factors = list(experiment.factors.prefetch_related("levels"))
     chosen = next((each for each in factors if str(each.pk) == request.GET.get("factor")), factors[0])
     form: ResponsesForm | LevelForm
@@ -150,11 +152,20 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         form = level_form(chosen, parent, data)
         theirs = Connection.objects.choosable_by(request.user, experiment).values_list("name", flat=True)
         form.offer_models(sorted({*theirs, *models_of_workers()}))
-    join = JoinForm(data, experiment=experiment, several=len(factors) > 1)
+    join = JoinForm(
+        data,
+        experiment=experiment,
+        several=len(factors) > 1,
+        parent=name,
+        initial={"parent_leaves": bool(number)},
+    )
     if data is not None and form.is_valid() and join.is_valid():
         try:
             joined = policies.add_policies(
-                experiment_id=experiment.pk, by=request.user, **_given(factors, chosen, form, join)
+                experiment_id=experiment.pk,
+                parent=parent.index,
+                by=request.user,
+                **_given(factors, chosen, form, join),
             )
         except (SpecError, WrongStateError) as error:
             form.add_error(None, str(error))
@@ -170,7 +181,8 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "may_run": True,
         "factors": factors if len(factors) > 1 else [],
         "factor": chosen,
-        "parent": policy_names(experiment)[parent.index],
+        "parent": name,
+        "number": number,
         "form": form,
         "join": join,
     }
@@ -181,7 +193,10 @@ def _given(
     factors: Sequence[Factor], chosen: Factor, form: ResponsesForm | LevelForm, join: JoinForm
 ) -> dict[str, Any]:
     """What the page says of the policies that join."""
-    given: dict[str, Any] = {"losers_leave": join.cleaned_data.get("losers_leave", True)}
+    given: dict[str, Any] = {
+        "losers_leave": join.cleaned_data.get("losers_leave", True),
+        "parent_leaves": join.cleaned_data["parent_leaves"],
+    }
     if isinstance(form, ResponsesForm):
         return given | {
             "levels": {chosen.name: {name: {} for name in form.names}},

@@ -14,6 +14,7 @@ from engine.services.forgetting import forget_person
 from engine.services.judging import rebuild_counts, record_answer
 from engine.services.locks import locked_experiment
 from engine.services.planning import advance
+from engine.services.policies import add_policies, retire_policy
 from engine.services.serving import take_back
 from engine.services.undos_and_skips import MOST_HELD, UNDOS_IN_A_ROW
 from tests.concurrency import at_once, blocked
@@ -79,6 +80,37 @@ def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_repl
     assert not experiment.evidence_stale
     snapshot, replay = latest_snapshot(experiment), designs.replay(experiment).design
     assert (snapshot.comparisons, snapshot.evidence) == (10, replay.evidence.tolist())
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+def test_policies_that_come_and_go_while_people_click_leave_the_evidence_of_a_replay(settings, annotator):
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 60
+    other = make_user()
+    experiment = make_experiment(ready=True, n_policies=5, annotators=(annotator, other), delta=1e-9)
+    stays = experiment.policies.get(index=0)
+
+    def join() -> None:
+        for k in range(3):
+            levels = {"System prompt": {f"New {k}": {"text": "quality 1"}}}
+            add_policies(experiment_id=experiment.pk, levels=levels, parent=stays.index)
+
+    def leave() -> None:
+        for index in (1, 2):
+            retire_policy(experiment_id=experiment.pk, index=index, reason="It is rude.")
+
+    def click_on(user: User) -> None:
+        for _ in range(6):
+            click(experiment, user, "right")
+
+    def plan_on() -> None:
+        for _ in range(4):
+            advance(experiment_id=experiment.pk)
+
+    at_once([join, leave, lambda: click_on(annotator), lambda: click_on(other), plan_on])
+    advance(experiment_id=experiment.pk)
+    stored, replayed = designs.stored(experiment), designs.replay(experiment)
+    assert designs.state_of(stored) == designs.state_of(replayed)
+    assert stored.design.present.tolist() == [True, False, False, True, True, True, True, True]
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 

@@ -93,6 +93,21 @@ class TestJoining:
         add_policies(experiment_id=experiment.pk, levels=NEW, losers_leave=False)
         assert not experiment.policies.exclude(retired_at=None).exists()
 
+    @pytest.mark.parametrize("parent", [0, 2])
+    def test_a_parent_that_leaves_leaves_once_and_nobody_is_left_alone(self, annotator, parent):
+        experiment = judged(begun(annotator), annotator)
+        again = {"experiment_id": experiment.pk, "parent": parent, "parent_leaves": True}
+        if parent == experiment.winner.index:
+            with pytest.raises(WrongStateError):
+                add_policies(levels=NEW, **again)
+            add_policies(levels=NEW, losers_leave=False, **again)
+        else:
+            add_policies(levels=NEW, **again)
+        gone = AuditEntry.objects.filter(experiment=experiment, action="policy_retired")
+        assert len(gone) == experiment.policies.exclude(retired_at=None).count()
+        click_on(experiment, annotator, 3)
+        assert agree(experiment)
+
     def test_chosen_combinations_alone_join(self, annotator):
         experiment = begun(annotator, n_policies=2)
         levels = {"System prompt": {"Warm": {"text": "a"}, "Cool": {"text": "b"}}}

@@ -109,6 +109,24 @@ class TestThePage:
         assert experiment.state == Experiment.State.RUNNING
         assert experiment.policies.filter(retired_at=None).count() == 2
 
+    def test_a_slip_is_mended_in_one_step(self, annotator, editor, client_for):
+        experiment = begun(annotator)
+        add_member(experiment, editor, "editor")
+        url = reverse("add_policy", args=[experiment.pk]) + "?parent=2"
+        client = client_for(editor)
+        assert field_of(client.get(url), "level-text") == "quality 1"
+        form = {"level-name": "Prompt 1, mended", "level-text": "quality 1 again", "parent_leaves": "on"}
+        assert client.post(url, form).status_code == 302
+        present = experiment.policies.filter(retired_at=None)
+        assert list(present.values_list("index", "parent__index")) == [(0, None), (2, None), (3, 1)]
+
+    @pytest.mark.parametrize("parent", ["9", "x"])
+    def test_a_policy_that_is_not_there_cannot_be_changed(self, annotator, editor, client_for, parent):
+        experiment = begun(annotator)
+        add_member(experiment, editor, "editor")
+        url = reverse("add_policy", args=[experiment.pk]) + f"?parent={parent}"
+        assert client_for(editor).get(url).status_code == 302
+
     def test_one_retires_with_a_reason(self, annotator, editor, client_for):
         experiment = begun(annotator)
         add_member(experiment, editor, "editor")
