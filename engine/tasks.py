@@ -32,7 +32,6 @@ from engine.selectors.opinions import experiments_with_opinions
 from engine.services import (
     analysis,
     connections,
-    estimates,
     experiments,
     generation,
     imports,
@@ -304,7 +303,7 @@ def _give_opinions(worker: str) -> None:
 
 @shared_task(bind=True)
 def analyse(self: Task[Any, Any]) -> None:
-    """Do slow work: an estimate, a forecast, or a turn of replays; continue while there is more."""
+    """Do a turn of replays; continue while there is more."""
     worker = self.request.hostname or "local"
     note_pulse("analysis", worker)
     pulsed_at = time.monotonic()
@@ -318,10 +317,7 @@ def analyse(self: Task[Any, Any]) -> None:
             note_pulse("analysis", worker)
 
     try:
-        # Estimates come first: somebody waits for one on a page, and it takes bounded time.
-        found = estimates.compute_next(worker=worker, tick=tick) or analysis.examine_next(
-            worker=worker, tick=tick
-        )
+        found = analysis.examine_next(worker=worker, tick=tick)
     except worker_holds.StoppedError:
         return
     if found:

@@ -6,7 +6,6 @@ import gc
 import os
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from django.test import override_settings
 from django.utils import translation
 
 from engine.models import User, append_only
-from engine.services import estimates
 from tests import prompt
 
 prompt.install()
@@ -136,14 +134,6 @@ def shared_rows(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]
     with django_db_blocker.unblock(), transaction.atomic():
         yield
         transaction.set_rollback(True)
-
-
-@pytest.fixture
-def patient_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page asks for an estimate again and again, and a test once: on a busy machine the answer takes longer
-    than that holds.
-    """
-    monkeypatch.setattr(estimates, "_WANTED", timedelta(hours=1))
 
 
 def _without_kept(tables: list[str]) -> list[str]:

@@ -13,8 +13,7 @@ of what goes beyond it.
 """
 
 from .design import Design
-from .forecast_formula import closed_form
-from .forecasts import Forecast, Plan, Simulations, forecast
+from .forecasts import SPREADS, Plan, forecast, random_strengths
 from .ranking import Place, Rate, Standing
 from .sampling import Sampler, Situation, Stateless
 from .spaces import BradleyTerry, Factorial, Unstructured
@@ -24,6 +23,7 @@ from .types import Answers, Claim, ClaimState, Conclusion, Decision, Missing, Re
 __version__ = "0.2.0"
 
 __all__ = [
+    "SPREADS",
     "Answers",
     "BradleyTerry",
     "Claim",
@@ -32,20 +32,18 @@ __all__ = [
     "Decision",
     "Design",
     "Factorial",
-    "Forecast",
     "Missing",
     "Place",
     "Plan",
     "Rate",
     "Remaining",
     "Sampler",
-    "Simulations",
     "Situation",
     "Standing",
     "Stateless",
     "StopReason",
     "Succession",
     "Unstructured",
-    "closed_form",
     "forecast",
+    "random_strengths",
 ]

@@ -19,7 +19,7 @@ from .ledger import NONE, OPEN, Ledger
 from .memory import check_memory
 from .missing import by_answers
 from .ranking import Place, Rate, Standing, mean_over_rivals, order_of, rates
-from .remaining import expected_remaining
+from .remaining import drawn_strengths, expected_remaining
 from .samplers import build_sampler
 from .sampling import Picks, argmax_random
 from .settings import (
@@ -857,6 +857,10 @@ class Design:
                 raise
             left = None if left is None else left - 1
         return decision
+
+    def drawn_strengths(self) -> FloatArray:
+        """Shape (M, K): strengths drawn from their posterior, as `forecast` takes them."""
+        return drawn_strengths(self._ledger)
 
     def ranking(self) -> list[Standing]:
         """Every policy's strength, win rates with intervals, and place, the leader first.

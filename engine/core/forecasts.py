@@ -1,85 +1,48 @@
-"""Forecasts of the comparisons that a decision takes, before the first one."""
+"""The range of comparisons that an experiment takes, before the first one.
+
+For random strengths the comparisons follow from a formula: the characteristic time times the threshold
+(docs/algorithm.md, "Forecasts").
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy import special
 
-from .simulate import SimulatedRuns, simulate
+from .allocation import NEAR_TIE_RATE
+from .bernoulli import bernoulli_kl, log_e_value
+from .capital import FEWEST_TO_MOVE, KEPT_FOR_NEWCOMERS, RESERVE
+from .claims import names_at_risk
+from .evidence import CONCENTRATION, MIN_HEAD_TO_HEAD
+from .paper_thresholds import heuristic_threshold, pairwise_log_constant, pairwise_threshold
+from .pooled_evidence import SHARES
 from .spaces import BradleyTerry, Space
-from .structured import prior_precision
-from .types import Claim, FloatArray
+from .types import BoolArray, Claim, FloatArray, Remaining
 
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """The numbers of comparisons that simulated experiments took.
-
-    Attributes
-    ----------
-    expected
-        Mean number of (further) comparisons, those out of budget counted at the budget.
-    low, high
-        Ends of the interval that holds four in five of them.
-    decided
-        Share that came to a decision within the budget.
-    n_runs
-        Number of simulated experiments: fewer than asked for where the processor time did not suffice for
-        all.
-    horizon
-        Comparisons after which a simulated experiment was given up as undecided: the budget, or fewer where
-        the processor time did not suffice for it.
-    """
-
-    expected: float
-    low: float
-    high: float
-    decided: float
-    n_runs: int
-    horizon: int
-
-
-@dataclass(frozen=True, slots=True)
-class Simulations:
-    """The simulated experiments of a forecast that are done: enough to go on later with the same arguments.
-
-    Attributes
-    ----------
-    left
-        Comparisons that each took, those out of budget counted at the budget.
-    decided
-        Whether each came to a decision.
-    horizon
-        As in `Forecast`.
-    seconds
-        Processor time spent on them.
-    """
-
-    left: Sequence[float] = ()
-    decided: Sequence[bool] = ()
-    horizon: int = 0
-    seconds: float = 0.0
-
-
-NONE_YET = Simulations()
+# How different policies may be: the standard deviation of the log-odds between two of them.
+SPREADS = (0.2, 0.4, 0.8, 1.4, 2.3)
+_DRAWS = 512
+# Standard deviation of the logarithm of an experiment's comparisons, by luck alone. It is the same for all
+# experiments: what needs fewer comparisons then never has a higher range.
+_LUCK = 0.5
+# The threshold grows with the logarithm of the time, so that the fixed point is reached in a few steps.
+_STEPS = 8
+# Gaps between two policies for which the needed comparisons are computed; those between follow.
+_GRID = 64
+# Halvings of the logarithm of the comparisons: to a thousandth.
+_HALVINGS = 14
+# The proof of the policy that is named ends with about so much for each 1 that it began with.
+_GAIN = 1.15
+# Samplers that go where the evidence is missing; the others spread their comparisons over all pairs.
+_ADAPTIVE = {"balanced", "tracking"}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Settings of the experiment to forecast, as for `Design`.
-
-    Attributes
-    ----------
-    budget
-        Comparisons after which a simulated experiment ends without a decision.
-    pending
-        How many comparisons are under way whenever one is judged.
-    """
+    """Settings of the experiment to forecast, as for `Design`."""
 
     space: Space
     delta: float = 0.05
@@ -89,139 +52,188 @@ class Plan:
     sampler: str = "balanced"
     stopping: str = "certified"
     budget: int = 20_000
-    pending: int = 0
 
 
-def forecast(
-    plan: Plan,
-    *,
-    log_odds: float = 0.4,
-    strengths: FloatArray | None = None,
-    n_runs: int = 100,
-    seed: int = 0,
-    start: Simulations = NONE_YET,
-    seconds: float = np.inf,
-    tick: Callable[[], None] = lambda: None,
-    progress: Callable[[Simulations, int], None] = lambda done, n_runs: None,
-) -> Forecast:
-    """Forecast an experiment before its first comparison, by simulating it.
+def forecast(plan: Plan, strengths: FloatArray) -> Remaining:
+    """Forecast an experiment before its first comparison, in milliseconds.
+
+    The same strengths always have the same forecast, and an assumption that saves comparisons lowers it or
+    leaves it.
 
     Parameters
     ----------
-    plan
-        The experiment.
-    log_odds
-        Guess of how far apart policies are: standard deviation of the log-odds between two of them. 0.4 means
-        that the better of two wins about 57% of the time.
     strengths
-        Shape (K,): a guess of the strengths themselves, in log-odds, in place of random ones.
-    n_runs
-        Number of simulated experiments, each with strengths of its own unless they are given.
-    start
-        The part that an earlier call with the same arguments got done.
-    seconds
-        Processor time to spend at most. The first simulated experiments are cut short where even they would
-        take longer; of the others as many are done as there is time for.
-    tick
-        Called after every step of every simulation. What it raises ends the forecast.
-    progress
-        Called with the simulated experiments that are done, and the number of all.
+        Shape (M, K): what they may be, such as `random_strengths`.
     """
-    rng = np.random.default_rng(seed)
+    # Infinities would leave no quantiles.
+    needed = np.minimum(comparisons_needed(plan, strengths), 100.0 * plan.budget)
+    needed *= np.exp(_LUCK * np.random.default_rng(1).standard_normal(needed.size))
+    return Remaining(*np.quantile(needed, (0.1, 0.5, 0.9)).tolist()).within(plan.budget)
+
+
+def random_strengths(n_policies: int, *spreads: float) -> FloatArray:
+    """Shape (M, K): strengths of policies that differ so much, each of `SPREADS` equally often by default.
+
+    Fewer policies are the first ones of more.
+    """
+    rng = np.random.default_rng(0)
+    # By rows, so that a policy has the same strengths whatever the number of policies is.
+    usual = np.array([rng.standard_normal(_DRAWS) for _ in range(n_policies)]).T / np.sqrt(2.0)
+    return np.concatenate([spread * usual for spread in spreads or SPREADS])
+
+
+def comparisons_needed(plan: Plan, strengths: FloatArray) -> FloatArray:
+    """Shape (M,): comparisons for strengths of shape (M, K), on average over luck."""
     K = plan.space.n_policies
-    if strengths is not None:
-        scores = np.repeat(np.asarray(strengths, dtype=np.float64)[None], n_runs, axis=0)
-    elif isinstance(plan.space, BradleyTerry):
-        root = np.linalg.cholesky(np.linalg.inv(prior_precision(plan.space, log_odds)))
-        scores = rng.standard_normal((n_runs, plan.space.n_features)) @ root.T @ plan.space.features.T
-    else:
-        scores = rng.standard_normal((n_runs, K)) * (log_odds / np.sqrt(2.0))
-    mu = special.expit(scores[:, :, None] - scores[:, None, :])
-    return _simulate_in_parts(plan, mu, seed=seed, start=start, seconds=seconds, tick=tick, progress=progress)
+    best = strengths.argmax(axis=1)
+    rivals = np.arange(K) != best[:, None]
+    gap = (strengths.max(axis=1, keepdims=True) - strengths)[rivals].reshape(-1, K - 1)
+    sorted_gap = np.sort(gap, axis=1)
+    if not isinstance(plan.space, BradleyTerry):
+        return _pairwise(plan, sorted_gap)
+    if plan.stopping == "theory":
+        # Its proof asks for more than any budget has.
+        return np.full(best.size, np.inf)
+    resistance = _resistance(plan.space)[best][rivals].reshape(-1, K - 1)
+    shared = _shared(plan, resistance / _rate(plan, gap), plan.space.n_features, strengths.std())
+    return np.minimum(_pairwise(plan, sorted_gap), shared)
 
 
-def _simulate_in_parts(
-    plan: Plan,
-    mu: FloatArray,
-    *,
-    seed: int,
-    start: Simulations,
-    seconds: float,
-    tick: Callable[[], None],
-    progress: Callable[[Simulations, int], None],
-) -> Forecast:
-    n_runs = mu.shape[0]
-    parts = _parts(n_runs)
-    seeds = np.random.SeedSequence(seed).spawn(len(parts))
-    done = start
-    for part, part_seed in zip(parts, seeds, strict=True):
-        n_done = len(done.left)
-        if part.stop <= n_done:
-            continue
-        expected_seconds = 0.0 if n_done == 0 else done.seconds / n_done * (part.stop - part.start)
-        if done.seconds + expected_seconds > seconds:
-            break
-        began = time.process_time()
+def _pairwise(plan: Plan, gap: FloatArray) -> FloatArray:
+    """Shape (M,): comparisons where each rival is ruled out by its own with the best policy.
 
-        def go_on(limit: float = began + seconds - done.seconds) -> bool:
-            tick()
-            return time.process_time() < limit
+    `gap`, shape (M, K - 1), is the strength of the best policy less that of each rival, the smallest first.
+    """
+    K = plan.space.n_policies
+    if plan.stopping == "certified":
+        return _proven(plan, gap, _capital(plan))
+    rate = _rate(plan, gap)
+    total = np.full(gap.shape[0], float(K))
+    for _ in range(_STEPS):
+        each = _threshold(plan, total)[:, None] / rate
+        total = each.sum(axis=1)
+    return total if plan.sampler in _ADAPTIVE else _spread(each)
 
-        runs = _simulate_part(plan, mu[part], seed=part_seed, go_on=go_on)
-        cut = bool(np.any(~runs.stopped & (runs.n_comparisons < plan.budget)))
-        spent = done.seconds + time.process_time() - began
-        if cut and n_done:
-            # Its short runs alone would make experiments look shorter than they are.
-            done = replace(done, seconds=spent)
-            break
-        done = Simulations(
-            left=(*done.left, *runs.n_comparisons.tolist()),
-            decided=(*done.decided, *runs.stopped.tolist()),
-            horizon=int(runs.n_comparisons.max()) if cut else plan.budget,
-            seconds=spent,
+
+def _spread(each: FloatArray) -> FloatArray:
+    """Shape (M,): comparisons if all pairs are compared equally often, from each rival's need."""
+    K = each.shape[1] + 1
+    spread: FloatArray = each.max(axis=1) * (K * (K - 1) / 2.0)
+    return spread
+
+
+def _proven(plan: Plan, gap: FloatArray, divided_by: float) -> FloatArray:
+    """Shape (M,): comparisons until the evidence against each rival is `divided_by` / δ."""
+    # Needs are a smooth function of a gap's root: they change most where policies are close.
+    grid = np.linspace(0.0, np.sqrt(gap.max()), _GRID) ** 2
+    alone, either = _needs(plan, special.expit(-grid), np.log(divided_by / plan.delta))
+    each = np.interp(gap, grid, alone)
+    # Luck may name either of the two best policies.
+    each[:, 0] = np.interp(gap[:, 0], grid, either)
+    if Claim(plan.claim) is Claim.BEST_IF_ANY:
+        each = np.maximum(each, MIN_HEAD_TO_HEAD)
+    if plan.sampler not in _ADAPTIVE:
+        return _spread(each)
+    # While the second best is ahead, the others are compared with it. The chance of that is taken halfway.
+    lead = 2.0 * special.expit(gap[:, 0]) - 1.0
+    behind = special.ndtr(-lead * np.sqrt(0.5 * each[:, 0]))
+    needed: FloatArray = each[:, 0] + (1.0 + behind) * each[:, 1:].sum(axis=1)
+    return needed
+
+
+def _needs(plan: Plan, mean: FloatArray, threshold: float) -> tuple[FloatArray, FloatArray]:
+    """Comparisons, of two policies, after which the evidence is at the threshold (nats) on average.
+
+    The average is over luck: a standard deviation more wins than expected, and one less. Shape (G,) each, as
+    the win rates of the weaker policy: of evidence against that one, and against the one with fewer wins.
+    """
+    null = 0.5 + plan.epsilon
+
+    def reached(n: FloatArray, *, either: bool) -> BoolArray:
+        luck = np.sqrt(n * mean * (1.0 - mean))
+        wins = np.clip([n * mean - luck, n * mean + luck], 0.0, n)
+        fewer = np.minimum(wins, n - wins) if either else wins
+        evidence = log_e_value(fewer, n - fewer, null, CONCENTRATION).mean(axis=0)
+        return np.asarray(evidence >= threshold)
+
+    def least(*, either: bool) -> FloatArray:
+        # No more than the budget is asked for, and the evidence of far more takes long.
+        low, high = np.zeros(mean.shape), np.full(mean.shape, np.log(plan.budget + 1.0))
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            enough = reached(np.exp(middle), either=either)
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        n: FloatArray = np.exp(high)
+        return n
+
+    return least(either=False), least(either=True)
+
+
+def _capital(plan: Plan) -> float:
+    """The factor by which the evidence that does the work must exceed 1/δ."""
+    K = plan.space.n_policies
+    if (claim := Claim(plan.claim)) is not Claim.BEST_IF_ANY:
+        margin = plan.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
+        at_risk = float(names_at_risk(K, margin))
+        shared, kept = at_risk, KEPT_FOR_NEWCOMERS if at_risk == 1.0 else 0.0
+        at_risk /= 1.0 - kept
+        if not plan.capital_moves:
+            at_risk /= 1.0 - RESERVE
+        elif K >= FEWEST_TO_MOVE:
+            at_risk /= _GAIN
+        # In a Bradley-Terry space nothing moves, and nothing is kept for who joins. Here it never costs more
+        # than elsewhere, so that the assumption never raises a forecast.
+        return min(shared, at_risk) if isinstance(plan.space, BradleyTerry) else at_risk
+    # The opponent that does the work is the favourite: its comparisons count in both parts.
+    head_to_head, favourite, _ = SHARES
+    return 1.0 / (favourite + head_to_head / (K - 1))
+
+
+def _rate(plan: Plan, gap: FloatArray) -> FloatArray:
+    """Nats that one comparison with the best policy brings against a rival; shaped like the gaps."""
+    return np.maximum(bernoulli_kl(special.expit(-gap), 0.5 + plan.epsilon), NEAR_TIE_RATE)
+
+
+def _threshold(plan: Plan, total: FloatArray) -> FloatArray:
+    if plan.stopping == "heuristic":
+        return heuristic_threshold(plan.delta, total)
+    n_pairs = plan.space.n_policies * (plan.space.n_policies - 1) // 2
+    return pairwise_threshold(plan.delta, total, _log_constant(plan.delta, n_pairs), n_pairs)
+
+
+# A tenth of a second, and asked for in every step.
+_log_constant = cache(pairwise_log_constant)
+
+
+def _shared(plan: Plan, hardness: FloatArray, d: int, spread: float) -> FloatArray:
+    """Shape (M,): comparisons where all pairs are compared alike and tell about all policies.
+
+    `hardness`, shape (M, K - 1), has the comparisons per nat against each rival.
+    """
+    total: FloatArray = np.full(hardness.shape[0], float(plan.space.n_policies))
+    hardest: FloatArray = hardness.max(axis=1)
+    for _ in range(_STEPS):
+        threshold = (
+            heuristic_threshold(plan.delta, total)
+            if plan.stopping == "heuristic"
+            else np.log(1.0 / plan.delta) + 0.5 * d * np.log1p(total * spread**2 / (2.0 * d))
         )
-        progress(done, n_runs)
-        if cut:
-            break
-    left = np.array(done.left)
-    low, high = np.quantile(left, [0.1, 0.9])
-    return Forecast(
-        expected=float(left.mean()),
-        low=float(low),
-        high=float(high),
-        decided=float(np.mean(done.decided)),
-        n_runs=left.size,
-        horizon=done.horizon,
-    )
+        total = np.asarray(hardest * threshold, dtype=np.float64)
+    return total
 
 
-def _parts(n_runs: int) -> list[slice]:
-    """A few runs first, to see what they cost; then more side by side, which is cheaper for each."""
-    ends = [0, 4, 12]
-    while ends[-1] < n_runs:
-        ends.append(ends[-1] + 16)
-    return [slice(a, min(b, n_runs)) for a, b in pairwise(ends) if a < n_runs]
+def _mean_contrast(space: BradleyTerry) -> FloatArray:
+    """Shape (d, d): mean of z zᵀ over all pairs."""
+    K, total = space.n_policies, space.features.sum(axis=0)
+    mean: FloatArray = (K * space.features.T @ space.features - np.outer(total, total)) / (K * (K - 1) / 2.0)
+    return mean
 
 
-def _simulate_part(
-    plan: Plan,
-    mu: FloatArray,
-    *,
-    seed: np.random.SeedSequence,
-    go_on: Callable[[], bool],
-) -> SimulatedRuns:
-    return simulate(
-        mu,
-        space=plan.space,
-        sampler=plan.sampler,
-        stopping=plan.stopping,
-        delta=plan.delta,
-        claim=plan.claim,
-        epsilon=plan.epsilon,
-        capital_moves=plan.capital_moves,
-        budget=plan.budget,
-        pending=plan.pending,
-        observe_every=20,
-        seed=seed,
-        go_on=go_on,
-    )
+def _resistance(space: BradleyTerry) -> FloatArray:
+    """Shape (K, K): zᵀA⁻¹z of every pair, A being the mean of z zᵀ. Comparing all pairs alike, so many tell
+    what one would.
+    """
+    inner = space.features @ np.linalg.solve(_mean_contrast(space), space.features.T)
+    own = np.diag(inner)
+    resistance: FloatArray = own[:, None] + own - 2.0 * inner
+    return resistance

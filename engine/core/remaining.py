@@ -50,8 +50,7 @@ def expected_remaining(ledger: Ledger) -> Remaining | None:
     if K < 2 or n < max(_FEWEST, _FEWEST_EACH * K):
         return None
     rng = np.random.default_rng(0)
-    situation = ledger.situation()
-    strengths = _strengths(ledger, situation, rng)
+    situation, strengths = ledger.situation(), drawn_strengths(ledger)
     if situation.posterior is None:
         drawn, typical = _pair_by_pair(ledger, situation, strengths, rng)
     else:
@@ -62,10 +61,10 @@ def expected_remaining(ledger: Ledger) -> Remaining | None:
     return Remaining(*np.maximum(np.exp(ends), 1.0).tolist())
 
 
-def _strengths(ledger: Ledger, situation: Situation, rng: np.random.Generator) -> FloatArray:
-    """Shape (M, K): strengths drawn from their posterior."""
-    K = ledger.tally.n_policies
-    if (posterior := situation.posterior) is not None:
+def drawn_strengths(ledger: Ledger) -> FloatArray:
+    """Shape (M, K): strengths in the first run, drawn from their posterior, by the evidence alone."""
+    K, rng = ledger.tally.n_policies, np.random.default_rng(1)
+    if (posterior := ledger.situation().posterior) is not None:
         root = np.linalg.cholesky(posterior.covariance(ledger.tally.counts)[0])
         theta = posterior.theta[0] + rng.standard_normal((_DRAWS, root.shape[0])) @ root.T
         return np.asarray(theta @ posterior.features.T)

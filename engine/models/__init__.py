@@ -20,7 +20,7 @@ from engine.models.audit import AuditEntry
 from engine.models.charges import Charge
 from engine.models.comparisons import Comparison, Flag
 from engine.models.connections import Connection, Loan
-from engine.models.evidence import DashboardPage, Estimate, Examination, Snapshot
+from engine.models.evidence import DashboardPage, Examination, Snapshot
 from engine.models.experiments import Experiment, ExperimentQuerySet
 from engine.models.generation import Response, WorkerPulse
 from engine.models.judgments import Allowance, Judgment, JudgmentVoid, PairCount
@@ -51,7 +51,6 @@ __all__ = [
     "Comparison",
     "Connection",
     "DashboardPage",
-    "Estimate",
     "Evidence",
     "Examination",
     "Experiment",

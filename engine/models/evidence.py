@@ -1,9 +1,8 @@
-"""Stored results of computations on the counts: the race, forecasts, estimates."""
+"""Stored results of computations on the counts: the race, pages, replays."""
 
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import Q
 
 from engine.models import clock
 from engine.models.experiments import Experiment
@@ -79,37 +78,3 @@ class Examination(Claimable):
 
     def __str__(self) -> str:
         return f"Examination of {self.experiment}"
-
-
-class Estimate(Claimable):
-    """The planner's answer for one set of settings, kept for the next page that asks the same.
-
-    waiting (claimed while a worker simulates) → done | failed. One that nobody has asked for lately waits
-    until somebody does.
-    """
-
-    class State(models.TextChoices):
-        WAITING = "waiting", "Waiting"
-        DONE = "done", "Done"
-        FAILED = "failed", "Failed"
-
-    key = models.CharField(max_length=64, unique=True, help_text="Hash of the question.")
-    question = models.JSONField(help_text="The settings that the answer depends on.")
-    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
-    progress = models.FloatField(default=0.0, help_text="Share of the simulated experiments that are done.")
-    simulations = models.JSONField(
-        default=dict, blank=True, help_text="The simulated experiments that are done."
-    )
-    answer = models.JSONField(null=True, blank=True)
-    failure_reason = models.TextField(blank=True)
-    asked_at = models.DateTimeField(default=clock.now)
-
-    class Meta:
-        constraints = (
-            models.CheckConstraint(
-                name="estimate_state", condition=Q(state__in=["waiting", "done", "failed"])
-            ),
-        )
-
-    def __str__(self) -> str:
-        return f"Estimate {self.key[:8]} ({self.state})"

@@ -33,7 +33,7 @@ class StoppedError(Exception):
 
 
 class ClaimLostError(Exception):
-    """Somebody else has taken the row, it was given back, or its result is no longer wanted."""
+    """Somebody else has taken the row, or it was given back."""
 
 
 def free(rows: QuerySet[C]) -> QuerySet[C]:
@@ -114,7 +114,6 @@ def keeper(
     *,
     seconds: float,
     tick: Callable[[], None] = lambda: None,
-    wanted: Callable[[], bool] = lambda: True,
 ) -> Callable[[], None]:
     """A function for a long computation to call again and again; it renews the claim every second or so.
 
@@ -124,13 +123,11 @@ def keeper(
         As for :func:`renew`.
     tick
         Called each time, first; what it raises interrupts the computation.
-    wanted
-        Asked with each renewal whether the result is still of use.
 
     Raises
     ------
     ClaimLostError
-        Raised by the returned function: the claim is lost, or the result is no longer ``wanted``.
+        Raised by the returned function: the claim is lost.
     """
     renewed_at = time.monotonic()
 
@@ -140,7 +137,7 @@ def keeper(
         if time.monotonic() - renewed_at < _KEEP_SECONDS:
             return
         renewed_at = time.monotonic()
-        if not renew(rows, claim, seconds=seconds) or not wanted():
+        if not renew(rows, claim, seconds=seconds):
             raise ClaimLostError
 
     return keep

@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 from django.utils import timezone
 
-from engine.core import Plan, closed_form
+from engine.core import SPREADS, Plan, forecast, random_strengths
 from engine.domain.claim_settings import Rules
 from engine.models import Experiment, User
 from engine.selectors import pools
@@ -37,12 +37,13 @@ def left_together(experiment: Experiment) -> int:
 
 
 def _left(experiment: Experiment, moment: datetime) -> int:
-    forecast = closed_form(
-        Plan(space_of(experiment), **Rules.of(experiment).plan(), budget=experiment.budget)
-    )
+    plan = Plan(space_of(experiment), **Rules.of(experiment).plan(), budget=experiment.budget)
+    # Over all spreads the number would hardly fall: whoever has gone on for long has long to go.
+    remaining = forecast(plan, random_strengths(plan.space.n_policies, SPREADS[1]))
+    low, likely, high = (end or plan.budget for end in (remaining.low, remaining.likely, remaining.high))
     given = answers_before(experiment.pk, moment)
     # Of experiments that last at least so long, half need no more than this.
-    law = NormalDist(log(forecast.expected), max(log(forecast.high / forecast.low) / _TO_THE_END / 2, 0.1))
+    law = NormalDist(log(likely), max(log(high / low) / _TO_THE_END / 2, 0.1))
     checks = min(experiment.gold_rate + experiment.repeat_rate, 0.9)
     each = experiment.overlap / (1.0 - checks)
     over = law.cdf(log(max(given / each, 1.0)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,7 +37,6 @@ from engine.models import Connection, Experiment, Factor, User
 from engine.selectors import specs
 from engine.selectors.offered_models import Need, live_offers, models_of_workers
 from engine.services.drafts import check_name
-from engine.services.estimates import Question
 from labeling.forms.columns import ROLE_LABELS, Columns, fold, said_columns
 from labeling.forms.factors import (
     ExclusionRow,
@@ -52,11 +51,27 @@ from labeling.forms.settings import GROUPS, NAME_MISSING, STEPS, SettingsForm, p
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
-# The spread of the log-odds between two policies, which the planner takes unless the page says another one.
-USUAL_SPREAD = "0.4"
 # Digits.
 _LONGEST_VERSION = 19
 Item = TypeVar("Item", TaskSpec, GoldSpec)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The settings that a forecast depends on; factors and levels are numbers."""
+
+    space: str
+    levels: Sequence[int]
+    excluded: Sequence[Mapping[int, int]]
+    claim: str
+    delta: float
+    epsilon: float
+    capital_moves: bool
+    sampler: str
+    stopping: str
+    budget: int
+    # Nobody knows beforehand what will be missing.
+    missing: str = "against"
 
 
 @dataclass(frozen=True)
@@ -396,10 +411,6 @@ class DraftEditor:
     def policies(self) -> list[str]:
         return list(self.stored.factors[0].levels) if self.stored else []
 
-    @property
-    def spread(self) -> str:
-        return self.data.get("spread", USUAL_SPREAD)
-
     def take_files(self, files: MultiValueDict[str, UploadedFile[Any]]) -> None:
         """Put uploaded tasks and gold items where they would have been typed."""
         for kind in _KINDS:
@@ -472,8 +483,8 @@ class DraftEditor:
         elif name == "tasks":
             self._refused.add("tasks")
 
-    def question(self, log_odds: float) -> Question | None:
-        """The question to the planner, or ``None`` while the page is incomplete."""
+    def outline(self) -> Outline | None:
+        """The settings that a forecast depends on, or ``None`` while the page is incomplete."""
         if self.imported and self.stored:
             levels, excluded = [len(self.stored.factors[0].levels)], []
         else:
@@ -490,11 +501,10 @@ class DraftEditor:
         known = self.settings.cleaned_data
         if not levels or not all(levels) or not all(known.get(name) is not None for name in wanted):
             return None
-        return Question(
+        return Outline(
             space=known.get("space", Experiment.Space.UNSTRUCTURED),
             levels=levels,
             excluded=excluded,
-            log_odds=log_odds,
             capital_moves=not self.imported and known.get("responses") == Experiment.Responses.FRESH,
             **{name: known[name] for name in wanted},
         )

@@ -1,134 +1,232 @@
-"""The expected size of an experiment: policies, pairs, and the planner's comparisons and hours."""
+"""The expected size of an experiment before its start: policies, pairs, comparisons, hours and money."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from engine.core import Claim, closed_form
+from engine.core import SPREADS, Claim, Plan, Remaining, forecast, random_strengths
 from engine.core.spaces import BradleyTerry
+from engine.core.types import FloatArray
 from engine.domain import limits
-from engine.domain.claim_settings import CERTIFIED, LADDER, USUAL_MARGIN, Rules
+from engine.domain.claim_settings import CERTIFIED, LADDER, LARGEST_MARGIN, LARGEST_RISK, USUAL_MARGIN, Rules
 from engine.domain.errors import SpecError
 from engine.domain.list_prices import Money
-from engine.domain.policy_space import combinations, policy_space
+from engine.domain.policy_space import Combination, combinations, policy_space
 from engine.domain.replies import Usage
 from engine.domain.specs import ExperimentSpec
-from engine.models import Estimate, Experiment
-from engine.selectors import workers
+from engine.models import Experiment
+from engine.selectors import people
+from engine.selectors.measured_strengths import measured_strengths, source_of
 from engine.selectors.offered_models import writers_of
 from engine.selectors.policies import connections_named
 from engine.selectors.spending import cost_each, cost_of
-from engine.services import estimates
-from engine.services.estimates import Question
-from engine.tasks import analyse, wake
-from labeling.forms.draft import USUAL_SPREAD, DraftEditor
+from labeling.formatting import points, risk, rough, rough_hours
+from labeling.forms.draft import DraftEditor, Outline
+from labeling.forms.factors import factor_specs
 
-# Standard deviation of the log-odds between two policies, as the planner takes it. Then its name, and how
-# many of 100 comparisons the better of two policies wins.
-SPREADS = {"0.2": ("A little", 54), "0.4": ("Somewhat", 58), "0.8": ("A lot", 65)}
-_HALF = 0.5
-# The upper end of a forecast leaves out a tenth: where more runs are cut, it is the budget and nothing else.
-_NEARLY_ALL = 0.9
-
-
+# How different policies may be, and how many of 100 comparisons the better of two wins then.
+_NAMES = (("Hardly", 54), ("Somewhat", 58), ("Clearly", 65), ("A lot", 72), ("Very much", 80))
 # Tokens that a response is assumed to read and to write until a trial tells better.
 _TOKENS = 500
+_USUAL_SECONDS, _USUAL_PEOPLE = 20, 3
+# With fewer policies there is no half to compare.
+_FEWEST_TO_HALVE = 4
+
+
+@dataclass(frozen=True)
+class _Forecasts:
+    """Forecasts of a plan and of others like it, for strengths that may be measured."""
+
+    outline: Outline
+    policies: list[Combination]
+    measured: FloatArray | None
+
+    def plan(self, **changes: Any) -> Plan:
+        outline = replace(self.outline, **changes)
+        return Plan(_space(outline, self.policies), **Rules.of(outline).plan(), budget=outline.budget)
+
+    def of(self, **changes: Any) -> Remaining:
+        """The forecast with other settings."""
+        return forecast(self.plan(**changes), self.strengths())
+
+    def strengths(self, *spreads: float) -> FloatArray:
+        if self.measured is not None:
+            return self.measured
+        return random_strengths(len(self.policies), *spreads)
+
+    def of_half(self) -> Remaining:
+        """The forecast of half of the policies: of the best half, where strengths are measured."""
+        n, strengths = len(self.policies) // 2, self.strengths()
+        if self.measured is not None:
+            strengths = strengths[:, (-strengths.mean(axis=0)).argsort()]
+        space = policy_space(Experiment.Space.UNSTRUCTURED, {}, self.policies[:n])
+        return forecast(replace(self.plan(), space=space), strengths[:, :n])
 
 
 def size_of(editor: DraftEditor) -> dict[str, Any]:
-    """The expected size and cost of a draft, for its setup page.
-
-    Requests the simulation if there is none yet; until that is done, the figures are the formula's.
-    """
-    spread = editor.spread if editor.spread in SPREADS else USUAL_SPREAD
-    question = editor.question(float(spread))
-    if question is None:
+    """The expected size and cost of a draft, for its setup page."""
+    outline = editor.outline()
+    if outline is None:
         return {"fault": "Give every factor a level, and fill in the risk and the budget, to see the size."}
-    levels = {str(f): [str(level) for level in range(n)] for f, n in enumerate(question.levels)}
-    excluded = [{str(f): str(level) for f, level in each.items()} for each in question.excluded]
     try:
-        limits.check_counts(question.levels, len(excluded))
-        policies = combinations(levels, excluded)
+        limits.check_counts(outline.levels, len(outline.excluded))
+        policies = _policies(outline)
         limits.check_space(
-            question.levels,
+            outline.levels,
             policies=len(policies),
-            factorial=question.space == Experiment.Space.FACTORIAL,
+            factorial=outline.space == Experiment.Space.FACTORIAL,
         )
-        space = policy_space(question.space, levels, policies)
+        space = _space(outline, policies)
     except (SpecError, ValueError) as error:
         return {"fault": str(error)}
-    others = [
-        _ask(question, claim)
-        for claim in LADDER
-        if claim != question.claim and question.stopping == CERTIFIED
-    ]
-    # Ask for this one last: a worker computes the newest question first.
-    answer = _ask(question, Claim(question.claim))
-    asked = [answer, *others]
-    if any(estimate.state == Estimate.State.WAITING for estimate in asked):
-        wake(analyse)
     known = editor.settings.cleaned_data
-    people = known.get("judge") == Experiment.Judge.HUMAN
+    by_people = known.get("judge") == Experiment.Judge.HUMAN
     overlap = known.get("overlap") or 1
-    seconds = _seconds(editor.data.get("seconds", ""))
-    plan, log_odds = estimates.plan_of(answer.question)
+    hours_each = overlap * _number(editor.data.get("seconds"), _USUAL_SECONDS) / 3600 if by_people else 0.0
+    source = source_of(editor.experiment) if editor.experiment else None
+    measured = None if source is None else measured_strengths(source, _values(editor, policies))
+    forecasts = _Forecasts(outline, policies, measured)
+    remaining = forecasts.of()
     writers, demo_writers = writers_of(editor.needs)
-    pending = answer.state == Estimate.State.WAITING
-    figures = answer.answer or (asdict(closed_form(plan, log_odds=log_odds)) if pending else None)
-    cut_short = answer.answer is not None and answer.answer["horizon"] < question.budget
-    undecided = figures is not None and figures["decided"] < _HALF
-    claims = _expected(asked, question) if others else []
+    claims = _by_claim(forecasts)
     size: dict[str, Any] = {
         "policies": len(policies),
         "pairs": len(policies) * (len(policies) - 1) // 2,
         "dimensions": space.n_features if isinstance(space, BradleyTerry) else None,
-        "estimate": answer,
-        "answer": answer.answer,
-        "figures": figures,
-        "pending": pending,
-        "waiting": pending or any(claim["pending"] for claim in claims),
-        "percent": round(100 * answer.progress),
-        "worker_alive": workers.is_alive("analysis"),
-        "share": SPREADS[spread][1],
-        "overlap": overlap,
-        "budget": question.budget,
+        "comparisons": _words(remaining, outline.budget),
+        "source": None if measured is None else source,
+        "by_spread": [] if measured is not None else _by_spread(forecasts, hours_each),
         "claims": claims,
+        "levers": _levers(forecasts),
+        "overlap": overlap,
         "writers": writers,
         "demo_writers": demo_writers,
         "has_ties": bool(known.get("allow_tie") or known.get("allow_both_bad")),
-        # The simulation ended before the budget, so it is unknown whether the budget suffices.
-        "cut_short": cut_short,
-        "mostly_undecided": undecided,
-        "runs_out": undecided and not cut_short,
-        "budget_concern": _budget_concern(
-            could_ask_for_less=any(
-                each["claim"] is Claim.GOOD_ENOUGH and not each["chosen"] for each in claims
-            )
-        ),
-        # Many runs were cut at the budget: the true mean and upper end are higher.
-        "understated": figures is not None and figures["decided"] < _NEARLY_ALL,
-        "cost": _cost(editor, figures, len(policies)),
+        "runs_out": remaining.likely is None,
+        "budget_concern": _budget_concern(outline),
+        "cost": _cost(editor, remaining, outline.budget, len(policies)),
     }
-    if figures is None or not people:
+    if not by_people:
         return size
+    likely = remaining.likely or outline.budget
     comes_again = editor.imported or known.get("responses") == Experiment.Responses.REUSE
     if comes_again and len(policies) > 2 and editor.n_tasks:
-        n_people = math.ceil(figures["expected"] * overlap / editor.n_tasks)
+        n_people = math.ceil(likely * overlap / editor.n_tasks)
         size["people_on_new_tasks"] = n_people if n_people > 1 else None
-    size["hours"] = [figures[name] * overlap * seconds / 3600 for name in ("low", "expected", "high")]
+    n_people = people_of(editor)
+    size["hours"] = _words(remaining.times(hours_each), outline.budget * hours_each, rough_hours)
+    size["n_people"] = n_people
+    size["hours_each"] = rough_hours(likely * hours_each / n_people)
     if editor.imported and editor.stored:
         # All texts exist already, so one person can give only so many answers.
         most = size["most_answers"] = _most_answers(editor.stored)
-        n_people = math.ceil(figures["expected"] * overlap / max(1, most))
+        n_people = math.ceil(likely * overlap / max(1, most))
         size["people"] = n_people if n_people > 1 else None
     return size
 
 
-def _cost(editor: DraftEditor, figures: dict[str, Any] | None, n_policies: int) -> dict[str, Any] | None:
+def people_of(editor: DraftEditor) -> int:
+    """The number of people who share the judging: as typed, or those who were invited, or three."""
+    invited = people.annotators(editor.experiment.pk).count() if editor.experiment else 0
+    return int(_number(editor.data.get("n_people"), invited or _USUAL_PEOPLE))
+
+
+def _policies(outline: Outline) -> list[Combination]:
+    """The policies of an outline, their factors and levels named by numbers."""
+    levels = _numbered(outline)
+    excluded = [{str(f): str(level) for f, level in each.items()} for each in outline.excluded]
+    return combinations(levels, excluded)
+
+
+def _numbered(outline: Outline) -> dict[str, list[str]]:
+    return {str(f): [str(level) for level in range(n)] for f, n in enumerate(outline.levels)}
+
+
+def _space(outline: Outline, policies: list[Combination]) -> Any:
+    return policy_space(outline.space, _numbered(outline), policies)
+
+
+def _values(editor: DraftEditor, policies: list[Combination]) -> list[dict[str, Any]]:
+    """The value of each factor's level of these policies, by the factor's name."""
+    factors = editor.stored.factors if editor.imported and editor.stored else factor_specs(editor.factors)[0]
+    values = [(factor.name, list(factor.levels.values())) for factor in factors]
+    if any(len(values) != len(policy) for policy in policies):
+        return [{} for _ in policies]  # a factor is incomplete
+    return [
+        {name: levels[int(level)] for (name, levels), level in zip(values, policy, strict=True)}
+        for policy in policies
+    ]
+
+
+def _words(remaining: Remaining, most: float, written: Callable[[float], str] = rough) -> dict[str, str]:
+    """A range and a likely number for a page: "300 – over 2,000" and "likely 1,300"."""
+    low, high = written(remaining.low), remaining.high
+    if remaining.low >= most:
+        return {"range": f"over {written(most)}", "likely": ""}
+    end = f"over {written(most)}" if high is None else written(high)
+    middle = f"over {written(most)}" if remaining.likely is None else written(remaining.likely)
+    return {"range": f"{low} – {end}", "likely": f"likely {middle}"}
+
+
+def _by_spread(forecasts: _Forecasts, hours_each: float) -> list[dict[str, Any]]:
+    """The forecast for each guess of how different the policies are."""
+    plan, budget = forecasts.plan(), forecasts.outline.budget
+    found = []
+    for spread, (name, share) in zip(SPREADS, _NAMES, strict=True):
+        remaining = forecast(plan, forecasts.strengths(spread))
+        hours = _words(remaining.times(hours_each), budget * hours_each, rough_hours) if hours_each else None
+        found.append({"name": name, "share": share, "comparisons": _words(remaining, budget), "hours": hours})
+    return found
+
+
+def _by_claim(forecasts: _Forecasts) -> list[dict[str, Any]]:
+    """The forecast under each claim, with its usual margin where it is another one than chosen."""
+    outline = forecasts.outline
+    if outline.stopping != CERTIFIED:
+        return []
+    names, found = dict(Experiment.CLAIMS), []
+    for claim in LADDER:
+        chosen = claim == outline.claim
+        margin = outline.epsilon
+        if not chosen:
+            margin = (outline.epsilon or USUAL_MARGIN) if claim is Claim.GOOD_ENOUGH else 0.0
+        words = _words(forecasts.of(claim=claim.value, epsilon=margin), outline.budget)
+        found.append({"claim": claim, "name": names[claim.value], "chosen": chosen, "comparisons": words})
+    return found
+
+
+def _levers(forecasts: _Forecasts) -> list[dict[str, Any]]:
+    """Changes that save comparisons, and the forecast with each."""
+    outline, n = forecasts.outline, len(forecasts.policies)
+    found: list[tuple[str, Remaining]] = []
+    if 0.0 < 2 * outline.epsilon <= LARGEST_MARGIN:
+        label = f"{points(2 * outline.epsilon)} in place of {points(outline.epsilon).split()[0]}"
+        found.append((label, forecasts.of(epsilon=2 * outline.epsilon)))
+    if 2 * outline.delta <= LARGEST_RISK:
+        label = f"A risk of {risk(2 * outline.delta)} in place of {risk(outline.delta)}"
+        found.append((label, forecasts.of(delta=2 * outline.delta)))
+    varied = sum(number > 1 for number in outline.levels)
+    if varied > 1 and outline.space == Experiment.Space.UNSTRUCTURED:
+        label = "The factors act independently, as an assumption"
+        found.append((label, forecasts.of(space=Experiment.Space.FACTORIAL)))
+    if n >= _FEWEST_TO_HALVE:
+        label = f"{n // 2} policies in place of {n}"
+        if forecasts.measured is not None:
+            label = f"Without the {n - n // 2} weakest policies"
+        found.append((label, forecasts.of_half()))
+    now = forecasts.of().low
+    return [
+        {"label": label, "comparisons": _words(each, outline.budget)}
+        for label, each in found
+        if each.low < now
+    ]
+
+
+def _cost(editor: DraftEditor, remaining: Remaining, budget: int, n_policies: int) -> dict[str, Any] | None:
     """The expected price of one response and of all of them, as far as they are known; ``None`` where no
     connection writes.
     """
@@ -143,11 +241,14 @@ def _cost(editor: DraftEditor, figures: dict[str, Any] | None, n_policies: int) 
     assumed = Money.of(known).times(1 / len(known)) if len(known) == len(prices) else None
     each = assumed if tried is None else tried
     total = None
-    if figures is not None and each is not None:
-        responses = 2 * figures["expected"]
-        if editor.settings.cleaned_data.get("responses") == Experiment.Responses.REUSE:
-            responses = min(responses, n_policies * editor.n_tasks)
-        total = each.times(responses)
+    if each is not None:
+        reused = editor.settings.cleaned_data.get("responses") == Experiment.Responses.REUSE
+        most = n_policies * editor.n_tasks if reused else math.inf
+
+        def money(comparisons: float) -> str:
+            return str(each.times(min(2 * comparisons, most)))
+
+        total = _words(remaining, budget, money)
     unpriced = [one.name for one, (_, price) in zip(writing, prices, strict=True) if price is None]
     return {"each": each, "tried": tried is not None, "total": total, "unpriced": unpriced}
 
@@ -164,38 +265,8 @@ def _most_answers(spec: ExperimentSpec) -> int:
     return pairs
 
 
-def _ask(question: Question, claim: Claim) -> Estimate:
-    """The estimate of the same experiment under a claim, with that claim's usual margin where it is another
-    one.
-    """
-    if claim == question.claim:
-        return estimates.ask(question=question)
-    margin = question.epsilon or USUAL_MARGIN if claim is Claim.GOOD_ENOUGH else 0.0
-    return estimates.ask(question=replace(question, claim=claim.value, epsilon=margin))
-
-
-def _expected(asked: Sequence[Estimate], question: Question) -> list[dict[str, Any]]:
-    """The expected comparisons of each claim, in the order of the ladder; none of an estimate that failed."""
-    names = dict(Experiment.CLAIMS)
-    found = {}
-    for estimate in asked:
-        if estimate.state == Estimate.State.FAILED:
-            continue
-        plan, log_odds = estimates.plan_of(estimate.question)
-        figures = estimate.answer or asdict(closed_form(plan, log_odds=log_odds))
-        claim = Claim(estimate.question["claim"])
-        found[claim] = {
-            "claim": claim,
-            "name": names[claim.value],
-            "chosen": claim == question.claim,
-            "comparisons": figures["expected"],
-            "understated": figures["decided"] < _NEARLY_ALL,
-            "pending": estimate.state == Estimate.State.WAITING,
-        }
-    return [found[claim] for claim in LADDER if claim in found]
-
-
-def _budget_concern(*, could_ask_for_less: bool) -> str:
+def _budget_concern(outline: Outline) -> str:
+    could_ask_for_less = outline.stopping == CERTIFIED and outline.claim != Claim.GOOD_ENOUGH
     less = "choose “good enough”, " if could_ask_for_less else ""
     return (
         "Most experiments like this one would spend their budget without a decision. Raise the budget, "
@@ -205,43 +276,26 @@ def _budget_concern(*, could_ask_for_less: bool) -> str:
 
 def budget_concern(experiment: Experiment) -> str:
     """The same warning of a draft; empty where its budget will do."""
-    if not _spends_budget(experiment):
-        return ""
-    certified = experiment.stopping == CERTIFIED
-    return _budget_concern(could_ask_for_less=certified and experiment.claim != Claim.GOOD_ENOUGH)
-
-
-def _spends_budget(experiment: Experiment) -> bool:
-    """True if most experiments like this draft would spend their budget without a decision.
-
-    This comes from a simulation if the setup page has asked for one, and otherwise from the formula.
-    """
     factors = list(experiment.factors.prefetch_related("levels"))
     numbers = {factor.name: n for n, factor in enumerate(factors)}
     levels = {factor.name: [level.name for level in factor.levels.all()] for factor in factors}
-    rules = asdict(Rules.of(experiment))
-    del rules["missing"]  # no part of a question
-    question = Question(
+    outline = Outline(
         levels=[len(names) for names in levels.values()],
         excluded=[
             {numbers[factor]: levels[factor].index(level) for factor, level in each.items()}
             for each in experiment.excluded
         ],
-        log_odds=float(USUAL_SPREAD),
         space=experiment.space,
         budget=experiment.budget,
-        **rules,
+        **asdict(Rules.of(experiment)),
     )
-    estimate = estimates.known(question)
-    if estimate is not None and estimate.answer is not None:
-        simulated_whole = estimate.answer["horizon"] >= experiment.budget
-        return bool(simulated_whole and estimate.answer["decided"] < _HALF)
-    plan, log_odds = estimates.plan_of(asdict(question))
-    return closed_form(plan, log_odds=log_odds).decided < _HALF
+    runs_out = _Forecasts(outline, _policies(outline), None).of().likely is None
+    return _budget_concern(outline) if runs_out else ""
 
 
-def _seconds(given: str) -> float:
+def _number(given: str | None, usual: float) -> float:
+    """A number that somebody typed, in reasonable limits; the usual one where it is none."""
     try:
-        return min(3600.0, max(1.0, float(given)))
+        return min(3600.0, max(1.0, float(given or usual)))
     except ValueError:
-        return 20.0
+        return usual

@@ -259,7 +259,7 @@ def _rendered(
         "editor": editor,
         "steps": STEPS,
         "url": url,
-        "spreads": sizes.SPREADS,
+        "n_people": sizes.people_of(editor),
         "experiment": experiment,
         "may_own": experiment is not None and access.may_own(request, experiment),
     }

@@ -8,7 +8,6 @@ from playwright.sync_api import Dialog, Page, Route, expect
 from engine.domain.specs import FactorSpec, TaskSpec
 from engine.models import Experiment, Membership, User, WorkerPulse
 from engine.selectors import specs
-from engine.services.estimates import compute_next
 from tests.accounts import let_create
 from tests.browser.conftest import log_in, log_in_by_form
 from tests.browser.test_accessibility import violations
@@ -25,12 +24,6 @@ def maker(transactional_db: None) -> User:
     return user
 
 
-@pytest.fixture(autouse=True)
-def few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page shows the figures of 6 simulated experiments as it shows those of 60."""
-    monkeypatch.setattr("engine.services.estimates._RUNS", 6)
-
-
 def press(page: Page, name: str) -> None:
     """Reach a button as a keyboard does, and press it, before anything else can take the focus."""
     page.get_by_role("button", name=name, exact=True).press("Enter")
@@ -42,20 +35,6 @@ def type_level(page: Page, field: str, name: str, text: str) -> None:
     page.keyboard.type(name)
     page.locator(f"#id_{field}-text").focus()
     page.keyboard.type(text)
-
-
-def simulate(page: Page) -> None:
-    """Simulate as an analysis worker does, until the page shows the figures of its experiment.
-
-    The page asks for those of the other claims as well, and a request that is under way may just have asked
-    for another claim's last.
-    """
-    for _ in range(1200):
-        if not compute_next() and "simulated experiments." in (page.locator("#size").text_content() or ""):
-            break
-        page.wait_for_timeout(100)
-    expect(page.locator("#size")).to_contain_text("simulated experiments.")
-    expect(page.locator("#size-progress")).to_have_count(0)
 
 
 @pytest.mark.parametrize("width", [1280, 390], ids=["desk", "phone"])
@@ -105,8 +84,6 @@ def test_an_experiment_is_built_by_hand_counted_and_started(page, maker, problem
     expect(page.locator("#size-policies")).to_have_text("6")
     expect(page.locator("#size-pairs")).to_have_text("15")
     expect(page.locator("#size-comparisons")).to_contain_text("over")
-    expect(page.locator("#size-progress")).to_be_visible()
-    simulate(page)
 
     page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
     for step in ("1. Policies", "2. Tasks", "3. Judges", "4. Stop and start"):
@@ -358,23 +335,18 @@ def test_the_size_is_asked_for_again_after_a_request_that_failed(page, maker, pr
     log_in(page, maker)
     lost: list[str] = []
 
-    def lose_two(route: Route) -> None:
+    def lose_the_first(route: Route) -> None:
         if "part=size" in (route.request.post_data or "") or 'name="part"' in (route.request.post_data or ""):
             lost.append(route.request.url)
-            if len(lost) in {1, 3}:  # the first of all, and one while the page waits for the planner
+            if len(lost) == 1:
                 route.abort()
                 return
         route.continue_()
 
-    page.route("**/experiments/new/**", lose_two)
+    page.route("**/experiments/new/**", lose_the_first)
     page.goto("/experiments/new/prompts/")
-    expect(page.locator("#size-progress")).to_be_visible()
-    for _ in range(1200):
-        if len(lost) > 3:
-            break
-        page.wait_for_timeout(100)
-    assert len(lost) > 3
-    simulate(page)
+    expect(page.locator("#size-comparisons")).to_be_visible(timeout=20_000)
+    assert len(lost) == 2
     assert all("ERR_FAILED" in problem or "htmx:" in problem for problem in problems)
     problems.clear()
 
@@ -391,7 +363,7 @@ def test_the_margin_follows_the_claim_until_another_one_is_typed(page: Page, mak
     margin.fill("0.1")
     page.get_by_label("Stop when one is good enough").check()
     expect(margin).to_have_value("0.1")
-    expect(page.locator("#size-claims tbody tr")).to_have_count(3)
+    expect(page.locator("#size-claims li")).to_have_count(3)
 
 
 @pytest.mark.parametrize("width", [1280, 390], ids=["desk", "phone"])

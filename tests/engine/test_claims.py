@@ -17,7 +17,7 @@ from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.models import Estimate, Opinion
+from engine.models import Examination, Experiment, Opinion
 from engine.models.worker_holds import in_time
 from engine.services import worker_holds
 
@@ -29,8 +29,8 @@ SECONDS = 10
 
 
 def make_rows(n: int) -> list[int]:
-    rows = [Estimate.objects.create(key=uuid.uuid4().hex, question={}) for _ in range(n)]
-    return [row.pk for row in rows]
+    experiments = [Experiment.objects.create(name=uuid.uuid4().hex) for _ in range(n)]
+    return [Examination.objects.create(experiment=each).pk for each in experiments]
 
 
 class Model:
@@ -40,7 +40,7 @@ class Model:
         self.now: datetime = timezone.now()
         self.holder: dict[int, int | None] = dict.fromkeys(ROWS)
         self.deadline = dict.fromkeys(ROWS, self.now)
-        self.result = dict.fromkeys(ROWS, "")
+        self.result: dict[int, dict] = {row: {} for row in ROWS}
 
     def free(self, row: int) -> bool:
         return self.holder[row] is None or self.deadline[row] < self.now
@@ -70,9 +70,9 @@ steps = st.lists(
 @settings(max_examples=60)
 @given(steps=steps)
 def test_whatever_happens_each_row_has_one_holder_and_only_its_result(steps):
-    Estimate.objects.all().delete()
+    Examination.objects.all().delete()
     pks = make_rows(len(ROWS))
-    rows = Estimate.objects.filter(pk__in=pks)
+    rows = Examination.objects.filter(pk__in=pks)
     model = Model()
     claim_of: dict[int, uuid.UUID | None] = dict.fromkeys(WORKERS)
     with mock.patch("engine.models.clock.now", side_effect=lambda: model.now):
@@ -96,22 +96,22 @@ def test_whatever_happens_each_row_has_one_holder_and_only_its_result(steps):
                 case "finish":
                     row = rows.filter(pk=pks[what])
                     n = worker_holds.release(
-                        worker_holds.held(row, claim_of[worker]), failure_reason=f"by {worker}"
+                        worker_holds.held(row, claim_of[worker]), findings={"by": worker}
                     )
                     assert n == (what in model.held(worker)), "a late result is refused"
                     if n:
-                        model.holder[what], model.result[what] = None, f"by {worker}"
+                        model.holder[what], model.result[what] = None, {"by": worker}
                 case "expire":
                     late = {row for row in ROWS if model.holder[row] is not None and model.free(row)}
                     assert worker_holds.release(worker_holds.expired(rows)) == len(late)
                     model.holder |= dict.fromkeys(late)
                 case "wait":
                     model.now += timedelta(seconds=what)
-            stored = [Estimate.objects.get(pk=pk) for pk in pks]
+            stored = [Examination.objects.get(pk=pk) for pk in pks]
             assert [row.claim for row in stored] == [
                 None if (holder := model.holder[row]) is None else claim_of[holder] for row in ROWS
             ]
-            assert [row.failure_reason for row in stored] == list(model.result.values())
+            assert [row.findings for row in stored] == list(model.result.values())
             free = set(worker_holds.free(rows).values_list("pk", flat=True))
             assert free == {pks[row] for row in ROWS if model.free(row)}
             at_work = set(rows.filter(in_time()).values_list("pk", flat=True))
@@ -122,7 +122,7 @@ def test_whatever_happens_each_row_has_one_holder_and_only_its_result(steps):
 class TestRules:
     def test_no_claim_holds_nothing(self):
         make_rows(2)
-        assert not worker_holds.held(Estimate.objects.all(), None).exists()
+        assert not worker_holds.held(Examination.objects.all(), None).exists()
 
     @pytest.mark.parametrize("field", ["comparison__state", "comparison__experiment__state"])
     def test_what_is_filtered_by_another_table_is_not_claimed(self, field):
@@ -132,14 +132,14 @@ class TestRules:
 
     def test_a_claim_carries_its_holders_name_and_the_changes_with_it(self):
         [pk] = make_rows(1)
-        row = Estimate.objects.filter(pk=pk)
-        claim = worker_holds.take(row, seconds=60, by="worker 7", failure_reason="Tried once.")
+        row = Examination.objects.filter(pk=pk)
+        claim = worker_holds.take(row, seconds=60, by="worker 7", findings={"tried": 1})
         assert (row.get().claim, row.get().claimed_by) == (claim, "worker 7")
-        assert row.get().failure_reason == "Tried once."
+        assert row.get().findings == {"tried": 1}
 
     def test_a_keeper_renews_every_now_and_then(self):
         [pk] = make_rows(1)
-        row = Estimate.objects.filter(pk=pk)
+        row = Examination.objects.filter(pk=pk)
         claim = worker_holds.take(row, seconds=1)
         first = row.get().claim_expires_at
         clock, ticks = SimpleNamespace(now=100.0), []
@@ -153,16 +153,14 @@ class TestRules:
             assert row.get().claim_expires_at > first
         assert ticks == [100.5, 101.0]
 
-    @pytest.mark.parametrize("why", ["lost", "unwanted"])
-    def test_it_ends_what_is_lost_or_not_wanted_any_more(self, why, monkeypatch):
+    def test_it_ends_what_is_lost(self, monkeypatch):
         monkeypatch.setattr(worker_holds, "_KEEP_SECONDS", 0.0)
         [pk] = make_rows(1)
-        row = Estimate.objects.filter(pk=pk)
+        row = Examination.objects.filter(pk=pk)
         claim = worker_holds.take(row, seconds=60)
-        keep = worker_holds.keeper(row, claim, seconds=60, wanted=lambda: why != "unwanted")
-        if why == "lost":
-            keep()
-            worker_holds.release(row)
+        keep = worker_holds.keeper(row, claim, seconds=60)
+        keep()
+        worker_holds.release(row)
         with pytest.raises(worker_holds.ClaimLostError):
             keep()
 
@@ -172,14 +170,14 @@ class TestRules:
 def test_of_many_workers_that_reach_for_the_same_rows_each_row_has_one():
     """Also where what they reach for has just been given back by one who died."""
     pks = make_rows(30)
-    worker_holds.take(Estimate.objects.all(), seconds=-1, by="dead")
+    worker_holds.take(Examination.objects.all(), seconds=-1, by="dead")
     begin = threading.Barrier(8)
     won: dict[str, set[int]] = {}
 
     def reach(worker: str) -> None:
         try:
             begin.wait(30)
-            rows = Estimate.objects.filter(pk__in=pks)
+            rows = Examination.objects.filter(pk__in=pks)
             claim = worker_holds.take(rows, seconds=60, by=worker, progress=0.5)
             won[worker] = set(worker_holds.held(rows, claim).values_list("pk", flat=True))
         finally:
@@ -192,7 +190,7 @@ def test_of_many_workers_that_reach_for_the_same_rows_each_row_has_one():
         thread.join(60)
     assert len(won) == 8
     assert Counter(pk for mine in won.values() for pk in mine) == Counter(pks)
-    assert {row.pk: row.claimed_by for row in Estimate.objects.all()} == {
+    assert {row.pk: row.claimed_by for row in Examination.objects.all()} == {
         pk: worker for worker, mine in won.items() for pk in mine
     }
 
@@ -203,7 +201,7 @@ def test_a_result_that_races_with_an_expiry_counts_once_or_not_at_all():
     """Whichever comes first: the holder's result, or another worker's claim on what is past its deadline."""
     for _ in range(20):
         [pk] = make_rows(1)
-        row = Estimate.objects.filter(pk=pk)
+        row = Examination.objects.filter(pk=pk)
         late = worker_holds.take(row, seconds=-1, by="late")
         begin = threading.Barrier(2)
         stored: list[int] = []

@@ -12,9 +12,9 @@ from django.utils import timezone
 from engine import tasks
 from engine.core import Design, Unstructured
 from engine.domain.outcome_of_answers import joint_outcome
-from engine.models import Estimate, Examination, Experiment, User, WorkerPulse
+from engine.models import Examination, Experiment, User, WorkerPulse
 from engine.selectors import counts, designs, replays
-from engine.services import analysis, estimates, worker_holds
+from engine.services import analysis, worker_holds
 from engine.services.analysis import request_replays
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
@@ -41,13 +41,6 @@ def judged(n: int, overlap: int = 1, people: int = 2, **settings) -> Experiment:
         write_responses()
     experiment.refresh_from_db()
     return experiment
-
-
-QUESTION = estimates.Question(
-    space="unstructured", levels=[3], excluded=[], claim="best_if_any", delta=0.1, epsilon=0.0,
-    capital_moves=False, sampler="balanced",
-    stopping="certified", budget=50, log_odds=0.8,
-)  # fmt: skip
 
 
 def one_step_a_turn(monkeypatch) -> None:
@@ -355,13 +348,6 @@ class TestTask:
                 tasks.analyse()
             assert len(sent) == n_sent
         assert Examination.objects.get().findings["rows"]
-
-    def test_estimates_go_first_as_somebody_looks_at_the_page(self, sent):
-        request_replays(experiment_id=judged(3).pk)
-        estimates.ask(question=QUESTION)
-        tasks.analyse()
-        assert Estimate.objects.get().state == "done"
-        assert not Examination.objects.get().findings
 
     def test_it_says_that_the_analysis_worker_is_alive(self, sent):
         tasks.analyse()

@@ -41,7 +41,7 @@ NOON = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
 
 
 def test_what_is_left_follows_from_the_number_of_answers_and_is_late(annotator, at):
-    experiment = make_experiment(ready=True, annotators=(annotator,), budget=1000)
+    experiment = make_experiment(ready=True, annotators=(annotator,), budget=300)
     at(NOON)
     before = left_together(experiment)
     assert before > 0

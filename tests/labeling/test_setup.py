@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -16,18 +16,18 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine import tasks
-from engine.core import closed_form
+from engine.core import Plan, Unstructured, forecast, random_strengths
 from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import ENTRY_POINTS, SAMPLERS
 from engine.domain.errors import WrongStateError
 from engine.domain.specs import SETTINGS, FactorSpec, TaskSpec
-from engine.models import AuditEntry, Connection, Estimate, Experiment, Judgment, User, WorkerPulse
+from engine.models import AuditEntry, Connection, Experiment, Judgment, User, WorkerPulse
 from engine.selectors import specs
 from engine.services import experiments
 from engine.services.drafts import clone, create_experiment
-from engine.services.estimates import compute_next, plan_of
 from labeling.demo import human_spec, rule_spec
 from labeling.exports.files import EVENTS, FORMATS
+from labeling.formatting import rough, rough_hours
 from labeling.forms import settings as settings_form
 from labeling.forms.draft import data_of
 from labeling.forms.settings import STEPS
@@ -35,7 +35,7 @@ from labeling.setup.templates import STARTS, comparing_models, start_named
 from tests.accounts import PASSWORD, let_create
 from tests.engine.test_drawing import ANSWERS, imported_spec
 from tests.factories import add_member, click_on, make_experiment, make_spec, make_user
-from tests.markup import Markup
+from tests.markup import Markup, text_of
 from tests.tables import run_imports, workbook
 
 pytestmark = pytest.mark.django_db
@@ -66,7 +66,6 @@ def draft(maker) -> Experiment:
 def woken(monkeypatch) -> list[str]:
     """The messages to workers, by name of the task."""
     sent: list[str] = []
-    monkeypatch.setattr(tasks.analyse, "apply_async", lambda args=(), **options: sent.append("analyse"))
     monkeypatch.setattr(tasks.advance, "apply_async", lambda args=(), **options: sent.append("advance"))
     monkeypatch.setattr(tasks.import_upload, "apply_async", lambda args=(), **options: sent.append("import"))
     return sent
@@ -714,58 +713,65 @@ class TestItems:
         assert specs.experiment_spec(experiment).tasks == long.tasks
 
 
-@pytest.mark.usefixtures("patient_pages")
+def shown(html: str, place: str) -> str:
+    """The text of the figure with this id."""
+    return text_of(re.search(rf'<dd id="{place}">(.*?)</dd>', html, re.DOTALL).group(1))
+
+
 class TestSize:
-    def test_policies_and_pairs_are_counted_and_the_planner_is_asked(
-        self, page, woken, django_capture_on_commit_callbacks
-    ):
-        with django_capture_on_commit_callbacks(execute=True):
-            html = summary(page)
-        assert '<dd id="size-policies">6</dd>' in html
-        assert '<dd id="size-pairs">15</dd>' in html
+    RULES: ClassVar = {"claim": "good_enough", "epsilon": 0.05, "delta": 0.05, "capital_moves": True}
+
+    def test_policies_and_pairs_are_counted(self, page):
+        html = summary(page)
+        assert (shown(html, "size-policies"), shown(html, "size-pairs")) == ("6", "15")
         assert "size-dimensions" not in html
-        assert "every 1s" in html
-        assert woken == ["analyse"]
+        assert shown(summary(page, space="factorial"), "size-dimensions") == "3"
 
-    def test_a_formula_answers_at_once_and_the_simulations_refine_it(self, page):
-        html = summary(page, budget="100", seconds="36")
-        estimate = Estimate.objects.get(question__claim="good_enough")
-        assert (estimate.state, estimate.answer) == ("waiting", None)
-        plan, log_odds = plan_of(estimate.question)
-        first = closed_form(plan, log_odds=log_odds).expected
-        assert f"over {first:.0f}</dd>" in html
-        assert f"{first * 36 / 3600:.1f}</dd>" in html
-        Estimate.objects.update(progress=0.4)
-        assert '<progress id="size-progress" max="100" value="40">' in summary(
-            page, budget="100", seconds="36"
-        )
-        compute_next()
-        estimate.refresh_from_db()
-        assert estimate.state == "done", "the claim that is chosen comes first"
-        assert "From 60 simulated experiments." in summary(page, budget="100", seconds="36")
+    def test_the_comparisons_are_a_range_and_a_likely_number(self, page):
+        plan = Plan(Unstructured(6), **self.RULES, budget=9000)
+        remaining = forecast(plan, random_strengths(6))
+        ends = [rough(end) for end in (remaining.low, remaining.high, remaining.likely)]
+        html = summary(page, budget="9000")
+        assert shown(html, "size-comparisons") == "{} – {} likely {}".format(*ends)
+        assert "would spend their budget" not in html
 
-    def test_the_answer_comes_with_hours(self, page):
-        changes = {"space": "factorial", "budget": "40", "overlap": "2", "seconds": "36"}
-        while "every 1s" in (html := summary(page, **changes)):  # as a browser asks
-            assert compute_next()
-        assert '<dd id="size-dimensions">3</dd>' in html
-        expected = Estimate.objects.get(question__claim="good_enough").answer["expected"]
-        assert f"{expected:.0f}</dd>" in html
-        assert f"{expected * 2 * 36 / 3600:.1f}</dd>" in html
+    def test_a_budget_that_will_not_do_is_told(self, page):
+        html = summary(page, budget="100")
+        assert shown(html, "size-comparisons").endswith("– over 100 likely over 100")
         assert "would spend their budget without a decision" in html
+        assert "over 20" in shown(summary(page, budget="20"), "size-comparisons")
 
-    def test_figures_of_runs_that_the_budget_cuts_are_said_to_be_too_low(self, page):
-        """It said that eight of ten need at most 400, where four of ten were cut at 400."""
-        summary(page)
-        compute_next()
-        estimate = Estimate.objects.get(question__claim="good_enough")
-        answer = estimate.answer | {"expected": 310.0, "low": 160.0, "high": 400.0}
-        for decided, cut in ((0.57, True), (0.95, False)):
-            estimate.answer = answer | {"decided": decided}
-            estimate.save()
-            html = summary(page)
-            assert ('id="size-comparisons">over 310<' in html) == cut
-            assert ("between 160 and 400" in html) != cut
+    def test_hours_are_told_in_all_and_for_each_person(self, page):
+        likely = forecast(Plan(Unstructured(6), **self.RULES, budget=9000), random_strengths(6)).likely
+        changes = {"budget": "9000", "overlap": "2", "seconds": "36", "n_people": "5"}
+        words = shown(summary(page, **changes), "size-hours")
+        assert f"likely {rough_hours(likely * 0.02)}: {rough_hours(likely * 0.004)} for each of 5" in words
+
+    def test_it_says_what_it_depends_on_and_what_would_save_comparisons(self, page):
+        html = summary(page, budget="9000")
+        [spreads, claims, levers] = (
+            re.findall(r"<strong>([\d,]+) – ", re.search(rf'<ul id="{place}">.*?</ul>', html)[0])
+            for place in ("size-spreads", "size-claims", "size-levers")
+        )
+        numbers = [int(low.replace(",", "")) for low in spreads]
+        assert numbers == sorted(numbers, reverse=True), "the more they differ, the fewer"
+        assert len(numbers) == 5
+        assert len(claims) == 3
+        low = int(shown(html, "size-comparisons").split()[0].replace(",", ""))
+        assert len(levers) >= 3
+        assert all(int(each.replace(",", "")) <= low for each in levers)
+
+    def test_a_copy_begins_with_what_was_measured(self, page, maker):
+        experiment = make_experiment(ready=True, annotators=(maker,), n_policies=3)
+        add_member(experiment, maker, role="owner")
+        click_on(experiment, maker, 12)
+        copy = clone(experiment=experiment, by=maker, name="Copy")
+        data = sent(data_of(specs.experiment_spec(copy)), part="size", budget="9000")
+        html = page.post(setup_url(copy), data, headers=HTMX).content.decode()
+        assert f"“{experiment.name}” has measured" in html
+        assert "size-spreads" not in html
+        without = page.post(NEW, data, headers=HTMX).content.decode()
+        assert shown(without, "size-comparisons") != shown(html, "size-comparisons")
 
 
 class TestFiles:
