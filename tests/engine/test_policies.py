@@ -105,6 +105,7 @@ class TestJoining:
             add_policies(levels=NEW, **again)
         gone = AuditEntry.objects.filter(experiment=experiment, action="policy_retired")
         assert len(gone) == experiment.policies.exclude(retired_at=None).count()
+        experiment.refresh_from_db()
         click_on(experiment, annotator, 3)
         assert agree(experiment)
 
