@@ -33,7 +33,7 @@ class TestDemoStatus:
             "   3 judged, 4 ready, 0 planned; 14 responses written (14 tokens), 0 failed"
         )
         assert lines[3] == f"{ended.pk}. Ended one"
-        assert lines[4].startswith("   [Stopped by hand] Stopped after 0 comparisons")
+        assert lines[4].startswith("   [Stopped by hand] Not decided. ")
 
 
 class TestRebuildCounts:

@@ -143,7 +143,7 @@ class TestWebhook:
 
         news = json.loads(body)
         assert news["event"] == "concluded"
-        assert news["text"] == "Stopped by hand, after 0 comparisons."
+        assert news["text"].startswith("Not decided. ")
         assert news["experiment"]["name"] == "Which is best?"
         assert news["experiment"]["conclusion"] == "stopped"
         assert news["experiment"]["url"] == f"http://localhost:8000/experiments/{experiment.pk}/"
@@ -247,7 +247,7 @@ class TestMail:
         deliver_due()
         [message] = mail.outbox
         assert message.to == ["ann@example.org"]
-        assert message.subject == "Which is best?: Stopped by hand"
+        assert message.subject == "Which is best?: Not decided"
         assert f"http://localhost:8000/experiments/{experiment.pk}/" in message.body
         assert the_message().state == "sent"
 
@@ -285,7 +285,7 @@ def test_what_only_goes_to_the_log_is_not_called_sent(experiment, settings, caps
     settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
     stop(experiment_id=experiment.pk)
     deliver_due()
-    assert "Which is best?: Stopped by hand" in capsys.readouterr().out
+    assert "Which is best?: Not decided" in capsys.readouterr().out
     assert the_message().state == "failed"
     assert the_message().error.startswith("Mail is not configured here")
 
