@@ -151,7 +151,7 @@ class Migration(migrations.Migration):
                 ('guidelines', models.TextField(blank=True)),
                 ('tags', models.CharField(blank=True, help_text='Tags by which lists are filtered, separated by commas.', max_length=200)),
                 ('state', models.CharField(choices=[('draft', 'Draft'), ('running', 'Running'), ('paused', 'Paused'), ('concluded', 'Concluded')], default='draft', max_length=10)),
-                ('conclusion', models.CharField(blank=True, choices=[('certified', 'Certified winner'), ('no_single_best', 'No single best policy'), ('budget', 'Budget spent'), ('stopped', 'Stopped by hand')], max_length=20)),
+                ('conclusion', models.CharField(blank=True, choices=[('certified', 'Winner found'), ('no_single_best', 'No single best policy'), ('budget', 'Budget spent'), ('stopped', 'Stopped by hand')], max_length=20)),
                 ('certified_claim', models.CharField(blank=True, choices=[('good_enough', 'good enough'), ('best', 'best'), ('best_if_any', 'best, if there is a best')], help_text='The claim that the conclusion rests on; empty without a certified winner.', max_length=20)),
                 ('finding', models.TextField(blank=True, help_text='What the conclusion claims and what that assumes, in words; empty if it claims nothing.')),
                 ('planned_count', models.PositiveIntegerField(default=0, help_text='Comparisons planned so far; seeds the next pick.')),

@@ -21,7 +21,7 @@ from engine.models.rules import DecisionRules
 from engine.models.serving import Serving
 
 _CONCLUSIONS = {
-    StopReason.CERTIFIED: "Certified winner",
+    StopReason.CERTIFIED: "Winner found",
     StopReason.NO_SINGLE_BEST: "No single best policy",
     StopReason.BUDGET: "Budget spent",
     StopReason.STOPPED: "Stopped by hand",

@@ -82,7 +82,7 @@ def test_the_result_follows_an_experiment_until_there_is_a_winner_to_copy(page: 
     page.get_by_role("link", name="Result").click()
     while experiment.state == Experiment.State.RUNNING:
         turn_the_loop(experiment)
-    expect(badge).to_have_text("Certified winner", timeout=15_000)
+    expect(badge).to_have_text("Winner found", timeout=15_000)
     expect(page.get_by_role("heading", name="Use Prompt 2")).to_be_visible()
     expect(page.locator(".verdict")).to_contain_text("Preferred to each other policy in")
     page.get_by_role("button", name="Copy prompt and settings").click()

@@ -34,7 +34,7 @@ def wait_for_the_winner(badge: Locator) -> None:
     answers = 0
     while True:
         try:
-            return expect(badge).to_have_text("Certified winner", timeout=90_000)
+            return expect(badge).to_have_text("Winner found", timeout=90_000)
         except AssertionError:
             before, answers = answers, Judgment.objects.count()
             if answers == before:

@@ -322,7 +322,7 @@ def test_every_change_of_state_is_logged_with_who_did_it(annotator):
 def test_a_decision_is_logged_as_nobodys(certified):
     entry = last_entry(certified)
     assert (entry.action, entry.by) == ("conclude", None)
-    assert "Certified winner" in entry.sentence
+    assert "Winner found" in entry.sentence
 
 
 def test_what_is_refused_is_not_logged():

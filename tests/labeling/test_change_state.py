@@ -79,7 +79,7 @@ def test_stop_asks_first_and_says_what_it_means(before, experiment, owner, clien
     assert asked.status_code == 200
     text = words(asked)
     assert "Stop this experiment?" in text
-    assert "ends without a certified winner" in text
+    assert "ends without a decision" in text
     assert "already hold" not in text
     assert "You can reopen the experiment later" in text
     assert ("Pause instead" in text) == (before == "running")

@@ -110,7 +110,7 @@ def test_the_claim_names_the_pool(client, owner):
     client.post(reverse("change_state", args=[experiment.pk]), {"action": "start"})
     advance(experiment_id=experiment.pk)
     said = words(client.get(reverse("dashboard", args=[experiment.pk])))
-    assert "Certified winner" in said
+    assert "Winner found" in said
     assert "It holds on these 6 responses to 3 tasks." in said
     # Nobody knows their tokens, and nothing is set of them.
     assert "Tokens" not in said

@@ -165,7 +165,7 @@ class TestConcluded:
     @pytest.mark.parametrize(
         ("conclusion", "badge", "headline", "leader"),
         [
-            ("certified", "Certified winner", "Use Prompt 1", "Prompt 1"),
+            ("certified", "Winner found", "Use Prompt 1", "Prompt 1"),
             ("no_single_best", "No single best policy", "No policy beats every other", ""),
             ("budget", "Budget spent", "Not decided", "Prompt 1"),
             ("stopped", "Stopped by hand", "Not decided", "Prompt 1"),
