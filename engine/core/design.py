@@ -874,7 +874,6 @@ class Design:
         standing = self._ledger.favour()[0]
         leader = int(self._ledger.best()[0]) if self.n_comparisons else int(standing.argmax())
         ruled_out = self._rule.refuted[0]
-        still_open = self.decision.open if self.n_comparisons else range(self.n_policies)
         order = order_of(expected[:, leader], standing, ~self._tally.present[0], leader)
         log_odds = beliefs.theta[0] - beliefs.theta[0].mean()
         means = [mean_over_rivals(values) for values in (expected, low, high)]
@@ -892,7 +891,6 @@ class Design:
                     field=Rate(*(float(mean[k]) for mean in means)),
                     leader=Rate(*(float(values[k, other]) for values in (expected, low, high))),
                     place=place,
-                    excluded=k != leader and k not in still_open,
                 )
             )
         return ranking

@@ -64,8 +64,6 @@ class Standing:
         Its win rate against the policy that leads; for that policy itself against the runner-up.
     place
         Whether it leads, is open, or is ruled out.
-    excluded
-        Whether the claim that stops the run has excluded this rival of the leader; as `Decision.open` has it.
     """
 
     policy: int
@@ -74,7 +72,6 @@ class Standing:
     field: Rate
     leader: Rate
     place: Place
-    excluded: bool
 
 
 def rates(

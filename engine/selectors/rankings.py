@@ -40,7 +40,8 @@ def ranking(experiment: Experiment, observed: Observed | None = None) -> list[Ra
     """
     names = policy_names(experiment)
     design = (observed or designs.shown(experiment)).design
-    excluded = {each.policy for each in design.ranking() if each.excluded}
+    decision = design.decision
+    still_open = decision.open if decision.n_comparisons else range(design.n_policies)
     if design.stopped or experiment.state == Experiment.State.CONCLUDED:
         # Late clicks count in the win rates, and not in the decision.
         design = designs.load(experiment, late=True).design
@@ -51,7 +52,7 @@ def ranking(experiment: Experiment, observed: Observed | None = None) -> list[Ra
             names[each.policy],
             each,
             round(comparisons[each.policy]),
-            _word(experiment, each, excluded=each.policy in excluded, judged=judged),
+            _word(experiment, each, excluded=each.policy not in still_open, judged=judged),
         )
         for each in design.ranking()
     ]

@@ -114,11 +114,7 @@ def forecast_words(experiment: Experiment, remaining: Remaining | None) -> str:
 def _leading(experiment: Experiment, snapshot: Snapshot, names: Sequence[PolicyName]) -> Standing:
     if snapshot.best is None:
         return Standing("No policy leads", n_open=snapshot.open_rivals, comparisons=snapshot.comparisons)
-    leader, n_rivals, n_open = (
-        names[snapshot.best.index].name,
-        sum(name.present for name in names) - 1,
-        snapshot.open_rivals,
-    )
+    leader, n_rivals, n_open = names[snapshot.best.index].name, _n_rivals(names), snapshot.open_rivals
     claim = Claim(experiment.claim)
     headline = f"Leading: {leader}"
     if not n_open and experiment.stopping == CERTIFIED:
@@ -127,6 +123,10 @@ def _leading(experiment: Experiment, snapshot: Snapshot, names: Sequence[PolicyN
     return Standing(
         headline, _rivals(n_rivals, n_open, shown), leader, n_rivals, n_open, snapshot.comparisons
     )
+
+
+def _n_rivals(names: Sequence[PolicyName]) -> int:
+    return sum(name.present for name in names) - 1
 
 
 def _rivals(n_rivals: int, n_open: int, shown: str) -> str:
@@ -149,7 +149,7 @@ def _ended(
     reason = StopReason(experiment.conclusion)
     if experiment.winner is not None:
         leads = Standing(f"Use {(leader := names[experiment.winner.index].name)}", leader=leader)
-        said = [_claimed(experiment, len(names) - 1), f"Decided after {comparisons}."]
+        said = [_claimed(experiment, _n_rivals(names)), f"Decided after {comparisons}."]
     elif reason in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
         by = ""
         # Under "best" the margin belongs to "good enough", which is shown too.
@@ -172,7 +172,7 @@ def _ended(
         came = number(late, "more comparison")
         said.append(f"{came} came later: counted in the shares below, not in this decision.")
     return Standing(
-        leads.headline, " ".join(filter(None, said)).strip(), leads.leader, len(names) - 1, leads.n_open, n
+        leads.headline, " ".join(filter(None, said)).strip(), leads.leader, _n_rivals(names), leads.n_open, n
     )
 
 

@@ -27,7 +27,7 @@ _RACE_CELLS = 4000
 _ROOMY = 12
 _PAIRS_SHOWN = 12
 _MIDDLE = 50
-_UNSETTLED = ("open", "perhaps as good")
+_SETTLED = ("not clearly better", "beaten", "ruled out")
 
 
 def race_points(n_policies: int) -> int:
@@ -93,7 +93,7 @@ def policy_rows(
             {
                 "name": each.name,
                 "number": standing.policy + 1,
-                "bar": {"percents": against, "settled": each.word not in _UNSETTLED}
+                "bar": {"percents": against, "settled": each.word in _SETTLED}
                 if judged and not leads
                 else None,
                 "word": each.word,

@@ -34,6 +34,7 @@ SETTLED = {
     "beaten": "wins fewer than half of its comparisons with the leader.",
     "ruled out": "does not beat every other policy.",
     "perhaps as good": "the judgments do not exclude that it is the best.",
+    "retired": "nobody is given a pair with it any more.",
 }
 
 TERMS = {
