@@ -169,8 +169,7 @@ def _ended(
         said = [ended, f"{leads.headline}. {leads.sentence}"]
         leads = Standing("Not decided", "", leads.leader, leads.n_rivals, leads.n_open)
     if late:
-        came = number(late, "more comparison")
-        said.append(f"{came} came later: counted in the shares below, not in this decision.")
+        said.append(f"{late:,} more came later: they count in the win rates alone.")
     return Standing(
         leads.headline, " ".join(filter(None, said)).strip(), leads.leader, _n_rivals(names), leads.n_open, n
     )

@@ -103,7 +103,6 @@ def result_figures(experiment: Experiment) -> dict[str, Any]:
         "ladder": claims and vars(claims) | {"shown": claims.shown},
         "comparisons": comparisons,
         "judged_by": judged_by(experiment) if concluded else None,
-        "late": late_clicks(experiment, snapshot, comparisons),
         "by_machines": by_machines(experiment),
         "doubts": doubted,
         "n_doubtful": len(doubtful),

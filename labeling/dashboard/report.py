@@ -41,7 +41,6 @@ def _report(experiment: Experiment) -> dict[str, Any]:
         "priced": any(row["cost"] for row in policies),
         "judged": judged,
         "comparisons": comparisons,
-        "late": result["late"],
         "voids": result["voids"],
         "voids_unnamed": result["voids"] and sentence_about(experiment, names=False),
         "tasks": experiment.tasks.count(),

@@ -256,7 +256,7 @@ class TestConclusion:
         assert n < counts.comparison_count(experiment.pk) == 20
         told = experiment.audit_entries.get(action="conclude").sentence
         assert told.startswith(f"Concluded after {n} comparisons: ")
-        assert f"{20 - n} more comparisons came later" in status_of(experiment).sentence
+        assert f"{20 - n} more came later" in status_of(experiment).sentence
 
 
 class TestSnapshots:

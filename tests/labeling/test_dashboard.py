@@ -158,7 +158,7 @@ class TestRanking:
         stop(experiment_id=experiment.pk)
         record_answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         html = page(client_for(admin), experiment)
-        assert "1 more comparison came later" in html
+        assert "1 more came later" in html
         rows = re.findall(r'<td class="number less">(\d+)</td><td', html)
         assert sum(map(int, rows)) == 2 * 4
 

@@ -215,7 +215,7 @@ def test_clicks_that_come_after_the_conclusion_are_told_apart(admin, client_for)
     experiment.refresh_from_db()
     sentence = status_of(experiment).sentence
     assert f"Stopped by hand after {before} comparisons." in sentence
-    assert "1 more comparison came later" in sentence
+    assert "1 more came later" in sentence
     html = client_for(admin).get(reverse("method", args=[experiment.pk])).content.decode()
     words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
     assert f"Comparisons {before + 1} 1 of them after the end" in words
