@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from engine.models import Response
-from tests.browser.annotating import open_pair, settled, write_everything
-from tests.browser.conftest import watch
+from tests.browser.annotating import settled, write_everything
+from tests.browser.conftest import log_in, watch
 from tests.browser.test_accessibility import violations
 from tests.factories import make_experiment, make_user
 
@@ -25,7 +25,7 @@ SIZES = {
     "large letters": (1280, 800, False, 26),
     "phone with large letters": (390, 844, True, 26),
 }
-TEXTS = {"short": "A short response.", "long": "A paragraph of a response.\n\n" * 40}
+TEXTS = {"en-US": "A paragraph of a response.\n\n" * 40, "de-DE": "Eine kurze Antwort."}
 
 # The share of the height in which responses are seen: all of it where all of both is.
 SHARE = """() => {
@@ -50,9 +50,9 @@ CUT = """() => [...document.querySelectorAll(".pairing :is(button, a, #said, #ev
   }).map((each) => each.outerHTML.slice(0, 100))"""
 
 
-@pytest.mark.parametrize("length", TEXTS)
+@pytest.mark.parametrize("locale", TEXTS)
 def test_the_responses_have_half_of_the_height_and_nothing_is_cut(
-    browser: Browser, live_server, problems, settings, length
+    browser: Browser, live_server, problems, settings, locale
 ):
     settings.BUFFER_MIN = settings.BUFFER_MAX = 4
     experiment = make_experiment(
@@ -63,7 +63,7 @@ def test_the_responses_have_half_of_the_height_and_nothing_is_cut(
         question="Which response would you rather send to a customer?",
     )
     write_everything(experiment)
-    Response.objects.update(text=TEXTS[length])
+    Response.objects.update(text=TEXTS[locale])
     experiment.tasks.update(prompt="My parcel has not come. Who pays? " * 9)
     shares, cut, keys, wide, found = {}, {}, {}, {}, {}
     for name, (width, height, touched, letters) in SIZES.items():
@@ -73,6 +73,7 @@ def test_the_responses_have_half_of_the_height_and_nothing_is_cut(
                 viewport={"width": width, "height": height},
                 is_mobile=touched,
                 has_touch=touched,
+                locale=locale,
                 reduced_motion="reduce",
             ),
             live_server,
@@ -81,7 +82,8 @@ def test_the_responses_have_half_of_the_height_and_nothing_is_cut(
             page = context.new_page()
             fonts = {"standard": letters, "fixed": letters}
             context.new_cdp_session(page).send("Page.setFontSizes", {"fontSizes": fonts})
-            open_pair(page, experiment, experiment.memberships.get().user)
+            log_in(page, experiment.memberships.get().user)
+            page.goto(f"/label/{experiment.pk}/")
             settled(page)
             assert page.evaluate("getComputedStyle(document.documentElement).fontSize") == f"{letters}px"
             shares[name] = page.evaluate(SHARE)
