@@ -102,9 +102,13 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """System-prompt text."""
+    """System-prompt text, and a template that is sent in the place of the task's last message.
+
+    The template has the task's variables; if it is empty, the message is sent as it is.
+    """
 
     text: str
+    template: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +183,11 @@ def _matches(patterns: tuple[str, ...], text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """The connection or the worker's model that writes, by its name; empty means a worker's own model."""
+class Model(SamplingParams):
+    """The connection or the worker's model that writes, by its name; empty means a worker's own model.
+
+    The settings are sent to this model alone, so that a model and its settings can be one level.
+    """
 
     name: str = ""
 
@@ -211,7 +218,7 @@ class Imported:
 
 # The texts that variables of a task may fill.
 _TEMPLATES = {
-    Prompt: ("text",),
+    Prompt: ("text", "template"),
     Strategy: ("instruction",),
     Guardrail: ("instruction", "guard_instruction", "refusal"),
 }
@@ -309,6 +316,7 @@ class Composition:
     guardrails: tuple[Guardrail, ...]
     model: str = ""
     examples: tuple[Message, ...] = ()
+    template: str = ""
 
     def filled(self, variables: Mapping[str, str]) -> Composition:
         """The composition for one task, whose variables stand in the place of ``{{ name }}``.
@@ -322,6 +330,7 @@ class Composition:
             self,
             system=fill(self.system, variables),
             suffix=fill(self.suffix, variables),
+            template=fill(self.template, variables),
             guardrails=tuple(
                 replace(
                     each,
@@ -337,11 +346,13 @@ class Composition:
 
         One system message: the system prompts and the instructions of guardrails, in the order of the
         factors, then the task's own system messages. Then the examples and the task's other messages;
-        strategies follow the text of the last one, which is the user's. No empty system message is sent.
+        a template takes the place of the last one, which is the user's, and strategies follow its text. No
+        empty system message is sent.
         """
         system = [self.system, *(each.content for each in task if each.role == SYSTEM)]
         *earlier, last = (each for each in task if each.role != SYSTEM)
-        content = f"{last.content}\n\n{self.suffix}" if self.suffix else last.content
+        text = self.template or last.content
+        content = f"{text}\n\n{self.suffix}" if self.suffix else text
         opening = "\n\n".join(filter(None, system))
         opened = (Message(SYSTEM, opening),) if opening else ()
         return (*opened, *self.examples, *earlier, Message(USER, content))
@@ -366,19 +377,22 @@ def compose(levels: Iterable[LevelValue], *, model: str = "") -> Composition:
     guardrails: list[Guardrail] = []
     sampling = SamplingParams()
     examples: list[Message] = []
+    template = ""
     for level in levels:
         match level:
-            case Prompt(text):
-                system.append(text)
+            case Prompt():
+                system.append(level.text)
+                template = level.template or template
             case Strategy(instruction):
                 suffix.append(instruction)
             case Guardrail():
                 system.append(level.instruction)
                 guardrails.append(level)
+            case Model():
+                model = level.name or model
+                sampling = _joined(sampling, level)
             case SamplingParams():
-                sampling = level
-            case Model(name):
-                model = name or model
+                sampling = _joined(sampling, level)
             case Examples():
                 examples += level.turns
     return Composition(
@@ -388,4 +402,15 @@ def compose(levels: Iterable[LevelValue], *, model: str = "") -> Composition:
         guardrails=tuple(guardrails),
         model=model,
         examples=tuple(examples),
+        template=template,
     )
+
+
+def _joined(earlier: SamplingParams, later: SamplingParams) -> SamplingParams:
+    """The settings of both; where both set one, the later one's."""
+    unset = SamplingParams()
+    names = [each.name for each in fields(SamplingParams)]
+    said = {name: value for name in names if (value := getattr(later, name)) != getattr(unset, name)}
+    if later.reasoning or later.reasoning_tokens is not None:
+        earlier = replace(earlier, reasoning="", reasoning_tokens=None)
+    return replace(earlier, **said)

@@ -294,6 +294,8 @@ def check_spec(spec: ExperimentSpec) -> None:
         # A conversation's text is its transcript, so that it is as long as the messages together.
         _check_texts(where, here, task.prompt, task.reference, *(each.content for each in task.messages))
         _check_texts(where, here, *task.variables, *task.variables.values(), *task.tags)
+        TAGS.check(len(task.checks), where, here)
+        _check_texts(where, here, *(each.value for each in task.checks))
     for n, gold in enumerate(spec.gold):
         where, here = f"Gold item {n + 1}", ("gold", n)
         MESSAGES.check(len(gold.messages), where, here)

@@ -6,8 +6,9 @@ from enum import StrEnum
 
 
 class Material(StrEnum):
-    """The material that a table holds."""
+    """The material that a file holds: a table of it, or a whole experiment."""
 
     TASKS = "tasks"
     RESPONSES = "responses"
     VOTES = "votes"
+    EXPERIMENT = "experiment"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.domain.conversations import Message
+from engine.domain.text_checks import TextCheck
 
 # The settings of a description; all other fields of an experiment change as it runs.
 SETTINGS = (
@@ -45,6 +46,8 @@ class TaskSpec:
         Texts by name, which fill ``{{ name }}`` in the policies' prompts.
     tags
         Categories for results.
+    checks
+        What the rule judge reads in the place of the reference: a correct response passes all of them.
     """
 
     prompt: str
@@ -52,6 +55,7 @@ class TaskSpec:
     messages: tuple[Message, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    checks: tuple[TextCheck, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from engine.domain.conversations import Message, read_messages, text_and_messages
 from engine.domain.limits import Limit
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
+from engine.domain.text_checks import TextCheck
 from engine.importing.items import (
     USUAL,
     Answers,
@@ -195,7 +196,7 @@ def _tasks(
 def _task(entry: Entry) -> TaskSpec:
     if not isinstance(entry.value, dict):
         return TaskSpec(entry.text())
-    fields = _fields(entry, optional=("prompt", "messages", "reference", "variables", "tags"))
+    fields = _fields(entry, optional=("prompt", "messages", "reference", "variables", "tags", "checks"))
     prompt, messages = _asked(entry, fields)
     return TaskSpec(
         prompt,
@@ -205,7 +206,16 @@ def _task(entry: Entry) -> TaskSpec:
         if "variables" in fields
         else {},
         tuple(each.text() for each in fields["tags"].items()) if "tags" in fields else (),
+        tuple(map(_check, fields["checks"].items())) if "checks" in fields else (),
     )
+
+
+def _check(entry: Entry) -> TextCheck:
+    fields = _fields(entry, required=("kind", "value"))
+    try:
+        return TextCheck(fields["kind"].text(), fields["value"].text())
+    except ValueError as error:
+        raise entry.fault(str(error)) from error
 
 
 def _asked(entry: Entry, fields: dict[str, Entry]) -> tuple[str, tuple[Message, ...]]:

@@ -14,6 +14,7 @@ from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
 from engine.domain.material_kinds import Material
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.tags import distinct, read_tags
+from engine.domain.text_checks import TextCheck, read_checks
 from engine.domain.texts import is_blank
 from engine.importing import warnings
 from engine.importing.mapping import (
@@ -135,7 +136,12 @@ def _task(place: str, values: Values, row: Row, wishes: Wishes) -> TaskSpec:
         "" if is_empty(reference) else text_in(place, "reference", reference, json_texts=wishes.json_texts)
     )
     return TaskSpec(
-        prompt, answer, messages, variables=_variables(place, values, wishes), tags=_tags(place, values)
+        prompt,
+        answer,
+        messages,
+        variables=_variables(place, values, wishes),
+        tags=_tags(place, values),
+        checks=_checks(place, values),
     )
 
 
@@ -190,6 +196,13 @@ def _tags(place: str, values: Values) -> tuple[str, ...]:
     return distinct(found)
 
 
+def _checks(place: str, values: Values) -> tuple[TextCheck, ...]:
+    try:
+        return read_checks(in_json(values.get("checks")) or ())
+    except ValueError as error:
+        raise ImportingError.at(place, str(error)) from error
+
+
 def write_tasks(tasks: Sequence[TaskSpec]) -> str:
     """The tasks as :func:`read_tasks` reads them: plain lines where those say it all, else JSON Lines."""
     plain = "\n".join(f"{task.prompt}\t{task.reference}" if task.reference else task.prompt for task in tasks)
@@ -211,8 +224,9 @@ def fields_of(item: TaskSpec | GoldSpec) -> dict[str, Any]:
     if messages:
         fields = {"messages": messages} | fields
         del fields["prompt"]
-    if "tags" in fields:
-        fields["tags"] = list(fields["tags"])
+    for name in ("tags", "checks"):
+        if name in fields:
+            fields[name] = list(fields[name])
     return fields
 
 

@@ -29,6 +29,7 @@ _OF_TASKS = {
     "tags": ("tags",),
     "category": ("category",),
     "variables": ("variables",),
+    "checks": ("checks",),
 }
 _SIDES = (("a", "b"), ("1", "2"), ("left", "right"))
 

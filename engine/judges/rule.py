@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from engine.domain.text_checks import TextCheck, all_hold
 from engine.domain.texts import NUMBER_WORDS
 
 _DIGITS = {word: str(value) for value, word in enumerate(NUMBER_WORDS)}
@@ -31,17 +33,29 @@ class Verdict:
     reason: str
 
 
-def judge(*, left: str, right: str, reference: str, prefer: str, seed: int) -> Verdict:
-    """Compare two responses with the reference answer.
+def judge(
+    *,
+    left: str,
+    right: str,
+    reference: str,
+    prefer: str,
+    seed: int,
+    checks: Sequence[TextCheck] = (),
+) -> Verdict:
+    """Compare two responses with the reference answer, or with the checks if there are any.
 
     Parameters
     ----------
+    checks
+        A correct response passes all of them. They read its whole text, and not its final answer.
     prefer : {"steps", "concise"}
         Rule for two correct responses.
     seed : int
         Seed of the fair coin: the same comparison is judged the same way again.
     """
-    left_right, right_right = is_correct(left, reference), is_correct(right, reference)
+    left_right, right_right = (
+        all_hold(checks, text) if checks else is_correct(text, reference) for text in (left, right)
+    )
     if left_right != right_right:
         return Verdict("left" if left_right else "right", "Only this response is correct.")
     if not left_right:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.domain.text_checks import read_checks
 from engine.judges.rule import judge
 from engine.models import Comparison
 from engine.selectors.rule_judge import ready_for_rule
@@ -23,5 +24,6 @@ def _verdict(comparison: Comparison) -> tuple[str, str]:
         reference=comparison.task.reference,
         prefer=comparison.experiment.rule_preference,
         seed=comparison.response_i.seed,
+        checks=read_checks(comparison.task.checks),
     )
     return verdict.choice, verdict.reason

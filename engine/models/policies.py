@@ -121,6 +121,11 @@ class Task(models.Model):
         default=dict, blank=True, help_text="Texts by name that fill {{ name }} in the policies' prompts."
     )
     tags = models.JSONField(default=list, blank=True, help_text="Categories of the task.")
+    checks = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Kinds and values of the checks that the rule judge reads in the place of the reference.",
+    )
 
     class Meta:
         ordering = ("position",)

@@ -21,7 +21,11 @@ class Upload(models.Model):
         ASKING = "asking", "Waits for its user"
         DONE = "done", "Imported"
 
-    MATERIALS = ((Material.RESPONSES.value, "Ready-made responses"), (Material.VOTES.value, "Past votes"))
+    MATERIALS = (
+        (Material.RESPONSES.value, "Ready-made responses"),
+        (Material.VOTES.value, "Past votes"),
+        (Material.EXPERIMENT.value, "An experiment"),
+    )
     KEPT_FOR = timedelta(days=1)
     # A worker that reads says so; after this without a word it was killed.
     DEAD_AFTER = timedelta(minutes=3)

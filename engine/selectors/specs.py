@@ -6,6 +6,7 @@ from django.db.models import Max
 
 from engine.domain.conversations import Message
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
+from engine.domain.text_checks import read_checks
 from engine.models import AuditEntry, Experiment, Response
 
 
@@ -32,9 +33,16 @@ def experiment_spec(experiment: Experiment) -> ExperimentSpec:
             for factor in experiment.factors.prefetch_related("levels")
         ],
         tasks=[
-            TaskSpec(prompt, reference, tuple(Message(**each) for each in messages), variables, tuple(tags))
-            for prompt, reference, messages, variables, tags in experiment.tasks.values_list(
-                "prompt", "reference", "messages", "variables", "tags"
+            TaskSpec(
+                prompt,
+                reference,
+                tuple(Message(**each) for each in messages),
+                variables,
+                tuple(tags),
+                read_checks(checks),
+            )
+            for prompt, reference, messages, variables, tags, checks in experiment.tasks.values_list(
+                "prompt", "reference", "messages", "variables", "tags", "checks"
             )
         ],
         settings=settings,

@@ -60,8 +60,12 @@ def check_description(spec: ExperimentSpec) -> Description:
     _check_texts(spec)
     _check_tags(spec.tasks)
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
-    if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
-        raise SpecError(f"The rule judge needs a reference answer for every task; {bare[0]!r} has none.")
+    if judge == Experiment.Judge.RULE and (
+        bare := [task.prompt for task in spec.tasks if not (task.reference.strip() or task.checks)]
+    ):
+        raise SpecError(
+            f"The rule judge needs a reference answer or checks for every task; {bare[0]!r} has none."
+        )
     _check_llm_judge(judge, spec.settings)
     experiment = Experiment(name=spec.name, **spec.settings)
     _check(experiment)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
@@ -302,6 +302,7 @@ def _write_description(*, experiment: Experiment, description: Description) -> E
             messages=as_json(task.messages),
             variables=dict(task.variables),
             tags=list(task.tags),
+            checks=[asdict(check) for check in task.checks],
         )
         for i, task in enumerate(spec.tasks)
     )

@@ -130,5 +130,11 @@ def _request(composition: Composition, takes: Takes | None) -> Hashable:
     seed = not own and sampling.seed
     rest = (sampling.stop, sampling.reasoning, sampling.reasoning_tokens, seed)
     objects = (repr(sampling.response_format), repr(sampling.extra_body))
-    texts = (composition.system, composition.suffix, composition.guardrails, repr(composition.examples))
+    texts = (
+        composition.system,
+        composition.template,
+        composition.suffix,
+        composition.guardrails,
+        repr(composition.examples),
+    )
     return composition.model, texts, drawn, rest, objects

@@ -23,6 +23,7 @@ from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import MAILED
 from engine.domain.replies import Finish
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
+from engine.domain.text_checks import read_checks
 from engine.importing.votes import Judge
 from engine.models import Connection, Experiment, Factor, Flag, Judgment, Membership
 from engine.selectors.rankings import Word
@@ -94,16 +95,32 @@ class Asked(Payload):
         return text_and_messages(Message(each.role, each.content) for each in self.messages)
 
 
+class CheckIn(Payload):
+    kind: Literal["equals", "contains", "icontains", "regex"]
+    value: str
+
+
 class TaskIn(Asked):
     reference: str = ""
     variables: dict[str, str] = Field(
         default_factory=dict, description="Texts by name; they fill `{{ name }}` in the policies' prompts."
     )
     tags: list[str] = Field(default_factory=list, description="Categories of the task.")
+    checks: list[CheckIn] = Field(
+        default_factory=list,
+        description="What the rule judge reads in the place of `reference`: a correct response passes all.",
+    )
+
+    @field_validator("checks")
+    @classmethod
+    def _can_be_read(cls, given: list[CheckIn]) -> list[CheckIn]:
+        read_checks([each.model_dump() for each in given])
+        return given
 
     def task(self) -> TaskSpec:
         prompt, messages = self.asked()
-        return TaskSpec(prompt, self.reference, messages, self.variables, tuple(self.tags))
+        checks = read_checks([each.model_dump() for each in self.checks])
+        return TaskSpec(prompt, self.reference, messages, self.variables, tuple(self.tags), checks)
 
 
 class GoldIn(Asked):
@@ -440,7 +457,10 @@ class CloneIn(Payload):
 class ImportIn(Schema):
     """How a file is to be imported; the page of a file asks the same."""
 
-    material: Literal["responses", "votes"]
+    material: Literal["responses", "votes", "experiment"] = Field(
+        description="`experiment`: a description, or a configuration of promptfoo with the files that it "
+        "names. Its results are `responses`."
+    )
     name: str = Field("", max_length=200, description="Name of the new experiment.")
     experiment: int | None = Field(
         None, ge=1, le=2**63 - 1, description="Votes: the experiment to add them to."
@@ -464,7 +484,7 @@ class ImportIn(Schema):
 
     @model_validator(mode="after")
     def _has_a_target(self) -> Self:
-        if self.experiment is None and not self.name.strip():
+        if self.experiment is None and not self.name.strip() and self.material != "experiment":
             raise ValueError("Give the name of the new experiment, or the experiment to add votes to.")
         if self.experiment is not None and self.material != "votes":
             raise ValueError("Only votes are added to an experiment. Give a name in its place.")

@@ -117,7 +117,8 @@ class Items(Generic[Item]):
 
     @property
     def with_reference(self) -> int:
-        return sum(isinstance(item, TaskSpec) and bool(item.reference) for item in self.items)
+        """The number of tasks with a reference answer or with checks."""
+        return sum(isinstance(item, TaskSpec) and bool(item.reference or item.checks) for item in self.items)
 
     @property
     def variables(self) -> list[str]:
@@ -371,7 +372,9 @@ class DraftEditor:
                 said.append(FormFault(text, at="gold"))
         by_rule = known.get("judge") == Experiment.Judge.RULE and not self.imported
         if by_rule and self._said("n_references", lambda: self.tasks.with_reference) < self.n_tasks:
-            said.append(FormFault("The rule judge needs a reference answer for every task.", at="tasks"))
+            said.append(
+                FormFault("The rule judge needs a reference answer or checks for every task.", at="tasks")
+            )
         return said
 
     @property

@@ -144,8 +144,14 @@ def _on_one_line(text: str) -> str:
 
 class PromptLevel(LevelForm):
     kind = "prompt"
-    keys: ClassVar[Mapping[str, str]] = {"text": "text"}
+    keys: ClassVar[Mapping[str, str]] = {"text": "text", "template": "template"}
+    folded = ("template",)
     text = _text("System prompt", "The model reads this before every task.")
+    template = _text(
+        "Template of the task",
+        "Sent in the place of the task's last message, with its variables: “Be brief. {{ question }}”. "
+        "Empty: the message as it is.",
+    )
 
     def value(self) -> dict[str, Any]:
         return {"text": ""} | super().value()
@@ -158,17 +164,6 @@ class StrategyLevel(LevelForm):
         "Instruction",
         "Added after every task, for example “Think step by step”. Empty: nothing is added.",
         rows=2,
-    )
-
-
-class ModelLevel(LevelForm):
-    kind = "model"
-    keys: ClassVar[Mapping[str, str]] = {"text": "name"}
-    text = ModelField(
-        named="text",
-        label="Model",
-        empty="The experiment's model",
-        help_text="A connection of the page Models that this experiment may use, or a worker's model.",
     )
 
 
@@ -189,7 +184,15 @@ class SamplingLevel(LevelForm):
             "seed",
         )
     }
-    folded = ("top_p", "top_k", "stop", "reasoning_tokens", "response_format", "extra_body", "seed")
+    folded: ClassVar[tuple[str, ...]] = (
+        "top_p",
+        "top_k",
+        "stop",
+        "reasoning_tokens",
+        "response_format",
+        "extra_body",
+        "seed",
+    )
     temperature = forms.FloatField(
         required=False, help_text="0: always the most likely word. Empty: not sent, as with all fields here."
     )
@@ -224,6 +227,19 @@ class SamplingLevel(LevelForm):
 
     def to_value(self, field: str, given: Any) -> Any:
         return [line.replace("\\n", "\n") for line in given.split("\n") if line] if field == "stop" else given
+
+
+class ModelLevel(SamplingLevel):
+    kind = "model"
+    keys: ClassVar[Mapping[str, str]] = {"text": "name", **SamplingLevel.keys}
+    folded: ClassVar[tuple[str, ...]] = tuple(SamplingLevel.keys)
+    field_order = ("name", "text")
+    text = ModelField(
+        named="text",
+        label="Model",
+        empty="The experiment's model",
+        help_text="A connection of the page Models that this experiment may use, or a worker's model.",
+    )
 
 
 class GuardrailLevel(LevelForm):

@@ -236,7 +236,10 @@ REFUSED = [
     ({"delta": "many"}, "Enter a number."),
     ({"judge": "dice"}, "Select a valid choice."),
     ({"overlap": "3", "overlap_rule": "mean"}, "With shares, each comparison needs 1, 2, 4 or 8 judgments"),
-    ({"judge": "rule", "tasks": "No answer"}, "The rule judge needs a reference answer for every task"),
+    (
+        {"judge": "rule", "tasks": "No answer"},
+        "The rule judge needs a reference answer or checks for every task",
+    ),
     ({"practice": "2"}, "Practice pairs are gold items"),
     ({"f1-name": ""}, "Give it a name."),
     ({"f1-l1-name": ""}, "Give it a name."),
@@ -480,7 +483,7 @@ class TestSteps:
         ("changes", "text"),
         [
             ({}, ""),
-            ({"n_references": "1"}, "The rule judge needs a reference answer for every task."),
+            ({"n_references": "1"}, "The rule judge needs a reference answer or checks for every task."),
             ({"tasks_faults": "1"}, "Correct the tasks."),
             ({"n_gold": "0"}, "Give at least as many gold items as practice pairs."),
             ({"gold_faults": "2"}, "Correct the gold items."),
