@@ -1,8 +1,8 @@
 """YAML as people write it: values with the line that each of them is on.
 
-Read by YAML 1.2's core schema, in which ``no`` and ``1e-3`` are what they look like. Aliases and tags are
-refused: they have no use here but to surprise. JSON is read by its own parser, since YAML's knows no pairs of
-escapes.
+Read by YAML 1.2's core schema, in which ``no`` and ``1e-3`` are what they look like. Tags are refused, and
+aliases too unless the caller allows some nodes: a few lines of them stand for billions. JSON is read by its
+own parser, since YAML's knows no pairs of escapes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -88,8 +88,36 @@ class Entry:
         return entry
 
 
-def parse(text: str) -> Entry:
-    """The document that ``text`` holds, in YAML or JSON."""
+@dataclass
+class _Anchors:
+    """The entries that aliases may repeat, each with its number of nodes and its height, and how many nodes
+    may come yet.
+    """
+
+    left: int
+    entries: dict[str, tuple[Entry, int, int]] = field(default_factory=dict)
+
+    def count(self, nodes: int, here: Entry) -> None:
+        self.left -= nodes
+        if self.left < 0:
+            raise here.fault("With its aliases (*) written out, the file is too large. Use fewer of them.")
+
+    def entry(self, name: str, here: Entry) -> Entry:
+        """The entry that an alias stands for."""
+        if name not in self.entries:
+            raise here.fault(f"There is no anchor &{name} before this alias. Write the value out.")
+        entry, nodes, height = self.entries[name]
+        self.count(nodes, here)
+        if message := limits.DEPTH.refusal(len(here.path) + height):
+            raise here.fault(f"This is nested too deeply to be read: {message}")
+        return entry
+
+
+def parse(text: str, *, most_nodes: int = 0) -> Entry:
+    """The document that ``text`` holds, in YAML or JSON.
+
+    ``most_nodes``: the number of values up to which aliases are read; 0 refuses them.
+    """
     text = text.lstrip("\ufeff")
     if text.lstrip()[:1] in {"{", "["}:
         try:
@@ -103,7 +131,7 @@ def parse(text: str) -> Entry:
         next(events)  # the stream begins
         if not isinstance(next(events), yaml.DocumentStartEvent):
             raise ImportingError.at("", "The file is empty.")
-        root = _of_events(next(events), events, ())
+        root = _of_events(next(events), events, (), _Anchors(most_nodes) if most_nodes else None)
         next(events)  # the document ends
         if not isinstance(more := next(events), yaml.StreamEndEvent):
             raise ImportingError.at(
@@ -127,31 +155,53 @@ def _of_json(value: Any, path: tuple[Hashable, ...]) -> Entry:
     return Entry(value, path, written=value if isinstance(value, str) else json.dumps(value))
 
 
-def _of_events(event: Any, events: Iterator[Any], path: tuple[Hashable, ...]) -> Entry:
+def _of_events(
+    event: Any, events: Iterator[Any], path: tuple[Hashable, ...], anchors: _Anchors | None
+) -> Entry:
     """The entry that begins with ``event``. From events and not nodes, whose making would recurse without a
     limit.
     """
     line = event.start_mark.line + 1
     here = Entry(None, path, line)
-    if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+    if anchors is None and (isinstance(event, yaml.AliasEvent) or event.anchor is not None):
         raise here.fault("Aliases (* and &) are not supported. Write the value out.")
     if message := limits.DEPTH.refusal(len(path)):
         raise Entry(None, path[:2], line).fault(f"This is nested too deeply to be read: {message}")
+    if anchors is None:
+        return _new(event, events, path, None)
+    if isinstance(event, yaml.AliasEvent):
+        return anchors.entry(str(event.anchor), here)
+    before = anchors.left
+    anchors.count(1, here)
+    entry = _new(event, events, path, anchors)
+    if event.anchor is not None:
+        anchors.entries[event.anchor] = (entry, before - anchors.left, _height(entry))
+    return entry
+
+
+def _height(entry: Entry) -> int:
+    inner = entry.value.values() if isinstance(entry.value, dict) else entry.value
+    return 1 + max(map(_height, inner), default=0) if isinstance(entry.value, (dict, list)) else 0
+
+
+def _new(event: Any, events: Iterator[Any], path: tuple[Hashable, ...], anchors: _Anchors | None) -> Entry:
+    line = event.start_mark.line + 1
     if event.tag not in {None, "!"}:
-        raise here.fault(f"The tag {event.tag} is not supported. Remove it.")
+        raise Entry(None, path, line).fault(f"The tag {event.tag} is not supported. Remove it.")
     if isinstance(event, yaml.MappingStartEvent):
-        return Entry(_named(events, path), path, line)
+        return Entry(_named(events, path, anchors), path, line)
     if isinstance(event, yaml.SequenceStartEvent):
         entries: list[Entry] = []
         while not isinstance(child := next(events), yaml.SequenceEndEvent):
-            entries.append(_of_events(child, events, (*path, len(entries))))
+            entries.append(_of_events(child, events, (*path, len(entries)), anchors))
         return Entry(entries, path, line)
     plain = event.implicit[0] and event.style not in _QUOTED
     return Entry(_resolved(event.value) if plain else event.value, path, line, event.value)
 
 
-def _named(events: Iterator[Any], path: tuple[Hashable, ...]) -> dict[str, Entry]:
+def _named(events: Iterator[Any], path: tuple[Hashable, ...], anchors: _Anchors | None) -> dict[str, Entry]:
     named: dict[str, Entry] = {}
+    merged: dict[str, Entry] = {}
     while not isinstance(key := next(events), yaml.MappingEndEvent):
         where = Entry(None, path, key.start_mark.line + 1)
         if not isinstance(key, yaml.ScalarEvent):
@@ -159,8 +209,14 @@ def _named(events: Iterator[Any], path: tuple[Hashable, ...]) -> dict[str, Entry
         if key.value in named:
             raise where.fault(f"{key.value!r} appears twice in one object. Remove one of them.")
         storable(key.value, where.place, "A name")
-        named[key.value] = _of_events(next(events), events, (*path, key.value))
-    return named
+        value = _of_events(next(events), events, (*path, key.value), anchors)
+        if anchors is not None and key.value == "<<" and key.style not in _QUOTED:
+            # The merge of YAML 1.1, which every reader of aliases knows: the object's own names come first.
+            for each in value.items() if isinstance(value.value, list) else [value]:
+                merged = each.mapping() | merged
+        else:
+            named[key.value] = value
+    return merged | named
 
 
 def _resolved(written: str) -> Any:

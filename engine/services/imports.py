@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import BytesIO
 from typing import Any
 from uuid import UUID
@@ -10,7 +10,10 @@ from uuid import UUID
 from engine.domain.errors import EngineError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES
 from engine.domain.material_kinds import Material
+from engine.importing.experiment_files import read_experiment
 from engine.importing.items import Wishes, read_responses
+from engine.importing.promptfoo import PromptfooFile
+from engine.importing.promptfoo_uploads import promptfoo_in
 from engine.importing.reading_process import Source, source_of
 from engine.importing.rows import ImportingError, NoColumnError
 from engine.importing.votes import read_votes
@@ -19,8 +22,14 @@ from engine.services.drafts import create_experiment
 from engine.services.past_votes import store_votes
 
 # The limits on files, by what they hold.
-MOST_BYTES = {Material.RESPONSES: RESPONSES_BYTES, Material.VOTES: VOTES_BYTES}
+MOST_BYTES = {
+    Material.RESPONSES: RESPONSES_BYTES,
+    Material.VOTES: VOTES_BYTES,
+    Material.EXPERIMENT: RESPONSES_BYTES,
+}
 _ROWS_BETWEEN_WORDS = 500
+# A comparison needs so many policies.
+_FEWEST = 2
 
 
 class CancelledError(Exception):
@@ -36,6 +45,18 @@ def source_of_upload(upload: Upload) -> Source:
 def wishes_of(upload: Upload) -> Wishes:
     """How the file's user wants it to be read."""
     return Wishes(**{name: upload.wishes[name] for name in asdict(Wishes()) if name in upload.wishes})
+
+
+def promptfoo_of(upload: Upload, *, leave_out: bool = False) -> PromptfooFile | None:
+    """The configuration or the results of promptfoo that the file is; `None` of another file.
+
+    Raises
+    ------
+    ImportingError
+        It cannot be taken as it is.
+    """
+    leave_out = leave_out or bool(upload.wishes.get("leave_out"))
+    return promptfoo_in(source_of_upload(upload), name=upload.name, leave_out=leave_out)
 
 
 def run_import(upload_id: UUID) -> Experiment | None:
@@ -88,6 +109,17 @@ def _imported(upload: Upload) -> Experiment:
             raise CancelledError
 
     source.on_row = tell
+    if upload.material != Material.VOTES and (told := promptfoo_of(upload)) is not None:
+        rows = len(told.spec.ready_made) or len(told.spec.tasks)
+        if told.n_policies < _FEWEST:
+            raise ImportingError.at("", " ".join(told.findings.notes))
+        upload.found = {"rows": rows, "warnings": [*told.findings.sentences()]}
+        return create_experiment(spec=told.spec, by=upload.user, upload=upload)
+    if upload.material == Material.EXPERIMENT:
+        described = read_experiment(source.text)
+        upload.found = {"rows": len(described.spec.tasks), "warnings": [*described.warnings]}
+        spec = replace(described.spec, name=upload.name or described.spec.name)
+        return create_experiment(spec=spec, by=upload.user, upload=upload)
     if upload.material == Material.RESPONSES:
         answers = read_responses(source, wishes=wishes)
         upload.found = {"rows": len(answers.responses), "warnings": [*answers.warnings]}

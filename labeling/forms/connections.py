@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
@@ -55,6 +56,7 @@ _HELP = {
 }
 # The worker knows the rest.
 _OF_A_WORKER = ("price_prompt", "price_cached", "price_completion", "currency", "daily_limit")
+_GIVEN = ("name", "provider", "model_id", "address")
 _WHOSE = [("site", "The site's: its staff change it"), ("own", "Yours: only you change and lend it")]
 
 if TYPE_CHECKING:
@@ -84,8 +86,17 @@ class ConnectionForm(_ModelForm):
             for name in ("headers", "extra_body", "takes")
         }
 
-    def __init__(self, data: Any, *, user: User, connection: Connection | None = None) -> None:
-        initial = {"everybody": True} if connection is None and user.is_staff else {}
+    def __init__(
+        self,
+        data: Any,
+        *,
+        user: User,
+        connection: Connection | None = None,
+        given: Mapping[str, str] | None = None,
+    ) -> None:
+        initial: dict[str, Any] = {"everybody": True} if connection is None and user.is_staff else {}
+        # A link may say what somebody is to make, and never its key.
+        initial |= {name: given[name] for name in _GIVEN if given and name in given}
         super().__init__(data, instance=connection, initial=initial, use_required_attribute=False)
         self._user = user
         choice_field(self, "provider").choices = [

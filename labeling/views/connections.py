@@ -76,7 +76,7 @@ def make(request: AuthenticatedRequest) -> HttpResponse:
     """Make a connection, and test it at once."""
     if not selectors.may_make(request.user):
         raise Http404
-    form = ConnectionForm(_posted(request), user=request.user)
+    form = ConnectionForm(_posted(request), user=request.user, given=request.GET)
     if late := _late(request, form, None):
         return late
     if request.method == "POST" and form.is_valid():

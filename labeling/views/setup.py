@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from uuid import UUID
 from zlib import crc32
 
 from allauth.account.forms import ReauthenticateForm
@@ -19,19 +20,21 @@ from django.views.decorators.http import require_safe
 from django_htmx.http import trigger_client_event
 
 from engine.domain.errors import ChangedMeanwhileError, EngineError, SpecError, WrongStateError
-from engine.domain.limits import DESCRIPTION_BYTES
+from engine.domain.limits import DESCRIPTION_BYTES, RESPONSES_BYTES
 from engine.domain.material_kinds import Material
 from engine.domain.specs import ExperimentSpec
 from engine.importing.experiment_files import description_in, read_experiment, write_experiment
+from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError
 from engine.models import Connection, Experiment
 from engine.selectors import browsing, specs
 from engine.selectors.experiments import contents_of
 from engine.selectors.offered_models import models_named
 from engine.selectors.policies import connections_named, policy_names
-from engine.selectors.uploads import kept_uploads
+from engine.selectors.uploads import kept_upload, kept_uploads
 from engine.services import drafts, experiments
 from engine.services.connection_loans import lend_chosen
+from engine.services.imports import promptfoo_of
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures
@@ -47,7 +50,7 @@ from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.setup import sizes
 from labeling.setup.templates import STARTS, comparing_models, start_named
 from labeling.views.trial import try_usual_tasks
-from labeling.views.uploads import receive
+from labeling.views.uploads import is_of_promptfoo, receive
 
 _TASKS_PER_PAGE = 20
 # Those that the page asks for by itself.
@@ -68,7 +71,7 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
         "starts": STARTS,
         "faults": faults,
         "typed_name": request.POST.get("name", ""),
-        "kept": kept_uploads(request.user, Material.RESPONSES, Material.VOTES),
+        "kept": kept_uploads(request.user, Material.RESPONSES, Material.VOTES, Material.EXPERIMENT),
     }
     return render(request, "setup/new.html", context, status=400 if faults else 200)
 
@@ -76,9 +79,17 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
 def _received(request: AuthenticatedRequest) -> HttpResponse:
     if responses := request.FILES.getlist("responses"):
         return receive(request, Material.RESPONSES, responses)
-    if (file := request.FILES.get("description")) is None:
+    files = request.FILES.getlist("description")
+    if not files:
         raise ImportingError.at("", "Choose a file first.")
-    described = read_experiment(description_in(file, DESCRIPTION_BYTES))
+    if is_of_promptfoo(source_of([(file.name or "", file) for file in files], RESPONSES_BYTES)):
+        for file in files:
+            file.seek(0)
+        return receive(request, Material.EXPERIMENT, files)
+    if len(files) > 1:
+        raise ImportingError.at("", "None of these files is promptfoo's. Choose one description.")
+    files[0].seek(0)
+    described = read_experiment(description_in(files[0], DESCRIPTION_BYTES))
     experiment = drafts.create_experiment(spec=described.spec, by=request.user)
     messages.success(request, "Saved as a draft. Check it, then start it.")
     return redirect("setup", experiment_id=experiment.pk)
@@ -97,7 +108,26 @@ def new_from(request: AuthenticatedRequest, start: str) -> HttpResponse:
         return _page(request, None, lambda: comparing_models(names), url)
     if (chosen := start_named(start)) is None:
         raise Http404
-    return _page(request, None, lambda: chosen.spec, url)
+    found = _found_in(request)
+    return _page(request, None, lambda: chosen.spec if found is None else _begun(found, chosen.spec), url)
+
+
+def _found_in(request: AuthenticatedRequest) -> ExperimentSpec | None:
+    """What an uploaded file describes that lacks a policy and is to be completed on the page."""
+    if request.method == "POST" or not (asked := request.GET.get("upload")):
+        return None
+    try:
+        upload = kept_upload(request.user, UUID(asked))
+        leave_out = bool(request.GET.get("leave_out"))
+        told = promptfoo_of(upload, leave_out=leave_out) if upload is not None else None
+    except ValueError:
+        raise Http404 from None
+    return None if told is None else told.spec
+
+
+def _begun(found: ExperimentSpec, start: ExperimentSpec) -> ExperimentSpec:
+    """What was found, on top of a start's factors where the file has none."""
+    return replace(start, name=found.name, factors=found.factors or start.factors, tasks=found.tasks)
 
 
 def _remote_models(request: AuthenticatedRequest) -> list[str]:

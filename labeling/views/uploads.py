@@ -9,6 +9,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import messages
@@ -24,12 +25,15 @@ from engine.domain.specs import TaskSpec
 from engine.domain.wording import number
 from engine.importing.items import Column, Wishes, as_read, look, make_answers
 from engine.importing.mapping import IGNORE, ROLES, Roles, check_columns, missing_roles
-from engine.importing.reading_process import as_one, source_of
+from engine.importing.promptfoo_models import Wanted
+from engine.importing.promptfoo_uploads import promptfoo_in
+from engine.importing.reading_process import Source, as_one, source_of
 from engine.importing.rows import Fault, ImportingError, Row
 from engine.importing.votes import Judge, Vote, vote_of
-from engine.models import Experiment, Upload
+from engine.models import Connection, Experiment, Upload
+from engine.selectors.connections import may_make
 from engine.selectors.uploads import kept_upload
-from engine.services.imports import MOST_BYTES, source_of_upload, wishes_of
+from engine.services.imports import MOST_BYTES, promptfoo_of, source_of_upload, wishes_of
 from engine.services.uploads import drop_upload, forget_upload, keep_upload, want_import
 from engine.tasks import wake_import
 from labeling import access
@@ -42,7 +46,11 @@ _COUNTED = (
     ("only_new", "Only new votes: leave them out"),
     ("again", "All votes: count every row of the file"),
 )
-_BACK = {Material.RESPONSES: "new_experiment", Material.VOTES: "import_votes"}
+_BACK = {
+    Material.RESPONSES: "new_experiment",
+    Material.VOTES: "import_votes",
+    Material.EXPERIMENT: "new_experiment",
+}
 
 
 def receive(
@@ -56,10 +64,12 @@ def receive(
         The files are too large, or their name cannot be used.
     """
     name = request.POST.get("name", "").strip()
-    file_name, data = as_one(source_of([(file.name or "", file) for file in files], MOST_BYTES[material]))
+    source = source_of([(file.name or "", file) for file in files], MOST_BYTES[material])
+    file_name, data = as_one(source)
     wishes = _wishes_sent(request, {})
     target = _target(request, material, name)
-    look = bool(request.POST.get("look"))
+    # Of another tool's file the page says what is left out before anything is stored.
+    look = bool(request.POST.get("look")) or is_of_promptfoo(source)
     upload = keep_upload(
         user=request.user,
         material=material,
@@ -90,11 +100,74 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     if upload.state != Upload.State.ASKING:
         template = "setup/_importing.html" if request.htmx else "setup/importing.html"
         return render(request, template, {"upload": upload})
+    return _asking(request, upload, back)
+
+
+def _asking(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResponse:
     if request.GET.get("faults"):
         return _list_of_faults(upload)
     if request.htmx and request.method != "POST":
         return _moved(request, request.path)
-    return _asked(request, upload, back)
+    return _found(request, upload, back) or _asked(request, upload, back)
+
+
+def _found(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResponse | None:
+    """Show what was found in a file of another tool, and import it; `None` for a table of rows."""
+    leave_out = request.POST.get("action") == "leave_out"
+    try:
+        told = promptfoo_of(upload, leave_out=leave_out)
+    except ImportingError as error:
+        return _found_page(request, upload, {"refused": error, "back": back})
+    if told is None:
+        is_table = upload.material != Material.EXPERIMENT
+        return None if is_table else _found_page(request, upload, {"back": back})
+    faults = []
+    wants = leave_out or request.POST.get("action") == "import"
+    if wants and told.n_policies > 1:
+        name = request.POST.get("name", "").strip() or told.spec.name
+        wishes = upload.wishes | {"leave_out": leave_out}
+        try:
+            want_import(upload=upload, name=name, experiment=None, wishes=wishes)
+        except SpecError as error:
+            faults.append(str(error))
+        else:
+            wake_import(upload.pk)
+            return redirect(request.path)
+    known = set(Connection.objects.choosable_by(request.user, None).values_list("name", flat=True))
+    connections = [
+        (wanted, wanted.name in known, urlencode(_fields_of(wanted))) for wanted in told.connections
+    ]
+    context = told.told() | {
+        "name": upload.name or told.spec.name,
+        "faults": faults,
+        "connections": connections,
+        "may_connect": may_make(request.user),
+        "leave_out": leave_out,
+        "back": back,
+    }
+    return _found_page(request, upload, context)
+
+
+def _found_page(request: AuthenticatedRequest, upload: Upload, context: dict[str, Any]) -> HttpResponse:
+    status = 400 if context.get("refused") or context.get("faults") else 200
+    return render(request, "setup/found.html", {"upload": upload, **context}, status=status)
+
+
+def _fields_of(wanted: Wanted) -> dict[str, str]:
+    return {
+        "name": wanted.name,
+        "provider": wanted.provider,
+        "model_id": wanted.model_id,
+        "address": wanted.address,
+    }
+
+
+def is_of_promptfoo(source: Source) -> bool:
+    """True of a configuration or results of promptfoo, also if they are refused."""
+    try:
+        return promptfoo_in(source) is not None
+    except ImportingError:
+        return True
 
 
 def _moved(request: AuthenticatedRequest, url: str) -> HttpResponse:
@@ -261,7 +334,7 @@ def counted_votes(request: HttpRequest, earlier: str = "") -> dict[str, Any]:
 
 def _target(request: AuthenticatedRequest, material: Material, name: str) -> Experiment | None:
     """The experiment of this name that votes are added to; ``None`` where one is to be made."""
-    if not name:
+    if not name and material != Material.EXPERIMENT:
         raise SpecError("name: Give the experiment a name.")
     if material != Material.VOTES:
         return None

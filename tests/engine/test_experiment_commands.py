@@ -11,7 +11,7 @@ from django.core.management import CommandError
 from openpyxl import Workbook
 
 from engine.domain.errors import SpecError
-from engine.importing.experiment_files import write_experiment
+from engine.importing.experiment_files import read_experiment, write_experiment
 from engine.importing.items import read_tasks
 from engine.management.lookups import find_experiment
 from engine.models import Experiment, Response
@@ -23,6 +23,8 @@ from tests.engine.test_drawing import ANSWERS, imported_spec
 from tests.factories import make_spec, make_user, sums_spec
 
 pytestmark = pytest.mark.django_db
+
+PROMPTFOO = Path(__file__).parents[1] / "fixtures" / "promptfoo"
 
 
 @pytest.fixture
@@ -208,3 +210,15 @@ def test_the_documents_conversations_are_tasks():
         ("tea",),
     )
     assert (letter.variables, letter.tags) == ({"document": "Dear Ann, …"}, ("letters",))
+
+
+@pytest.mark.parametrize(("name", "policies"), [("06-csv-tests.yaml", 2), ("07-own-prompts.yaml", 3)])
+def test_a_configuration_of_promptfoo_is_loaded_with_its_files(name, policies):
+    run("load_experiment", str(PROMPTFOO / name))
+    assert Experiment.objects.get().policies.count() == policies
+
+
+def test_one_policy_of_promptfoo_is_printed_to_be_completed():
+    printed = run("load_experiment", str(PROMPTFOO / "09-env-and-targets.yaml"))
+    assert [task.prompt for task in read_experiment(printed).spec.tasks][1] == "Where is Bergen?"
+    assert not Experiment.objects.exists()

@@ -9,10 +9,19 @@ from django.db import transaction
 
 from engine.domain.errors import SpecError
 from engine.domain.limits import FILE_BYTES
-from engine.importing.experiment_files import ExperimentFile, description_in, read_experiment
+from engine.importing.experiment_files import (
+    ExperimentFile,
+    description_in,
+    read_experiment,
+    write_experiment,
+)
 from engine.importing.items import Wishes
-from engine.importing.reading_process import source_at
+from engine.importing.promptfoo import PromptfooFile
+from engine.importing.promptfoo_files import finder_below
+from engine.importing.promptfoo_uploads import promptfoo_in
+from engine.importing.reading_process import source_at, source_of
 from engine.importing.rows import ImportingError
+from engine.importing.yaml_document import Entry
 from engine.management.column_options import add_map, message_about, wishes_of
 from engine.management.owners import add_owner, owner_of
 from engine.models import Experiment, User
@@ -22,7 +31,7 @@ from engine.services.experiments import start
 
 
 class Command(BaseCommand):
-    help = "Make a draft experiment from a YAML or JSON file (see docs/experiment-files.md)."
+    help = "Make a draft experiment from a YAML or JSON file, also promptfoo's (docs/experiment-files.md)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path)
@@ -33,6 +42,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, file: Path, owner: str | None, **options: Any) -> None:
         user = owner_of(owner)
         described = self._read(file, wishes_of(options), options["sheet"])
+        if described is None:
+            return
         if options["start"] and not described.spec.tasks:
             raise CommandError(
                 f"{file}: There are no tasks, so it cannot be started. Add some, or leave out --start: then "
@@ -60,9 +71,15 @@ class Command(BaseCommand):
             start(experiment_id=experiment.pk)
         return experiment
 
-    def _read(self, file: Path, wishes: Wishes, sheet: str) -> ExperimentFile:
+    def _read(self, file: Path, wishes: Wishes, sheet: str) -> ExperimentFile | None:
+        """The description in the file; `None` of one of promptfoo's with fewer than two policies."""
         try:
             with file.open("rb") as opened:
+                source = source_of([(file.name, opened)], FILE_BYTES)
+                told = promptfoo_in(source, leave_out=wishes.leave_out, find=finder_below(file.parent))
+                if told is not None:
+                    return self._told(told)
+                opened.seek(0)
                 text = description_in(opened, FILE_BYTES)
             return read_experiment(
                 text,
@@ -73,3 +90,12 @@ class Command(BaseCommand):
             raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
         except ImportingError as error:
             raise CommandError(message_about(file, error)) from error
+
+    def _told(self, told: PromptfooFile) -> ExperimentFile | None:
+        sentences = [*told.findings.sentences()]
+        if told.n_policies > 1:
+            return ExperimentFile(told.spec, Entry({}), sentences)
+        # Nothing can be compared yet: the description is for people to complete.
+        found = "".join(f"# {' '.join(sentence.split())}\n" for sentence in sentences)
+        self.stdout.write(found + write_experiment(told.spec))
+        return None

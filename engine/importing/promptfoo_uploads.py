@@ -1,0 +1,33 @@
+"""Files of promptfoo among those that people bring, known by their content."""
+
+from __future__ import annotations
+
+import posixpath
+
+from engine.importing.promptfoo import PromptfooFile, configuration_in, read_configuration
+from engine.importing.promptfoo_files import Find, configurations_in, files_of, finder_in
+from engine.importing.promptfoo_results import read_results, results_in
+from engine.importing.reading_process import Source
+
+
+def promptfoo_in(
+    source: Source, *, name: str = "", leave_out: bool = False, find: Find | None = None
+) -> PromptfooFile | None:
+    """The configuration or the results that these files are; `None` of others.
+
+    ``find`` finds the files that a configuration names, which are those of the source unless it is given.
+
+    Raises
+    ------
+    ImportingError
+        The files are promptfoo's and cannot be taken.
+    """
+    files = files_of(source)
+    found = configurations_in(files)
+    if len(files) == 1 and found and (answers := results_in(found[0][1])) is not None:
+        return read_results(answers, name=name)
+    for path, text in found:
+        if (root := configuration_in(text)) is not None:
+            finder = find or finder_in(files, posixpath.dirname(path))
+            return read_configuration(root, find=finder, name=name, leave_out=leave_out)
+    return None
