@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.domain.conversations import USER, text_and_messages
-from engine.domain.limits import TASKS
-from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
-from engine.domain.texts import is_blank
-from engine.importing import promptfoo_checks as checks
+from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing.findings import Findings
 from engine.importing.promptfoo_files import Find, no_files
 from engine.importing.promptfoo_models import (
@@ -23,20 +19,18 @@ from engine.importing.promptfoo_models import (
     told_apart,
     why_not_called,
 )
+from engine.importing.promptfoo_tasks import Prompt, Tasks, turns_of
 from engine.importing.promptfoo_templates import (
     Chat,
     Filling,
     LackingError,
-    Place,
     Template,
     UnfillableError,
-    as_messages,
-    our_template,
     places_in,
     read_chat,
     read_template,
 )
-from engine.importing.promptfoo_tests import Test, TestReader, unknown_in
+from engine.importing.promptfoo_tests import SETTINGS, UNREAD, Test, TestReader, is_slip, unknown_in
 from engine.importing.rows import Fault, ImportingError
 from engine.importing.table_files import text_of as text_in_bytes
 from engine.importing.yaml_document import Entry, parse
@@ -130,15 +124,6 @@ def read_configuration(
 
 
 @dataclass
-class _Prompt:
-    """A prompt of the file. ``label`` is the file's own, by which providers choose it."""
-
-    name: str
-    label: str
-    chat: Chat
-
-
-@dataclass
 class _Configuration:
     root: Entry
     find: Find
@@ -154,9 +139,9 @@ class _Configuration:
         self.variables = {name for test in found for name in test.variables}
         prompts = self._prompts(parts)
         models, choices = self._models(parts)
-        if not self._tests_said(parts) and any(not list(places_in(*_turns(p.chat))) for p in prompts):
+        if not self._tests_said(parts) and any(not list(places_in(*turns_of(p.chat))) for p in prompts):
             found = [Test({}, "")]
-        maker = _Tasks(prompts, found, self.env, self.findings)
+        maker = Tasks(prompts, found, self.env, self.findings)
         tasks = maker.made()
         if not leave_out:
             self._refuse(maker.lacking)
@@ -196,8 +181,10 @@ class _Configuration:
             # Names that hold nothing but an anchor for other places.
             if name.startswith(("x-", ".", "_")):
                 continue
-            if name not in _WITHOUT_MEANING:
+            if is_slip(name, _TAKEN | _WITHOUT_MEANING):
                 self.findings.slip(entry.place, f"promptfoo reads no {name} here. {_where(name)}")
+            elif name not in _WITHOUT_MEANING:
+                self.findings.leave("field", UNREAD, entry.place, name)
             elif isinstance(entry.value, Mapping) and name == "evaluateOptions":
                 for inner, each in entry.value.items():
                     self.findings.leave("field", f"{inner} is not used here", each.place)
@@ -233,7 +220,7 @@ class _Configuration:
 
     # ------------------------------------------------------------ prompts
 
-    def _prompts(self, parts: Mapping[str, Entry]) -> list[_Prompt]:
+    def _prompts(self, parts: Mapping[str, Entry]) -> list[Prompt]:
         entry = parts.get("prompts")
         if entry is None:
             return self._named([("", "", "{{prompt}}", "")], count=False)
@@ -263,10 +250,14 @@ class _Configuration:
             yield from self._texts(fields[unknown[0]].text(), unknown[0], entry.place)
             return
         for name in unknown:
-            self.findings.slip(fields[name].place, f"A prompt has no field {name}: its text stands in raw.")
-        if unknown or "function" in fields or not fields.keys() & {"raw", "id"}:
-            reason = "with a field that it cannot have" if unknown else "without a text"
-            self.findings.leave("prompt", reason, entry.place)
+            if "raw" in fields or ("id" in fields and "://" in fields["id"].written):
+                self.findings.leave("field", UNREAD, fields[name].place, name)
+            else:
+                self.findings.slip(
+                    fields[name].place, f"A prompt has no field {name}: its text stands in raw."
+                )
+        if "function" in fields or ("raw" not in fields and (unknown or "id" not in fields)):
+            self.findings.leave("prompt", "without a text", entry.place)
             return
         label = next((fields[each].text() for each in ("label", "display", "id") if each in fields), "")
         if "config" in fields:
@@ -301,8 +292,8 @@ class _Configuration:
         for number, each in enumerate(texts, 1):
             yield name if len(texts) == 1 else f"{name} {number}", label or path, each, place
 
-    def _named(self, given: Sequence[tuple[str, str, str, str]], *, count: bool = True) -> list[_Prompt]:
-        prompts: list[_Prompt] = []
+    def _named(self, given: Sequence[tuple[str, str, str, str]], *, count: bool = True) -> list[Prompt]:
+        prompts: list[Prompt] = []
         names: set[str] = set()
         for name, label, text, place in given:
             single = [each for each in _SINGLE.findall(text) if each in self.variables]
@@ -319,7 +310,7 @@ class _Configuration:
             if any(each.chat == chat for each in prompts):
                 self.findings.leave("prompt", "equal to an earlier one", place, text)
                 continue
-            prompts.append(_Prompt(_unique(name or text, names), label or text, chat))
+            prompts.append(Prompt(_unique(name or text, names), label or text, chat))
             if count:
                 self.findings.take("prompt")
         return prompts
@@ -354,8 +345,11 @@ class _Configuration:
             label = fields["label"].written if "label" in fields else ""
             label = label if "{{" not in label else ""
             for name in unknown_in(fields, _OF_A_PROVIDER):
-                message = f"promptfoo reads no {name} of a provider. {_where(name)}"
-                self.findings.slip(fields[name].place, message)
+                if is_slip(name, _OF_A_PROVIDER):
+                    message = f"promptfoo reads no {name} of a provider. {_where(name)}"
+                    self.findings.slip(fields[name].place, message)
+                else:
+                    self.findings.leave("field", UNREAD, fields[name].place, name)
             if reason := why_not_called(provider_id):
                 self.findings.leave("provider", reason, place, label or provider_id)
                 continue
@@ -418,13 +412,13 @@ class _Configuration:
     def _policies(
         self,
         levels: Sequence[Mapping[str, str]],
-        prompts: Sequence[_Prompt],
+        prompts: Sequence[Prompt],
         models: Sequence[ModelRead],
         choices: Mapping[int, Sequence[str]],
     ) -> tuple[list[FactorSpec], dict[str, Any], int]:
         """The factors, the settings, and the number of policies."""
 
-        def allows(number: int, prompt: _Prompt) -> bool:
+        def allows(number: int, prompt: Prompt) -> bool:
             means = _named_by(prompt)
             return number not in choices or any(map(means, choices[number]))
 
@@ -460,7 +454,7 @@ class _Configuration:
             self.findings.note(f"{how_many}: add a second prompt or model.")
 
 
-def _named_by(prompt: _Prompt) -> Callable[[str], bool]:
+def _named_by(prompt: Prompt) -> Callable[[str], bool]:
     """Whether a provider's choice means this prompt: itself, its group, or a pattern."""
     names = {prompt.label, prompt.name}
 
@@ -481,7 +475,7 @@ def _asks_for(error: UnfillableError) -> str:
 def _where(name: str) -> str:
     if name == "assert":
         return "Checks stand in a test or in defaultTest."
-    if name in {"temperature", "max_tokens", "top_p", "apiKey"}:
+    if name in SETTINGS:
         return "Settings stand in the config of a provider."
     return "Correct the name, or remove it."
 
@@ -495,192 +489,3 @@ def _unique(name: str, names: set[str]) -> str:
         short = f"{first[: LONGEST_NAME - 4]} {number}"
     names.add(short)
     return short
-
-
-def _turns(chat: Chat) -> list[Template]:
-    return [turn for _, turn in chat.turns]
-
-
-# ---------------------------------------------------------------- tasks
-
-
-@dataclass
-class _Tasks:
-    """The tasks that tests make with these prompts.
-
-    Where all prompts have the same turns, the task is what these say, filled; the prompts differ in their
-    system texts. Otherwise the task is the variable, and each prompt a template around it.
-    """
-
-    prompts: Sequence[_Prompt]
-    tests: Sequence[Test]
-    env: Mapping[str, str]
-    findings: Findings
-    lacking: list[Fault] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        chats = [prompt.chat for prompt in self.prompts]
-        self.same_turns = len({chat.turns for chat in chats}) <= 1
-        self.turns = chats[0].turns if chats else ((USER, (Place(("prompt",)),)),)
-        self.systems = [self._inlined(chat.system) for chat in chats]
-        self.affixed = any(test.prefix or test.suffix for test in self.tests)
-        self.lasts = [chat.turns[-1][1] for chat in chats]
-        if not self.same_turns and any(chat.turns[:-1] != self.turns[:-1] for chat in chats):
-            raise ImportingError.at(
-                "",
-                "The prompts have different earlier turns, and only the last message can differ between "
-                "policies. Leave out all but one of them.",
-            )
-        self.asked = [*dict.fromkeys(places_in(*self.lasts))]
-        self.used = self._used()
-
-    def levels(self) -> list[dict[str, str]]:
-        """For each prompt what its level holds; nothing if it is only the task's text."""
-        found = []
-        for system, last in zip(self.systems, self.lasts, strict=True):
-            level: dict[str, str] = {}
-            if system:
-                level["text"] = our_template(system)
-            if not self.same_turns and not (self.asked == [*last] and not self.affixed):
-                around = f"{{{{ _prefix }}}}{our_template(last)}{{{{ _suffix }}}}"
-                level["template"] = around if self.affixed else our_template(last)
-            found.append(level)
-        return found
-
-    def _inlined(self, template: Template, depth: int = 0) -> Template:
-        """The system text with variables that are the same in all tests: they belong to the policy."""
-        pieces: list[str | Place] = []
-        for piece in template:
-            value = self._same(piece) if isinstance(piece, Place) and depth < 10 else None
-            if value is None:
-                pieces.append(piece)
-                continue
-            try:
-                pieces += self._inlined(read_template(value), depth + 1)
-            except UnfillableError:
-                pieces.append(piece)
-        return tuple(pieces)
-
-    def _same(self, place: Place) -> str | None:
-        if len(place.alternatives) > 1 or not set(place.filters) <= {"dump", "safe", "string"}:
-            return None
-        values = [test.variables.get(place.alternatives[0]) for test in self.tests]
-        one = len(values) > 1 and all(value == values[0] for value in values)
-        return values[0] if one and isinstance(values[0], str) else None
-
-    def made(self) -> list[TaskSpec]:
-        """The tasks, each once; tests that make none are left out."""
-        tasks: dict[Hashable, TaskSpec] = {}
-        tally = _CheckTally()
-        for test in self.tests:
-            filling = Filling(test.variables, self.env)
-            tally.meet(test.checks)
-            try:
-                task = self._task(test, filling)
-            except UnfillableError as error:
-                self.findings.leave("test", str(error), test.place)
-                if isinstance(error, LackingError):
-                    self.lacking.append(Fault(test.place, f"The test has no variable {error.name}."))
-                continue
-            filled = sorted((place.name, task.variables[place.name]) for place in self._needed())
-            key = (task.prompt, task.messages, *filled)
-            made = self._checked(task, test, filling, tally)
-            if key in tasks:
-                other = made.checks != tasks[key].checks
-                reason = f"equal to an earlier one{', with other checks' * other}"
-                self.findings.leave("test", reason, test.place, task.prompt)
-                continue
-            if len(tasks) >= TASKS.most:
-                raise ImportingError.at("", TASKS.refusal(len(tasks) + 1))
-            tasks[key] = made
-            self.findings.take("test")
-        tally.tell(self.findings)
-        unused = {name for test in self.tests for name in test.variables} - self.used
-        if unused:
-            self.findings.note(
-                f"No prompt uses {', '.join(sorted(unused)[:10])}. They stay variables of the tasks."
-            )
-        return [*tasks.values()]
-
-    def _needed(self) -> list[Place]:
-        """The places of the levels' texts."""
-        return [*places_in(*self.systems), *([] if self.same_turns else self.asked)]
-
-    def _used(self) -> set[str]:
-        chats = [template for p in self.prompts for template in (p.chat.system, *_turns(p.chat))]
-        names = {name for place in places_in(*chats) for name in place.variables}
-        # Variables inside of variables.
-        for _ in range(3):
-            for test in self.tests:
-                for name in names & test.variables.keys():
-                    value = test.variables[name]
-                    if isinstance(value, str) and "{{" in value:
-                        names = names | _names_in(value)
-        return names
-
-    def _task(self, test: Test, filling: Filling) -> TaskSpec:
-        variables = {place.name: filling.text((place,), in_chat=True) for place in self._needed()}
-        if not self.same_turns and self.affixed:
-            variables |= {"_prefix": test.prefix, "_suffix": test.suffix}
-        # One message is no conversation, in which JSON would quote a dumped text.
-        in_chat = len(self.turns) > 1 or any(prompt.chat.system for prompt in self.prompts)
-        *earlier, (role, last) = self.turns
-        turns = [(each, filling.text(turn, in_chat=in_chat)) for each, turn in earlier]
-        if self.same_turns:
-            text = f"{test.prefix}{filling.text(last, in_chat=in_chat)}{test.suffix}"
-        else:
-            texts = {place: filling.text((place,), in_chat=True) for place in self.asked}
-            text = next(iter(texts.values()), "")
-            if len(texts) != 1:
-                text = "\n".join(f"{place.name}: {each}" for place, each in texts.items())
-        asked = [name for place in places_in(last) for name in place.variables]
-        if is_blank(text) or (asked and not any(test.variables.get(name) for name in asked)):
-            raise LackingError(asked[0] if asked else "a text")
-        prompt, messages = text_and_messages(as_messages([*turns, (role, text)]))
-        for name in test.variables.keys() - self.used:
-            place = Place((name,))
-            variables.setdefault(place.name, filling.text((place,)))
-        return TaskSpec(prompt, "", messages, variables, test.tags)
-
-    def _checked(self, task: TaskSpec, test: Test, filling: Filling, tally: _CheckTally) -> TaskSpec:
-        usable = []
-        for each in test.checks:
-            reason = each.reason or ("they read a transformed output" if test.transformed else "")
-            if reason:
-                tally.left[each.place] = (reason, each)
-                continue
-            try:
-                usable.append(checks.filled(each, filling))
-                tally.taken.add(each.place)
-            except UnfillableError as error:
-                tally.left[each.place] = (str(error), each)
-        reference = next((each.value for each in usable if each.kind == "equals"), "")
-        if checks.is_criterion(reference):
-            self.findings.note(f"{test.place}: “{reference[:80]}” reads as a criterion, not as an answer.")
-        return TaskSpec(task.prompt, reference, task.messages, task.variables, task.tags, tuple(usable))
-
-
-@dataclass
-class _CheckTally:
-    """Each check of the file once, however many tests it belongs to."""
-
-    met: dict[str, checks.Written] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-    left: dict[str, tuple[str, checks.Written]] = field(default_factory=dict)
-
-    def meet(self, found: Sequence[checks.Written]) -> None:
-        self.met |= {each.place: each for each in found}
-
-    def tell(self, findings: Findings) -> None:
-        findings.take("check", len(self.taken))
-        for place, each in self.met.items():
-            if place not in self.taken:
-                reason = self.left.get(place, (each.reason or "of a test that was left out", each))[0]
-                findings.leave("check", reason, place, str(each.value or ""))
-
-
-def _names_in(text: str) -> set[str]:
-    try:
-        return {name for place in places_in(read_template(text)) for name in place.variables}
-    except UnfillableError:
-        return set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from itertools import product
 from math import prod
 from typing import Any
@@ -25,6 +26,21 @@ _OF_A_TEST = {
     "providerOutput", "assertScoringFunction", "assertionTemplates", "env",
 }  # fmt: skip
 _UNUSED = {"threshold", "description", "assertScoringFunction", "providerOutput", "env"}
+UNREAD = "of a name that promptfoo does not read"
+# Names that count in another place.
+SETTINGS = {"temperature", "max_tokens", "maxTokens", "top_p", "apiKey", "apiBaseUrl", "config", "model"}
+_MISPLACED = {
+    "assert",
+    "vars",
+    "options",
+    "provider",
+    "providers",
+    "prompts",
+    "tests",
+    "defaultTest",
+    "label",
+}
+_CLOSE = 0.85
 _OF_OPTIONS = {"prefix", "suffix", "disableVarExpansion"}
 _CODE = re.compile(r".*\.(?:[cm]?[jt]s|py|rb|sh)(?::\w+)?")
 _ELSEWHERE = re.compile(r"(?!file:)[a-z]+://")
@@ -188,7 +204,12 @@ class TestReader:
         fields = entry.mapping()
         place = ", ".join(filter(None, [inside, entry.place]))
         for name in unknown_in(fields, _OF_A_TEST):
-            self.findings.slip(fields[name].place, f"promptfoo reads no {name} of a test. Correct the name.")
+            if is_slip(name, _OF_A_TEST):
+                self.findings.slip(
+                    fields[name].place, f"promptfoo reads no {name} of a test. Correct the name."
+                )
+            else:
+                self.findings.leave("field", UNREAD, fields[name].place, name)
         for name in fields.keys() & {"providers", "prompts"}:
             self.findings.leave("test", f"for some {name} alone", place, _shown(fields[name]))
             return None
@@ -276,6 +297,14 @@ class TestReader:
             else:
                 found += read_tags(text_of(_as_written(each)))
         return distinct(tag[:100] for tag in found)
+
+
+def is_slip(name: str, known: set[str]) -> bool:
+    """True of a name that would count elsewhere, or nearly is a known one; others are people's own notes."""
+    if name in known:
+        return False
+    elsewhere = SETTINGS | _MISPLACED
+    return name in elsewhere or bool(get_close_matches(name, known | elsewhere, 1, _CLOSE))
 
 
 def unknown_in(fields: Mapping[str, Entry], known: set[str]) -> list[str]:

@@ -247,12 +247,23 @@ class TestKinds:
 
     @pytest.mark.parametrize(
         "slip",
-        ["asert: []", "max_tokens: 3", "tests2: []"],
+        ["assert: []", "asert: []", "max_tokens: 3", "test: []"],
     )
     def test_an_unknown_name_at_the_root_is_a_slip_with_its_line(self, slip):
         with pytest.raises(ImportingError) as refused:
             configured(f"{MINIMAL}{slip}\n")
         assert [fault.place[:6] for fault in refused.value.faults] == ["line 5"]
+
+    def test_names_of_peoples_own_are_left_out_with_their_line(self):
+        told = configured(MINIMAL.replace("{vars: {q: Hi}}", "{vars: {q: Hi}, notes: mine}") + "team: us\n")
+        assert counts(told)["field"] == (0, 2)
+
+    def test_a_conversation_in_a_variable_is_a_task_with_its_history(self):
+        turns = json.dumps([{"role": role, "content": role} for role in ("user", "assistant", "user")])
+        told = configured(
+            f"prompts: ['{{{{q}}}}']\nproviders: [openai:x]\ntests: [{{vars: {{q: '{turns}'}}}}]"
+        )
+        assert [message.role for message in told.spec.tasks[0].messages] == ["user", "assistant", "user"]
 
     @pytest.mark.parametrize(
         ("provider", "called"),
