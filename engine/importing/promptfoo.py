@@ -402,7 +402,7 @@ class _Configuration:
         model = model_read(provider_id, label, filled)
         self.findings.take("setting", len(model.settings))
         for name in model.left:
-            self.findings.leave("setting", "no setting of a level", place, name)
+            self.findings.leave("setting", "which a level does not have", place, name)
         if model.had_key or any("key" in name.lower() for name in given.keys() - filled.keys()):
             self.findings.note("A key was in the file and was not taken.")
         return model

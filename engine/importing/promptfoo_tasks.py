@@ -134,9 +134,8 @@ class Tasks:
         tally.tell(self.findings)
         unused = {name for test in self.tests for name in test.variables} - self.used
         if unused:
-            self.findings.note(
-                f"No prompt uses {', '.join(sorted(unused)[:10])}. They stay variables of the tasks."
-            )
+            names = ", ".join(sorted(unused)[:10])
+            self.findings.note(f"Variables that no prompt uses, and that stay with the tasks: {names}.")
         return [*tasks.values()]
 
     def _needed(self) -> list[Place]:

@@ -113,7 +113,7 @@ def _asking(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpRes
 
 def _found(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResponse | None:
     """Show what was found in a file of another tool, and import it; `None` for a table of rows."""
-    leave_out = request.POST.get("action") == "leave_out"
+    leave_out = bool(request.POST.get("leave_out"))
     try:
         told = promptfoo_of(upload, leave_out=leave_out)
     except ImportingError as error:
@@ -122,8 +122,7 @@ def _found(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResp
         is_table = upload.material != Material.EXPERIMENT
         return None if is_table else _found_page(request, upload, {"back": back})
     faults = []
-    wants = leave_out or request.POST.get("action") == "import"
-    if wants and told.n_policies > 1:
+    if request.POST.get("action") == "import" and told.n_policies > 1:
         name = request.POST.get("name", "").strip() or told.spec.name
         wishes = upload.wishes | {"leave_out": leave_out}
         try:

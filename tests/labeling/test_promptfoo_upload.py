@@ -67,7 +67,7 @@ def test_slips_refuse_the_file_until_they_are_left_out(client):
     client.post(url, {"action": "import", "name": "Mine"})
     run_imports()
     assert not Experiment.objects.exists()
-    page = client.post(url, {"action": "leave_out"}).content.decode()
+    page = client.post(url, {"leave_out": "1"}).content.decode()
     assert 'data-policies="1"' in page
 
 
