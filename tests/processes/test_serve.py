@@ -154,7 +154,7 @@ def test_the_demo_starts_heals_concludes_stops_and_continues(tmp_path: Path):
         wait_until(lambda: demo.count(CONCLUDED), 300, "the rule's experiment to conclude")
         wait_until(lambda: demo.count(WRITTEN) > written, 300, "another response")
         status = demo.status()
-        assert "[Certified winner]" in status
+        assert "[Winner found]" in status
         with demo.visit("admin", logins["admin"]) as admin:
             path, title = re.findall(r'(/experiments/\d+/)">([^<]*judged by rule)', admin.get("/").text)[0]
             dashboard = admin.get(path)
