@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.domain.wording import moment
 from engine.models import Experiment
 from engine.selectors import counts, findings, pool_claims
 from engine.selectors.past_votes import past_vote_count
-from engine.selectors.policies import levels_told
+from engine.selectors.policies import levels_told, policy_names
 from engine.selectors.record import concluded_record
 from engine.services import dashboard_pages
 from labeling.dashboard import charts, status
@@ -41,6 +42,8 @@ def _report(experiment: Experiment) -> dict[str, Any]:
         "priced": any(row["cost"] for row in policies),
         "judged": judged,
         "comparisons": comparisons,
+        "conclusions": result["ladder"]["conclusions"] if result["ladder"] else [],
+        "changes": _changes(experiment),
         "voids": result["voids"],
         "voids_unnamed": result["voids"] and sentence_about(experiment, names=False),
         "tasks": experiment.tasks.count(),
@@ -58,6 +61,17 @@ def _report(experiment: Experiment) -> dict[str, Any]:
         # Where a caveat has another risk, there is none here.
         "risk": verdict["risk"] if experiment.winner_id else promised,
     }
+
+
+def _changes(experiment: Experiment) -> list[str]:
+    """The policies that joined or retired since the start."""
+    names, said = policy_names(experiment), []
+    for policy in experiment.policies.all():
+        joined = f"joined {moment(policy.joined_at)}" if policy.joined_at else ""
+        left = f"left {moment(policy.retired_at)}: {policy.retired_because}" if policy.retired_at else ""
+        if joined or left:
+            said.append(f"{names[policy.index].name} {' and '.join(filter(None, [joined, left]))}")
+    return said
 
 
 def _doubtful(n_people: int, n_doubtful: int) -> list[str]:

@@ -53,6 +53,9 @@ def test_every_page_opens(living, admin_client):
 def test_the_result_counts_rivals_that_are_there_and_tells_of_all_conclusions(living, admin_client):
     html = admin_client.get(reverse("dashboard", args=[living.pk])).content.decode()
     assert 'data-conclusions="2"' in html
+    report = admin_client.get(reverse("report", args=[living.pk])).content.decode()
+    assert 'data-conclusions="2"' in report
+    assert "Odd." in report
     # Of six policies four have retired.
     assert standing_of(living, latest_snapshot(living), policy_names(living)).n_rivals == 1
     words = [each.word for each in ranking(living)]
