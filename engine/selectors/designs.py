@@ -21,7 +21,7 @@ from engine.domain.claim_settings import Rules
 from engine.domain.showings import Kind, Logged, follow
 from engine.models import Evidence, Experiment, Policy, ShowingEvent
 from engine.selectors.counts import wins_matrix
-from engine.selectors.policies import labelled_space
+from engine.selectors.policies import count_at_first, labelled_space
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _design(
     experiment: Experiment, wins: Any | None = None, progress: dict[str, Any] | None = None
 ) -> Design:
     """The design with these summed outcomes, or before the first one."""
-    n_policies = experiment.policies.filter(joined_at=None).count() if wins is None else len(wins)
+    n_policies = count_at_first(experiment) if wins is None else len(wins)
     space, labels = labelled_space(experiment, n_policies)
     settings = design_settings(experiment)
     if wins is None:

@@ -40,11 +40,16 @@ def space_of(experiment: Experiment) -> Space:
     return labelled_space(experiment)[0]
 
 
+def count_at_first(experiment: Experiment) -> int:
+    """The number of policies that the experiment began with."""
+    return experiment.policies.filter(joined_at=None).count()
+
+
 def labelled_space(experiment: Experiment, n_policies: int | None = None) -> tuple[Space, list[str]]:
     """The space of `space_of`, and the names of its policies in sentences; of the first ``n_policies``."""
     levels, policies = _levels(experiment), combinations_of(experiment)
     labels = [each.name for each in names_of(levels, policies)]
-    n_first = experiment.policies.filter(joined_at=None).count()
+    n_first = count_at_first(experiment)
     n_policies = len(policies) if n_policies is None else n_policies
     # What is assumed of those who were first stays so, whoever joins.
     first = policies[: min(n_first, n_policies)]

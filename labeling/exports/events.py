@@ -9,13 +9,12 @@ from engine.core import Factorial
 from engine.domain.showings import Kind
 from engine.models import Experiment
 from engine.selectors import designs
-from engine.selectors.policies import combinations_of, labelled_space
+from engine.selectors.policies import combinations_of, count_at_first, labelled_space
 
 
 def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
     """The settings of the design, then each event of the evidence as a call of `Design`."""
-    n_first = experiment.policies.filter(joined_at=None).count()
-    space, labels = labelled_space(experiment, n_first)
+    space, labels = labelled_space(experiment, count_at_first(experiment))
     settings = designs.design_settings(experiment)
     # It only breaks ties between pairs to choose.
     del settings["seed"]
