@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
@@ -19,6 +19,7 @@ from engine.importing.promptfoo_models import (
     told_apart,
     why_not_called,
 )
+from engine.importing.promptfoo_replays import replayed
 from engine.importing.promptfoo_tasks import Prompt, Tasks, turns_of
 from engine.importing.promptfoo_templates import (
     Chat,
@@ -139,6 +140,14 @@ class _Configuration:
         self.variables = {name for test in found for name in test.variables}
         prompts = self._prompts(parts)
         models, choices = self._models(parts)
+        description = parts.get("description")
+        said = description.text() if description and isinstance(description.value, str) else ""
+        name = (name or said or "From promptfoo").strip()[:200]
+        if self.only_replays and (ready := replayed(prompts, found, self.env, self.findings)) is not None:
+            if not leave_out:
+                self._refuse([])
+            n_policies = len(ready.factors[0].levels)
+            return PromptfooFile(replace(ready, name=name), self.findings, n_policies)
         if not self._tests_said(parts) and any(not list(places_in(*turns_of(p.chat))) for p in prompts):
             found = [Test({}, "")]
         maker = Tasks(prompts, found, self.env, self.findings)
@@ -147,12 +156,10 @@ class _Configuration:
             self._refuse(maker.lacking)
         factors, settings, n_policies = self._policies(maker.levels(), prompts, models, choices)
         self._note_policies(n_policies, models)
-        description = parts.get("description")
-        said = description.text() if description and isinstance(description.value, str) else ""
         connections = {model.wanted.name: model.wanted for model in models}
         return PromptfooFile(
             ExperimentSpec(
-                name=(name or said or "From promptfoo").strip()[:200],
+                name=name,
                 factors=factors,
                 tasks=tasks,
                 settings=settings,
@@ -337,11 +344,13 @@ class _Configuration:
         """The models, and for those that say it the labels of their prompts."""
         entry = parts.get("providers") or parts.get("targets")
         models: list[ModelRead] = []
+        ids: list[str] = []
         choices: dict[int, list[str]] = {}
         for written, fields, place in self._providers(entry) if entry else ():
             provider_id = self._filled(written, "provider", place)
             if not provider_id:
                 continue
+            ids.append(provider_id)
             label = fields["label"].written if "label" in fields else ""
             label = label if "{{" not in label else ""
             for name in unknown_in(fields, _OF_A_PROVIDER):
@@ -360,6 +369,7 @@ class _Configuration:
             models.append(self._model(provider_id, label, fields.get("config"), place))
             self.findings.take("provider")
         told_apart(models)
+        self.only_replays = bool(ids) and {*ids} == {"echo"}
         return models, choices
 
     def _filled(self, text: str, what: str, place: str) -> str:

@@ -309,6 +309,20 @@ class TestKinds:
             pass
 
 
+def test_answers_that_are_replayed_through_echo_are_ready_made():
+    told = configured(
+        "prompts: ['{{answer_old}}', {label: New, raw: '{{answer_new}}'}]\nproviders: [echo]\n"
+        "tests: [{vars: {q: Hi, answer_old: a, answer_new: b}}, {vars: {q: Ho, answer_new: c}}]"
+    )
+    assert [(each.task, each.policy, each.response) for each in told.spec.ready_made] == [
+        (0, "answer_old", "a"),
+        (0, "New", "b"),
+        (1, "New", "c"),
+    ]
+    assert [task.prompt for task in told.spec.tasks] == ["Hi", "Ho"]
+    assert counts(told)["response"] == (3, 1)
+
+
 ROW = {"promptIdx": 0, "testIdx": 0, "provider": {"id": "p"}, "prompt": {"raw": "x", "label": "x"}}
 BESIDE = "Status,Score,Named Scores,Grader Reason,Comment"
 NEWER = (
