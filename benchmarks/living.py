@@ -1,7 +1,6 @@
 """Policies that join and leave: false conclusions where somebody adds clones until one is named, and costs.
 
     python -m benchmarks.living attack [--runs 100000] [--naive]
-    python -m benchmarks.living open [--runs 20000]
     python -m benchmarks.living challenge [--runs 60] [--sizes 4 6 12]
     python -m benchmarks.living row [--runs 60]
 
@@ -9,9 +8,6 @@
 champion alone until it is excluded that the champion beats it, which is false, or hopeless; then the next one
 joins, 30 at most. All of it is one stage. The classes that decide are the engine's: tally, evidence, proofs.
 `--naive` gives each clone a fresh half of the capital, as a page would that began a proof for each newcomer.
-
-`open`: two policies whose proofs keep a tenth for who may join, over those that keep nothing. With three
-policies or more nothing is kept.
 
 `challenge`: one newcomer after a conclusion, once with the losers gone and once with them there; comparisons
 until the new conclusion, beside those of two policies alone who are told the same outcomes.
@@ -31,11 +27,11 @@ import time
 import numpy as np
 from scipy import special, stats
 
-from engine.core import Design, Unstructured, capital
+from engine.core import Design, Unstructured
 from engine.core.capital import Stakes
 from engine.core.claims import HeadToHead, starting_capital
 from engine.core.evidence import PairwiseEvidence
-from engine.core.types import FloatArray, IntArray, Tally
+from engine.core.types import IntArray, Tally
 
 DELTA, EPSILON = 0.05, 0.05
 RULES = {"claim": "good_enough", "epsilon": EPSILON, "delta": DELTA}
@@ -104,43 +100,6 @@ def attacked(n_runs: int, *, naive: bool) -> dict[str, object]:
     upper = float(stats.beta.ppf(0.95, wrong + 1, n_runs - wrong))
     print(f"{'naive ' if naive else ''}{wrong:,} of {n_runs:,} = {share:.4f}, at most {upper:.4f}; {within}")
     return {"naive": naive, "runs": n_runs, "wrong": wrong, "upper": upper, "within": within} | _took(started)
-
-
-def kept_open(n_runs: int) -> dict[str, object]:
-    """Comparisons of two policies whose proofs keep a tenth, over those that keep nothing."""
-    started = time.perf_counter()
-    theta = 0.5 * np.random.default_rng(3).standard_normal((n_runs, 2))
-    needed = []
-    for kept in (capital.KEPT_FOR_NEWCOMERS, 0.0):
-        shares = np.log1p(-kept)
-        needed.append(_two_alone(theta[:, 0] - theta[:, 1], shares))
-    ratio = needed[0].mean() / needed[1].mean()
-    spread = 1.96 * np.std(needed[0] - ratio * needed[1]) / np.sqrt(n_runs) / needed[1].mean()
-    print(f"two policies: {needed[1].mean():.1f} comparisons, x {ratio:.4f} +- {spread:.4f} if open")
-    return {"comparisons": needed[1].mean(), "ratio": ratio, "spread": spread} | _took(started)
-
-
-def _two_alone(gap: FloatArray, log_share: float) -> FloatArray:
-    """Shape (R,): comparisons until one of two policies is named, at these strengths; the same each time."""
-    rng, chance = np.random.default_rng(4), special.expit(gap)
-    tally = Tally.empty(2, gap.size)
-    evidence = PairwiseEvidence(tally, EPSILON)
-    needed, alive = np.full(gap.size, float(CUT)), np.arange(gap.size)
-    for t in range(1, CUT + 1):
-        outcome = (rng.random(gap.size) < chance).astype(np.float64)[alive]
-        first, second = np.zeros_like(alive), np.ones_like(alive)
-        tally.record(first, second, outcome)
-        evidence.update(first, second)
-        most = np.maximum(evidence.log_e[:, 0, 1], evidence.log_e[:, 1, 0])
-        named = most + log_share >= -np.log(DELTA)
-        if named.any():
-            needed[alive[named]] = t
-            tally.keep(~named)
-            evidence.keep(~named)
-            alive = alive[~named]
-        if not alive.size:
-            break
-    return needed
 
 
 class Answers:
@@ -234,15 +193,13 @@ def _took(started: float) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=["attack", "open", "challenge", "row"])
+    parser.add_argument("what", choices=["attack", "challenge", "row"])
     parser.add_argument("--runs", type=int)
     parser.add_argument("--sizes", type=int, nargs="+", default=[4, 6, 12])
     parser.add_argument("--naive", action="store_true")
     given = parser.parse_args()
     if given.what == "attack":
         result = attacked(given.runs or 100_000, naive=given.naive)
-    elif given.what == "open":
-        result = kept_open(given.runs or 20_000)
     elif given.what == "challenge":
         result = challenged(given.runs or 60, given.sizes)
     else:

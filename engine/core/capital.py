@@ -18,8 +18,8 @@ from .types import FloatArray, IntArray, Tally
 
 # With two policies nothing is divided, or nothing is gained by moving it.
 FEWEST_TO_MOVE = 3
-# Of two policies alone with a margin, one at most is false. Each proof has all against the other but what the
-# account keeps for a policy that may join.
+# Of two policies alone with a margin, one at most is false, and each proof has all against the other. Where
+# nothing can move later, accounts have this instead, for policies that join.
 KEPT_FOR_NEWCOMERS = 0.1
 # Where nothing moves, as with draws without replacement, so much is kept for policies that join.
 RESERVE = 0.1
@@ -186,6 +186,21 @@ class Stakes:
             log_share += np.log1p(-np.exp(np.log(taken)[:, None] - capital))
         return log_share, self.account[runs] - taken, taken.sum(axis=1)
 
+    def open_up(self, runs: IntArray, log_e: FloatArray) -> None:
+        """Have two policies alone that hold all against each other put half of it into their accounts.
+
+        What is taken from the proof of one goes to the account of the other: one at most is false.
+        """
+        for place, run in enumerate(runs.tolist()):
+            two = np.flatnonzero(self.log_share[run].max(axis=0) > 0.5 * NO_CAPITAL)
+            if not self.moves or two.size != 2 or self.account[run].any():
+                continue
+            for own, other in (two, two[::-1]):
+                capital = self.log_share[run, other, own] + log_e[place, other, own]
+                taken = np.log(_TAKEN) + np.minimum(capital, 0.0)
+                self.log_share[run, other, own] += np.log1p(-np.exp(taken - capital))
+                self.account[run, other] = np.exp(taken)
+
     def join(self, runs: IntArray, n: IntArray, log_e: FloatArray) -> None:
         """Have a policy n that is present by now be a rival and a name in these runs, shape (m,) both.
 
@@ -195,6 +210,7 @@ class Stakes:
         `log_e` is as for `move`.
         """
         place = np.arange(runs.size)
+        self.open_up(runs, log_e)
         self._begin_anew(runs)
         with np.errstate(divide="ignore"):
             self.log_share[runs, n] = np.maximum(np.log(self.account[runs]), NO_CAPITAL)
@@ -222,11 +238,14 @@ class Stakes:
         self.log_share[runs], self.account[runs], self._start[runs] = NO_CAPITAL, 0.0, 0.0
         against_all, against_each_other = self._against_all, self._against_each_other
         alone = (self.tally.n_present[runs] == 2) & (self._margin > 0.0)
-        own = np.where(alone, KEPT_FOR_NEWCOMERS, against_all)
-        mutual = np.where(alone, 1.0 - KEPT_FOR_NEWCOMERS, against_each_other)
+        kept = 0.0 if self.moves else KEPT_FOR_NEWCOMERS
+        own = np.where(alone, kept, against_all)
+        mutual = np.where(alone, 1.0 - kept, against_each_other)
+        place = np.arange(runs.size)
         for b, other, price in ((champion, n, log_price), (n, champion, np.zeros_like(log_price))):
-            log_share = np.log((1.0 - self._reserve) * own)[:, None] - price
-            log_share[np.arange(runs.size), other] += np.log(mutual / own)
+            with np.errstate(divide="ignore"):
+                log_share = np.log((1.0 - self._reserve) * own)[:, None] - price
+            log_share[place, other] = np.log((1.0 - self._reserve) * mutual) - price[place, other]
             self.log_share[runs, :, b] = np.maximum(log_share, NO_CAPITAL)
             self.account[runs, b] = self._start[runs, b] = (1.0 - self._reserve) * own
 

@@ -68,8 +68,8 @@ def starting_capital(
     n = int(np.count_nonzero(present))
     if names_at_risk(n, margin) == 1:
         # One name alone has all there is, whatever was expected.
-        shares = np.log1p(-KEPT_FOR_NEWCOMERS), KEPT_FOR_NEWCOMERS
-        log_share, account = (np.full(present.size, share) for share in shares)
+        kept = KEPT_FOR_NEWCOMERS if reserve else 0.0
+        log_share, account = np.full(present.size, math.log1p(-kept)), np.full(present.size, kept)
     else:
         log_share = np.asarray(log_weights(prior, present.size) - math.log(n), dtype=np.float64)
         account = np.exp(log_share)
@@ -175,6 +175,8 @@ class HeadToHead:
         """
         excluded = self.exclusions()
         tally = self.stakes.tally
+        self.stakes.open_up(runs, self.evidence.log_e[runs])
+        self._look(runs)
         for b in range(self._n_policies):
             hit = (r != b) & tally.present[runs, b] & (excluded[runs, r, b] == 0)
             at, gone = runs[hit], r[hit]

@@ -13,7 +13,3 @@ def test_a_proof_for_each_newcomer_errs_more_often_than_one_that_is_shared(
     monkeypatch.setattr(living, "DELTA", 0.3)
     shared, naive = (np.mean(living.attack(300, [1, 2], naive=each) > 0) for each in (False, True))
     assert shared < 0.35 < naive
-
-
-def test_two_policies_hardly_pay_for_who_may_join() -> None:
-    assert 1.0 <= living.kept_open(400)["ratio"] < 1.1

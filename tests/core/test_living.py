@@ -157,6 +157,10 @@ class Tree:
                 if k != b and mu[k, b] >= 0.5 + self.margin:
                     worth = np.where(shot["old"][:, k, b], worth, shot["capital"][:, k, b])
             total += worth
+        beaten = mu[np.ix_(here, here)] >= 0.5 + self.margin
+        if here.size == 2 and not shot["account"].any() and not beaten.any():
+            # The two hold all against each other, and nothing of it is a false name's.
+            total += 1.0
         return total
 
     def falsely_named(self, shot: dict, mu: np.ndarray) -> np.ndarray:

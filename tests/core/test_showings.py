@@ -234,7 +234,7 @@ class TestByAnswers:
                 for k in everybody - {b}
             )
         null = 0.55 if design.claim is Claim.GOOD_ENOUGH else 0.5
-        names = 1 / 0.9 if K == 2 and null > 0.5 else K
+        names = 1 if K == 2 and null > 0.5 else K
         return all(against(k, b, null, narrow=False) >= needed + math.log(names) for k in everybody - {b})
 
     @pytest.mark.parametrize("claim", list(Claim))
