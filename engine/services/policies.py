@@ -101,7 +101,7 @@ def add_policies(
         record(experiment=experiment, by=by, action=AuditEntry.Action.POLICY_JOINED, details=details)
     origin.refresh_from_db()
     if parent_leaves and origin.retired_at is None:
-        _retire(experiment, origin, f"Replaced by {joined[0].label}.", by)
+        _retire(experiment, origin, f"Replaced by {names[joined[0].index].name}.", by)
     if experiment.policies.filter(retired_at=None).count() < _FEWEST:
         raise WrongStateError("One policy alone would be left. Keep another one.")
     if settle(experiment=experiment).design.decision.stopped:
@@ -233,8 +233,9 @@ def _retire_losers(experiment: Experiment, by: User | None) -> None:
     """Have everybody leave whom the conclusion of a locked experiment has ruled out."""
     if experiment.winner is None:
         return
+    name = policy_names(experiment)[experiment.winner.index].name
     for policy in experiment.policies.filter(retired_at=None).exclude(pk=experiment.winner.pk):
-        _retire(experiment, policy, f"Lost to {experiment.winner.label}.", by)
+        _retire(experiment, policy, f"Lost to {name}.", by)
 
 
 def _retire(experiment: Experiment, policy: Policy, reason: str, by: User | None) -> None:

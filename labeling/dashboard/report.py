@@ -67,10 +67,11 @@ def _changes(experiment: Experiment) -> list[str]:
     """The policies that joined or retired since the start."""
     names, said = policy_names(experiment), []
     for policy in experiment.policies.all():
-        joined = f"joined {moment(policy.joined_at)}" if policy.joined_at else ""
-        left = f"left {moment(policy.retired_at)}: {policy.retired_because}" if policy.retired_at else ""
-        if joined or left:
-            said.append(f"{names[policy.index].name} {' and '.join(filter(None, [joined, left]))}")
+        name = names[policy.index].name
+        if policy.joined_at:
+            said.append(f"{name} joined {moment(policy.joined_at)}.")
+        if policy.retired_at:
+            said.append(f"{name} left {moment(policy.retired_at)}: {policy.retired_because}")
     return said
 
 
