@@ -33,7 +33,13 @@ def replayed(
     policies: dict[str, None] = {}
     for test in tests:
         filling = Filling(test.variables, env)
-        asked = {name: filling.text((Place((name,)),)) for name in test.variables if not _ANSWER.search(name)}
+        try:
+            asked = {
+                name: filling.text((Place((name,)),)) for name in test.variables if not _ANSWER.search(name)
+            }
+        except UnfillableError as error:
+            findings.leave("test", str(error), test.place)
+            continue
         text = "\n".join(f"{name}: {each}" for name, each in asked.items())
         text = next(iter(asked.values())) if len(asked) == 1 else text
         if is_blank(text):

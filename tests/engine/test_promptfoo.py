@@ -312,7 +312,8 @@ class TestKinds:
 def test_answers_that_are_replayed_through_echo_are_ready_made():
     told = configured(
         "prompts: ['{{answer_old}}', {label: New, raw: '{{answer_new}}'}]\nproviders: [echo]\n"
-        "tests: [{vars: {q: Hi, answer_old: a, answer_new: b}}, {vars: {q: Ho, answer_new: c}}]"
+        "tests: [{vars: {q: Hi, answer_old: a, answer_new: b}}, {vars: {q: Ho, answer_new: c}},"
+        " {vars: {q: '{% x %}', answer_new: d}}]"
     )
     assert [(each.task, each.policy, each.response) for each in told.spec.ready_made] == [
         (0, "answer_old", "a"),
@@ -320,7 +321,7 @@ def test_answers_that_are_replayed_through_echo_are_ready_made():
         (1, "New", "c"),
     ]
     assert [task.prompt for task in told.spec.tasks] == ["Hi", "Ho"]
-    assert counts(told)["response"] == (3, 1)
+    assert (counts(told)["response"], counts(told)["test"]) == ((3, 1), (2, 1))
 
 
 ROW = {"promptIdx": 0, "testIdx": 0, "provider": {"id": "p"}, "prompt": {"raw": "x", "label": "x"}}
@@ -346,7 +347,7 @@ class TestResults:
             (0, "Two", "B"),
             (1, "Two", "D"),
         ]
-        assert counts(told)["response"] == (3, 1)
+        assert (counts(told)["response"], counts(told)["test"]) == ((3, 1), (2, 1))
 
     def test_lines(self):
         rows = [
