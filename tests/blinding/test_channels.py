@@ -128,7 +128,7 @@ class World:
         assert Assignment.objects.checks().filter(token=shown.token).exists() is is_check
         return shown.token
 
-    def call(self, name: str, **fields: Any) -> HttpResponse:
+    def call(self, name: str, *parts: str, **fields: Any) -> HttpResponse:
         with CaptureQueriesContext(connection) as queries:
             if self.api:
                 address = {"judge": "judgments", "pair": "next"}.get(name, name)
@@ -140,7 +140,8 @@ class World:
                 )
             else:
                 method = self.client.get if name in {"pair", "history"} else self.client.post
-                response = method(reverse(name, args=[self.experiment.pk]), data=fields, headers=self.headers)
+                address = reverse(name, args=[self.experiment.pk, *parts])
+                response = method(address, data=fields, headers=self.headers)
         text = response.content.decode()
         self.shown = [page or api for page, api in _SHOWN.findall(text)]
         assert response.status_code not in {401, 403, 404, 405, 429}, text
@@ -186,6 +187,10 @@ def undo(world: World) -> None:
 
 def history(world: World) -> None:
     world.call("history")
+
+
+def open_from_history(world: World) -> None:
+    world.call("reopen", world.first)
 
 
 def own_data(world: World) -> None:
@@ -307,6 +312,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "take it back, and answer the old page": (judge, undo, judge),
     "take it back and look it up": (judge, undo, history),
     "take it back, and look ahead": (judge, undo, follow, ahead),
+    "open it again from the list of answers, twice": (judge, open_from_history, open_from_history),
     "take it back twice, and hold it for long": (
         *(judge, undo, follow, half_an_hour, look),
         *(judge, undo, follow, half_an_hour, look),
@@ -319,7 +325,10 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "a pause, and leave": (a_pause, leave, look),
 }
 # Actions that the API does not offer.
-_PAGE_ONLY = {history, own_data, beat, leave, ahead, several_ahead, grab, judge_and_take_several}
+_PAGE_ONLY = {
+    *(history, open_from_history, own_data, beat, leave),
+    *(ahead, several_ahead, grab, judge_and_take_several),
+}
 
 
 @pytest.fixture(scope="module")
