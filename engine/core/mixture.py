@@ -359,6 +359,9 @@ class BradleyTerryEvidence:
 
     def _compute(self) -> FloatArray:
         if self._model.data().contrasts.shape[0] == 0:
+            # The only answer may have been taken back.
+            self.structured = self.plain = self.separation = np.zeros_like(self.structured)
+            self.leader = np.zeros_like(self.leader)
             return self.plain.copy()
         outcomes = self._mixture.outcomes()
         ratio = outcomes.mixture[:, None] - self._null_log_likelihood(outcomes)
