@@ -91,6 +91,10 @@ def _facts_against(experiment: Experiment) -> list[str]:
         "more than one person judged": len(people_behind(judgments)[:2]) > 1,
         # Not by its opinions: an export that is imported again has none. The index begins with the annotator.
         "a language model voted": judgments.filter(annotator=None, judge=Judgment.Judge.LLM).exists(),
+        # It is compared on the tasks that are left, and its texts may follow the judgments on the others.
+        "a policy joined when some tasks were judged already": any(
+            experiment.policies.values_list("joined_at", flat=True)
+        ),
         "somebody was shown two pairs of one task": given.count()
         > given.values("annotator", "comparison__task").distinct().count(),
     }

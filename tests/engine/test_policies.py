@@ -8,6 +8,7 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.models import AuditEntry, Comparison, Experiment, PairCount, Response
 from engine.selectors import designs, specs
 from engine.selectors.policies import policy_names
+from engine.selectors.pool_claims import unproven
 from engine.selectors.verifying import faults_of
 from engine.services.descriptions import check_description
 from engine.services.drafts import create_experiment
@@ -138,6 +139,9 @@ class TestJoining:
         assert policy.responses.count() == len(own)
         click_on(experiment, annotator, 12)
         assert experiment.comparisons.filter(policy_j=policy).exists()
+        # Its texts may follow the judgments, and it is compared on the tasks that are left alone.
+        said = "a policy joined when some tasks were judged already"
+        assert unproven(Experiment.objects.get()).endswith(f"is not proven: {said}.")
 
     @pytest.mark.parametrize(
         "levels",
