@@ -136,6 +136,21 @@ class HeadToHead:
             passed = (now >= self.threshold).astype(np.int64)
             self._n_passed[at, b] += passed - (before >= self.threshold)
 
+    def take_back(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
+        """Have the exclusions fall that an outcome of these pairs brought, which was a slip.
+
+        A name that it completed stays.
+        """
+        if self.stakes.excluded is None:
+            return
+        at, i, j = located(runs, i, j)
+        excluded, present = self.stakes.excluded, self.stakes.tally.present
+        for k, b in ((i, j), (j, i)):
+            fall = (self._log_capital[at, k, b] < self.threshold) & (self.named[at] != b)
+            fall &= present[at, k] & present[at, b] & (excluded[at, k, b] == self.stakes.stage[at])
+            excluded[at, k, b] *= ~fall
+            self._n_passed[at, b] -= fall
+
     def move(self, runs: IntArray, to: IntArray) -> None:
         """Have the capital of these runs, shape (m,), move to two policies of each, shape (m, 2)."""
         price = np.stack([self._prices(runs, to[:, own]) for own in (0, 1)], axis=1)
@@ -359,6 +374,9 @@ class InModel:
 
     def update(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
         """Nothing to take in: the evidence is read when it is asked for."""
+
+    def take_back(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> None:
+        """Nothing to take back: a model assumes that no answer is changed because of what it says."""
 
     def move(self, runs: IntArray, to: IntArray) -> None:
         """Nothing to move: a proof through the model needs no factor K."""

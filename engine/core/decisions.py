@@ -69,7 +69,7 @@ class Verdict:
             n_comparisons=self._n_comparisons,
             claim=self.ledger.claim,
             claims=claims,
-            joint_risk=min(1.0, self.delta * len(claims)) if claims else 1.0,
+            joint_risk=min(1.0, self.delta * sum(each.n_stages for each in claims)) if claims else 1.0,
             assumes_model=assumes_model,
             open=self._open(best, own[0])
             if own
@@ -90,14 +90,15 @@ class Verdict:
             return None
         # What is said about all nulls at once at any time has one δ for ever.
         for_ever = self.strict or ledger.claim is Claim.BEST_IF_ANY or ledger.model is not None
-        stage = ledger.stage()
+        policy = None if none_best[0] else int(ledger.best()[0])
+        stage, n_stages = ledger.stage(), 1 if policy is None else ledger.n_stages(ledger.claim, policy)
         among = ledger.tally.joined if ledger.claim is Claim.BEST_IF_ANY else ledger.tally.present
         return Conclusion(
             stage=stage,
             claim=ledger.claim,
-            policy=None if none_best[0] else int(ledger.best()[0]),
+            policy=policy,
             among=tuple(np.flatnonzero(among[0]).tolist()),
-            risk=self.delta if for_ever else min(1.0, self.delta * len(ledger.stages())),
+            risk=self.delta if for_ever else min(1.0, self.delta * n_stages),
             joint_risk=self.delta if for_ever else min(1.0, self.delta * stage),
         )
 
@@ -146,14 +147,16 @@ class Verdict:
             without_model = ledger.holds_without_model(claim, policy)
         else:
             without_model = self._n_comparisons == 0 or ledger.none_without_model(claim)
+        n_stages = 1 if policy is None else ledger.n_stages(claim, policy)
         return ClaimState(
             claim,
             holds=policy is not None and not rivals,
             policy=policy,
             open=rivals,
-            risk=risk,
+            risk=min(1.0, risk + self.delta * (n_stages - 1)),
             margin=ledger.margin_of(claim),
             assumes_model=not without_model,
+            n_stages=n_stages,
         )
 
     def _with_what_follows(self, states: tuple[ClaimState, ...]) -> tuple[ClaimState, ...]:

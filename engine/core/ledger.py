@@ -223,6 +223,9 @@ class Ledger:
             self._mixture.forget()
         answered = outcome is not None or instead_of is not None
         self._refresh(i, j, runs, answered=answered, observe=observe)
+        if was is not None and now is not None and now.open:
+            for proof in self.proofs.values():
+                proof.take_back(i, j, runs)
 
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray, *, observe: bool = True) -> None:
         """Show a pair in every run and end it at once, and bring the evidence up to date.
@@ -289,14 +292,15 @@ class Ledger:
         """The number of the stage, from 1; see `Design.add`."""
         return max((int(stakes.stage[run]) for stakes in self._stakes.values()), default=1)
 
-    def stages(self, run: int = 0) -> set[int]:
-        """The stages whose exclusions the name of a claim that is proved head to head uses."""
-        proof = self.head_to_head()
-        if proof is None or proof.stakes.excluded is None:
-            return {self.stage(run)}
-        named = proof.named[run]
-        present = self.tally.present[run] & (np.arange(self.tally.n_policies) != named)
-        return set(proof.stakes.excluded[run, present, named].tolist()) | {self.stage(run)}
+    def n_stages(self, claim: Claim, b: int) -> int:
+        """The number of stages whose exclusions the proof of b uses in the first run, the present one
+        included.
+        """
+        proof = self.proofs.get(claim)
+        if not isinstance(proof, HeadToHead) or proof.stakes.excluded is None:
+            return 1
+        used = proof.stakes.excluded[0, self.tally.present[0], b].tolist()
+        return len({*used, int(proof.stakes.stage[0])} - {0})
 
     def _model_evidence(self) -> list[EvidenceModel]:
         """The evidence beside that of pairs and streams, each once."""

@@ -119,8 +119,8 @@ class ClaimState:
         The rivals that are still to be excluded. Empty where it holds, where it follows from another claim,
         and where `policy` is None. `Decision.open` differs where it follows.
     risk
-        The risk, in [0, 1], at which it would just hold by the present evidence; that of the other claim,
-        where it follows.
+        The risk, in [0, 1], at which it would just hold by the present evidence, and δ for each earlier stage
+        that it uses; that of the other claim, where it follows.
     margin
         ε of this claim.
     assumes_model
@@ -132,6 +132,9 @@ class ClaimState:
     contradicted
         Whether the evidence for another claim establishes the opposite. Then one of the two errs, which has a
         probability of at most the sum of their risks, or an assumption does not hold.
+    n_stages
+        The stages whose exclusions it uses, that of now included: where it holds, it is wrong with
+        probability at most δ for each.
     """
 
     claim: Claim
@@ -143,6 +146,7 @@ class ClaimState:
     assumes_model: bool = False
     follows_from: Claim | None = None
     contradicted: bool = False
+    n_stages: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +198,10 @@ class Decision:
         The claim that stops the experiment; None under a stopping rule other than "certified".
     claims
         Every claim that is watched, the one that stops the experiment first. Each errs with probability at
-        most δ; one that is picked after a look at several errs with at most `joint_risk`.
+        most δ for each stage that it uses; one that is picked after a look at several errs with at most
+        `joint_risk`.
     joint_risk
-        δ times the number of claims watched, at most 1; 1 under a stopping rule that makes no claim.
+        The sum of these risks of all claims watched, at most 1; 1 under a stopping rule that makes no claim.
     assumes_model
         Whether the claim that stops the experiment, or the finding that there is no single best policy, rests
         on a Bradley-Terry model.

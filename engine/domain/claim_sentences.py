@@ -59,7 +59,7 @@ def sentence(design: Design, state: ClaimState, tested: Misfit | None = None) ->
         # Names that somebody gave keep their case: "a" and "A" may be two policies.
         if state.claim is Claim.BEST_IF_ANY:
             statement = statement[0].upper() + statement[1:]
-        text = f"{statement} {_small_print(design, state.assumes_model, tested)}"
+        text = f"{statement} {_small_print(design, state.assumes_model, tested, state.n_stages)}"
     return f"{text} {_opposite(design, state)}" if state.contradicted else text
 
 
@@ -119,8 +119,9 @@ def _by(margin: float) -> str:
     return f" with a win rate of at least {_percent(0.5 + margin)}" if margin > 0 else ""
 
 
-def _small_print(design: Design, assumes_model: bool, tested: Misfit | None) -> str:
-    risk = f"the risk of ever saying so wrongly is at most {_percent(design.delta)}"
+def _small_print(design: Design, assumes_model: bool, tested: Misfit | None, n_stages: int = 1) -> str:
+    accepted = min(1.0, n_stages * design.delta)
+    risk = f"the risk of ever saying so wrongly is at most {_percent(accepted)}"
     # A likelihood knows only what was answered, whatever the rule for proofs head to head.
     if not assumes_model and design.missing is Missing.AGAINST:
         about = "It is about the people who judged, each as often as they did."

@@ -50,6 +50,8 @@ class Rung:
         True if it holds only if the levels' effects add up, and no test with power supports that.
     contradicted
         True if the text says that the evidence establishes the opposite, too.
+    risk
+        The probability, at most, that it is wrong where it holds: δ for each stage that it uses.
     """
 
     claim: Claim
@@ -62,6 +64,7 @@ class Rung:
     text: str
     qualified: bool
     contradicted: bool
+    risk: float
 
 
 @dataclass(frozen=True)
@@ -127,11 +130,17 @@ def ladder(experiment: Experiment, observed: Observed | None = None) -> Ladder:
     return Ladder(
         rungs=[_rung(states[claim], design, told, tested) for claim in LADDER if claim in states],
         n_claims=consequences.claims_to_choose(experiment),
-        joint_risk=consequences.joint_risk(experiment),
+        joint_risk=_joint_risk(experiment, design),
         unproven=unproven(experiment),
         by_answers=_by_answers(experiment, design, decision),
         conclusions=[claim_sentences.earlier(design, each) for each in decision.conclusions if design.events],
     )
+
+
+def _joint_risk(experiment: Experiment, design: Design) -> float:
+    """The risk of a claim that is picked after a look at several, and at the stages that they use."""
+    earlier = sum(each.n_stages - 1 for each in design.decision.claims)
+    return min(1.0, consequences.joint_risk(experiment) + design.delta * earlier)
 
 
 def _model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
@@ -185,6 +194,7 @@ def _rung(state: ClaimState, design: Design, told: _Told, tested: Misfit | None)
         text=told.around(text) if shown else text,
         qualified=shown and is_qualified(tested, assumes_model=state.assumes_model),
         contradicted=state.contradicted,
+        risk=min(1.0, design.delta * state.n_stages),
     )
 
 
@@ -211,7 +221,7 @@ def finding_on(experiment: Experiment, observed: Observed, state: ClaimState) ->
         return finding_of(experiment, observed)
     picked = f"Somebody stopped on it after looking at {consequences.claims_to_choose(experiment)} claims"
     if not unproven(experiment):
-        risk = f"{100 * consequences.joint_risk(experiment):.4g}%"
+        risk = f"{100 * _joint_risk(experiment, observed.design):.4g}%"
         picked += f"; the risk that any of them is ever made wrongly is at most {risk}"
     picked += "."
     text = claim_sentences.sentence(observed.design, state, _model_test(experiment, observed))

@@ -8,7 +8,6 @@ from typing import Any
 from engine.core import Claim, Remaining
 from engine.domain.claim_settings import CERTIFIED
 from engine.models import Experiment, Snapshot
-from engine.selectors import consequences
 from engine.selectors.findings import Ladder, doubts_about_risk
 from engine.selectors.policies import policy_names
 from engine.selectors.pool_claims import tasks_left_out
@@ -59,7 +58,7 @@ def verdict_of(
     ``None`` where nobody can tell. ``pool``: what they can still judge, where texts come again.
     """
     if experiment.state == Experiment.State.CONCLUDED:
-        return _concluded(experiment, snapshot, ranked, comparisons, _by_answers(ladder))
+        return _concluded(experiment, snapshot, ranked, comparisons, ladder)
     running = experiment.state == Experiment.State.RUNNING
     stalled = running and not pulse.healthy
     used_up = running and pulse.healthy and experiment.used_up
@@ -134,11 +133,11 @@ def _concluded(
     snapshot: Snapshot | None,
     ranked: Sequence[Ranked],
     comparisons: int,
-    by_answers: Sequence[str],
+    ladder: Ladder | None,
 ) -> dict[str, Any]:
     late = status.late_clicks(experiment, snapshot, comparisons)
     standing = standing_of(experiment, snapshot, policy_names(experiment), late=late)
-    sentences = [*by_answers, *status.notes(experiment), *tasks_left_out(experiment)]
+    sentences = [*_by_answers(ladder), *status.notes(experiment), *tasks_left_out(experiment)]
     ended = _EMPTY | {"standing": standing, "sentences": sentences, "condition": _condition(experiment)}
     if experiment.winner is None:
         return ended | {
@@ -149,17 +148,17 @@ def _concluded(
         "n_as_good": sum(each.word == "perhaps as good" for each in ranked),
         "finding": experiment.finding,
         "preferred": win_rates(ranked, experiment.winner.index),
-        "risk": _risk(experiment),
+        "risk": _risk(experiment, ladder),
     }
 
 
-def _risk(experiment: Experiment) -> float | None:
+def _risk(experiment: Experiment, ladder: Ladder | None) -> float | None:
     """The risk of the conclusion; the joint one where its claim was picked after looking at several."""
-    if not experiment.certified_claim or doubts_about_risk(experiment):
+    if not experiment.certified_claim or doubts_about_risk(experiment) or not ladder or not ladder.goal:
         return None
     if experiment.certified_claim == experiment.claim:
-        return experiment.delta
-    return consequences.joint_risk(experiment)
+        return ladder.goal.risk
+    return ladder.joint_risk
 
 
 def _condition(experiment: Experiment) -> str:

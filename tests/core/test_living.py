@@ -515,6 +515,40 @@ class TestALife:
         # A newcomer that is named has excluded all by itself, the champion all but the newcomer before.
         assert conclusion.risk == (1 if conclusion.policy == 4 else 2) * life.design.delta
 
+        [goal] = [each for each in life.design.decision.claims if each.claim is Claim.GOOD_ENOUGH]
+        assert goal.n_stages * life.design.delta == conclusion.risk
+        assert goal.risk == pytest.approx(1.0 - life.design.decision.confidence)
+        assert goal.risk <= conclusion.risk
+
+    def test_a_name_that_uses_an_earlier_stage_has_its_risk_as_well(self) -> None:
+        design = Design(Unstructured(3), **RULES)
+        while not design.stopped:
+            design.tell(0, 1, 1.0)
+            design.tell(0, 2, 1.0)
+        design.add()
+        while not design.stopped:
+            design.tell(0, 3, 1.0)
+        decision = design.decision
+        assert decision.conclusions[-1].risk == 2 * design.delta
+        assert decision.claims[0].n_stages == 2
+        assert design.delta < 1.0 - decision.confidence <= 2 * design.delta
+        assert decision.joint_risk >= (len(decision.claims) + 1) * design.delta
+
+    def test_what_a_slip_excluded_is_open_again(self) -> None:
+        design = Design(Unstructured(3), **RULES)
+        design.add()
+        showing = 0
+        while 1 in design.decision.open or not showing:
+            showing = design.show(0, 1)
+            design.end(showing, 1.0)
+        assert design.decision.best == 0
+        design.reopen(showing)
+        design.end(showing, 0.0)
+        assert 1 in design.decision.open
+        design.reopen(showing)
+        design.end(showing, 1.0)
+        assert 1 not in design.decision.open
+
     @pytest.mark.parametrize(("claim", "strict"), [("good_enough", True), ("best_if_any", False)])
     def test_one_risk_for_ever(self, claim: str, strict: bool) -> None:
         life = Life(claim=claim, strict=strict)
@@ -584,6 +618,15 @@ class TestALife:
     def test_without_a_claim_the_policies_are_fixed(self) -> None:
         with pytest.raises(ValueError, match="are fixed"):
             Design(Unstructured(3), stopping="heuristic").add()
+
+
+def test_the_only_answer_of_a_bradley_terry_space_is_taken_back() -> None:
+    design = Design(Factorial({"prompt": ["a", "b"], "model": ["x", "y"]}))
+    showing = design.show(0, 1)
+    design.end(showing, 0.0)
+    design.reopen(showing)
+    assert same(Design.from_state(design.space, json.loads(json.dumps(design.state()))), design)
+    assert design.evidence.tolist() == [0.0] * 4
 
 
 def test_a_life_in_a_bradley_terry_space_keeps_its_prior_and_one_risk() -> None:
