@@ -34,6 +34,13 @@ class Factor(TypedDict):
     levels: dict[str, dict[str, Any]]
 
 
+class Check(TypedDict):
+    """What a correct response has to pass."""
+
+    kind: Literal["equals", "contains", "icontains", "regex"]
+    value: str
+
+
 class Task(TypedDict):
     """``prompt`` or ``messages``, and what else is known of the task."""
 
@@ -42,6 +49,7 @@ class Task(TypedDict):
     reference: NotRequired[str]
     variables: NotRequired[dict[str, str]]
     tags: NotRequired[list[str]]
+    checks: NotRequired[list[Check]]
 
 
 class Gold(TypedDict):

@@ -318,6 +318,8 @@ class World:
         judgments = [
             _judge(experiment, annotator, f"{mark}-comment number {annotator.pk}") for annotator in annotators
         ]
+        # The pages show what the planner has seen.
+        advance(experiment_id=experiment.pk)
         by = self.users["owner"] if mark == "own" else User.objects.create(username="foreign-owner")
         if mark != "own":
             add_member(experiment, by, Membership.Role.OWNER)

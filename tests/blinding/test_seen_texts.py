@@ -63,7 +63,10 @@ def play(
         advance(experiment_id=experiment.pk)
         held = lease_next(experiment_id=experiment.pk, annotator=people[person])
         if held is None:
-            return pairs
+            # Others may have something left.
+            if Experiment.objects.get(pk=experiment.pk).used_up:
+                return pairs
+            continue
         comparison = held.comparison
         i, j = comparison.policy_i.index, comparison.policy_j.index
         counts = seen[person, comparison.task_id]

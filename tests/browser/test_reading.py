@@ -70,9 +70,8 @@ def test_a_page_key_scrolls_both_responses_wherever_the_focus_is(page: Page, set
         for key, down in (("PageDown", True), ("PageUp", False)):
             page.keyboard.press(key)
             page.wait_for_function(
-                "(down) => [...document.querySelectorAll('#stage .text')]"
-                ".every((text) => (text.scrollTop > 0) === down)",
-                arg=down,
+                "() => [...document.querySelectorAll('#stage .text')]"
+                f".every((text) => (text.scrollTop > 0) === {str(down).lower()})"
             )
 
 

@@ -243,10 +243,7 @@ class TestLabels:
         design = Design(Unstructured(3), labels=NAMES, seed=1)
         assert repr(design.decision) == "<Decision, claim 'best': 0 compared, running, no leader>"
         design.optimize(lambda i, j: float(i < j), n=20)
-        assert re.match(
-            r"<Decision, claim 'best': 20 compared, running, policy 0 leads, about \d+ remain>",
-            repr(design.decision),
-        )
+        assert repr(design.decision) == "<Decision, claim 'best': 20 compared, running, policy 0 leads>"
         decision = design.optimize(lambda i, j: float(i < j))
         assert repr(decision).endswith(" compared, stopped (certified), policy 0 is named>")
 

@@ -97,7 +97,7 @@ TASK = TaskSpec("What is 1 + 1?", "2")
         ({"factors": [ONE_LEVEL]}, "only one policy"),
         (
             {"tasks": [TASK, TaskSpec("Why?", "  ")], "settings": {"judge": "rule"}},
-            r"reference answer for every task; 'Why\?' has none",
+            r"for every task; 'Why\?' has none",
         ),
         (
             {"factors": [FactorSpec("Mood", "mood", {"A": {}, "B": {}})]},

@@ -65,6 +65,9 @@ def walked(shared_rows: None) -> int:
     post("void_annotator", experiment.pk, annotator.pk, reason="A robot.")
 
     post("change_llm_judge", experiment.pk, stage="shadow", rubric="", budget="40")
+    form = {"level-name": "Warm", "level-text": "Be warm."}
+    post("add_policy", experiment.pk, **form)
+    post("retire_policy", experiment.pk, 4, reason="Too warm.")
     post("change_settings", experiment.pk, claim="best", budget=7, delta=0.2, epsilon=0.1, confirmed="1")
     Experiment.objects.filter(pk=experiment.pk).update(
         state="concluded", conclusion="budget", concluded_at=timezone.now()

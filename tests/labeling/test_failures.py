@@ -20,6 +20,7 @@ from engine.services.drafts import delete_experiment
 from labeling.middleware.failures import MOST_AT_ONCE, Failures, is_temporary
 from tests.accounts import bearer, log_in_recently
 from tests.factories import make_experiment, make_user
+from tests.tables import imported
 
 pytestmark = pytest.mark.django_db
 
@@ -318,7 +319,7 @@ class TestDoors:
     def test_half_of_a_surrogate_pair_in_a_name_is_told_and_not_shown(self, change, client):
         """The page named it, and could not be encoded: 500."""
         file = SimpleUploadedFile("f.json", json.dumps(SPEC_THAT_IS_FINE | change).encode())
-        response = client.post(reverse("new_experiment"), {"description": file})
+        response = imported(client, reverse("new_experiment"), {"description": file})
         assert response.status_code == 400
         assert "a character cannot be stored" in response.content.decode()
 
