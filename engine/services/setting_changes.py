@@ -104,10 +104,12 @@ def run_again(*, experiment: Experiment) -> None:
     """Have a locked experiment that has concluded run again; what waited at its end stays ended."""
     experiment.state = Experiment.State.RUNNING
     experiment.conclusion = experiment.certified_claim = experiment.finding = ""
-    experiment.winner = experiment.concluded_at = None
+    experiment.winner = experiment.concluded_at = experiment.closing_since = None
     experiment.save(
-        update_fields=["state", "conclusion", "certified_claim", "finding", "winner", "concluded_at"]
-    )
+        update_fields=[
+            "state", "conclusion", "certified_claim", "finding", "winner", "concluded_at", "closing_since",
+        ]
+    )  # fmt: skip
     _renew_secret(experiment=experiment)
     end_leftovers(experiment=experiment)
 

@@ -11,7 +11,7 @@ from engine.core import Claim
 from engine.domain.claim_settings import Rules, completed
 from engine.domain.errors import SpecError, WrongStateError
 from engine.importing.votes import Vote, Winner
-from engine.models import Evidence, Experiment, Notification, User
+from engine.models import Evidence, Experiment, Notification, User, clock
 from engine.selectors import consequences, specs
 from engine.selectors.findings import ladder
 from engine.selectors.snapshots import latest_snapshot
@@ -205,10 +205,13 @@ class TestStopOn:
         assert good_enough.state == "running"
 
     def test_it_can_be_reopened_and_goes_on_to_its_own_claim(self, good_enough, admin):
+        # It waited for the pairs on a screen alone, as most do at their end.
+        Experiment.objects.filter(pk=good_enough.pk).update(closing_since=clock.now())
         stop_on(experiment_id=good_enough.pk, claim="good_enough", by=admin)
         reopen(experiment_id=good_enough.pk, by=admin)
         good_enough.refresh_from_db()
         assert (good_enough.state, good_enough.certified_claim, good_enough.finding) == ("running", "", "")
+        assert good_enough.closing_since is None
         assert ladder_of(good_enough)["good_enough"], "a name once given stays"
 
 
