@@ -67,8 +67,9 @@ TERMS = {
         "The experiment stops on the claim that was chosen at setup. Each claim is made wrongly with a "
         "probability of at most the accepted risk, however often you look. Where people judge and the same "
         "texts come again, that is proven for some cases only: Details says which. A pair that was shown "
-        "and has no outcome counts against each claim, so it holds whoever leaves or delays what, unless "
-        "Details says otherwise. It is about the people who judged, each as often as they did."
+        "and has no outcome counts against each claim, so it holds whoever leaves pairs "
+        "unanswered or answers late, unless Details says otherwise. It is about the people who judged, each "
+        "as often as they did."
     ),
     "race": (
         "The evidence that each policy is not the best, over the comparisons. A line that reaches the dashed "

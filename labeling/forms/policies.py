@@ -28,7 +28,7 @@ class JoinForm(forms.Form):
     )
     losers_leave = forms.BooleanField(
         label="Those who lost leave",
-        help_text="They are ruled out already. With them, the new policy has to meet each of them.",
+        help_text="The winner was chosen over them. If they stay, the new policy has to meet each of them.",
         required=False,
         initial=True,
     )

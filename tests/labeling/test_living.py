@@ -122,6 +122,7 @@ class TestThePage:
         assert client.post(url, form).status_code == 302
         present = experiment.policies.filter(retired_at=None)
         assert list(present.values_list("index", "parent__index")) == [(0, None), (2, None), (3, 1)]
+        assert experiment.policies.get(index=1).retired_because == "Replaced by Prompt 1, mended."
 
     @pytest.mark.parametrize("parent", ["9", "x"])
     def test_a_policy_that_is_not_there_cannot_be_changed(self, annotator, editor, client_for, parent):
