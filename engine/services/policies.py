@@ -101,7 +101,8 @@ def add_policies(
         record(experiment=experiment, by=by, action=AuditEntry.Action.POLICY_JOINED, details=details)
     origin.refresh_from_db()
     if parent_leaves and origin.retired_at is None:
-        _retire(experiment, origin, f"Replaced by {names[joined[0].index].name}.", by)
+        replaced = f"Replaced by {names[joined[0].index].name}."[:500]
+        _retire(experiment, origin, replaced, by)
     if experiment.policies.filter(retired_at=None).count() < _FEWEST:
         raise WrongStateError("One policy alone would be left. Keep another one.")
     if settle(experiment=experiment).design.decision.stopped:
