@@ -20,6 +20,7 @@ from engine.selectors.offered_models import models_of_workers
 from engine.selectors.policies import policy_names
 from engine.selectors.rankings import ranking
 from engine.selectors.rivals import duel, duels_of
+from engine.selectors.snapshots import latest_snapshot
 from engine.services import policies
 from engine.tasks import wake_planner
 from labeling import access
@@ -183,6 +184,7 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "factor": chosen,
         "parent": name,
         "number": number,
+        "leads": _leads(parent),
         "form": form,
         "join": join,
     }
@@ -233,6 +235,12 @@ def retire(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
         "experiment": experiment,
         "policy": found,
         "name": policy_names(experiment)[found.index],
+        "leads": _leads(found),
         "form": form,
     }
     return render(request, "dashboard/retire_policy.html", context, status=400 if form.errors else 200)
+
+
+def _leads(policy: Policy) -> bool:
+    snapshot = latest_snapshot(policy.experiment)
+    return snapshot is not None and snapshot.best_id == policy.pk
