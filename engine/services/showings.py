@@ -19,6 +19,7 @@ from engine.domain.showings import Answer, Fate, Kind, Phase, Showing, events, s
 from engine.models import Assignment, Comparison, Experiment, Judgment, PairCount, ShowingEvent
 from engine.selectors import counts
 from engine.services.bulk import save_all
+from engine.services.locks import locked_experiment
 
 # The fields of a comparison that `settle` may change.
 _FIELDS = ("state", "outcome", "judged_at", "discard_reason", "showing", "least", "most")
@@ -55,6 +56,12 @@ def settle_assignments(*, experiment: Experiment) -> None:
         found = Assignment.objects.filter(pk__in=[pk for pk, was, _ in rows if was == state], state=state)
         by_number = found.order_by("pk").select_for_update(no_key=True).values("pk")
         Assignment.objects.filter(pk__in=by_number).update(settled=True)
+
+
+@transaction.atomic
+def settle_now(*, experiment_id: int) -> None:
+    """Take in what people did since the last round, for somebody who reads all of it."""
+    settle_assignments(experiment=locked_experiment(experiment_id))
 
 
 def settle(experiment: Experiment, comparisons: Sequence[Comparison]) -> bool:

@@ -13,6 +13,7 @@ from engine.models import Experiment
 from engine.selectors import blinding
 from engine.selectors.browsing import STANDING
 from engine.services.audit import record_export
+from engine.services.showings import settle_now
 from labeling import access
 from labeling.exports import files
 from labeling.exports.files import Export, Tally
@@ -53,6 +54,7 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
         )
     if refusal := _refused(kind, experiment):
         return refusal
+    settle_now(experiment_id=experiment.pk)
     chosen = {"usernames": False} | options.cleaned_data
     chosen_export = Export(
         experiment=experiment,

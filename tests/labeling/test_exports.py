@@ -555,3 +555,12 @@ def test_the_document_has_the_table_of_columns():
     lines = DOCUMENT.read_text().partition("## Columns")[2].splitlines()
     documented = [line for line in lines if line.startswith("| `")]
     assert documented == table, "\n".join(["Put this table into docs/export.md:", *table])
+
+
+@pytest.mark.usefixtures("late_planner")
+def test_an_answer_of_the_last_moment_has_its_outcome(annotator, admin_client):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    click(experiment, annotator)
+    export = admin_client.post(reverse("judgments_csv", args=[experiment.pk])).getvalue().decode()
+    assert [row["outcome"] for row in csv.DictReader(io.StringIO(export))] in (["1.0"], ["0.0"])
+    assert experiment.comparisons.filter(outcome__isnull=False).count() == 1
