@@ -178,7 +178,7 @@ def test_of_many_workers_that_reach_for_the_same_rows_each_row_has_one():
         try:
             begin.wait(30)
             rows = Examination.objects.filter(pk__in=pks)
-            claim = worker_holds.take(rows, seconds=60, by=worker, progress=0.5)
+            claim = worker_holds.take(rows, seconds=60, by=worker, findings={})
             won[worker] = set(worker_holds.held(rows, claim).values_list("pk", flat=True))
         finally:
             connection.close()
@@ -209,15 +209,15 @@ def test_a_result_that_races_with_an_expiry_counts_once_or_not_at_all():
         def finish(row=row, late=late, begin=begin, stored=stored) -> None:
             try:
                 begin.wait(30)
-                stored.append(worker_holds.release(worker_holds.held(row, late), state="done", progress=1.0))
+                stored.append(worker_holds.release(worker_holds.held(row, late), findings={"done": 1}))
             finally:
                 connection.close()
 
         thread = threading.Thread(target=finish)
         thread.start()
         begin.wait(30)
-        another = worker_holds.take(row.filter(state="waiting"), seconds=60, by="another")
+        another = worker_holds.take(row.filter(findings={}), seconds=60, by="another")
         taken = worker_holds.held(row, another).count()
         thread.join(60)
         assert stored[0] + taken == 1
-        assert row.get().state == ("done" if stored[0] else "waiting")
+        assert row.get().findings == ({"done": 1} if stored[0] else {})
