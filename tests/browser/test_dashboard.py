@@ -155,7 +155,7 @@ def test_a_long_result_fits_and_hides_no_policy(page: Page):
     workers_alive()
     log_in(page, admin)
     certify(experiment, winner=ranking(experiment)[0].standing.policy)
-    for width, height, most in ((1440, 900, 2250), (390, 844, 3900)):
+    for width, height, most in ((1440, 900, 2400), (390, 844, 4100)):
         page.set_viewport_size({"width": width, "height": height})
         page.goto(f"/experiments/{experiment.pk}/")
         assert page.evaluate(HEIGHT) <= most

@@ -45,9 +45,10 @@ def test_every_payload_is_shown_and_judged_and_nothing_else_happens(page: Page, 
     expect(page.get_by_role("heading", name="Response A")).to_be_visible()
 
 
-# The structure of the page without its texts, and without a token that only the first pair needs.
+# The structure of the page without its texts, without a token that only the first pair needs, and without the
+# line that says for a moment that an answer is saved.
 _SHAPE = """() => [...document.querySelectorAll("body *:not([name=csrfmiddlewaretoken])")]
-    .filter((e) => !e.closest(".text > *, .all, .guidelines, .task-text > *, [hidden], .switch"))
+    .filter((e) => !e.closest(".text > *, .all, .guidelines, .task-text > *, [hidden], .switch, #said"))
     .map((e) => `${e.tagName}#${e.id}.${e.className}[${e.name ?? ""}]`).join("\\n")"""
 
 # True if a click on the middle of a button would hit it.

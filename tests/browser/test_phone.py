@@ -284,7 +284,7 @@ def test_the_first_page_of_many_experiments_is_short_and_each_row_is_one_target(
     log_in(phone, admin)
     phone.goto("/")
     row = phone.locator(".watched > li", has_text="version 7")
-    expect(row).to_contain_text("leads")
+    expect(row).to_contain_text("Leading")
     # A caveat stands last, and a cut sentence would hide it.
     experiment = Experiment.objects.get(name__endswith="version 7")
     Experiment.objects.filter(pk=experiment.pk).update(evidence_stale=True, first_delta=experiment.delta / 2)

@@ -67,6 +67,9 @@ def test_a_level_chooses_a_connection_and_its_settings(size, page: Page, gpt, pr
     page.locator("#id_f2-kind").select_option("model")
     page.locator("select#id_f2-l1-text").select_option("GPT")
     expect(page.locator("#id_f2-l1-name")).to_have_value("GPT")
+    # It would be the experiment's own model, which is the same one.
+    page.get_by_role("button", name="Remove level 2 of factor 2").click()
+    expect(page.locator("#id_f2-l2-name")).to_have_count(0)
     page.get_by_role("button", name="Add a factor").click()
     expect(page.locator("#id_f3-name")).to_be_focused()
     page.locator("#id_f3-kind").select_option("sampling")
