@@ -320,6 +320,7 @@ class World:
         ]
         # The pages show what the planner has seen.
         advance(experiment_id=experiment.pk)
+        write_responses(ScriptedBackend(lambda request: f"{mark}-response {request.seed}"))
         by = self.users["owner"] if mark == "own" else User.objects.create(username="foreign-owner")
         if mark != "own":
             add_member(experiment, by, Membership.Role.OWNER)
