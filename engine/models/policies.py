@@ -67,6 +67,10 @@ class PolicyQuerySet(models.QuerySet["Policy"]):
         """The same, each with its experiment, levels and factors, in two more queries for all."""
         return self.select_related("experiment").prefetch_related("levels__factor")
 
+    def present(self) -> Self:
+        """Those that have not retired."""
+        return self.filter(retired_at=None)
+
     def at(self, index: int) -> Policy | None:
         """The policy of this index, of those of one experiment; ``None`` where there is none."""
         return self.filter(index=index).first()

@@ -21,7 +21,7 @@ from engine.domain.claim_settings import Rules
 from engine.domain.showings import Kind, Logged, follow
 from engine.models import Evidence, Experiment, Policy, ShowingEvent
 from engine.selectors.counts import wins_matrix
-from engine.selectors.policies import count_at_first, labelled_space
+from engine.selectors.policies import count_at_first, labelled_space, policy_names
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,12 @@ def load(experiment: Experiment, *, late: bool = False) -> Observed:
     observed = stored(experiment)
     if experiment.state == Experiment.State.CONCLUDED and not late:
         return observed
+    n_known = observed.design.n_policies
     observed = observe(observed, logged(not_in_the_evidence(experiment.pk)), late=late)
-    # Who has just joined has a name by now.
-    observed.design.labels = tuple(labelled_space(experiment)[1][: observed.design.n_policies])
+    if observed.design.n_policies > n_known:
+        # Who has just joined has a name by now.
+        names = policy_names(experiment)[: observed.design.n_policies]
+        observed.design.labels = tuple(each.name for each in names)
     return observed
 
 

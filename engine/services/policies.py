@@ -83,7 +83,7 @@ def add_policies(
     _check_open(experiment)
     had = combinations_of(experiment)
     origin = _parent(experiment, parent)
-    spec, new = _described(experiment, levels, chosen, had[origin.index])
+    spec, new = _described(experiment, levels, chosen, had, origin.index)
     check_description(replace(spec, ready_made=[*spec.ready_made, *responses]))
     if experiment.state == Experiment.State.CONCLUDED:
         if losers_leave:
@@ -103,7 +103,7 @@ def add_policies(
     if parent_leaves and origin.retired_at is None:
         replaced = f"Replaced by {names[joined[0].index].name}."[:500]
         _retire(experiment, origin, replaced, by)
-    if experiment.policies.filter(retired_at=None).count() < _FEWEST:
+    if experiment.policies.present().count() < _FEWEST:
         raise WrongStateError("One policy alone would be left. Keep another one.")
     if settle(experiment=experiment).design.decision.stopped:
         raise WrongStateError("The budget is used up. Give the experiment a larger budget first.")
@@ -123,7 +123,7 @@ def retire_policy(*, experiment_id: int, index: int, reason: str, by: User | Non
     _check_open(experiment)
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError("The experiment has concluded. Policies that lost leave when a new one joins.")
-    here = experiment.policies.filter(retired_at=None)
+    here = experiment.policies.present()
     policy = here.filter(index=index).first()
     if policy is None:
         raise WrongStateError("This policy is not there, or has retired already.")
@@ -157,7 +157,7 @@ def _check_open(experiment: Experiment) -> None:
 
 
 def _parent(experiment: Experiment, index: int | None) -> Policy:
-    here = experiment.policies.filter(retired_at=None)
+    here = experiment.policies.present()
     if index is not None:
         if (named := here.filter(index=index).first()) is None:
             raise SpecError("The policy to start from is not there, or has retired.", ("parent",))
@@ -171,7 +171,8 @@ def _described(
     experiment: Experiment,
     levels: Mapping[str, Mapping[str, Mapping[str, Any]]],
     chosen: Sequence[Mapping[str, str]],
-    origin: Combination,
+    had: Sequence[Combination],
+    origin: int,
 ) -> tuple[ExperimentSpec, list[Combination]]:
     """The description of the experiment with its new levels, and the policies that join."""
     spec = specs.experiment_spec(experiment)
@@ -184,8 +185,7 @@ def _described(
     factors = [
         replace(factor, levels={**factor.levels, **levels.get(factor.name, {})}) for factor in spec.factors
     ]
-    had = combinations_of(experiment)
-    parent = dict(zip(names, origin, strict=True))
+    parent = dict(zip(names, had[origin], strict=True))
     wanted = chosen or [{factor: name} for factor, added in levels.items() for name in added]
     new = [tuple((parent | dict(each))[name] for name in names) for each in wanted]
     if not new or len(set(new) | set(had)) < len(new) + len(had):
@@ -235,7 +235,7 @@ def _retire_losers(experiment: Experiment, by: User | None) -> None:
     if experiment.winner is None:
         return
     name = policy_names(experiment)[experiment.winner.index].name
-    for policy in experiment.policies.filter(retired_at=None).exclude(pk=experiment.winner.pk):
+    for policy in experiment.policies.present().exclude(pk=experiment.winner.pk):
         _retire(experiment, policy, f"Lost to {name}.", by)
 
 

@@ -9,7 +9,7 @@ from engine.core import Factorial
 from engine.domain.showings import Kind
 from engine.models import Experiment
 from engine.selectors import designs
-from engine.selectors.policies import combinations_of, count_at_first, labelled_space
+from engine.selectors.policies import combinations_of, count_at_first, labelled_space, policy_names
 
 
 def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
@@ -24,7 +24,7 @@ def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
         "combinations": space.policies if isinstance(space, Factorial) else None,
         "settings": settings,
     }
-    rows, names = combinations_of(experiment), labelled_space(experiment)[1]
+    rows, names = combinations_of(experiment), policy_names(experiment)
     events = designs.in_the_evidence(experiment).values_list(
         "comparison__number", "comparison__policy_i__index", "comparison__policy_j__index",
         "kind", "outcome", "least", "most", "policy__index", "policy__parent__index",
@@ -40,6 +40,6 @@ def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
             yield {"call": "revise", "showing": number, "outcome": outcome}
         elif kind == Kind.JOINED:
             row = rows[policy] if isinstance(space, Factorial) else None
-            yield {"call": "add", "label": names[policy], "parent": parent, "row": row}
+            yield {"call": "add", "label": names[policy].name, "parent": parent, "row": row}
         else:
             yield {"call": "retire", "policy": policy}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -94,11 +94,3 @@ def level_form(factor: Factor, parent: Policy, data: Mapping[str, Any] | None) -
     shape = LEVEL_FORMS[factor.kind]
     own = next(level for level in parent.levels.all() if level.factor_id == factor.pk)
     return shape(data, prefix="level", initial=shape.data_of("", own.value), use_required_attribute=False)
-
-
-def every_combination(levels: Mapping[str, Sequence[str]], factor: str, name: str) -> list[dict[str, str]]:
-    """The new level of a factor with every combination of the others."""
-    found: list[dict[str, str]] = [{}]
-    for other, names in levels.items():
-        found = [each | {other: one} for each in found for one in ([name] if other == factor else names)]
-    return found

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.policy_space import combinations
 from engine.models import Connection, Experiment, Factor, Policy
 from engine.selectors import browsing
 from engine.selectors.breakdown import by_tag, by_task
@@ -37,7 +38,6 @@ from labeling.forms.policies import (
     JoinForm,
     ResponsesForm,
     RetireForm,
-    every_combination,
     level_form,
 )
 from labeling.forms.tags import TagForm
@@ -207,7 +207,8 @@ def _given(
     name = form.cleaned_data["name"]
     if join.cleaned_data.get("every"):
         others = {factor.name: [level.name for level in factor.levels.all()] for factor in factors}
-        given["chosen"] = every_combination(others, chosen.name, name)
+        every = combinations(others | {chosen.name: [name]}, ())
+        given["chosen"] = [dict(zip(others, one, strict=True)) for one in every]
     return given | {"levels": {chosen.name: {name: form.value()}}}
 
 

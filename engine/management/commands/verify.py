@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection, transaction
+from django.db import connection
 
 from engine.management.lookups import find_experiments
 from engine.selectors.verifying import differences_from, faults_of
 from engine.selectors.voids import groups_of
-from engine.services.locks import locked_experiment
-from engine.services.showings import settle_assignments
+from engine.services.showings import settle_now
 
 
 class Command(BaseCommand):
@@ -42,8 +41,7 @@ class Command(BaseCommand):
             raise CommandError("Name the one experiment that the file is an export of.")
         n_faults = self._database()
         for each in found:
-            with transaction.atomic():
-                settle_assignments(experiment=locked_experiment(each.pk))
+            settle_now(experiment_id=each.pk)
             faults = list(faults_of(each))
             if export is not None:
                 faults += differences_from(each, _rows(export))
