@@ -84,7 +84,7 @@ class Policy(models.Model):
     levels = models.ManyToManyField(Level, related_name="policies")
     parent = models.ForeignKey(
         "self",
-        models.PROTECT,
+        models.RESTRICT,
         null=True,
         blank=True,
         related_name="children",

@@ -11,7 +11,7 @@ from engine.selectors.policies import policy_names
 from engine.selectors.pool_claims import unproven
 from engine.selectors.verifying import faults_of
 from engine.services.descriptions import check_description
-from engine.services.drafts import create_experiment
+from engine.services.drafts import create_experiment, delete_experiment
 from engine.services.experiments import pause, start
 from engine.services.judging import rebuild_counts
 from engine.services.planning import advance
@@ -88,6 +88,13 @@ class TestJoining:
         later = experiment.comparisons.filter(state=Comparison.State.JUDGED).order_by("pk")[n_before:]
         assert {(each.policy_i.index, each.policy_j.index) for each in later} == {(2, 3)}
         assert agree(experiment)
+
+    def test_an_experiment_with_a_newcomer_can_be_deleted(self, annotator):
+        experiment = judged(begun(annotator), annotator)
+        add_policies(experiment_id=experiment.pk, levels=NEW)
+        judged(experiment, annotator)
+        delete_experiment(experiment_id=experiment.pk, by=None)
+        assert not Experiment.objects.exists()
 
     def test_who_stays_is_still_compared(self, annotator):
         experiment = judged(begun(annotator), annotator)
