@@ -78,13 +78,12 @@ def result_figures(experiment: Experiment) -> dict[str, Any]:
     spending = policy_spending(experiment)
     policies = charts.policy_rows(ranked, spending, judged=comparisons > 0)
     below = _below(experiment, ranked, policies, spending, comparisons)
-    doubtful, doubted = [], []
+    judged_rows, doubted = [], []
     # Of more, telling the doubts would take longer than somebody waits for a page.
     if comparisons <= LARGE:
         doubted = doubts(experiment).found
         if by_people and comparisons:
-            rows = annotator_rows(experiment, tallies(experiment), shared_answers(experiment))
-            doubtful = [row for row in rows if row.doubts]
+            judged_rows = annotator_rows(experiment, tallies(experiment), shared_answers(experiment))
     return {
         "badge": badge(experiment, pulse),
         "verdict": verdict_of(
@@ -105,7 +104,8 @@ def result_figures(experiment: Experiment) -> dict[str, Any]:
         "judged_by": judged_by(experiment) if concluded else None,
         "by_machines": by_machines(experiment),
         "doubts": doubted,
-        "n_doubtful": len(doubtful),
+        "n_people": len(judged_rows),
+        "n_doubtful": sum(bool(row.doubts) for row in judged_rows),
         "voids": sentence_about(experiment),
         "spent": spent_of_limit(experiment),
         "policies": policies,

@@ -103,5 +103,5 @@ def test_a_result_and_its_report_say_that_there_are_doubts(n, doubtful, running,
         text_of(client_for(admin).get(reverse(name, args=[experiment.pk])).content.decode())
         for name in ("dashboard", "report")
     ]
-    said = ("1 person’s answers are in doubt", "There are doubts about the answers of 1 of 1 person.")
+    said = ("The answers of 1 of 1 person are in doubt.", "There are doubts about the answers of 1 of 1 person.")
     assert [each in page for each, page in zip(said, pages, strict=True)] == [doubtful] * 2
