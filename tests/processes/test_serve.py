@@ -103,7 +103,11 @@ def test_an_empty_installation_starts_and_gives_its_first_account_to_its_link_al
     run.start()
     try:
         [link] = re.findall(r"http://\S+/accounts/first/\S+", run.output.read_text())
-        assert set(run.pids()) == set(PROGRAMS) - {"generation"}
+        pids = run.pids()
+        assert set(pids) == set(PROGRAMS) - {"generation"}
+        # Links in messages lead where the printed one does.
+        environment = Path(f"/proc/{pids['web']}/environ").read_text().split("\0")
+        assert f"SITE_URL=http://127.0.0.1:{run.port}" in environment
         with httpx2.Client(follow_redirects=True, timeout=120) as client:
             client.get(link)
             form = {

@@ -53,6 +53,8 @@ class Command(BaseCommand):
         # Models mostly run on this machine too, and only those to whom its user gives the right connect one.
         os.environ["ALLOW_PRIVATE_CONNECTIONS"] = "true"
         os.environ["ALLOWED_HOSTS"] = ",".join([*settings.ALLOWED_HOSTS, host])
+        # Links in messages lead to the address that is printed, unless .env names another one.
+        os.environ.setdefault("SITE_URL", f"http://{address}")
         try:
             keep_running(
                 {name: _module(name, PROGRAMS[name], address, reload) for name in self.programs()},
