@@ -16,11 +16,9 @@ from django.db.models.functions import Length, TruncDate
 from engine.core.judgment_order import LONG_RUN, SoloRun, solo_runs
 from engine.models import Assignment, Comparison, Experiment, Flag, Judgment, User
 from engine.selectors.counts import standing_judgments
-from engine.selectors.pace import time_taken, times_taken
+from engine.selectors.pace import FASTEST_READING, time_taken, times_taken
 from engine.selectors.past_votes import sides_vary
 
-# Characters a second. A thousand words a minute: nobody reads so fast, and few skim so fast.
-FASTEST_READING = 100
 # The newest answers of each annotator, which are compared with the lengths of the texts.
 _READ = 100
 

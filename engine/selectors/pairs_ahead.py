@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Q, Subquery
+from django.db.models import Exists, OuterRef, Q, Subquery, Value
+from django.db.models.functions import Length
 
 from engine.models import (
     Allowance,
@@ -21,7 +22,7 @@ from engine.models import (
 )
 from engine.selectors import counts, refused_policies
 from engine.selectors.opinions import votes_now
-from engine.selectors.pace import time_taken
+from engine.selectors.pace import reading_time, time_taken
 from engine.selectors.remaining import remaining_of
 from engine.selectors.spending import overspent_experiments
 
@@ -65,8 +66,11 @@ def annotators_present(experiment: Experiment) -> set[int]:
     return set(Allowance.objects.filter(here, experiment=experiment).values_list("annotator", flat=True))
 
 
-def click_seconds(experiment: Experiment) -> float | None:
-    """Mean time in seconds that somebody takes for a pair, over the last fifty comparisons."""
+def click_seconds(experiment: Experiment, *, reading: bool = False) -> float | None:
+    """Mean time in seconds that somebody takes for a pair, over the last fifty comparisons.
+
+    ``reading``: of people who read. Programs, and people who try the keys, answer faster.
+    """
     # By number, which has an index.
     recent = experiment.comparisons.filter(judged_at__isnull=False).order_by("-number")
     answers = Judgment.objects.filter(
@@ -77,13 +81,15 @@ def click_seconds(experiment: Experiment) -> float | None:
     )
     before = Judgment.objects.filter(annotator=OuterRef("annotator"), created_at__lt=OuterRef("created_at"))
     newest = before.order_by("-created_at").values("created_at")[:1]
+    lengths = Length("comparison__response_i__text") + Length("comparison__response_j__text")
+    rows = answers.annotate(before=Subquery(newest), characters=lengths if reading else Value(0))
     taken = [
-        time_taken(shown_at, answered_at, answered_before=answered_before)
-        for shown_at, answered_at, answered_before in answers.annotate(before=Subquery(newest)).values_list(
-            "shown_at", "created_at", "before"
+        (time_taken(shown_at, answered_at, answered_before=answered_before), characters)
+        for shown_at, answered_at, answered_before, characters in rows.values_list(
+            "shown_at", "created_at", "before", "characters"
         )
     ]
-    return mean_seconds([each for each in taken if each is not None])
+    return mean_seconds([reading_time(span, n) for span, n in taken if span is not None])
 
 
 def click_rate(experiment: Experiment, *, present: int) -> float:

@@ -178,7 +178,7 @@ def _hours_each(experiment: Experiment) -> float | None:
     """Hours of annotators' time for one comparison; ``None`` without people, or before any judged."""
     if experiment.judge != Experiment.Judge.HUMAN:
         return None
-    seconds = pairs_ahead.click_seconds(experiment)
+    seconds = pairs_ahead.click_seconds(experiment, reading=True)
     return None if seconds is None else experiment.overlap * seconds / 3600
 
 

@@ -242,7 +242,7 @@ class TestWhatIsLeft:
         return experiment
 
     def test_hours_follow_from_comparisons_overlap_and_the_time_of_a_click(self, experiment, monkeypatch):
-        monkeypatch.setattr(pairs_ahead, "click_seconds", lambda experiment: 5.0)
+        monkeypatch.setattr(pairs_ahead, "click_seconds", lambda experiment, reading: 5.0)
         figures = moving_figures(experiment)
         assert figures["remaining"] == Remaining(180.0, 360.0, 720.0)
         assert figures["hours"] == Remaining(0.5, 1.0, 2.0)

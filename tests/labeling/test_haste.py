@@ -9,8 +9,10 @@ from django.urls import reverse
 
 from engine.models import Experiment, Judgment, Response, User
 from engine.models.append_only import lifted
-from engine.selectors.annotators import FASTEST_READING, Reading, reading_by_annotator, tallies
+from engine.selectors.annotators import Reading, reading_by_annotator, tallies
 from engine.selectors.answers import own_summary
+from engine.selectors.pace import FASTEST_READING
+from engine.selectors.pairs_ahead import click_seconds
 from engine.services.planning import advance
 from labeling.dashboard.annotators import annotator_rows
 from tests.factories import certify, click_on, make_experiment, make_user, write_responses
@@ -49,6 +51,15 @@ def rewrite(experiment: Experiment, *, hasty: int, longer: int) -> None:
             for response, more in ((judgment.comparison.left, 50), (judgment.comparison.right, -50)):
                 length = _LENGTH // 2 + (more if place < longer else -more)
                 Response.objects.filter(pk=response.pk).update(text="x" * length)
+
+
+def test_an_answer_faster_than_reading_has_the_usual_time_in_forecasts():
+    experiment = answered(2)
+    rewrite(experiment, hasty=1, longer=0)
+    fast, slow = 0.9 * _LENGTH / FASTEST_READING, 1.1 * _LENGTH / FASTEST_READING
+    assert click_seconds(experiment) == pytest.approx((fast + slow) / 2)
+    # 600 characters at 250 words a minute take 24 seconds.
+    assert click_seconds(experiment, reading=True) == pytest.approx((24.0 + slow) / 2)
 
 
 def test_most_of_at_least_twenty_answers_have_to_say_so(admin, client_for):
@@ -103,5 +114,8 @@ def test_a_result_and_its_report_say_that_there_are_doubts(n, doubtful, running,
         text_of(client_for(admin).get(reverse(name, args=[experiment.pk])).content.decode())
         for name in ("dashboard", "report")
     ]
-    said = ("The answers of 1 of 1 person are in doubt.", "There are doubts about the answers of 1 of 1 person.")
+    said = (
+        "The answers of 1 of 1 person are in doubt.",
+        "There are doubts about the answers of 1 of 1 person.",
+    )
     assert [each in page for each, page in zip(said, pages, strict=True)] == [doubtful] * 2
