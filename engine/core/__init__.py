@@ -14,6 +14,7 @@ of what goes beyond it.
 
 from .design import Design
 from .forecasts import SPREADS, Plan, forecast, random_strengths
+from .improvement import Improvement
 from .ranking import Place, Rate, Standing
 from .sampling import Sampler, Situation, Stateless
 from .spaces import BradleyTerry, Factorial, Unstructured
@@ -32,6 +33,7 @@ __all__ = [
     "Decision",
     "Design",
     "Factorial",
+    "Improvement",
     "Missing",
     "Place",
     "Plan",

@@ -9,6 +9,8 @@ from .evidence import CONCENTRATION
 from .intervals import win_rate_at_least
 from .types import check_real
 
+_TIE = 0.5
+
 
 class Succession:
     """Evidence that the present champion beats the original, whoever became champion, when and why.
@@ -24,6 +26,8 @@ class Succession:
     won, lost
         Outcomes of the champion against the original since it became champion. A showing without an outcome
         counts as lost, from its beginning on.
+    ties
+        How many of these outcomes were ties; each is half won and half lost.
     n_champions
         The number of champions so far.
     """
@@ -31,11 +35,13 @@ class Succession:
     def __init__(self, delta: float = 0.05) -> None:
         self.delta = delta
         self.log_account = 0.0
-        self.won = self.lost = 0.0
+        self.won = self.lost = self.ties = 0.0
         self.n_champions = 1
 
-    def tell(self, outcome: float | None) -> None:
+    def tell(self, outcome: float | None, *, instead_of: float | None = None) -> None:
         """Count a showing of champion and original: the champion's outcome in [0, 1], None without one.
+
+        ``instead_of``: what this showing counted as so far, where it has begun or ended before.
 
         Raises
         ------
@@ -45,13 +51,16 @@ class Succession:
         checked = 0.0 if outcome is None else check_real("outcome", outcome)
         if not 0.0 <= checked <= 1.0:
             raise ValueError(f"outcome must lie in [0, 1] or be None, got {outcome}")
-        self.won += checked
-        self.lost += 1.0 - checked
+        for each, times in ((checked, 1), (instead_of, -1)):
+            if each is not None:
+                self.won += times * each
+                self.lost += times * (1.0 - each)
+                self.ties += times * (each == _TIE)
 
     @property
     def log_e(self) -> float:
         """Evidence (nats) that the champion wins more than half of the comparisons with the original."""
-        evidence = log_e_value_of_pair(self.lost, self.won, 0.0, 0.5, CONCENTRATION, narrow=True)
+        evidence = log_e_value_of_pair(self.lost, self.won, self.ties, 0.5, CONCENTRATION, narrow=False)
         return float(self.log_account + evidence)
 
     @property
@@ -71,5 +80,5 @@ class Succession:
     def hand_over(self) -> None:
         """Have another policy be the champion from here on. No showing of the old one counts after that."""
         self.log_account = min(self.log_account, self.log_e)
-        self.won = self.lost = 0.0
+        self.won = self.lost = self.ties = 0.0
         self.n_champions += 1
