@@ -568,7 +568,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('model', models.CharField(help_text="The connection's name, or the worker's model.", max_length=200)),
-                ('purpose', models.CharField(choices=[('response', 'Responses'), ('guard', 'Guards'), ('opinion', 'Judging'), ('trial', 'Trials'), ('test', 'Tests')], max_length=10)),
+                ('purpose', models.CharField(choices=[('response', 'Responses'), ('guard', 'Guards'), ('opinion', 'Judging'), ('trial', 'Trials'), ('test', 'Tests'), ('writing', 'Writing')], max_length=10)),
                 ('prompt_tokens', models.PositiveIntegerField(null=True)),
                 ('cached_tokens', models.PositiveIntegerField(null=True)),
                 ('completion_tokens', models.PositiveIntegerField(null=True)),

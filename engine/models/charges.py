@@ -38,6 +38,7 @@ class Charge(models.Model):
         OPINION = "opinion", "Judging"
         TRIAL = "trial", "Trials"
         TEST = "test", "Tests"
+        WRITING = "writing", "Writing"
 
     model = models.CharField(max_length=200, help_text="The connection's name, or the worker's model.")
     connection = _number_of(Connection)

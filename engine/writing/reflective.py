@@ -1,0 +1,103 @@
+"""Our writer: one question for all texts that are wanted, with the votes and comments that it may see."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
+
+from engine.domain.conversations import chat
+from engine.domain.proposals import Brief
+from engine.domain.texts import storable
+from engine.importing import strict_json
+from engine.writing.base import Ask, WriterError, Written
+
+_PROMPT = Path(__file__).with_name("prompt.md")
+_LONGEST_REASON = 500
+_ENDED = {1.0: "was preferred", 0.0: "lost", 0.5: "was found equally good"}
+_VARIABLE = re.compile(r"\{\{.*?\}\}")
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "proposals": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"reason": {"type": "string"}, "text": {"type": "string"}},
+                "required": ["reason", "text"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["proposals"],
+    "additionalProperties": False,
+}
+
+
+class ReflectiveWriter:
+    """Asks a model to learn from comparisons and comments; see ``prompt.md``."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def write(self, brief: Brief, n: int) -> list[Written]:
+        """See :class:`~engine.writing.base.Writer`."""
+        return read(self._ask(chat(prompt(brief, n)), _SCHEMA), n)
+
+
+def prompt(brief: Brief, n: int) -> str:
+    """The whole message. Its code is drawn after the material was written, which cannot close a marker."""
+    material = asdict(brief)
+    for each in material["compared"]:
+        each["ended"] = _ENDED[each["outcome"]]
+    variables = ", ".join(dict.fromkeys(_VARIABLE.findall(brief.champion)))
+    return _template().render(**material, n=n, code=secrets.token_hex(4), variables=variables).strip()
+
+
+def read(answer: str, n: int) -> list[Written]:
+    """The first ``n`` texts of an answer: of its JSON, whatever words or fences stand around it.
+
+    Raises
+    ------
+    WriterError
+    """
+    if not answer.strip():
+        raise WriterError("The writer answered nothing.")
+    for found in _objects(answer):
+        proposals = found.get("proposals")
+        if isinstance(proposals, list):
+            texts = [
+                each for each in proposals if isinstance(each, dict) and isinstance(each.get("text"), str)
+            ]
+            return [
+                Written(
+                    storable(each["text"]).strip(), storable(str(each.get("reason") or ""))[:_LONGEST_REASON]
+                )
+                for each in texts[:n]
+            ]
+    raise WriterError("The writer's answer holds no proposals in JSON.")
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    position = text.find("{")
+    while position >= 0:
+        try:
+            found, end = strict_json.entry_at(text, position)
+        except (ValueError, RecursionError):
+            end = position + 1
+        else:
+            if isinstance(found, dict):
+                yield found
+        position = text.find("{", end)
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - no page shows it as HTML
+    return environment.from_string(_PROMPT.read_text())
