@@ -11,6 +11,8 @@ only wake the code that looks for work here. ``Claimable`` rows are taken by one
 * ``Opinion``: waiting → asking (claim) → done | failed (reason); one that votes leads to its judgment.
 * ``Charge``: append-only; what each reply of a model cost.
 * ``ShowingEvent``: append-only; written with what happens to a comparison, then numbered by the planner.
+* ``Improvement``: open → ended | stopped.
+* ``Proposal``: proposed → refused | joined → dropped | promoted | left.
 * ``PairCount``: changed in the transaction of the judgment; rebuildable from the judgments.
 * ``Experiment``: draft → running ⇄ paused → concluded (reason).
 """
@@ -23,6 +25,7 @@ from engine.models.connections import Connection, Loan
 from engine.models.evidence import DashboardPage, Examination, Snapshot
 from engine.models.experiments import Experiment, ExperimentQuerySet
 from engine.models.generation import Response, WorkerPulse
+from engine.models.improvements import Improvement, Proposal, Writing
 from engine.models.judgments import Allowance, Judgment, JudgmentVoid, PairCount
 from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
@@ -58,6 +61,7 @@ __all__ = [
     "Factor",
     "Flag",
     "GoldItem",
+    "Improvement",
     "Invitation",
     "InvitationUse",
     "Judgment",
@@ -69,6 +73,7 @@ __all__ = [
     "Opinion",
     "PairCount",
     "Policy",
+    "Proposal",
     "ReportLink",
     "Response",
     "RoleLoss",
@@ -81,4 +86,5 @@ __all__ = [
     "Upload",
     "User",
     "WorkerPulse",
+    "Writing",
 ]

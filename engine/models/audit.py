@@ -68,6 +68,12 @@ class AuditEntry(models.Model):
         TRY_AGAIN = "try_again", "Policy tried again"
         POLICY_JOINED = "policy_joined", "Policy added"
         POLICY_RETIRED = "policy_retired", "Policy retired"
+        IMPROVE = "improve", "Improvement started"
+        IMPROVED = "improved", "Improvement ended"
+        STOP_IMPROVING = "stop_improving", "Improvement stopped"
+        PROPOSAL_ACCEPTED = "proposal_accepted", "Proposal accepted"
+        PROPOSAL_REFUSED = "proposal_refused", "Proposal refused"
+        PROMOTED = "promoted", "Proposal promoted"
         REMARKS_DONE = "remarks_done", "Flags and comments done"
 
     experiment = models.ForeignKey(

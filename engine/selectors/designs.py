@@ -19,9 +19,12 @@ from django.db.models.functions import Coalesce
 from engine.core import Design
 from engine.domain.claim_settings import Rules
 from engine.domain.showings import Kind, Logged, follow
-from engine.models import Evidence, Experiment, Policy, ShowingEvent
+from engine.models import Evidence, Experiment, Improvement, Policy, ShowingEvent
 from engine.selectors.counts import wins_matrix
 from engine.selectors.policies import count_at_first, labelled_space, policy_names
+
+# Beyond all rows.
+_NEVER = 2**63
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ def load(experiment: Experiment, *, late: bool = False) -> Observed:
     if experiment.state == Experiment.State.CONCLUDED and not late:
         return observed
     n_known = observed.design.n_policies
-    observed = observe(observed, logged(not_in_the_evidence(experiment.pk)), late=late)
+    new = logged(not_in_the_evidence(experiment.pk))
+    observed = observe(observed, new, late=late, runs_on=runs_on_to(experiment))
     if observed.design.n_policies > n_known:
         # Who has just joined has a name by now.
         names = policy_names(experiment)[: observed.design.n_policies]
@@ -81,9 +85,8 @@ def replay(
     each: Callable[[Observed, Logged], bool] = lambda *_: True,
 ) -> Observed:
     """The evidence of these events, by default of all that have a part in it, from nothing."""
-    return observe(
-        Observed(_design(experiment)), logged_so_far(experiment) if events is None else events, each=each
-    )
+    events = logged_so_far(experiment) if events is None else events
+    return observe(Observed(_design(experiment)), events, each=each, runs_on=runs_on_to(experiment))
 
 
 def observe(
@@ -92,21 +95,19 @@ def observe(
     *,
     each: Callable[[Observed, Logged], bool] = lambda *_: True,
     late: bool = False,
-    arrival: int = 0,
+    runs_on: int = 0,
 ) -> Observed:
     """Have a design go through events in their order, until it stops; with ``late``, to the last one.
 
-    It does not stop before the last policy has joined: what came between a conclusion and the next arrival
-    counts from there on. ``arrival``: the row of that event, where it may come after these.
+    It does not stop before the event of the row ``runs_on``.
 
     ``each`` is called after each of them; if it returns ``False``, no more follow.
     """
     _recall(start, events)
-    arrival = max([arrival, *(event.row for event in events if event.kind == Kind.JOINED)])
     observed = start
     stopped = observed.design.stopped
     for event in events:
-        if stopped and not late and event.row > arrival:
+        if stopped and not late and event.row > runs_on:
             break
         follow(observed.design, event)
         observed = Observed(observed.design, observed.last + 1)
@@ -194,9 +195,18 @@ def logged_so_far(experiment: Experiment) -> list[Logged]:
     return events
 
 
-def last_arrival(experiment: Experiment) -> int:
-    """The row of the event by which the last policy joined; 0 without any."""
-    return _arrivals(experiment).order_by("-pk").values_list("pk", flat=True).first() or 0
+def runs_on_to(experiment: Experiment) -> int:
+    """The row of the event before which the design does not stop, whatever it has established.
+
+    What came between a conclusion and the next arrival counts from there on, and so does all that came in an
+    improvement.
+    """
+    arrival = _arrivals(experiment).order_by("-pk").values_list("pk", flat=True).first() or 0
+    improvement = experiment.improvements.order_by("-pk").values_list("state", "last_row").first()
+    if improvement is None:
+        return arrival
+    state, last_row = improvement
+    return _NEVER if state == Improvement.State.OPEN else max(arrival, last_row)
 
 
 def _arrivals(experiment: Experiment) -> QuerySet[ShowingEvent]:

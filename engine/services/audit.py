@@ -61,6 +61,12 @@ SENTENCES: dict[str, str] = {
     _Action.TRY_AGAIN: "Asked again for {responses:response} that a server had refused.",
     _Action.POLICY_JOINED: "Added the policy {policy} ({code}), made from {parent}.",
     _Action.POLICY_RETIRED: "Retired the policy {policy} ({code}): {reason}",
+    _Action.IMPROVE: "Began to improve {original}: {clicks:comparison}, risk {delta}. {wish}",
+    _Action.IMPROVED: "The improvement ended after {used:comparison}. {verdict}",
+    _Action.STOP_IMPROVING: "Stopped improving after {used:comparison}. {verdict}",
+    _Action.PROPOSAL_ACCEPTED: "Accepted proposal {number}{edited}.",
+    _Action.PROPOSAL_REFUSED: "Refused proposal {number}: {reason}",
+    _Action.PROMOTED: "{policy} ({code}) is the champion in place of {over}: {probability} likely better.",
     _Action.REMARKS_DONE: "Marked the flags and comments on comparison {number} as done.",
 }
 

@@ -78,11 +78,14 @@ def fold(*, experiment: Experiment, seconds: float = _MOST_SECONDS) -> Folded:
         numbered.append(row)
         return time.monotonic() < deadline
 
-    observed = designs.observe(start, events, each=store, arrival=designs.last_arrival(experiment))
+    runs_on = designs.runs_on_to(experiment)
+    observed = designs.observe(start, events, each=store, runs_on=runs_on)
     if numbered:
         save_all(ShowingEvent, numbered, ["number", "showing"])
         Evidence.objects.update_or_create(experiment=experiment, defaults=designs.state_of(observed))
-    complete = observed.design.stopped or (len(numbered) == len(events) < _MOST_EVENTS)
+    left = events[len(numbered) :]
+    over = bool(left) and observed.design.stopped and all(event.row > runs_on for event in left)
+    complete = over or (not left and len(events) < _MOST_EVENTS)
     changed = any(event.kind != Kind.BEGUN for event in events[: len(numbered)])
     return Folded(observed, complete, changed)
 

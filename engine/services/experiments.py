@@ -15,6 +15,7 @@ from engine.models import (
     Comparison,
     Connection,
     Experiment,
+    Improvement,
     Policy,
     Response,
     User,
@@ -166,13 +167,15 @@ def check_may_stop(experiment: Experiment) -> None:
     Raises
     ------
     WrongStateError
-        It neither runs nor is paused, or is in the archive.
+        It neither runs nor is paused, is in the archive, or an improvement is running.
     """
     if experiment.state not in _STOPPABLE:
         raise WrongStateError(
             f"Only a running or paused experiment can be stopped; this one is {experiment.state}."
         )
     refuse_archived(experiment)
+    if experiment.improvements.filter(state=Improvement.State.OPEN).exists():
+        raise WrongStateError("An improvement is running. Stop improving first.")
 
 
 def conclude_as(*, experiment: Experiment, observed: Observed) -> None:
@@ -259,9 +262,13 @@ def discard_leftovers() -> None:
 
 def end_leftovers(*, experiment: Experiment) -> None:
     """End what nobody looks at in a locked experiment that has concluded."""
-    reason = "The experiment concluded before this comparison was judged."
     settle_assignments(experiment=experiment)
     end_left(experiment=experiment)
+    discard_waiting(experiment, "The experiment concluded before this comparison was judged.")
+
+
+def discard_waiting(experiment: Experiment, reason: str) -> None:
+    """Discard the comparisons of a locked experiment that nobody looks at."""
     looked_at = Q(state=Assignment.State.OPEN) | Q(settled=False)
     comparisons = Comparison.objects.filter(
         ~Exists(Assignment.objects.filter(looked_at, comparison=OuterRef("pk"))),

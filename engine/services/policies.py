@@ -18,6 +18,7 @@ from engine.models import (
     AuditEntry,
     Comparison,
     Experiment,
+    Improvement,
     Level,
     PairCount,
     Policy,
@@ -77,12 +78,41 @@ def add_policies(
     SpecError
         Says what is unusable.
     WrongStateError
-        It has not started, is in the archive, or can have no more policies.
+        It has not started, is in the archive, can have no more policies, or an improvement is running.
     """
     experiment = locked_experiment(experiment_id)
     _check_open(experiment)
-    had = combinations_of(experiment)
+    if experiment.improvements.filter(state=Improvement.State.OPEN).exists():
+        raise WrongStateError("An improvement is running, in which proposals alone join. Stop it first.")
     origin = _parent(experiment, parent)
+    joined = join(experiment, levels, origin, chosen, responses=responses, losers_leave=losers_leave, by=by)
+    names = policy_names(experiment)
+    origin.refresh_from_db()
+    if parent_leaves and origin.retired_at is None:
+        replaced = f"Replaced by {names[joined[0].index].name}."[:500]
+        retire(experiment, origin, replaced, by)
+    if experiment.policies.present().count() < _FEWEST:
+        raise WrongStateError("One policy alone would be left. Keep another one.")
+    if settle(experiment=experiment).design.decision.stopped:
+        raise WrongStateError("The budget is used up. Give the experiment a larger budget first.")
+    return joined
+
+
+def join(
+    experiment: Experiment,
+    levels: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    origin: Policy,
+    chosen: Sequence[Mapping[str, str]] = (),
+    *,
+    responses: Sequence[ReadyMade] = (),
+    losers_leave: bool = True,
+    by: User | None = None,
+) -> list[Policy]:
+    """Have policies join a locked experiment that has started; the evidence takes them in later.
+
+    See `add_policies`.
+    """
+    had = combinations_of(experiment)
     spec, new = _described(experiment, levels, chosen, had, origin.index)
     check_description(replace(spec, ready_made=[*spec.ready_made, *responses]))
     if experiment.state == Experiment.State.CONCLUDED:
@@ -99,14 +129,6 @@ def add_policies(
         ShowingEvent.objects.create(experiment=experiment, policy=policy, kind=Kind.JOINED)
         details = {"policy": names[policy.index].name, "code": policy.label, "parent": origin.label}
         record(experiment=experiment, by=by, action=AuditEntry.Action.POLICY_JOINED, details=details)
-    origin.refresh_from_db()
-    if parent_leaves and origin.retired_at is None:
-        replaced = f"Replaced by {names[joined[0].index].name}."[:500]
-        _retire(experiment, origin, replaced, by)
-    if experiment.policies.present().count() < _FEWEST:
-        raise WrongStateError("One policy alone would be left. Keep another one.")
-    if settle(experiment=experiment).design.decision.stopped:
-        raise WrongStateError("The budget is used up. Give the experiment a larger budget first.")
     return joined
 
 
@@ -117,10 +139,14 @@ def retire_policy(*, experiment_id: int, index: int, reason: str, by: User | Non
     Raises
     ------
     WrongStateError
-        The experiment neither runs nor is paused, or is in the archive; or fewer than two would be left.
+        The experiment neither runs nor is paused, or is in the archive; fewer than two would be left; or an
+        improvement compares others with it.
     """
     experiment = locked_experiment(experiment_id)
     _check_open(experiment)
+    race = experiment.improvements.filter(state=Improvement.State.OPEN).first()
+    if race and index in {race.original.index, race.champion.index}:
+        raise WrongStateError("An improvement compares others with this policy. Stop improving first.")
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError("The experiment has concluded. Policies that lost leave when a new one joins.")
     here = experiment.policies.present()
@@ -129,7 +155,7 @@ def retire_policy(*, experiment_id: int, index: int, reason: str, by: User | Non
         raise WrongStateError("This policy is not there, or has retired already.")
     if here.count() <= _FEWEST:
         raise WrongStateError("Fewer than two policies would be left. Add another one first.")
-    _retire(experiment, policy, reason, by)
+    retire(experiment, policy, reason, by)
     settle(experiment=experiment)
     return policy
 
@@ -236,10 +262,11 @@ def _retire_losers(experiment: Experiment, by: User | None) -> None:
         return
     name = policy_names(experiment)[experiment.winner.index].name
     for policy in experiment.policies.present().exclude(pk=experiment.winner.pk):
-        _retire(experiment, policy, f"Lost to {name}.", by)
+        retire(experiment, policy, f"Lost to {name}.", by)
 
 
-def _retire(experiment: Experiment, policy: Policy, reason: str, by: User | None) -> None:
+def retire(experiment: Experiment, policy: Policy, reason: str, by: User | None = None) -> None:
+    """Have a policy leave a locked experiment; the evidence takes it in later."""
     policy.retired_at, policy.retired_because = clock.now(), reason
     policy.save(update_fields=["retired_at", "retired_because"])
     ShowingEvent.objects.create(experiment=experiment, policy=policy, kind=Kind.RETIRED)
