@@ -206,7 +206,7 @@ def runs_on_to(experiment: Experiment) -> int:
     if improvement is None:
         return arrival
     state, last_row = improvement
-    return _NEVER if state == Improvement.State.OPEN else max(arrival, last_row)
+    return _NEVER if state == Improvement.State.OPEN else max(arrival, last_row or 0)
 
 
 def _arrivals(experiment: Experiment) -> QuerySet[ShowingEvent]:
