@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from itertools import groupby
 from typing import Any
@@ -65,6 +66,9 @@ _ALIGNED = re.compile(
 
 # A text of one line that begins with a number, "39. Because …", is an answer and no list of one item.
 _LONE_NUMBER = re.compile(r"\A( {0,3}\d{1,9})([.)][ \t][^\r\n]*[\r\n]*)\Z")
+
+# A word with the space after it, or a mark, or space.
+_PIECE = re.compile(r"\w+\s?|[^\w\s]\s?|\s")
 
 _TAGS = {
     "p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "span", "div",
@@ -132,6 +136,21 @@ def excerpt(text: str, most: int = 300) -> str:
     plain = " ".join((" ".join(words).strip() or start).split())
     whole = len(plain) <= most and len(start) == len(text)
     return plain if whole else f"{plain[: most - 1].rstrip()}…"
+
+
+def difference(old: str, new: str) -> SafeString:
+    """The new text as HTML, with the words that it leaves out of the old one and adds to it marked."""
+    before, after = (_PIECE.findall(text) for text in (old, new))
+    changes = SequenceMatcher(None, before, after).get_opcodes()
+    marked = "".join(_changed(tag, before[i1:i2], after[j1:j2]) for tag, i1, i2, j1, j2 in changes)
+    return mark_safe(marked)  # noqa: S308 - each piece is escaped
+
+
+def _changed(tag: str, before: Sequence[str], after: Sequence[str]) -> str:
+    old, new = (html.escape("".join(pieces)) for pieces in (before, after))
+    if tag == "equal":
+        return new
+    return f"<del>{old}</del>" * bool(old) + f"<ins>{new}</ins>" * bool(new)
 
 
 def _text(token: Token) -> str:

@@ -129,6 +129,12 @@ def excerpt(text: str, most: int = 300) -> str:
 
 
 @register.filter
+def changed_from(text: str, before: str) -> SafeString:
+    """A text with its changes against the one ``before`` it marked."""
+    return rendering.difference(before, text)
+
+
+@register.filter
 def is_capped(text: str) -> bool:
     """True if a response is longer than what is shown at first."""
     return capped(text) != text

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from labeling import rendering
 from labeling.formatting import risk
-from labeling.rendering import excerpt, render_markdown
+from labeling.rendering import difference, excerpt, render_markdown
 
 
 def visible(rendered: str) -> str:
@@ -254,3 +254,12 @@ def test_an_excerpt_ends_where_it_is_told_to():
 def test_an_excerpt_of_any_text_is_short_and_on_one_line(text):
     assert len(excerpt(text, 40)) <= 40
     assert len(excerpt(text, 40).splitlines()) <= 1
+
+
+def test_changes_of_a_text_are_marked_word_by_word_and_escaped():
+    marked = difference("Answer in one <b>short</b> sentence.", "Answer in two <b>short</b> warm sentences.")
+    kept = re.sub(r"<del>.*?</del>|</?ins>", "", marked)
+    assert kept == html.escape("Answer in two <b>short</b> warm sentences.")
+    assert re.findall(r"<del>(.*?)</del>", marked) == ["one ", "sentence"]
+    assert re.findall(r"<ins>(.*?)</ins>", marked) == ["two ", "warm sentences"]
+    assert difference("Same.", "Same.") == "Same."

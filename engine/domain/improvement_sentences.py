@@ -1,0 +1,38 @@
+"""The verdict of an improvement in a sentence, the same on every page, in the report and in the API."""
+
+from __future__ import annotations
+
+import math
+
+from engine.domain.wording import number
+
+
+def verdict_sentence(
+    kind: str, *, champion: str, used: int, share: float | None, lower: float, delta: float
+) -> str:
+    """The sentence for a verdict of :class:`engine.core.improvement.Verdict`.
+
+    Parameters
+    ----------
+    champion
+        Its name.
+    used
+        Clicks so far.
+    """
+    # The end of an interval is rounded to the side on which it still holds.
+    least = math.floor(100 * lower + 1e-9)
+    match kind:
+        case "nothing_better":
+            return f"Nothing better was found after {number(used, 'click')}."
+        case "leads":
+            return (
+                f"{champion} leads; it is not established that it beats the original (at least {least}% of "
+                "comparisons)."
+            )
+        case "certified":
+            preferred = round(100 * (lower if share is None else share))
+            return (
+                f"{champion} beats the original: preferred in {preferred}%, at least {least}%, of "
+                f"comparisons; risk {100 * delta:.4g}%."
+            )
+    return f"No verdict yet after {number(used, 'click')}."

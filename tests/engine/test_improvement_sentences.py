@@ -1,0 +1,31 @@
+"""The three verdicts of an improvement, and the words before one."""
+
+from __future__ import annotations
+
+from engine.core.improvement import Kind
+from engine.domain.improvement_sentences import verdict_sentence
+
+
+def said(kind: Kind, share: float | None = 0.684, lower: float = 0.579) -> str:
+    return verdict_sentence(
+        kind, champion="Warm, two sentences", used=300, share=share, lower=lower, delta=0.05
+    )
+
+
+def test_each_verdict_names_the_figures_that_decide():
+    assert said("nothing_better") == "Nothing better was found after 300 clicks."
+    assert said("leads", lower=0.4799) == (
+        "Warm, two sentences leads; it is not established that it beats the original (at least 47% of "
+        "comparisons)."
+    )
+    assert said("certified") == (
+        "Warm, two sentences beats the original: preferred in 68%, at least 57%, of comparisons; risk 5%."
+    )
+
+
+def test_an_end_of_one_half_is_not_rounded_below_it():
+    assert "at least 50%" in said("certified", lower=0.5)
+
+
+def test_while_it_is_open_nothing_is_claimed():
+    assert "No verdict yet" in said("open", share=None)
