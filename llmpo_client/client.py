@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, Unpack, cast
 
 import httpx2
 
@@ -171,16 +171,16 @@ class Client:
         path = f"/experiments/{experiment_id}/actions/{action}"
         return cast(types.Experiment, self._json("POST", path))
 
-    def change_settings(self, experiment_id: int, changes: types.Patch) -> types.Experiment:
+    def change_settings(self, experiment_id: int, **changes: Unpack[types.Patch]) -> types.Experiment:
         """Change claim, budget, δ or ε, name, guidelines, tags, the limit of money or the leaderboard; of a
         draft any part.
         """
         return cast(types.Experiment, self._json("PATCH", f"/experiments/{experiment_id}", changes))
 
-    def reopen(self, experiment_id: int, changes: types.Changes | None = None) -> types.Experiment:
+    def reopen(self, experiment_id: int, **changes: Unpack[types.Changes]) -> types.Experiment:
         """Reopen a concluded experiment, with new settings if it needs them."""
         path = f"/experiments/{experiment_id}/reopen"
-        return cast(types.Experiment, self._json("POST", path, changes or {}))
+        return cast(types.Experiment, self._json("POST", path, changes))
 
     def stop_on(self, experiment_id: int, claim: types.Claim) -> types.Experiment:
         """Stop on a claim that holds."""

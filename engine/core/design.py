@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from .claims import NOBODY
 from .decisions import Verdict
 from .growth import expected_with_one_more, padded, with_one_more
-from .judgments import checked_columns, checked_policy_name, checked_triples
+from .judgments import as_exported, checked_columns, checked_policy_name, checked_triples
 from .ledger import NONE, OPEN, Ledger
 from .memory import check_memory
 from .missing import by_answers
@@ -443,12 +443,15 @@ class Design:
         frame: Any,
         space: Space | None = None,
         *,
-        first: str = "policy_a",
-        second: str = "policy_b",
+        first: str = "policy_i",
+        second: str = "policy_j",
         outcome: str = "outcome",
         **settings: Any,
     ) -> Self:
         """Tell a design the judgments in a table with a row for each, in their order.
+
+        The columns are by default those of the application's export of judgments. Of such a table only the
+        rows `in_evidence` count, and claim, δ and ε are those of its last row (`plan_claim` and so on).
 
         Parameters
         ----------
@@ -470,6 +473,7 @@ class Design:
             out of range or no number; the row is named, counted from 0.
         """
         columns = checked_columns(frame, (first, second, outcome))
+        columns, settings = as_exported(frame, columns, settings)
         names = [
             [
                 checked_policy_name(value, f"row {row}: the column {name!r}")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import compress
 from typing import Any
+
+_PLANNED = ("claim", "delta", "epsilon")
 
 
 def checked_triples(judgments: Iterable[Any]) -> Iterator[tuple[Any, Any, Any]]:
@@ -73,6 +76,27 @@ def checked_columns(frame: Any, names: Sequence[str]) -> list[list[Any]]:
         lengths = ", ".join(f"{name!r}: {len(column):,}" for name, column in found)
         raise ValueError(f"the columns must be equally long ({lengths}); give each a value for every row")
     return columns
+
+
+def as_exported(
+    frame: Any, columns: list[list[Any]], settings: dict[str, Any]
+) -> tuple[list[list[Any]], dict[str, Any]]:
+    """What an export of judgments says beside its outcomes: which rows count, and the settings.
+
+    Parameters
+    ----------
+    frame
+        A table as for `checked_columns`.
+    columns
+        Columns of it.
+    settings
+        Settings of a design that were given, which come before those of the table.
+    """
+    if "in_evidence" in frame:
+        counted = list(frame["in_evidence"])
+        columns = [list(compress(column, counted)) for column in columns]
+    planned = {name: list(frame[f"plan_{name}"])[-1] for name in _PLANNED if f"plan_{name}" in frame}
+    return columns, planned | settings
 
 
 def checked_policy_name(value: object, where: str) -> str:

@@ -120,7 +120,7 @@ def test_material_people_and_pairs(client, tmp_path):
     assert (added["rows"], added["warnings"][-1]) == (1, "2 votes left out that counted already.")
     with pytest.raises(InvalidError, match="All 3 votes count"):
         client.add_votes(past["id"], votes, counted="only_new")
-    changed = client.change_settings(made["id"], {"budget": 77, "tags": "tone, mail"})
+    changed = client.change_settings(made["id"], budget=77, tags="tone, mail")
     assert (changed["budget"], changed["tags"]) == (77, ["mail", "tone"])
     assert client.clone(made["id"], "Copy")["state"] == "draft"
     client.act(made["id"], "start")
@@ -146,7 +146,7 @@ def test_material_people_and_pairs(client, tmp_path):
     client.end_invitation(made["id"], mailed["id"])
     assert client.invitations(made["id"]) == []
     client.act(made["id"], "stop")
-    assert client.reopen(made["id"], {"budget": 99})["state"] == "running"
+    assert client.reopen(made["id"], budget=99)["state"] == "running"
 
 
 @pytest.mark.django_db
@@ -155,7 +155,7 @@ def test_a_refusal_is_an_error_with_the_servers_words(client):
     refusals: list[tuple[type[ApiError], Callable[[], object], str]] = [
         (NotFoundError, lambda: client.status(10**6), "GET /api/experiments lists yours."),
         (ConflictError, lambda: client.act(experiment.pk, "start"), "Only a draft or paused experiment"),
-        (InvalidError, lambda: client.change_settings(experiment.pk, {"delta": 7.0}), "delta"),
+        (InvalidError, lambda: client.change_settings(experiment.pk, delta=7.0), "delta"),
         (NotPermittedError, lambda: client.next_pair(experiment.pk), "You may not judge here."),
         (ConflictError, lambda: client.stop_on(experiment.pk, "best"), "it does not hold"),
     ]

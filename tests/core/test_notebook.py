@@ -21,8 +21,8 @@ from .conftest import bradley_terry
 
 NAMES = ["terse", "warm", "formal"]
 TABLE = {
-    "policy_a": ["warm", "terse", "warm", "formal"] * 30,
-    "policy_b": ["terse", "formal", "formal", "warm"] * 30,
+    "policy_i": ["warm", "terse", "warm", "formal"] * 30,
+    "policy_j": ["terse", "formal", "formal", "warm"] * 30,
     "outcome": [1.0, 0.5, 1.0, 0.0] * 30,
 }
 
@@ -37,7 +37,7 @@ class TestTables:
         assert design.labels[design.decision.best] == "warm"
 
     def test_columns_labels_and_space_may_be_given(self) -> None:
-        renamed = {"a": TABLE["policy_a"], "b": TABLE["policy_b"], "won": TABLE["outcome"]}
+        renamed = {"a": TABLE["policy_i"], "b": TABLE["policy_j"], "won": TABLE["outcome"]}
         design = Design.from_dataframe(
             renamed, Unstructured(3), first="a", second="b", outcome="won", labels=NAMES
         )
@@ -47,9 +47,9 @@ class TestTables:
     @pytest.mark.parametrize(
         ("table", "message"),
         [
-            ({"policy_a": ["x"], "policy_b": ["y"]}, "no column 'outcome'"),
+            ({"policy_i": ["x"], "policy_j": ["y"]}, "no column 'outcome'"),
             (TABLE | {"outcome": [2.0] * 120}, "row 0: outcome must lie"),
-            (TABLE | {"policy_b": ["warm"] * 120}, "row 0: a policy is not compared with itself"),
+            (TABLE | {"policy_j": ["warm"] * 120}, "row 0: a policy is not compared with itself"),
         ],
     )
     def test_a_table_that_does_not_fit_is_refused_with_its_row(self, table: dict, message: str) -> None:
@@ -60,8 +60,8 @@ class TestTables:
 
     def test_numbers_are_the_same_policies_whatever_a_left_out_row_made_of_their_type(self) -> None:
         """The advice to leave out a row split each policy in two: "1" and "1.0"."""
-        frame = pd.DataFrame({"policy_a": [1, None, 2], "policy_b": [2, 1, 1], "outcome": [1, 0, 0]})
-        assert frame.dropna()["policy_a"].dtype == np.float64
+        frame = pd.DataFrame({"policy_i": [1, None, 2], "policy_j": [2, 1, 1], "outcome": [1, 0, 0]})
+        assert frame.dropna()["policy_i"].dtype == np.float64
         design = Design.from_dataframe(frame.dropna())
         assert design.labels == ("1", "2")
         assert design.n_comparisons == 2
@@ -72,8 +72,8 @@ class TestTables:
         self, build: Callable[[dict[str, list[object]]], object], missing: object
     ) -> None:
         """It became a policy of the name "None" or "nan", which could win."""
-        for column in ("policy_a", "policy_b"):
-            table = {"policy_a": ["x", "y"], "policy_b": ["y", "z"], "outcome": [1, 0]}
+        for column in ("policy_i", "policy_j"):
+            table = {"policy_i": ["x", "y"], "policy_j": ["y", "z"], "outcome": [1, 0]}
             table[column][1] = missing
             with pytest.raises(ValueError, match=f"row 1: the column '{column}' names no policy.*leave out"):
                 Design.from_dataframe(build(table))
@@ -82,15 +82,15 @@ class TestTables:
         ("table", "message"),
         [
             (
-                TABLE | {"policy_b": ["warm"], "outcome": [1.0] * 2},
-                r"equally long \('policy_a': 120, 'policy_b': 1, 'outcome': 2\)",
+                TABLE | {"policy_j": ["warm"], "outcome": [1.0] * 2},
+                r"equally long \('policy_i': 120, 'policy_j': 1, 'outcome': 2\)",
             ),
             (TABLE | {"outcome": 1.0}, "column 'outcome' must be a list with a value for each row, got 1.0"),
-            (TABLE | {"policy_a": "warm"}, "column 'policy_a' must be a list .* got 'warm'"),
-            (TABLE | {"policy_a": [["warm"]] * 120}, r"row 0: the column 'policy_a' must .*, got \['warm'\]"),
+            (TABLE | {"policy_i": "warm"}, "column 'policy_i' must be a list .* got 'warm'"),
+            (TABLE | {"policy_i": [["warm"]] * 120}, r"row 0: the column 'policy_i' must .*, got \['warm'\]"),
             (
-                TABLE | {"policy_a": [np.arange(2)] * 120},
-                "row 0: the column 'policy_a' must be the name of one",
+                TABLE | {"policy_i": [np.arange(2)] * 120},
+                "row 0: the column 'policy_i' must be the name of one",
             ),
             (TABLE | {"outcome": ["1"] * 120}, "row 0: outcome must be a number, got '1'"),
             ([("warm", "terse", 1.0)], "table must be a data frame or a mapping of columns, got"),
@@ -104,12 +104,12 @@ class TestTables:
 
     def test_a_column_that_is_there_twice_is_refused(self) -> None:
         """Its two names were read as its values."""
-        table = pd.DataFrame([["a", "b", 1.0, 0.0]], columns=["policy_a", "policy_b", "outcome", "outcome"])
+        table = pd.DataFrame([["a", "b", 1.0, 0.0]], columns=["policy_i", "policy_j", "outcome", "outcome"])
         with pytest.raises(ValueError, match="several columns 'outcome'"):
             Design.from_dataframe(table)
 
     def test_names_may_be_numbers(self) -> None:
-        table = pd.DataFrame({"policy_a": [1, 0], "policy_b": [0, 1], "outcome": [1, 0]})
+        table = pd.DataFrame({"policy_i": [1, 0], "policy_j": [0, 1], "outcome": [1, 0]})
         assert Design.from_dataframe(table).labels == ("0", "1")
 
 

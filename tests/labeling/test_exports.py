@@ -10,6 +10,8 @@ import re
 import zipfile
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from django.core.management import call_command
@@ -17,6 +19,7 @@ from django.db import connection
 from django.test.utils import override_settings
 from django.urls import reverse
 
+from engine.core import Design
 from engine.importing.formula_cells import STARTS, as_it_was, defused
 from engine.importing.votes import Vote, Winner
 from engine.models import Experiment, Flag, Judgment, Response, User
@@ -24,10 +27,12 @@ from engine.models.append_only import lifted
 from engine.selectors import counts
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
+from engine.selectors.designs import shown
 from engine.selectors.snapshots import latest_snapshot
 from engine.services.evidence import settle
 from engine.services.judging import void_judgment
 from engine.services.past_votes import start_from_votes
+from engine.services.planning import advance
 from engine.services.voids import restore_judgment
 from labeling.exports import copying
 from labeling.exports.files import Export, Tally
@@ -564,3 +569,16 @@ def test_an_answer_of_the_last_moment_has_its_outcome(annotator, admin_client):
     export = admin_client.post(reverse("judgments_csv", args=[experiment.pk])).getvalue().decode()
     assert [row["outcome"] for row in csv.DictReader(io.StringIO(export))] in (["1.0"], ["0.0"])
     assert experiment.comparisons.filter(outcome__isnull=False).count() == 1
+
+
+def test_the_core_reads_the_file_as_it_is(annotator, admin_client):
+    """Columns of other names, and a claim of one's own, were asked for by two who tried it."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), epsilon=0.1, delta=0.2)
+    for choice in ("left", "right", "left"):
+        click(experiment, annotator, choice)
+    advance(experiment_id=experiment.pk)
+    export = admin_client.post(reverse("judgments_csv", args=[experiment.pk])).getvalue().decode()
+    design = Design.from_dataframe(pd.read_csv(io.StringIO(export)), labels=["P1", "P2", "P3"])
+    ours = shown(experiment).design
+    assert np.array_equal(design.wins, ours.wins)
+    assert (design.n_comparisons, design.delta, design.epsilon, design.claim) == (3, 0.2, 0.1, ours.claim)
