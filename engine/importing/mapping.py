@@ -17,7 +17,7 @@ from engine.importing.rows import ImportingError, Row, is_empty
 Columns = Mapping[str, str]
 
 RESPONSE, VARIABLE, IGNORE = "response", "variable", "ignore"
-TASK_NAMES = ("task", "prompt", "input", "question", "instruction", "messages")
+TASK_NAMES = ("task", "prompt", "input", "question", "instruction", "conversation", "messages")
 # An expected answer goes before an output, which may be a model's.
 _REFERENCE_NAMES = (
     "reference", "target", "expected", "expectedoutput", "groundtruth", "output", "answer",

@@ -77,8 +77,9 @@ def test_one_message_of_the_user_is_a_text_and_nothing_else():
             {"prompt": JSON_TURNS, "target": "green", "variables": {"customer": "Ann"}, "category": "tea",
              "tags": ["short"]}
         ),
+        json.dumps([{"conversation": JSON_TURNS, "answer": "green", "customer": "Ann", "tags": "tea;short"}]),
     ],
-    ids=["messages", "OpenAI's input", "prompt"],
+    ids=["messages", "OpenAI's input", "prompt", "conversation"],
 )  # fmt: skip
 def test_conversations_in_files_of_tasks(text):
     [task] = read_tasks(text)
