@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import posixpath
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +14,7 @@ from engine.domain.conversations import Message, read_messages, text_and_message
 from engine.domain.limits import Limit
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.text_checks import TextCheck
+from engine.importing.companion_files import Find, configurations_in, files_of, finder_in
 from engine.importing.items import (
     USUAL,
     Answers,
@@ -58,6 +61,23 @@ def description_in(file: BinaryFile, most: Limit) -> str:
     if not source.is_plain:
         raise _no_description("This is a packed file or a workbook")
     return source.text
+
+
+def experiment_in(source: Source) -> ExperimentFile:
+    """The description among the files of an upload, with the files that it names."""
+    files = files_of(source)
+    found = configurations_in(files)
+    for path, text in found:
+        if len(found) == 1 or _NAMES_A_PART.search(text):
+            find = finder_in(files, posixpath.dirname(path))
+            return read_experiment(text, read_file=partial(_companion, find, source.most))
+    raise _no_description("None of these files is YAML or JSON")
+
+
+def _companion(find: Find, most: Limit, name: str) -> Source:
+    if not (parts := find(name)):
+        raise FileNotFoundError(errno.ENOENT, "It was not sent; choose it too, or a ZIP of the folder")
+    return Source(parts, most)
 
 
 def _no_description(what: str) -> ImportingError:
@@ -297,10 +317,7 @@ def _placed(answers: Answers, tasks: list[TaskSpec], parts: dict[str, Entry]) ->
 def _from_file(entry: Entry, read_file: ReadFile | None, read: Callable[[str | Source], T]) -> T:
     names = [each.text() for each in entry.items()] if isinstance(entry.value, list) else [entry.text()]
     if read_file is None:
-        raise entry.fault(
-            "Only manage.py load_experiment can read a file that is named here. Write its content "
-            "out instead."
-        )
+        raise entry.fault("The file that is named here was not sent. Choose it too, or a ZIP of both.")
     shown = ", ".join(names)
     try:
         given = [read_file(name) for name in names]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
+from engine.importing.companion_files import Find, no_files
 from engine.importing.findings import Findings
-from engine.importing.promptfoo_files import Find, no_files
 from engine.importing.promptfoo_models import (
     LONGEST_NAME,
     ModelRead,

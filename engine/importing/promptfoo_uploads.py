@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import posixpath
 
+from engine.importing.companion_files import Find, configurations_in, files_of, finder_in
 from engine.importing.promptfoo import PromptfooFile, configuration_in, read_configuration
-from engine.importing.promptfoo_files import Find, configurations_in, files_of, finder_in
 from engine.importing.promptfoo_results import read_results, results_in
 from engine.importing.reading_process import Source
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from engine.domain.errors import EngineError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES
 from engine.domain.material_kinds import Material
-from engine.importing.experiment_files import read_experiment
+from engine.importing.experiment_files import experiment_in
 from engine.importing.items import Wishes, read_responses
 from engine.importing.promptfoo import PromptfooFile
 from engine.importing.promptfoo_uploads import promptfoo_in
@@ -116,7 +116,7 @@ def _imported(upload: Upload) -> Experiment:
         upload.found = {"rows": rows, "warnings": [*told.findings.sentences()]}
         return create_experiment(spec=told.spec, by=upload.user, upload=upload)
     if upload.material == Material.EXPERIMENT:
-        described = read_experiment(source.text)
+        described = experiment_in(source)
         upload.found = {"rows": len(described.spec.tasks), "warnings": [*described.warnings]}
         spec = replace(described.spec, name=upload.name or described.spec.name)
         return create_experiment(spec=spec, by=upload.user, upload=upload)

@@ -82,13 +82,11 @@ def _received(request: AuthenticatedRequest) -> HttpResponse:
     files = request.FILES.getlist("description")
     if not files:
         raise ImportingError.at("", "Choose a file first.")
-    if is_of_promptfoo(source_of([(file.name or "", file) for file in files], RESPONSES_BYTES)):
-        for file in files:
-            file.seek(0)
+    source = source_of([(file.name or "", file) for file in files], RESPONSES_BYTES)
+    for file in files:
+        file.seek(0)
+    if len(files) > 1 or (files[0].name or "").lower().endswith(".zip") or is_of_promptfoo(source):
         return receive(request, Material.EXPERIMENT, files)
-    if len(files) > 1:
-        raise ImportingError.at("", "None of these files is promptfoo's. Choose one description.")
-    files[0].seek(0)
     described = read_experiment(description_in(files[0], DESCRIPTION_BYTES))
     experiment = drafts.create_experiment(spec=described.spec, by=request.user)
     messages.success(request, "Saved as a draft. Check it, then start it.")

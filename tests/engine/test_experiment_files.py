@@ -203,7 +203,7 @@ def test_a_file_beside_is_named_in_its_errors_and_needs_a_reader():
     text = "name: N\ntasks_file: t.csv"
     [fault] = faults_of(text, read_file=lambda name: "prompt,reference\nx")
     assert fault.startswith("t.csv, line 2: The number of cells is 1, but the first line names 2 columns.")
-    assert faults_of(text)[0].startswith("line 2, tasks_file: Only manage.py load_experiment can read")
+    assert faults_of(text)[0].startswith("line 2, tasks_file: The file that is named here was not sent")
 
     def missing(name: str) -> str:
         raise FileNotFoundError(2, "No such file or directory")

@@ -16,8 +16,8 @@ from engine.domain.conversations import chat
 from engine.domain.levels import compose, parse_level
 from engine.domain.limits import FILE_BYTES
 from engine.domain.text_checks import TextCheck
+from engine.importing.companion_files import finder_below
 from engine.importing.promptfoo import PromptfooFile, configuration_in, read_configuration
-from engine.importing.promptfoo_files import finder_below
 from engine.importing.promptfoo_templates import Filling, UnfillableError, read_chat, read_template
 from engine.importing.promptfoo_uploads import promptfoo_in
 from engine.importing.reading_process import source_of

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
@@ -21,6 +23,7 @@ from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import ENTRY_POINTS, SAMPLERS
 from engine.domain.errors import WrongStateError
 from engine.domain.specs import SETTINGS, FactorSpec, TaskSpec
+from engine.importing.experiment_files import write_experiment
 from engine.models import AuditEntry, Connection, Experiment, Judgment, User, WorkerPulse
 from engine.selectors import specs
 from engine.services import experiments
@@ -792,13 +795,45 @@ class TestFiles:
         again = Experiment.objects.get(name="Another")
         assert specs.experiment_spec(again).factors == specs.experiment_spec(draft).factors
 
+    @pytest.mark.parametrize("packed", [False, True])
+    def test_a_file_that_a_description_names_comes_with_it(self, packed, page):
+        text = (
+            write_experiment(replace(make_spec(name="Both"), tasks=[])) + "tasks_file: data/questions.csv\n"
+        )
+        files = {"mine/both.yaml": text.encode(), "mine/data/questions.csv": b"task\nWho?\nWhere?\n"}
+        sent_files = [SimpleUploadedFile(name, content) for name, content in files.items()]
+        if packed:
+            buffer = io.BytesIO()
+            with zipfile.ZipFile(buffer, "w") as archive:
+                for name, content in files.items():
+                    archive.writestr(name, content)
+            sent_files = [SimpleUploadedFile("mine.zip", buffer.getvalue())]
+        answer = page.post(reverse("new_experiment"), {"description": sent_files}, follow=True)
+        run_imports()
+        experiment = Experiment.objects.get()
+        assert experiment.name == "Both"
+        assert [*experiment.tasks.order_by("position").values_list("prompt", flat=True)] == ["Who?", "Where?"]
+        assert page.get(answer.request["PATH_INFO"], follow=True).request["PATH_INFO"] == setup_url(
+            experiment
+        )
+
+    def test_a_named_file_that_did_not_come_is_asked_for(self, page):
+        sent_files = [
+            SimpleUploadedFile("a.yaml", b"name: A\ntasks_file: q.csv\n"),
+            SimpleUploadedFile("b.csv", b"x"),
+        ]
+        answer = page.post(reverse("new_experiment"), {"description": sent_files}, follow=True)
+        run_imports()
+        assert "q.csv" in text_of(page.get(answer.request["PATH_INFO"]).content.decode())
+        assert not Experiment.objects.exists()
+
     @pytest.mark.parametrize(
         ("content", "message"),
         [
             ("name: A\nnonsense: 1\n", "line 2, nonsense: Unknown field"),
             (
                 "name: A\ntasks_file: /etc/passwd\n",
-                "line 2, tasks_file: Only manage.py load_experiment can read",
+                "line 2, tasks_file: The file that is named here was not sent",
             ),
             ("", "The file is empty."),
             (b"\xfc", "line 1: This is not UTF-8 text."),

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from engine.domain.errors import SpecError
 from engine.domain.limits import FILE_BYTES
+from engine.importing.companion_files import finder_below
 from engine.importing.experiment_files import (
     ExperimentFile,
     description_in,
@@ -17,7 +18,6 @@ from engine.importing.experiment_files import (
 )
 from engine.importing.items import Wishes
 from engine.importing.promptfoo import PromptfooFile
-from engine.importing.promptfoo_files import finder_below
 from engine.importing.promptfoo_uploads import promptfoo_in
 from engine.importing.reading_process import source_at, source_of
 from engine.importing.rows import ImportingError

@@ -1,4 +1,4 @@
-"""The files that a configuration names: those of an upload, or of the folder that a command was given."""
+"""The files that a description names: those of an upload, or of the folder that a command was given."""
 
 from __future__ import annotations
 
