@@ -31,13 +31,15 @@ _NAMED = 12
 _SCALES = np.array([0.15, 0.3, 0.6, 1.0, 1.6])
 _NEWTON_STEPS = 12
 _STEPS = 3
+# The comparisons that a Bradley-Terry model's prior is worth, for each feature.
+_PRIOR_WORTH = 4.0
 # A few ties' worth of other outcomes.
 _TIES_SHRINKAGE = 1.5
 # The least that a comparison is taken to bring, and the least evidence that luck is scaled by, in nats.
 _LEAST_RATE, _LEAST_MISSING = 1e-6, 0.5
-# Chosen by simulated experiments, others than those of `benchmarks.forecasts`. The logarithm of the number is
-# drawn towards that at a typical rate (nats a comparison), grows with the comparisons a policy, since those
-# that last are the hard ones, and its range is a bit narrower than that of the draws.
+# Chosen by simulated experiments, others than those of `benchmarks.forecasts`. A range is a bit narrower than
+# that of the draws. Pair by pair the logarithm of the number is drawn towards that at a typical rate (nats a
+# comparison), and grows with the comparisons a policy, since those that last are the hard ones.
 _TO_TYPICAL, _TYPICAL_RATE, _LATE, _STRETCH = 0.33, 0.264, 0.15, 0.87
 
 
@@ -51,13 +53,13 @@ def expected_remaining(ledger: Ledger) -> Remaining | None:
         return None
     rng = np.random.default_rng(0)
     situation, strengths = ledger.situation(), drawn_strengths(ledger)
-    if situation.posterior is None:
-        drawn, typical = _pair_by_pair(ledger, situation, strengths, rng)
-    else:
-        drawn = typical = _in_model(ledger, situation.posterior, strengths, rng)
+    drawn = (
+        _pair_by_pair(ledger, situation, strengths, rng)
+        if situation.posterior is None
+        else _in_model(ledger, situation.posterior, strengths, rng)
+    )
     low, middle, high = np.quantile(drawn, (0.1, 0.5, 0.9))
-    likely = middle + _TO_TYPICAL * (np.median(typical) - middle) + _LATE * np.log(n / K)
-    ends = likely + _STRETCH * (np.array([low, middle, high]) - middle)
+    ends = middle + _STRETCH * (np.array([low, middle, high]) - middle)
     return Remaining(*np.maximum(np.exp(ends), 1.0).tolist())
 
 
@@ -93,10 +95,9 @@ def drawn_strengths(ledger: Ledger) -> FloatArray:
 
 def _pair_by_pair(
     ledger: Ledger, situation: Situation, strengths: FloatArray, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """Logarithm of the comparisons until one policy is named, each rival ruled out on its own.
-
-    Of each draw, shape (M,), and at a typical rate.
+) -> FloatArray:
+    """Shape (M,): logarithm of each draw's comparisons until one policy is named, each rival ruled out on its
+    own.
     """
     K, present = ledger.tally.n_policies, ledger.tally.present[0]
     named = np.argsort(np.where(present, -strengths.mean(axis=0), np.inf))[: min(_NAMED, present.sum())]
@@ -121,16 +122,18 @@ def _pair_by_pair(
     total = needed.sum(axis=1)
     draws, best = np.arange(total.shape[0]), total.argmin(axis=1)
     total, each = np.maximum(total[draws, best], 1.0), needed[draws, :, best]
-    luck = _luck(each, missing[:, best].T, total, rng)
+    drawn = np.log(total) + _luck(each, missing[:, best].T, total, rng)
     typical = np.log(np.maximum(missing.sum(axis=0).min(), _LEAST_MISSING) / _TYPICAL_RATE)
-    return np.log(total) + luck, typical
+    late = _LATE * np.log(ledger.tally.n_comparisons[0] / present.sum())
+    return np.asarray(drawn + _TO_TYPICAL * (typical - np.median(drawn)) + late)
 
 
 def _in_model(
     ledger: Ledger, posterior: BradleyTerryModel, strengths: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
     """Shape (M,): the same of each draw in a Bradley-Terry space, where a comparison tells about all."""
-    n, features = ledger.tally.n_comparisons[0], posterior.features
+    features = posterior.features
+    n = ledger.tally.n_comparisons[0] + _PRIOR_WORTH * features.shape[1]
     present = ledger.tally.present[0]
     draws, best = np.arange(strengths.shape[0]), np.where(present, strengths, -np.inf).argmax(axis=1)
     covariance = posterior.covariance(ledger.tally.counts)[0]
