@@ -101,8 +101,8 @@ def spread(remaining: Remaining) -> str:
 
 
 def rough_hours(expected: float) -> str:
-    """2.84 → "2.8", and 153.4 → "150": an estimated number of hours."""
-    return f"{expected:.1f}" if expected < _ROUGH_HOURS else rough(expected)
+    """2.84 → "2.8", 153.4 → "150", and 0.04 → "0.1": an estimated number of hours, which is never none."""
+    return f"{max(expected, 0.1):.1f}" if expected < _ROUGH_HOURS else rough(expected)
 
 
 def working_time(hours: Remaining) -> str:

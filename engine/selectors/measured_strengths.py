@@ -35,8 +35,12 @@ def measured_strengths(source: Experiment, policies: Sequence[Mapping[str, Any]]
     places = [index.get(_key(policy)) for policy in policies]
     if not design.n_comparisons or all(place is None for place in places):
         return None
-    drawn = design.drawn_strengths()
-    noise = np.random.default_rng(0).standard_normal((drawn.shape[0], len(policies)))
+    return with_new(design.drawn_strengths(), places)
+
+
+def with_new(drawn: FloatArray, places: Sequence[int | None]) -> FloatArray:
+    """Shape (M, K): the draws of the policies at these places; None is one that is new."""
+    noise = np.random.default_rng(0).standard_normal((drawn.shape[0], len(places)))
     strengths: FloatArray = drawn.mean(axis=1, keepdims=True) + drawn.std(axis=1, keepdims=True) * noise
     for k, place in enumerate(places):
         if place is not None:

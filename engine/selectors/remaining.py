@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from engine.core import Remaining
-from engine.models import Experiment, Snapshot
+from engine.core import Plan, Remaining, Unstructured, forecast
+from engine.domain.claim_settings import Rules
+from engine.models import Experiment, Policy, Snapshot
+from engine.selectors import designs
+from engine.selectors.counts import comparison_count
+from engine.selectors.measured_strengths import with_new
 from engine.selectors.snapshots import latest_snapshot
 
 
@@ -23,3 +27,25 @@ def remaining_of(experiment: Experiment, latest: Snapshot | None = None) -> Rema
     if latest is None or latest.remaining is None:
         return None
     return Remaining(**latest.remaining).within(experiment.budget - latest.comparisons)
+
+
+def remaining_after_joining(
+    experiment: Experiment, parent: Policy, n_new: int = 1, *, losers_leave: bool, parent_leaves: bool
+) -> Remaining | None:
+    """The comparisons from the moment at which policies join, as by `add_policies`; ``None`` where a single
+    one would be present.
+    """
+    design = designs.stored(experiment).design
+    stay = set(experiment.policies.present().values_list("index", flat=True))
+    if losers_leave and experiment.winner:
+        stay = {experiment.winner.index}
+    if parent_leaves:
+        stay -= {parent.index}
+    # Who has just joined is not measured.
+    measured = [index if index < design.n_policies else None for index in sorted(stay)]
+    strengths = with_new(design.drawn_strengths(), [*measured, *[None] * n_new])
+    if strengths.shape[1] < 2:
+        return None
+    left = max(1, experiment.budget - comparison_count(experiment.pk))
+    plan = Plan(Unstructured(strengths.shape[1]), **Rules.of(experiment).plan(), budget=left)
+    return forecast(plan, strengths)

@@ -94,7 +94,7 @@ def result_figures(experiment: Experiment) -> dict[str, Any]:
             ranked=ranked,
             ladder=claims,
             comparisons=comparisons,
-            hours_each=None if remaining is None else _hours_each(experiment),
+            hours_each=None if remaining is None else hours_each(experiment),
             n_annotators=n_annotators,
             pool=pools.supply(experiment) if running else None,
         ),
@@ -174,7 +174,7 @@ def _moving_figures(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _hours_each(experiment: Experiment) -> float | None:
+def hours_each(experiment: Experiment) -> float | None:
     """Hours of annotators' time for one comparison; ``None`` without people, or before any judged."""
     if experiment.judge != Experiment.Judge.HUMAN:
         return None
@@ -184,7 +184,7 @@ def _hours_each(experiment: Experiment) -> float | None:
 
 def _hours(experiment: Experiment, remaining: Remaining | None) -> Remaining | None:
     """Hours of annotators' time that remain; ``None`` without people or where too little is known."""
-    each = _hours_each(experiment)
+    each = hours_each(experiment)
     return None if remaining is None or each is None else remaining.times(each)
 
 

@@ -104,7 +104,7 @@ _HELP = {
     "claim": (
         "The dashboard shows the other claims too, and you can stop on one that holds. “Good enough” "
         "nearly always names the best policy as well, and it ends even if two policies are equally "
-        "good. “Best, if there is a best” says nothing about a winner if no policy beats all others."
+        "good. The last one says nothing about a winner if no policy beats all others."
     ),
     "missing": (
         "Against every claim is recommended: the accepted risk then holds whoever leaves or delays which "

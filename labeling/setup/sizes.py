@@ -32,7 +32,7 @@ from labeling.forms.factors import factor_specs
 _NAMES = (("Hardly", 54), ("Somewhat", 58), ("Clearly", 65), ("A lot", 72), ("Very much", 80))
 # Tokens that a response is assumed to read and to write until a trial tells better.
 _TOKENS = 500
-_USUAL_SECONDS, _USUAL_PEOPLE = 20, 3
+USUAL_SECONDS, USUAL_PEOPLE = 20, 3
 # With fewer policies there is no half to compare.
 _FEWEST_TO_HALVE = 4
 
@@ -86,7 +86,7 @@ def size_of(editor: DraftEditor) -> dict[str, Any]:
     known = editor.settings.cleaned_data
     by_people = known.get("judge") == Experiment.Judge.HUMAN
     overlap = known.get("overlap") or 1
-    hours_each = overlap * _number(editor.data.get("seconds"), _USUAL_SECONDS) / 3600 if by_people else 0.0
+    hours_each = overlap * _number(editor.data.get("seconds"), USUAL_SECONDS) / 3600 if by_people else 0.0
     source = source_of(editor.experiment) if editor.experiment else None
     measured = None if source is None else measured_strengths(source, _values(editor, policies))
     forecasts = _Forecasts(outline, policies, measured)
@@ -97,7 +97,7 @@ def size_of(editor: DraftEditor) -> dict[str, Any]:
         "policies": len(policies),
         "pairs": len(policies) * (len(policies) - 1) // 2,
         "dimensions": space.n_features if isinstance(space, BradleyTerry) else None,
-        "comparisons": _words(remaining, outline.budget),
+        "comparisons": in_words(remaining, outline.budget),
         "source": None if measured is None else source,
         "by_spread": [] if measured is not None else _by_spread(forecasts, hours_each),
         "claims": claims,
@@ -118,7 +118,7 @@ def size_of(editor: DraftEditor) -> dict[str, Any]:
         n_people = math.ceil(likely * overlap / editor.n_tasks)
         size["people_on_new_tasks"] = n_people if n_people > 1 else None
     n_people = people_of(editor)
-    size["hours"] = _words(remaining.times(hours_each), outline.budget * hours_each, rough_hours)
+    size["hours"] = in_words(remaining.times(hours_each), outline.budget * hours_each, rough_hours)
     size["n_people"] = n_people
     size["hours_each"] = rough_hours(likely * hours_each / n_people)
     if editor.imported and editor.stored:
@@ -132,7 +132,7 @@ def size_of(editor: DraftEditor) -> dict[str, Any]:
 def people_of(editor: DraftEditor) -> int:
     """The number of people who share the judging: as typed, or those who were invited, or three."""
     invited = people.annotators(editor.experiment.pk).count() if editor.experiment else 0
-    return int(_number(editor.data.get("n_people"), invited or _USUAL_PEOPLE))
+    return int(_number(editor.data.get("n_people"), invited or USUAL_PEOPLE))
 
 
 def _policies(outline: Outline) -> list[Combination]:
@@ -162,7 +162,7 @@ def _values(editor: DraftEditor, policies: list[Combination]) -> list[dict[str, 
     ]
 
 
-def _words(remaining: Remaining, most: float, written: Callable[[float], str] = rough) -> dict[str, str]:
+def in_words(remaining: Remaining, most: float, written: Callable[[float], str] = rough) -> dict[str, str]:
     """A range and a likely number for a page: "300 – over 2,000" and "likely 1,300"."""
     low, high = written(remaining.low), remaining.high
     if remaining.low >= most:
@@ -178,8 +178,12 @@ def _by_spread(forecasts: _Forecasts, hours_each: float) -> list[dict[str, Any]]
     found = []
     for spread, (name, share) in zip(SPREADS, _NAMES, strict=True):
         remaining = forecast(plan, forecasts.strengths(spread))
-        hours = _words(remaining.times(hours_each), budget * hours_each, rough_hours) if hours_each else None
-        found.append({"name": name, "share": share, "comparisons": _words(remaining, budget), "hours": hours})
+        hours = (
+            in_words(remaining.times(hours_each), budget * hours_each, rough_hours) if hours_each else None
+        )
+        found.append(
+            {"name": name, "share": share, "comparisons": in_words(remaining, budget), "hours": hours}
+        )
     return found
 
 
@@ -194,7 +198,7 @@ def _by_claim(forecasts: _Forecasts) -> list[dict[str, Any]]:
         margin = outline.epsilon
         if not chosen:
             margin = (outline.epsilon or USUAL_MARGIN) if claim is Claim.GOOD_ENOUGH else 0.0
-        words = _words(forecasts.of(claim=claim.value, epsilon=margin), outline.budget)
+        words = in_words(forecasts.of(claim=claim.value, epsilon=margin), outline.budget)
         found.append({"claim": claim, "name": names[claim.value], "chosen": chosen, "comparisons": words})
     return found
 
@@ -220,7 +224,7 @@ def _levers(forecasts: _Forecasts) -> list[dict[str, Any]]:
         found.append((label, forecasts.of_half()))
     now = forecasts.of().low
     return [
-        {"label": label, "comparisons": _words(each, outline.budget)}
+        {"label": label, "comparisons": in_words(each, outline.budget)}
         for label, each in found
         if each.low < now
     ]
@@ -248,7 +252,7 @@ def _cost(editor: DraftEditor, remaining: Remaining, budget: int, n_policies: in
         def money(comparisons: float) -> str:
             return str(each.times(min(2 * comparisons, most)))
 
-        total = _words(remaining, budget, money)
+        total = in_words(remaining, budget, money)
     unpriced = [one.name for one, (_, price) in zip(writing, prices, strict=True) if price is None]
     return {"each": each, "tried": tried is not None, "total": total, "unpriced": unpriced}
 

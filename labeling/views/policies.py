@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.charts import rivals
+from labeling.dashboard.joining import size_of_joining
 from labeling.dashboard.policies import asked, messages_for
 from labeling.exports.breakdowns import COLUMNS, breakdown_csv
 from labeling.exports.downloads import attachment
@@ -187,6 +189,12 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "leads": _leads(parent),
         "form": form,
         "join": join,
+        "size": size_of_joining(
+            experiment,
+            parent,
+            n_combinations=math.prod(len(each.levels.all()) for each in factors if each != chosen),
+            parent_leaves=bool(number),
+        ),
     }
     return render(request, "dashboard/add_policy.html", context, status=200 if data is None else 400)
 

@@ -107,6 +107,12 @@ class TestThePage:
         add_member(experiment, editor, "editor")
         url = reverse("add_policy", args=[experiment.pk])
         form = {"level-name": "Warm", "level-text": "quality 5", "losers_leave": "on"}
+        # It says before how many comparisons that takes, and how many if everybody stays.
+        page = client_for(editor).get(url).content.decode().split('id="join-comparisons"')[1]
+        ends = [re.search(r"([\d,]+) – (?:over )?([\d,]+)", part) for part in page.split('id="join-others"')]
+        two, every = ([int(end.replace(",", "")) for end in each.groups()] for each in ends)
+        assert 5 < two[0] < two[1] <= every[1]
+        assert two[0] < every[0]
         assert client_for(editor).post(url, form).status_code == 302
         experiment.refresh_from_db()
         assert experiment.state == Experiment.State.RUNNING

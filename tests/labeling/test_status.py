@@ -220,6 +220,7 @@ def test_while_the_evidence_is_recomputed_it_says_so(annotator, admin):
         (rough_hours, 2.84, "2.8"),
         (rough_hours, 9.96, "10.0"),
         (rough_hours, 153.4, "150"),
+        (rough_hours, 0.04, "0.1"),
     ],
 )
 def test_an_estimate_does_not_look_like_a_count(said, expected, words):
