@@ -104,6 +104,7 @@ class Experiment(TypedDict):
     delta: float
     epsilon: float
     missing: Literal["against", "answers"]
+    strict: bool
     budget: int
     archived: bool
     tags: list[str]

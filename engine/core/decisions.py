@@ -88,8 +88,6 @@ class Verdict:
         established, none_best = ledger.settled()
         if ledger.claim is None or self.told or not (established[0] or none_best[0]):
             return None
-        # What is said about all nulls at once at any time has one δ for ever.
-        for_ever = self.strict or ledger.claim is Claim.BEST_IF_ANY or ledger.model is not None
         policy = None if none_best[0] else int(ledger.best()[0])
         stage, n_stages = ledger.stage(), 1 if policy is None else ledger.n_stages(ledger.claim, policy)
         among = ledger.tally.joined if ledger.claim is Claim.BEST_IF_ANY else ledger.tally.present
@@ -98,9 +96,15 @@ class Verdict:
             claim=ledger.claim,
             policy=policy,
             among=tuple(np.flatnonzero(among[0]).tolist()),
-            risk=self.delta if for_ever else min(1.0, self.delta * n_stages),
-            joint_risk=self.delta if for_ever else min(1.0, self.delta * stage),
+            risk=self.delta if self.for_ever else min(1.0, self.delta * n_stages),
+            joint_risk=self.delta if self.for_ever else min(1.0, self.delta * stage),
         )
+
+    @property
+    def for_ever(self) -> bool:
+        """Whether all conclusions ever share one δ."""
+        # What is said about all nulls at once at any time has one δ for ever.
+        return self.strict or self.ledger.claim is Claim.BEST_IF_ANY or self.ledger.model is not None
 
     def _open(self, best: int | None, own: ClaimState) -> tuple[int, ...]:
         """The rivals that the claim which stops the run has still to exclude if it is to name `best`."""

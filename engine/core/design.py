@@ -1115,6 +1115,11 @@ class Design:
         return None if self.stopped else expected_remaining(self._ledger)
 
     @property
+    def for_ever(self) -> bool:
+        """Whether all that the design ever concludes errs with probability at most δ together; see `add`."""
+        return self._verdict.for_ever
+
+    @property
     def _verdict(self) -> Verdict:
         return Verdict(self._ledger, self.delta, self.budget, self.strict, self._concluded, self._told)
 

@@ -40,6 +40,20 @@ def earlier(design: Design, told: Conclusion) -> str:
     return f"Of {len(among)} policies ({', '.join(among)}): {said}; {risk}."
 
 
+def risk_of_all(design: Design) -> str:
+    """The risk of the conclusions of a design in which policies join and leave."""
+    risk = _percent(design.delta)
+    if design.for_ever:
+        return (
+            "However often policies join or leave, and whenever somebody looks: the chance that this page "
+            f"ever concludes something wrong is at most {risk}."
+        )
+    return (
+        f"Each conclusion is wrong with a probability of at most {risk}, whatever happened before it and "
+        "whoever wrote the new policies; the risks of several add up."
+    )
+
+
 def sentence(design: Design, state: ClaimState, tested: Misfit | None = None) -> str:
     """One claim of a design, or what is missing for it; ``tested`` as for :func:`conclusion`."""
     policy = None if state.policy is None else _name(design, state.policy)

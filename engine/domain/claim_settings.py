@@ -51,6 +51,11 @@ class HasRules(Protocol):
         ...
 
     @property
+    def strict(self) -> bool:
+        """True if all conclusions ever share one risk."""
+        ...
+
+    @property
     def sampler(self) -> str:
         """The name of the sampler."""
         ...
@@ -70,6 +75,7 @@ class Rules:
     epsilon: float
     capital_moves: bool
     missing: str
+    strict: bool
     sampler: str
     stopping: str
 
@@ -82,6 +88,7 @@ class Rules:
             epsilon=experiment.epsilon,
             capital_moves=experiment.capital_moves,
             missing=experiment.missing,
+            strict=experiment.strict,
             sampler=experiment.sampler,
             stopping=experiment.stopping,
         )
@@ -100,13 +107,14 @@ class Rules:
     def replay(self) -> dict[str, Any]:
         """The rules as `engine.core.robustness.replay` takes them: it asks for no pairs."""
         rules = self.design()
-        del rules["sampler"]
+        del rules["sampler"], rules["strict"]
         return rules
 
     def plan(self) -> dict[str, Any]:
         """The rules as `Plan` takes them. The claim "best" has no margin: ε only adds a claim to watch."""
         plan = self.design() | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})
-        del plan["missing"]  # in a forecast nothing is
+        # In a forecast nothing is missing, and nobody joins.
+        del plan["missing"], plan["strict"]
         return plan
 
 

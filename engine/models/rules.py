@@ -64,6 +64,14 @@ class DecisionRules(models.Model):
             "what the answer would be."
         ),
     )
+    strict = models.BooleanField(
+        default=False,
+        choices=((False, "Each conclusion"), (True, "The whole life of this page")),
+        help_text=(
+            "What the accepted risk is about once policies join. False: each conclusion, whatever happened "
+            "before it. True: everything that the experiment ever concludes."
+        ),
+    )
     budget = models.PositiveIntegerField(
         default=2000, validators=[MinValueValidator(1)], help_text="Comparisons after which to stop anyway."
     )

@@ -98,6 +98,8 @@ class Ladder:
         ``None`` where the claim to stop on holds, and where the answers alone would not do either.
     conclusions
         All that were drawn, the oldest first; none while the policies are those of the beginning.
+    risk_of_all
+        The risk of these, in words.
     """
 
     rungs: list[Rung]
@@ -106,6 +108,7 @@ class Ladder:
     unproven: str = ""
     by_answers: ByAnswers | None = None
     conclusions: Sequence[str] = ()
+    risk_of_all: str = ""
 
     @property
     def shown(self) -> list[Rung]:
@@ -134,6 +137,7 @@ def ladder(experiment: Experiment, observed: Observed | None = None) -> Ladder:
         unproven=unproven(experiment),
         by_answers=_by_answers(experiment, design, decision),
         conclusions=[claim_sentences.earlier(design, each) for each in decision.conclusions if design.events],
+        risk_of_all=claim_sentences.risk_of_all(design),
     )
 
 

@@ -257,7 +257,7 @@ def _summaries(
     listed = list(experiments)
     names = (
         "id", "name", "question", "judge", "state", "conclusion", "certified_claim", "finding", "claim",
-        "delta", "epsilon", "missing", "budget", "created_at", "started_at", "concluded_at",
+        "delta", "epsilon", "missing", "strict", "budget", "created_at", "started_at", "concluded_at",
     )  # fmt: skip
     return [
         {name: getattr(experiment, name) for name in names}

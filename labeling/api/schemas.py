@@ -187,6 +187,7 @@ class ExperimentOut(Schema):
     delta: float
     epsilon: float
     missing: Literal["against", "answers"]
+    strict: bool
     budget: int
     archived: bool
     tags: list[str]

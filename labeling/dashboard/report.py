@@ -43,6 +43,7 @@ def _report(experiment: Experiment) -> dict[str, Any]:
         "judged": judged,
         "comparisons": comparisons,
         "conclusions": result["ladder"]["conclusions"] if result["ladder"] else [],
+        "risk_of_all": result["ladder"]["risk_of_all"] if result["ladder"] else "",
         "changes": _changes(experiment),
         "voids": result["voids"],
         "voids_unnamed": result["voids"] and sentence_about(experiment, names=False),

@@ -72,6 +72,7 @@ class Outline:
     budget: int
     # Nobody knows beforehand what will be missing.
     missing: str = "against"
+    strict: bool = False
 
 
 @dataclass(frozen=True)

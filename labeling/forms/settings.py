@@ -42,7 +42,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "llm_judge": ("llm_judge", "judge_model", "rubric", "llm_budget"),
     "claim": ("claim", "budget", "money_limit"),
-    "risk": ("epsilon", "delta", "missing"),
+    "risk": ("epsilon", "delta", "strict", "missing"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
     "advanced": ("sampler", "stopping", "seed"),
 }
@@ -76,6 +76,7 @@ LABELS = {
     "claim": "When to stop",
     "missing": "Pairs that were shown and not answered",
     "delta": "Accepted risk of a wrong claim (0.05 is 5%)",
+    "strict": "The accepted risk is that of",
     "budget": "Budget: maximum number of comparisons",
     "money_limit": "Most money for responses",
     "no_answer": "Pairs in which one response is no answer",
@@ -112,6 +113,13 @@ _HELP = {
         "the risk holds only if nobody leaves a pair because of what the answer would be."
     ),
     "delta": "5% means: at most 1 in 20 such experiments claims something wrong.",
+    "strict": (
+        "It matters only if policies join later. Each conclusion: each one is wrong with at most the accepted "
+        "risk, whatever happened before it and whoever wrote the new policies; the risks of several add up. "
+        "The whole life: however often policies join or leave, the chance that this page ever concludes "
+        "something wrong is at most the accepted risk. A tenth challenge then takes about six times the "
+        "comparisons of the first. It cannot be changed after the start."
+    ),
     "budget": "The experiment stops there, even without a winner. You can raise the budget later.",
     "space": (
         "If prompts and models do not act independently, because some only work together, that assumption "

@@ -12,10 +12,11 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from engine.domain import claim_sentences
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.policy_space import combinations
 from engine.models import Connection, Experiment, Factor, Policy
-from engine.selectors import browsing
+from engine.selectors import browsing, designs
 from engine.selectors.breakdown import by_tag, by_task
 from engine.selectors.counts import wins_matrix
 from engine.selectors.offered_models import models_of_workers
@@ -187,6 +188,7 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "parent": name,
         "number": number,
         "leads": _leads(parent),
+        "risk": claim_sentences.risk_of_all(designs.stored(experiment).design),
         "form": form,
         "join": join,
         "size": size_of_joining(

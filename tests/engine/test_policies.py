@@ -7,6 +7,7 @@ from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.models import AuditEntry, Comparison, Experiment, PairCount, Response
 from engine.selectors import designs, specs
+from engine.selectors.findings import ladder
 from engine.selectors.policies import policy_names
 from engine.selectors.pool_claims import unproven
 from engine.selectors.verifying import faults_of
@@ -87,6 +88,19 @@ class TestJoining:
         assert [each.joint_risk for each in conclusions] == pytest.approx([0.05, 0.1])
         later = experiment.comparisons.filter(state=Comparison.State.JUDGED).order_by("pk")[n_before:]
         assert {(each.policy_i.index, each.policy_j.index) for each in later} == {(2, 3)}
+        assert agree(experiment)
+
+    def test_one_risk_for_the_whole_life_of_an_experiment(self, annotator):
+        experiment = judged(begun(annotator, strict=True), annotator)
+        add_policies(experiment_id=experiment.pk, levels=NEW)
+        experiment = judged(experiment, annotator)
+        conclusions = designs.load(experiment).design.decision.conclusions
+        assert [(each.stage, each.policy, each.joint_risk) for each in conclusions] == [
+            (1, 2, 0.05),
+            (1, 3, 0.05),
+        ]
+        assert "this page ever concludes something wrong is at most 5%" in ladder(experiment).risk_of_all
+        assert specs.experiment_spec(experiment).settings["strict"]
         assert agree(experiment)
 
     def test_an_experiment_with_a_newcomer_can_be_deleted(self, annotator):
