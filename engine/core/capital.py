@@ -249,6 +249,20 @@ class Stakes:
             self.log_share[runs, :, b] = np.maximum(log_share, NO_CAPITAL)
             self.account[runs, b] = self._start[runs, b] = (1.0 - self._reserve) * own
 
+    def begin_stage(
+        self, runs: IntArray, log_start: FloatArray, account: FloatArray, log_price: FloatArray
+    ) -> None:
+        """Begin a new stage of these runs, shape (m,), with all who are present.
+
+        What is left of the old capital is given up. `log_start` and `account`, shape (K,), are what names
+        begin with, and `log_price`, shape (m, K, K), has the logarithms of the most that E_kb may be.
+        """
+        self._begin_anew(runs)
+        self._since[runs, 2], self._since[runs, 3] = self.tally.n_present[runs], 0
+        self.stage[runs] += 1
+        self.log_share[runs] = np.maximum(log_start - log_price, NO_CAPITAL)
+        self.account[runs] = self._start[runs] = account
+
     def cap(self, runs: IntArray, b: IntArray, log_cap: FloatArray, log_price: FloatArray) -> None:
         """Leave the proof of b at most this capital in each of these runs.
 

@@ -182,6 +182,19 @@ class HeadToHead:
         self.named[runs] = NOBODY
         self._look(runs)
 
+    def begin_stage(self, runs: IntArray) -> None:
+        """Begin a new stage of these runs, shape (m,), with all who are present: nothing is excluded, and
+        only what comes from now on counts.
+        """
+        self.exclusions()[runs] = 0
+        n = self._n_policies
+        price = np.stack([self._prices(runs, np.full(runs.size, b)) for b in range(n)], axis=2)
+        present = self.stakes.tally.present[runs[0]]
+        margin = self.evidence.null_mean - 0.5
+        self.stakes.begin_stage(runs, *starting_capital(present, margin, None), price)
+        self.named[runs] = NOBODY
+        self._look(runs)
+
     def leave(self, runs: IntArray, r: IntArray) -> None:
         """Have a policy that is absent by now leave each of these runs, shape (m,).
 

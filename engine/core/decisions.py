@@ -89,16 +89,26 @@ class Verdict:
         if ledger.claim is None or self.told or not (established[0] or none_best[0]):
             return None
         policy = None if none_best[0] else int(ledger.best()[0])
-        stage, n_stages = ledger.stage(), 1 if policy is None else ledger.n_stages(ledger.claim, policy)
+        n_stages = 1 if policy is None else self._n_stages(ledger.claim, policy)
         among = ledger.tally.joined if ledger.claim is Claim.BEST_IF_ANY else ledger.tally.present
         return Conclusion(
-            stage=stage,
+            stage=ledger.stage(),
             claim=ledger.claim,
             policy=policy,
             among=tuple(np.flatnonzero(among[0]).tolist()),
             risk=self.delta if self.for_ever else min(1.0, self.delta * n_stages),
-            joint_risk=self.delta if self.for_ever else min(1.0, self.delta * stage),
+            joint_risk=self.delta if self.for_ever else min(1.0, self.delta * ledger.stage()),
         )
+
+    def _n_stages(self, claim: Claim, policy: int) -> int:
+        """The number of stages whose risk a claim about a policy has: those that its proof uses, and those
+        before it that were given up without a conclusion.
+        """
+        if self.for_ever:
+            return 1
+        last = max((each.stage for each in self.concluded), default=0)
+        given_up = max(self.ledger.stage() - last - 1, 0)
+        return self.ledger.n_stages(claim, policy) + given_up * (claim in self.ledger.proofs)
 
     @property
     def for_ever(self) -> bool:
@@ -132,10 +142,11 @@ class Verdict:
 
     def _best_if_any(self) -> ClaimState:
         refuted = self.ledger.rule.refuted[0]
-        if self._n_comparisons == 0 or refuted.all():
+        named = int(self.ledger.named_if_any[0])
+        if self._n_comparisons == 0 or (refuted.all() and named == NOBODY):
             return self._state(Claim.BEST_IF_ANY, None, (), 1.0)
-        policy = int(self.ledger.leader()[0])
-        established = bool(self.ledger.last_standing()[0][0])
+        policy = int(self.ledger.leader()[0]) if named == NOBODY else named
+        established = named != NOBODY or bool(self.ledger.last_standing()[0][0])
         others = self.ledger.tally.joined[0] & (np.arange(self.ledger.tally.n_policies) != policy)
         rivals = () if established else tuple(np.flatnonzero(others & ~refuted).tolist())
         risk = float(self.ledger.rule.risk[0, others].max())
@@ -151,7 +162,7 @@ class Verdict:
             without_model = ledger.holds_without_model(claim, policy)
         else:
             without_model = self._n_comparisons == 0 or ledger.none_without_model(claim)
-        n_stages = 1 if policy is None else ledger.n_stages(claim, policy)
+        n_stages = 1 if policy is None else self._n_stages(claim, policy)
         return ClaimState(
             claim,
             holds=policy is not None and not rivals,

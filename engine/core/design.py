@@ -319,7 +319,7 @@ class Design:
             label = f"policy {number}" if row is None else ", ".join(map(str, row))
         labels = checked_labels([*self.labels, label], space)
         features = None if row is None else list(row)
-        self._note("added", number, label=labels[-1], parent=parent, row=features)
+        self._note("added", policy=number, label=labels[-1], parent=parent, row=features)
         renew = not self.strict and any(each.stage == self._ledger.stage() for each in self._concluded)
         self._told = False
         progress = with_one_more(self.progress, parent)
@@ -356,10 +356,31 @@ class Design:
         if not present[policy] or present.sum() == 1:
             reason = "the only one that is left" if present[policy] else "not present"
             raise ValueError(f"policy {policy} cannot retire: it is {reason}")
-        self._note("retired", policy)
+        self._note("retired", policy=policy)
         self._ledger.leave(np.array([0]), np.array([policy]))
         established, none_best = self._ledger.settled()
         self._told &= bool(established[0] or none_best[0])
+
+    def begin_stage(self) -> None:
+        """Have claims count what comes from now on alone, as where the tasks are others than before.
+
+        It is as if the experiment began with those who are present: with a capital of 1, and nobody excluded.
+        Showings that are open count against the claims. A stage that is given up without a conclusion has
+        had its chance to err: its δ is added to the risk of the next conclusion. Estimates, and the claim
+        "best_if_any" where it is watched, go on.
+
+        Raises
+        ------
+        ValueError
+            If there are no stages: see `add`. Or without `capital_moves`, as what a draw without replacement
+            is worth cannot be told from the counts.
+        """
+        self._check_alive()
+        if self.for_ever or not self.capital_moves:
+            raise ValueError("this design has no stages: all that it ever concludes has one risk")
+        self._note("stage")
+        self._told = False
+        self._ledger.begin_stage()
 
     def happen(self, event: Mapping[str, Any]) -> None:
         """Have one of `Design.events` happen again.
@@ -373,16 +394,18 @@ class Design:
             self.add(event["label"], parent=event["parent"], row=event["row"])
         elif event.get("kind") == "retired":
             self.retire(event["policy"])
+        elif event.get("kind") == "stage":
+            self.begin_stage()
         else:
-            raise ValueError(f"an event is 'added' or 'retired', got {dict(event)}")
+            raise ValueError(f"an event is 'added', 'retired' or 'stage', got {dict(event)}")
 
-    def _note(self, kind: str, policy: int, **about: Any) -> None:
+    def _note(self, kind: str, **about: Any) -> None:
         """Note an event that comes now, and a conclusion that it ends."""
         self._concluded = self._verdict.conclusions()
         established, none_best = self._ledger.settled()
         self._told = bool(established[0] or none_best[0])
         self._ledger.begin_to_live()
-        self.events.append({"kind": kind, "place": self.n_shown, "policy": policy, **about})
+        self.events.append({"kind": kind, "place": self.n_shown, **about})
         self._decision = None
 
     def _check_alive(self) -> None:
@@ -1084,18 +1107,16 @@ class Design:
     @property
     def named(self) -> dict[str, int]:
         """The policies that claims have named so far, by the claim's value; a name once given stays."""
-        return {
-            claim.value: int(proof.named[0])
-            for claim, proof in self._ledger.proofs.items()
-            if proof.named[0] != NOBODY
-        }
+        named = {claim: proof.named[0] for claim, proof in self._ledger.proofs.items()}
+        named[Claim.BEST_IF_ANY] = self._ledger.named_if_any[0]
+        return {claim.value: int(policy) for claim, policy in named.items() if policy != NOBODY}
 
     @property
     def stopped(self) -> bool:
         """`decision.stopped`, without the rest of the decision, which takes longer.
 
-        Outcomes that are told after the end can undo it under "best_if_any" and without a claim. The policy
-        that is left must lead each other one in the present data, and late losses may end that.
+        Without a claim, outcomes that are told after the end can undo it: the policy that is left must lead
+        each other one in the present data, and late losses may end that.
         """
         return self._verdict.reason is not None
 

@@ -82,6 +82,8 @@ class Ledger:
         other; None under another.
     proofs
         Progress of the claims "best" and, with a margin, "good enough", as far as they are watched.
+    named_if_any
+        Shape (R,): under the claim "best if any", the policy that it has named, `claims.NOBODY` where none.
     missing
         As given.
     margin
@@ -163,6 +165,9 @@ class Ledger:
         self._reserve = 0.0 if capital_moves or self.model is not None else RESERVE
         self._stakes = self._build_stakes(memory, moves=capital_moves and self.model is None)
         self.proofs = self._build_proofs(space, delta, named or {})
+        nobody = np.full(tally.n_runs, NOBODY)
+        self.named_if_any: IntArray = (named or {}).get(Claim.BEST_IF_ANY, nobody).copy()
+        self._name_if_any()
         self.none_peak: FloatArray | None = None
         if self.claim is Claim.BEST and not self._has_lived():
             known = memory is not None and all("none_peak" in each for each in memory)
@@ -256,6 +261,7 @@ class Ledger:
         present, joined = self.tally.present.copy(), self.tally.joined.copy()
         present[runs, n] = joined[runs, n] = True
         self.tally.set_present(present, joined)
+        self.named_if_any[runs] = NOBODY
         self.evidence.join(runs, n)
         if self.streams is not None:
             self.streams.join(runs, n, self.rule.refuted)
@@ -263,11 +269,19 @@ class Ledger:
             proof.join(runs, n, champion)
         self._look_again()
 
+    def begin_stage(self, run: int = 0) -> None:
+        """Begin a new stage of a run, whose proofs count what comes from now on alone."""
+        for proof in self.proofs.values():
+            if isinstance(proof, HeadToHead):
+                proof.begin_stage(np.array([run]))
+        self._look_again()
+
     def leave(self, runs: IntArray, r: IntArray) -> None:
         """Have a policy r retire from each of these runs, shape (m,) both."""
         present = self.tally.present.copy()
         present[runs, r] = False
         self.tally.set_present(present, self.tally.joined)
+        self.named_if_any[runs[self.named_if_any[runs] == r]] = NOBODY
         for proof in self.proofs.values():
             proof.leave(runs, r)
         self._look_again()
@@ -281,8 +295,17 @@ class Ledger:
         for evidence in self._model_evidence():
             evidence.update(np.zeros_like(runs), np.ones_like(runs))
         self.rule.observe()
+        self._name_if_any()
         for proof in self.proofs.values():
             proof.observe()
+
+    def _name_if_any(self) -> None:
+        """Name the policy that "best if any" is shown for, where none was: late answers undo no name."""
+        if self.claim is Claim.BEST_IF_ANY and (self.named_if_any == NOBODY).any():
+            established, _ = self.last_standing()
+            fresh = np.flatnonzero(established & (self.named_if_any == NOBODY))
+            left = self.tally.joined[fresh] & ~self.rule.refuted[fresh]
+            self.named_if_any[fresh] = left.argmax(axis=1)
 
     def _has_lived(self) -> bool:
         """True once somebody has joined or retired: a wrong "none is best" would then need a δ of its own."""
@@ -406,6 +429,7 @@ class Ledger:
         for evidence in self._model_evidence():
             evidence.update(i, j, runs)
         self.rule.observe()
+        self._name_if_any()
         for proof in self.proofs.values():
             proof.update(i, j, runs)
             proof.observe()
@@ -418,6 +442,7 @@ class Ledger:
     def keep(self, runs: BoolArray) -> None:
         """Keep the runs that are True in `runs`, of shape (R,), and drop the others."""
         self._leader = None
+        self.named_if_any = self.named_if_any[runs]
         self.tally.keep(runs)
         for pairs in (self.evidence, *self._pairs.values()):
             pairs.keep(runs)
@@ -481,10 +506,9 @@ class Ledger:
 
     def best(self) -> IntArray:
         """Shape (R,): the policy named by the claim that stops the run, or the leader."""
-        leader = self.leader()
-        if (proof := self.stopping_proof()) is not None:
-            return np.where(proof.named == NOBODY, leader, proof.named)
-        return leader
+        proof = self.stopping_proof()
+        named = self.named_if_any if proof is None else proof.named
+        return np.where(named == NOBODY, self.leader(), named)
 
     def leader(self) -> IntArray:
         """Shape (R,): the leader, among the policies not refuted if there are any.
@@ -518,7 +542,10 @@ class Ledger:
                 return established, np.zeros_like(established)
             peak = self.rule.peak_evidence if self.none_peak is None else self.none_peak
             return established, ~established & (peak >= self.log_inverse_delta).all(axis=1)
-        return self.last_standing()
+        established, none_best = self.last_standing()
+        if self.claim is Claim.BEST_IF_ANY:
+            established = self.named_if_any != NOBODY
+        return established, none_best & ~established
 
     def holds_without_model(self, claim: Claim, policy: int) -> bool:
         """True if the present evidence of the first run establishes a claim without a Bradley-Terry model."""

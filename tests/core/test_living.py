@@ -18,6 +18,7 @@ from engine.core import (
     Succession,
     Unstructured,
     capital,
+    evidence,
     pooled_evidence,
     succession,
 )
@@ -144,6 +145,7 @@ class Tree:
             }
         else:
             shot["capital"] = np.exp(ledger.rule.evidence)
+            shot["named"] = ledger.named_if_any.copy()
         return shot
 
     def false_capital(self, shot: dict, mu: np.ndarray) -> np.ndarray:
@@ -354,6 +356,44 @@ class TestTheBestIfAny:
     )
     def test_its_evidence_never_pays(self, life: tuple) -> None:
         assert largest_of_best(*life) == pytest.approx(1.0, abs=1e-9)
+
+    @pytest.mark.parametrize("events", [{}, {2: join(2)}])
+    def test_false_names_are_as_rare_as_promised(
+        self, events: Events, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A name stays, so this is the chance that one is ever given."""
+        monkeypatch.setattr(evidence, "MIN_HEAD_TO_HEAD", 1)
+        tree = OneBest(Claim.BEST_IF_ANY, 3, 2 if events else 3, 4, events, delta=0.8)
+
+        def falsely_named(shot: dict, mu: np.ndarray) -> np.ndarray:
+            joined = np.flatnonzero(shot["joined"])
+            best = [k for k in joined if all(mu[k, j] >= 0.5 + MARGIN for j in joined if j != k)]
+            false = sorted(set(joined) - set(best)) if best else []
+            return np.isin(shot["named"], false).astype(float)
+
+        most = 0.0
+        for mu in preferences(3):
+            tree.value(mu, falsely_named)
+            most = max(most, float(tree.start.max()))
+        assert 0.05 < most <= 0.8
+
+    def test_late_losses_undo_no_name(self) -> None:
+        """As of pairs that were open at the conclusion, also with a policy that has left since."""
+        life = Life(claim=Claim.BEST_IF_ANY)
+        life.go_on(4000)
+        design = life.design
+        late = [design.show(0, rival) for rival in (1, 2, 3) for _ in range(200)]
+        said = design.decision.conclusions
+        design.retire(3)
+        for showing in late:
+            design.end(showing, 0.0)
+        assert design.win_rate[0, 1] < 0.5
+        assert (design.stopped, design.decision.best) == (True, 0)
+        assert design.decision.claims[0].holds
+        assert design.decision.conclusions == said
+        assert same(Design.from_state(design.space, json.loads(json.dumps(design.state()))), design)
+        design.add()
+        assert not design.stopped
 
     def test_a_newcomer_that_begins_with_1_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         as_is = StreamedEvidence.join
