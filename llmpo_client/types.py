@@ -156,12 +156,26 @@ class Pair(TypedDict):
     comparisons: int
 
 
+class Conclusion(TypedDict):
+    """A conclusion as it was drawn; ``created_at`` is in ISO 8601."""
+
+    claim: Claim
+    policy: str | None
+    among: list[str]
+    risk: float
+    joint_risk: float
+    comparisons: int
+    text: str
+    created_at: str
+
+
 class Status(Experiment):
     """An experiment with the dashboard's figures; ``/api/docs`` explains them."""
 
     comparisons: int
     recomputing: bool
     claims: list[ClaimState]
+    conclusions: list[Conclusion]
     by_answers: ByAnswers | None
     joint_risk: float | None
     threshold: float | None

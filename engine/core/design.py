@@ -1136,6 +1136,11 @@ class Design:
         return None if self.stopped else expected_remaining(self._ledger)
 
     @property
+    def stage(self) -> int:
+        """The number of the stage, from 1; see `add`."""
+        return self._ledger.stage()
+
+    @property
     def for_ever(self) -> bool:
         """Whether all that the design ever concludes errs with probability at most δ together; see `add`."""
         return self._verdict.for_ever

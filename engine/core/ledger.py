@@ -164,16 +164,14 @@ class Ledger:
         # Without moves, something is kept for who joins; a model has no need of it.
         self._reserve = 0.0 if capital_moves or self.model is not None else RESERVE
         self._stakes = self._build_stakes(memory, moves=capital_moves and self.model is None)
-        self.proofs = self._build_proofs(space, delta, named or {})
-        nobody = np.full(tally.n_runs, NOBODY)
-        self.named_if_any: IntArray = (named or {}).get(Claim.BEST_IF_ANY, nobody).copy()
+        named = {Claim.BEST_IF_ANY: np.full(tally.n_runs, NOBODY), **(named or {})}
+        self.proofs = self._build_proofs(space, delta, named)
+        self.named_if_any: IntArray = named[Claim.BEST_IF_ANY].copy()
         self._name_if_any()
         self.none_peak: FloatArray | None = None
         if self.claim is Claim.BEST and not self._has_lived():
             known = memory is not None and all("none_peak" in each for each in memory)
-            peak = None
-            if memory is not None and known:
-                peak = recalled(memory, "none_peak", (tally.n_policies,))
+            peak = recalled(memory, "none_peak", (tally.n_policies,)) if memory and known else None
             self.none_peak = raised(self._against_being_best(...), peak)
 
     def show(self, i: IntArray, j: IntArray, runs: IntArray | None = None) -> Bets | None:

@@ -13,6 +13,7 @@ only wake the code that looks for work here. ``Claimable`` rows are taken by one
 * ``ShowingEvent``: append-only; written with what happens to a comparison, then numbered by the planner.
 * ``Improvement``: open → ended | stopped.
 * ``Proposal``: proposed → refused | joined → dropped | promoted | left.
+* ``Conclusion``: append-only; written with the evidence that allows it.
 * ``PairCount``: changed in the transaction of the judgment; rebuildable from the judgments.
 * ``Experiment``: draft → running ⇄ paused → concluded (reason).
 """
@@ -21,6 +22,7 @@ from engine.models.assignments import Assignment, GoldItem
 from engine.models.audit import AuditEntry
 from engine.models.charges import Charge
 from engine.models.comparisons import Comparison, Flag
+from engine.models.conclusions import Conclusion
 from engine.models.connections import Connection, Loan
 from engine.models.evidence import DashboardPage, Examination, Snapshot
 from engine.models.experiments import Experiment, ExperimentQuerySet
@@ -52,6 +54,7 @@ __all__ = [
     "Browser",
     "Charge",
     "Comparison",
+    "Conclusion",
     "Connection",
     "DashboardPage",
     "Evidence",

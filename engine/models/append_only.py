@@ -57,6 +57,7 @@ RULES = (
         {"number": "OLD.number IS NULL", "showing": "TRUE"},
         _OF_A_DRAFT.format("OLD.experiment_id"),
     ),
+    Rule("Conclusion", {}, _OF_A_DRAFT.format("OLD.experiment_id")),
     # Entries stay when their experiment is deleted.
     Rule(
         "AuditEntry",

@@ -15,8 +15,8 @@ from engine.core.spaces import BradleyTerry
 from engine.core.types import Missing
 from engine.domain import claim_sentences
 from engine.domain.claim_settings import LADDER
-from engine.domain.wording import number, two_digits
-from engine.models import Experiment, Judgment
+from engine.domain.wording import moment, number, two_digits
+from engine.models import Conclusion, Experiment, Judgment
 from engine.selectors import consequences, counts, designs
 from engine.selectors.designs import Observed
 from engine.selectors.pool_claims import of_pool, unproven
@@ -97,7 +97,7 @@ class Ladder:
     by_answers
         ``None`` where the claim to stop on holds, and where the answers alone would not do either.
     conclusions
-        All that were drawn, the oldest first; none while the policies are those of the beginning.
+        All that were drawn, the oldest first, each with its time; empty where the result says the only one.
     risk_of_all
         The risk of these, in words.
     """
@@ -123,8 +123,16 @@ class Ladder:
 
 def ladder(experiment: Experiment, observed: Observed | None = None) -> Ladder:
     """The claims by the evidence as it is shown, or by that which a caller has."""
+    drawn = list(experiment.conclusions.all())
+    # One that the result says already is not listed.
+    if len(drawn) == 1 and experiment.certified_claim == drawn[0].claim:
+        drawn = []
+    conclusions = [
+        f"{moment(each.created_at)}, after {number(each.comparisons, 'comparison')}: {each.text}"
+        for each in drawn
+    ]
     if experiment.evidence_stale:
-        return Ladder([], 0, 1.0)
+        return Ladder([], 0, 1.0, conclusions=conclusions)
     observed = observed or designs.shown(experiment)
     design = observed.design
     decision, tested = design.decision, _model_test(experiment, observed)
@@ -133,15 +141,27 @@ def ladder(experiment: Experiment, observed: Observed | None = None) -> Ladder:
     return Ladder(
         rungs=[_rung(states[claim], design, told, tested) for claim in LADDER if claim in states],
         n_claims=consequences.claims_to_choose(experiment),
-        joint_risk=_joint_risk(experiment, design),
+        joint_risk=picked_risk(experiment, design),
         unproven=unproven(experiment),
         by_answers=_by_answers(experiment, design, decision),
-        conclusions=[claim_sentences.earlier(design, each) for each in decision.conclusions if design.events],
-        risk_of_all=claim_sentences.risk_of_all(design),
+        conclusions=conclusions,
+        risk_of_all=_risk_of_all(experiment, design, drawn),
     )
 
 
-def _joint_risk(experiment: Experiment, design: Design) -> float:
+def _risk_of_all(experiment: Experiment, design: Design, drawn: Sequence[Conclusion]) -> str:
+    """The risk of all that was concluded, in words."""
+    rules = {(each.claim, each.delta, each.epsilon) for each in drawn}
+    said = claim_sentences.risk_of_all(design)
+    if rules <= {(experiment.claim, experiment.delta, experiment.epsilon)} and design.for_ever:
+        return said
+    if len(drawn) > 1:
+        joint = f"{100 * drawn[-1].joint_risk:.4g}%"
+        return f"{len(drawn)} conclusions were drawn here, so any of them is wrong with at most {joint}."
+    return said
+
+
+def picked_risk(experiment: Experiment, design: Design) -> float:
     """The risk of a claim that is picked after a look at several, and at the stages that they use."""
     earlier = sum(each.n_stages - 1 for each in design.decision.claims)
     return min(1.0, consequences.joint_risk(experiment) + design.delta * earlier)
@@ -225,7 +245,7 @@ def finding_on(experiment: Experiment, observed: Observed, state: ClaimState) ->
         return finding_of(experiment, observed)
     picked = f"Somebody stopped on it after looking at {consequences.claims_to_choose(experiment)} claims"
     if not unproven(experiment):
-        risk = f"{100 * _joint_risk(experiment, observed.design):.4g}%"
+        risk = f"{100 * picked_risk(experiment, observed.design):.4g}%"
         picked += f"; the risk that any of them is ever made wrongly is at most {risk}"
     picked += "."
     text = claim_sentences.sentence(observed.design, state, _model_test(experiment, observed))

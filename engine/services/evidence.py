@@ -19,6 +19,7 @@ from engine.selectors import designs
 from engine.selectors.designs import Observed
 from engine.selectors.snapshots import latest_snapshot
 from engine.services.bulk import save_all
+from engine.services.conclusions import keep_conclusions
 from engine.services.locks import locked_experiment
 from engine.services.showings import settle_assignments
 from engine.services.snapshots import write_snapshot
@@ -116,4 +117,5 @@ def note(*, experiment: Experiment, folded: Folded) -> Snapshot | None:
     latest = latest_snapshot(experiment)
     if folded.complete and (folded.changed or experiment.evidence_stale):
         latest = write_snapshot(experiment=experiment, observed=folded.observed)
+        keep_conclusions(experiment=experiment, observed=folded.observed)
     return latest

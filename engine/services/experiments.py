@@ -28,6 +28,7 @@ from engine.selectors.record import record_of
 from engine.selectors.snapshots import latest_snapshot
 from engine.services.assignments import end_left
 from engine.services.audit import record
+from engine.services.conclusions import keep_picked
 from engine.services.evidence import catch_up, settle
 from engine.services.locks import lock_by_number, locked_experiment
 from engine.services.notifications import announce_conclusion
@@ -145,6 +146,7 @@ def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
         raise WrongStateError(
             f"The experiment cannot stop on this claim, because it does not hold by itself. {missing}"
         )
+    keep_picked(experiment=experiment, observed=observed, state=state)
     conclude(
         experiment=experiment,
         conclusion=StopReason.CERTIFIED,

@@ -283,6 +283,9 @@ def _ladder(experiment: Experiment, observed: Observed) -> Ladder:
     )
 
 
+_OF_CONCLUSIONS = ("claim", "risk", "joint_risk", "comparisons", "text", "created_at")
+
+
 def _status(experiment: Experiment) -> dict[str, Any]:
     # One look for all of it: people click, and the planner writes, meanwhile.
     observed, snapshot = at_one_moment(experiment)
@@ -308,6 +311,14 @@ def _status(experiment: Experiment) -> dict[str, Any]:
                 "qualified": rung.qualified,
             }
             for rung in ladder.rungs
+        ],
+        "conclusions": [
+            {
+                **{name: getattr(each, name) for name in _OF_CONCLUSIONS},
+                "policy": None if each.policy is None else names[each.policy].short,
+                "among": [names[policy].short for policy in each.among],
+            }
+            for each in experiment.conclusions.all()
         ],
         "by_answers": None
         if ladder.by_answers is None

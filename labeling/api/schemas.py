@@ -293,6 +293,19 @@ class RemainingOut(Schema):
     high: float | None = Field(description="Null if the budget leaves less.")
 
 
+class ConclusionOut(Schema):
+    """A conclusion as it was drawn."""
+
+    claim: Claim
+    policy: str | None = Field(description="The policy named; null for “no single best”.")
+    among: list[str] = Field(description="The policies that it is about.")
+    risk: float = Field(description="The probability, at most, that it is wrong.")
+    joint_risk: float = Field(description="The same of this one or any before it.")
+    comparisons: int
+    text: str
+    created_at: datetime
+
+
 class StatusOut(ExperimentOut):
     """An experiment with the dashboard's figures."""
 
@@ -307,6 +320,10 @@ class StatusOut(ExperimentOut):
         description="The claims from the weakest to the strongest; none where the stopping rule makes "
         "no claims, and while `recomputing`. They rest on the same evidence as `sentence` and `policies`: a "
         "click is in it once a worker has planned after it."
+    )
+    conclusions: list[ConclusionOut] = Field(
+        description="Everything that was concluded so far, the oldest first. It stays when the claim or its "
+        "risk change."
     )
     by_answers: ByAnswersOut | None = Field(
         description="What the answers alone say where pairs without an outcome keep the claim from holding; "

@@ -23,6 +23,12 @@ def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
         "factors": space.levels if isinstance(space, Factorial) else None,
         "combinations": space.policies if isinstance(space, Factorial) else None,
         "settings": settings,
+        # As they were drawn, also under settings that were others then.
+        "conclusions": list(
+            experiment.conclusions.values(
+                "claim", "delta", "epsilon", "stage", "policy", "among", "risk", "joint_risk", "comparisons"
+            )
+        ),
     }
     rows, names = combinations_of(experiment), policy_names(experiment)
     events = designs.in_the_evidence(experiment).values_list(

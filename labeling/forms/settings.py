@@ -114,7 +114,7 @@ _HELP = {
     ),
     "delta": "5% means: at most 1 in 20 such experiments claims something wrong.",
     "strict": (
-        "It matters only if policies join later. Each conclusion: it is wrong with at most the accepted risk, "
+        "It matters only if policies join. Each conclusion: it is wrong with at most the accepted risk, "
         "whatever happened before it and whoever wrote the new policies; the risks of several add up. "
         "The whole life: however often policies join or leave, the chance that this page ever concludes "
         "something wrong is at most the accepted risk. A tenth challenge then takes about six times the "

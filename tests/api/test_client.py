@@ -337,6 +337,7 @@ def test_its_types_are_those_of_the_description():
     described = api.get_openapi_schema()["components"]["schemas"]
     pairs = {
         types.Experiment: "ExperimentOut", types.Status: "StatusOut", types.ClaimState: "ClaimOut",
+        types.Conclusion: "ConclusionOut",
         types.Policy: "PolicyOut", types.Pair: "PairOut", types.Imported: "ImportedOut",
         types.Response: "ResponseOut", types.Entry: "EntryOut", types.ShownPair: "ShownOut",
         types.Shown: "NextOut", types.Judged: "JudgedOut", types.Member: "MemberOut",

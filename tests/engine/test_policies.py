@@ -1,6 +1,7 @@
 """Policies that join an experiment which has started, and retire from it."""
 
 import pytest
+from django.db import DatabaseError
 
 from engine.core import StopReason
 from engine.domain.errors import SpecError, WrongStateError
@@ -13,11 +14,11 @@ from engine.selectors.pool_claims import unproven
 from engine.selectors.verifying import faults_of
 from engine.services.descriptions import check_description
 from engine.services.drafts import create_experiment, delete_experiment
-from engine.services.experiments import pause, start
+from engine.services.experiments import pause, start, stop_on
 from engine.services.judging import rebuild_counts
 from engine.services.planning import advance
 from engine.services.policies import add_policies, retire_policy
-from engine.services.setting_changes import change_settings
+from engine.services.setting_changes import change_settings, reopen
 from tests.factories import add_member, click_for, click_on, lease_all, make_experiment, plan_and_write
 
 pytestmark = pytest.mark.django_db
@@ -206,6 +207,58 @@ class TestJoining:
         change_settings(experiment_id=experiment.pk, by=None, delta=0.01, claim="best")
         advance(experiment_id=experiment.pk)
         assert agree(Experiment.objects.get())
+
+
+class TestConclusions:
+    """They stay, whatever the claim and its risk become."""
+
+    def test_under_a_smaller_risk(self, annotator):
+        experiment = judged(begun(annotator), annotator)
+        reopen(experiment_id=experiment.pk, by=None, delta=0.01)
+        experiment.refresh_from_db()
+        assert [each.delta for each in experiment.conclusions.all()] == [0.05]
+        assert len(ladder(experiment).conclusions) == 1
+        experiment = judged(experiment, annotator)
+        assert [(each.delta, each.risk, each.policy) for each in experiment.conclusions.all()] == [
+            (0.05, 0.05, 2),
+            (0.01, 0.01, 2),
+        ]
+        assert experiment.conclusions.last().joint_risk == pytest.approx(0.06)
+        assert ladder(experiment).risk_of_all.endswith("wrong with at most 6%.")
+        # Back under the first settings the replay draws the first one again, which is the same.
+        reopen_as = {"delta": 0.001, "claim": "best"}
+        reopen(experiment_id=experiment.pk, by=None, **reopen_as)
+        change_settings(experiment_id=experiment.pk, by=None, delta=0.05, claim="good_enough")
+        advance(experiment_id=experiment.pk)
+        experiment.refresh_from_db()
+        assert experiment.state == Experiment.State.CONCLUDED
+        assert experiment.conclusions.count() == 2
+        assert agree(experiment)
+
+    def test_on_another_claim_of_the_ladder(self, annotator):
+        experiment = begun(annotator, claim="best", epsilon=0.05, n_policies=2)
+        for _ in range(100):
+            plan_and_write(experiment)
+            if designs.load(experiment).design.decision.holds("good_enough"):
+                break
+            click_for(experiment, annotator, better)
+        stop_on(experiment_id=experiment.pk, claim="good_enough", by=None)
+        [drawn] = experiment.conclusions.all()
+        # Picked after a look at three claims.
+        assert (drawn.claim, drawn.policy, drawn.among) == ("good_enough", 1, [0, 1])
+        assert drawn.risk == pytest.approx(0.15)
+        experiment.refresh_from_db()
+        reopen(experiment_id=experiment.pk, by=None)
+        experiment = judged(Experiment.objects.get(), annotator)
+        first, second = experiment.conclusions.all()
+        assert (first.pk, second.claim) == (drawn.pk, "best")
+        assert second.joint_risk == pytest.approx(0.2)
+        assert ladder(experiment).conclusions[0].endswith(drawn.text)
+
+    def test_nobody_changes_one(self, annotator):
+        experiment = judged(begun(annotator, n_policies=2), annotator)
+        with pytest.raises(DatabaseError):
+            experiment.conclusions.update(risk=0.01)
 
 
 class TestRetiring:

@@ -74,6 +74,8 @@ def test_the_decision_follows_from_the_exported_log(living, admin_client, monkey
     stored = designs.stored(living).design
     assert list(design.labels) == list(stored.labels)
     assert design.decision.conclusions == stored.decision.conclusions
+    drawn = [(each["stage"], each["policy"], tuple(each["among"])) for each in first["conclusions"]]
+    assert drawn == [(each.stage, each.policy, each.among) for each in design.decision.conclusions]
     assert design.evidence.tolist() == stored.evidence.tolist()
 
 
