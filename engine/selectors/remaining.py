@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.core import Plan, Remaining, Unstructured, forecast
 from engine.domain.claim_settings import Rules
 from engine.models import Experiment, Policy, Snapshot
@@ -9,6 +11,9 @@ from engine.selectors import designs
 from engine.selectors.counts import comparison_count
 from engine.selectors.measured_strengths import with_new
 from engine.selectors.snapshots import latest_snapshot
+
+# The strength of a policy less that of the one that it was made from, in log-odds: mostly a bit weaker.
+_CHILD_MEAN, _CHILD_SPREAD = -0.1, 0.4
 
 
 def remaining_of(experiment: Experiment, latest: Snapshot | None = None) -> Remaining | None:
@@ -42,8 +47,10 @@ def remaining_after_joining(
     if parent_leaves:
         stay -= {parent.index}
     # Who has just joined is not measured.
-    measured = [index if index < design.n_policies else None for index in sorted(stay)]
-    strengths = with_new(design.drawn_strengths(), [*measured, *[None] * n_new])
+    measured = [index if index < design.n_policies else None for index in (*sorted(stay), parent.index)]
+    *others, origin = with_new(design.drawn_strengths(), measured).T
+    noise = np.random.default_rng(1).standard_normal((n_new, origin.size))
+    strengths = np.column_stack([*others, *(origin + _CHILD_MEAN + _CHILD_SPREAD * noise)])
     if strengths.shape[1] < 2:
         return None
     left = max(1, experiment.budget - comparison_count(experiment.pk))
