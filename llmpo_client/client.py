@@ -318,10 +318,16 @@ class Client:
         return cast(types.Shown, self._json("POST", f"/label/{experiment_id}/next"))
 
     def judge(
-        self, experiment_id: int, token: str, choice: types.Choice, *, comment: str = ""
+        self,
+        experiment_id: int,
+        token: str,
+        choice: types.Choice,
+        *,
+        comment: str = "",
+        further: Mapping[str, str | list[int]] | None = None,
     ) -> types.Judged:
-        """Store the answer to a pair, exactly once."""
-        body = {"token": token, "choice": choice, "comment": comment}
+        """Store the answer to a pair, exactly once. ``further``: answers to the further questions."""
+        body = {"token": token, "choice": choice, "comment": comment, "further": further or {}}
         return cast(types.Judged, self._json("POST", f"/label/{experiment_id}/judgments", body))
 
     def skip(self, experiment_id: int, token: str, reason: types.Reason, *, comment: str = "") -> None:

@@ -80,6 +80,7 @@ class Patch(Changes, total=False):
 
     name: str
     guidelines: str
+    further_questions: str
     factors: list[Factor]
     tasks: list[Task]
     gold: list[Gold]

@@ -11,8 +11,8 @@ from engine.domain.text_checks import TextCheck
 
 # The settings of a description; all other fields of an experiment change as it runs.
 SETTINGS = (
-    "question", "guidelines", "judge", "rule_preference", "claim", "delta", "epsilon", "missing", "strict",
-    "budget", "space", "excluded",
+    "question", "guidelines", "further_questions", "judge", "rule_preference", "claim", "delta", "epsilon",
+    "missing", "strict", "budget", "space", "excluded",
     "sampler", "stopping", "seed", "allow_tie",
     "allow_both_bad", "tell_outcome", "overlap", "overlap_rule",
     "repeat_rate", "gold_rate",

@@ -32,7 +32,7 @@ from engine.importing.yaml_document import Entry, NotYAMLError, dump, parse
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file", "columns")
 # Their letters count, whatever they look like.
-_TEXT_SETTINGS = {"question", "guidelines", "model", "judge_model", "rubric", "tags"}
+_TEXT_SETTINGS = {"question", "guidelines", "further_questions", "model", "judge_model", "rubric", "tags"}
 # May be null, for none.
 _OPTIONAL_SETTINGS = {"money_limit"}
 # A line that names a part of a description. Broken YAML without one may be a table.

@@ -42,6 +42,7 @@ RULES = (
             "AND EXISTS (SELECT 1 FROM engine_judgmentvoid v WHERE v.judgment_id = OLD.id)",
             # A free text may tell more of a person than they want kept.
             "comment": "NEW.comment = ''",
+            "further": "NEW.further = ''",
         },
         _OF_A_DRAFT.format(
             "COALESCE((SELECT c.experiment_id FROM engine_comparison c WHERE c.id = OLD.comparison_id), "

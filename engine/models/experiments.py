@@ -6,12 +6,15 @@ from collections.abc import Collection
 from typing import Any, Self
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Exists, OuterRef, Q, Value
 from django.db.models.functions import Concat
 
 from engine.core import StopReason
 from engine.domain import limits
+from engine.domain.errors import SpecError
+from engine.domain.further_questions import read_questions
 from engine.models import clock
 from engine.models.blinding import Blinding
 from engine.models.judges import Judges
@@ -26,6 +29,14 @@ _CONCLUSIONS = {
     StopReason.BUDGET: "Budget spent",
     StopReason.STOPPED: "Stopped by hand",
 }
+
+
+def check_further_questions(given: str) -> None:
+    """Validate the lines of further questions."""
+    try:
+        read_questions(given)
+    except SpecError as error:
+        raise ValidationError(str(error)) from error
 
 
 class ExperimentQuerySet(models.QuerySet["Experiment"]):
@@ -100,6 +111,14 @@ class Experiment(DecisionRules, Serving, Judges, Responding, Blinding):
     )
     question = models.CharField(max_length=300, default="Which response is better?")
     guidelines = models.TextField(blank=True)
+    further_questions = models.TextField(
+        blank=True,
+        validators=[check_further_questions],
+        help_text=(
+            "Asked beside the question that decides, optional, and shown by policy: one on each line. End a "
+            "line with (1-5) for a mark of each response, or with (text) for words. At most five."
+        ),
+    )
     tags = models.CharField(
         max_length=200, blank=True, help_text="Tags by which lists are filtered, separated by commas."
     )

@@ -96,6 +96,9 @@ class Judgment(models.Model):
         blank=True,
         help_text="How both texts were in view, as the page says: nothing but the export follows from it.",
     )
+    further = models.TextField(
+        blank=True, help_text="Answers to the further questions, as JSON: by question, and left before right."
+    )
     restores = models.OneToOneField(
         "self",
         models.PROTECT,

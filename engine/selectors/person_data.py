@@ -132,7 +132,7 @@ def person_data(user: User, *, complete: bool) -> Row:
         ),
         "judgments": _rows(
             judgments, experiment="comparison__experiment__name", number="pk", comparison="comparison_id",
-            choice="choice", comment="comment", in_view="in_view", shown_at="shown_at",
+            choice="choice", comment="comment", in_view="in_view", further="further", shown_at="shown_at",
             judged_at="created_at", voided_at="void__created_at", void_reason="void__reason",
         ),
         "judgments_voided": _rows(
@@ -148,7 +148,7 @@ def person_data(user: User, *, complete: bool) -> Row:
         "checks": _rows(
             checks, experiment="assignment__experiment__name", kind="assignment__kind", shown_at="shown_at",
             judged_at="created_at", choice="choice", comment="comment", in_view="in_view",
-            passed="assignment__passed",
+            further="further", passed="assignment__passed",
         ),
         "pairs_shown": _rows(
             Assignment.objects.filter(annotator=user).order_by("pk"),

@@ -85,7 +85,8 @@ def forget_person(
     user.user_permissions.clear()
     what = f"Forgot a person, who is now {AuditEntry.PERSON}."
     if blank_comments:
-        Judgment.objects.filter(annotator=user).exclude(comment="").update(comment="")
+        said = Judgment.objects.filter(annotator=user).exclude(comment="", further="")
+        said.update(comment="", further="")
         Flag.objects.filter(annotator=user).exclude(comment="").update(comment="")
         what += " Their comments were blanked."
     record(experiment=None, by=by, about=user, action=AuditEntry.Action.FORGET, details={"what": what})

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
-from engine.domain import log_context
+from engine.domain import further_questions, log_context
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.domain.further_questions import read_questions
 from engine.domain.outcome_of_answers import outcome_of
 from engine.domain.showings import Fate
 from engine.domain.texts import is_blank
@@ -56,6 +58,7 @@ def record_answer(
     choice: str,
     comment: str = "",
     in_view: str = "",
+    further: Mapping[str, Any] = MappingProxyType({}),
     via: str = Judgment.Via.PAGE,
 ) -> Recorded:
     """Record an annotator's answer to the pair shown under ``token``, exactly once.
@@ -68,6 +71,8 @@ def record_answer(
     LeaseLostError, UnknownTokenError
     WrongStateError
         The experiment does not offer this choice.
+    SpecError
+        The experiment has no such further question, or this is no answer to it.
     """
     try:
         assignment = locked(experiment_id, token, annotator)
@@ -92,6 +97,7 @@ def record_answer(
         )
     if choice not in counts.choices(assignment.experiment):
         raise WrongStateError(_("This experiment does not offer that choice."))
+    more = further_questions.stored(read_questions(assignment.experiment.further_questions), further)
     assignment.state, assignment.settled = Assignment.State.JUDGED, False
     # The first answer says how well somebody judges: an undo must not pass a check.
     if assignment.expected and assignment.passed is None:
@@ -110,6 +116,7 @@ def record_answer(
         shown_at=assignment.granted_at,
         comment=comment,
         in_view=in_view,
+        further=more,
         could_see_policies=annotator.is_superuser or assignment.annotator_watches,
     )
     return Recorded(judgment, assignment, created=True)
@@ -165,6 +172,7 @@ def record_judgment(
     reason: str = "",
     comment: str = "",
     in_view: str = "",
+    further: str = "",
     shown_at: datetime | None = None,
     restores: Judgment | None = None,
     could_see_policies: bool = False,
@@ -185,6 +193,7 @@ def record_judgment(
         reason=reason,
         comment=comment,
         in_view=in_view,
+        further=further,
         shown_at=shown_at,
         restores=restores,
         could_see_policies=could_see_policies,

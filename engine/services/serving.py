@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from types import MappingProxyType
+from typing import Any
 
 from django.db import transaction
 from django.utils.translation import gettext
@@ -144,6 +146,7 @@ def answer(
     choice: str,
     comment: str = "",
     in_view: str = "",
+    further: Mapping[str, Any] = MappingProxyType({}),
     via: str = Judgment.Via.PAGE,
 ) -> Answered:
     """Record an answer to the pair shown under ``token``, exactly once.
@@ -152,7 +155,7 @@ def answer(
 
     Raises
     ------
-    LeaseLostError, UnknownTokenError, WrongStateError
+    LeaseLostError, UnknownTokenError, WrongStateError, SpecError
         See :func:`engine.services.judging.record_answer`.
     """
     recorded = judging.record_answer(
@@ -162,6 +165,7 @@ def answer(
         choice=choice,
         comment=comment,
         in_view=in_view,
+        further=further,
         via=via,
     )
     given, answered = recorded.judgment, recorded.assignment

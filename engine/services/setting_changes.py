@@ -162,6 +162,7 @@ def change_display(
     by: User | None,
     name: str | None = None,
     guidelines: str | None = None,
+    further_questions: str | None = None,
     tags: str | None = None,
     leaderboard: bool | None = None,
     tell_outcome: bool | None = None,
@@ -180,6 +181,7 @@ def change_display(
     given = {
         "name": name if name is None else name.strip(),
         "guidelines": guidelines,
+        "further_questions": further_questions,
         "tags": None if tags is None else normal_tags(tags),
         "leaderboard": leaderboard,
         "tell_outcome": tell_outcome,

@@ -122,6 +122,7 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
         reason=voided.reason,
         comment=voided.comment,
         in_view=voided.in_view,
+        further=voided.further,
         shown_at=voided.shown_at,
         restores=voided,
         could_see_policies=voided.annotator_could_see_policies,

@@ -21,6 +21,7 @@ USUAL = {
     "undo": "u",
     "differences": "d",
     "comment": "c",
+    "further": "f",
 }
 LABELS = {
     "left": gettext_lazy("A is better"),
@@ -31,6 +32,7 @@ LABELS = {
     "undo": gettext_lazy("Undo"),
     "differences": gettext_lazy("Differences"),
     "comment": gettext_lazy("Write a comment"),
+    "further": gettext_lazy("Next further question"),
 }
 
 _ONE_CHARACTER = gettext_lazy("Type one character: a letter, a digit or a sign.")

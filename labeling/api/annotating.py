@@ -47,6 +47,7 @@ def judge(request: AuthenticatedRequest, experiment_id: Id, payload: JudgmentIn)
         annotator=request.user,
         choice=str(payload.choice),
         comment=payload.comment,
+        further=payload.model_dump(mode="json")["further"],
         via=Judgment.Via.API,
     )
     if answered.created:

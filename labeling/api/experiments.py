@@ -55,6 +55,7 @@ from labeling.requests import AuthenticatedRequest
 router = Router()
 
 # The parts of a description that a start fixes.
+_DISPLAYED = ("name", "guidelines", "further_questions", "tags", "leaderboard", "money_limit")
 _OF_A_DRAFT = ("factors", "tasks", "gold", "settings")
 
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
@@ -95,12 +96,12 @@ def status(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: PatchIn) -> dict[str, Any]:
     """Change claim, budget, δ or ε: the log explains the change, and `caveats` says if it breaks the
-    guarantee. Or change what the evidence does not depend on: name, guidelines, tags, the limit of money, and
-    whether annotators see a leaderboard. Of a draft, change any part.
+    guarantee. Or change what the evidence does not depend on: name, guidelines, further questions, tags, the
+    limit of money, and whether annotators see a leaderboard. Of a draft, change any part.
     """
     experiment = access.to_run(request, experiment_id)
     asked = payload.model_dump(exclude=set(_OF_A_DRAFT))
-    display = {name: asked.pop(name) for name in ("name", "guidelines", "tags", "leaderboard", "money_limit")}
+    display = {name: asked.pop(name) for name in _DISPLAYED}
     if "money_limit" not in payload.model_fields_set:
         del display["money_limit"]
     only_display = set(payload.model_fields_set) <= {*display, *_OF_A_DRAFT}

@@ -439,6 +439,7 @@ class ChangesIn(Exact):
 class PatchIn(ChangesIn):
     name: str | None = None
     guidelines: str | None = None
+    further_questions: str | None = Field(None, description="One on each line, as in the settings.")
     tags: str | None = Field(None, description="Separated by commas.")
     leaderboard: bool | None = None
     money_limit: Annotated[float, Field(ge=0)] | None = Field(
@@ -666,6 +667,13 @@ class JudgmentIn(Payload):
     token: uuid.UUID
     choice: Judgment.Choice
     comment: str = Field("", max_length=1000)
+    further: dict[str, Literal["left", "tie", "right"] | tuple[int, int] | str] = Field(
+        default_factory=dict,
+        description=(
+            "Answers to the experiment's further questions, by question: a side, the two marks of left and "
+            "right, or a text. Those left out have none."
+        ),
+    )
 
 
 class JudgedOut(Schema):

@@ -17,6 +17,7 @@ from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.annotators import longer_preferred, tallies, totals
 from engine.selectors.doubts import Doubts, doubts
 from engine.selectors.findings import by_machines, ladder
+from engine.selectors.further import further_results
 from engine.selectors.policies import factorial_space, policy_names, space_of
 from engine.selectors.pulses import pulses
 from engine.selectors.queue_health import queue_health
@@ -249,6 +250,10 @@ def _quality(experiment: Experiment) -> dict[str, str]:
             "agreement": agreement(agreement_in(shared_ones)) if by_people else "",
             "doubts": doubts(experiment),
             "concerns": _concerns(experiment),
+            "further": [
+                (each, [(names[policy], value, n) for policy, value, n in each.by_policy])
+                for each in further_results(experiment)
+            ],
             "cut": [(names[row.index], row) for row in spending if row.cut],
             "unanswered": [(names[row.index], row) for row in spending if row.unanswered],
         },

@@ -598,6 +598,13 @@ _TABLE = (
         path="in_view",
         ours=True,
     ),
+    Column(
+        "further",
+        Kind.TEXT,
+        "Answers to the further questions as JSON, by question: `left`, `tie` or `right`; the marks of the "
+        "left and the right response; or a text. Empty without any.",
+        path="further",
+    ),
 )
 
 COLUMNS = {column.name: column for column in _TABLE}

@@ -27,7 +27,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "model": ("model",),
     "generation": ("responses", "backend"),
     "structure": ("space",),
-    "asking": ("question",),
+    "asking": ("question", "further_questions"),
     "answers": ("allow_tie", "allow_both_bad"),
     "guidelines": ("guidelines",),
     "judging": ("judge", "rule_preference"),
@@ -61,6 +61,7 @@ _ERRORS = {
 }
 LABELS = {
     "guidelines": "Guidelines for annotators",
+    "further_questions": "Further questions (optional)",
     "responses": "Responses to compare",
     "space": "Assumption about the factors",
     "judge": "Who judges?",
@@ -229,6 +230,7 @@ _WIDGETS = {
     "judge_model": forms.Select,
     "claim": RadioSelect,
     "guidelines": forms.Textarea(attrs={"rows": 5}),
+    "further_questions": forms.Textarea(attrs={"rows": 3}),
     "space": forms.RadioSelect,
     "judge": forms.RadioSelect,
     "rubric": forms.Textarea(attrs={"rows": 5}),

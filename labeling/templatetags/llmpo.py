@@ -1,5 +1,6 @@
 """Template tags and filters of LLM-PO."""
 
+import json
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,6 +25,7 @@ from labeling.rendering import capped, render_markdown
 register = template.Library()
 
 for _filter in (
+    formatting.agreement,
     formatting.browser,
     formatting.over_half,
     formatting.percent,
@@ -132,6 +134,15 @@ def excerpt(text: str, most: int = 300) -> str:
 def changed_from(text: str, before: str) -> SafeString:
     """A text with its changes against the one ``before`` it marked."""
     return rendering.difference(before, text)
+
+
+@register.filter
+def further(stored: str) -> list[tuple[str, str]]:
+    """Each further question that a judgment answers, with its answer in words."""
+    return [
+        (question, f"left {answer[0]}, right {answer[1]}" if isinstance(answer, list) else str(answer))
+        for question, answer in json.loads(stored or "{}").items()
+    ]
 
 
 @register.filter

@@ -10,7 +10,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.domain.further_questions import LONGEST_TEXT, MARKS, Kind, read_questions
 from engine.models import Experiment, Flag, Judgment
 from engine.selectors import answers, counts, pools
 from engine.services import assignments, serving
@@ -153,6 +154,7 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             choice=data["choice"],
             comment=data["comment"],
             in_view=data["in_view"],
+            further=_further_in(request.POST, experiment),
         )
     except LeaseLostError as lost:
         return _show_next(request, experiment, form.screen(), notice=str(lost))
@@ -173,6 +175,19 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         today=today,
         newest=newest,
     )
+
+
+def _further_in(sent: QueryDict, experiment: Experiment) -> dict[str, Any]:
+    """The answers to further questions that the page sent; those to a question that is gone are left out."""
+    found: dict[str, Any] = {}
+    for question in read_questions(experiment.further_questions):
+        answer: Any = sent.get(f"further {question.text}", "").strip()
+        if question.kind == Kind.MARKS:
+            marks = [sent.get(f"further {side} {question.text}", "") for side in ("left", "right")]
+            answer = [int(mark) if mark.isdigit() else None for mark in marks]
+        if question.reads(answer):
+            found[question.text] = answer
+    return found
 
 
 @access.annotator_action
@@ -369,6 +384,9 @@ def _render(
         "ending": over,
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),
         "choices": counts.choices(experiment),
+        "further": read_questions(experiment.further_questions),
+        "marks": MARKS,
+        "longest_text": LONGEST_TEXT,
         "skip_reasons": Flag.Reason.choices,
         "asks_before_skip": desk is not None and desk.asks_before_skip,
         "today": today,

@@ -71,8 +71,11 @@ class DisplayForm(forms.ModelForm):  # type: ignore[type-arg]  # ModelForm takes
 
     class Meta:
         model = Experiment
-        fields = ("name", "guidelines", "tags", "money_limit", "leaderboard")
-        widgets = {"guidelines": forms.Textarea(attrs={"rows": 5})}  # noqa: RUF012 - never changed
+        fields = ("name", "guidelines", "further_questions", "tags", "money_limit", "leaderboard")
+        widgets = {  # noqa: RUF012 - never changed
+            "guidelines": forms.Textarea(attrs={"rows": 5}),
+            "further_questions": forms.Textarea(attrs={"rows": 3}),
+        }
         help_texts = {  # noqa: RUF012 - never changed
             "guidelines": (
                 "Correct what is unclear. Another meaning would make answers before and after mean different "
@@ -81,6 +84,7 @@ class DisplayForm(forms.ModelForm):  # type: ignore[type-arg]  # ModelForm takes
         }
         labels = {  # noqa: RUF012 - never changed
             "guidelines": LABELS["guidelines"],
+            "further_questions": LABELS["further_questions"],
             "leaderboard": "Show annotators a leaderboard",
             "money_limit": LABELS["money_limit"],
         }

@@ -54,6 +54,7 @@
   let shownAt = 0;
   let fetching = false;
   let asksBeforeSkip = false; // this person has left many of their pairs
+  let furtherOpen = true; // unless this person closed the further questions
   let roundTrip = 0; // duration of the last request, in milliseconds
 
   // ---------------------------------------------------------------- showing
@@ -125,6 +126,7 @@
     if (takeFocus && title) title.focus({ preventScroll: true });
     // On a phone the responses come first; the last message stays in sight.
     for (const earlier of document.querySelectorAll("#stage .earlier")) earlier.open = !compact.matches;
+    if (byId("further")) byId("further").open = furtherOpen && !compact.matches;
     restoreComment();
     arrange();
     // On a very small screen the page scrolls: the responses are below.
@@ -141,7 +143,9 @@
     if (!responses) return;
     const top = document.querySelector("#stage .text").getBoundingClientRect().top + scrollY;
     const bar = document.querySelector("#stage .choices").getBoundingClientRect().top;
-    document.body.style.setProperty("--room", `${Math.round(bar - top - BELOW_TEXT)}px`);
+    // Further questions stand between the responses and the bar.
+    const beside = compact.matches || !byId("further") ? 0 : byId("further").offsetHeight;
+    document.body.style.setProperty("--room", `${Math.round(bar - top - beside - BELOW_TEXT)}px`);
     const pair = responses.closest(".pair");
     pair.classList.add("both");
     pair.classList.toggle("both", responses.scrollHeight <= responses.clientHeight);
@@ -490,6 +494,18 @@
     byId(field).focus();
   }
 
+  // The first choice or field of the next further question.
+  function askFurther() {
+    const further = byId("further");
+    if (!further) return;
+    further.open = true;
+    const fields = [...further.querySelectorAll("input")];
+    const first = fields.filter(({ name }, i) => name !== fields[i - 1]?.name);
+    const here = first.findIndex(({ name }) => name === document.activeElement.name);
+    const next = first[(here + 1) % first.length];
+    (fields.find(({ name, checked }) => checked && name === next.name) || next).focus();
+  }
+
   // The actions that a phone hides behind "…".
   function openOthers(open) {
     byId("others").closest(".pair").classList.toggle("opened", open);
@@ -544,7 +560,8 @@
     // A key that an input method composes with is its own, also the one that ends it.
     if (event.isComposing || event.keyCode === 229) return;
     if (event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest("textarea, select, input:not([type=checkbox])")) {
+    if (event.target.type === "radio" && event.key.startsWith("Arrow")) return;
+    if (event.target.closest("textarea, select, input:not([type=checkbox], [type=radio])")) {
       if (event.key === "Escape") event.target.blur();
       return;
     }
@@ -556,6 +573,10 @@
     }
     if (byId("help").open) return;
     const action = actionOf.get(key);
+    if (action === "further") {
+      event.preventDefault();
+      return askFurther();
+    }
     if (action in FIELDS) {
       event.preventDefault();
       return openMore(FIELDS[action]);
@@ -573,6 +594,11 @@
 
   // On a desktop the bar of answers covers the bottom of the page.
   document.addEventListener("toggle", ({ target }) => {
+    if (target.id === "further") {
+      // On a phone they lie over the responses, so they close with each pair.
+      if (!compact.matches) furtherOpen = target.open;
+      arrange();
+    }
     if (target.id === "more" && target.open) target.scrollIntoView({ block: "nearest" });
   }, true);
 

@@ -135,3 +135,17 @@ def log_in_by_form(page: Page, user: User) -> None:
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in", exact=True).click()
     page.wait_for_url("**/")
+
+
+@pytest.fixture
+def phone(browser: Browser, live_server, problems) -> Iterator[Page]:
+    """A page on a phone, of which the browser may complain about nothing."""
+    with watch(
+        browser.new_context(
+            base_url=live_server.url, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
+        ),
+        live_server,
+        problems,
+    ) as context:
+        yield context.new_page()
+    assert problems == []

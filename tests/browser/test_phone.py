@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from engine.models import Experiment, Judgment, Response
 from engine.selectors.counts import comparison_count
@@ -19,7 +18,7 @@ from tests.browser.annotating import (
     wait_until_heard,
     write_everything,
 )
-from tests.browser.conftest import log_in, watch
+from tests.browser.conftest import log_in
 from tests.factories import click_on, make_experiment, make_user
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -47,20 +46,6 @@ def experiment(transactional_db, settings) -> Experiment:
     experiment = make_experiment(n_policies=4, n_tasks=20, annotators=(make_user("ann"),), allow_tie=True)
     write_everything(experiment)
     return experiment
-
-
-@pytest.fixture
-def phone(browser: Browser, live_server, problems) -> Iterator[Page]:
-    """A page on a phone, of which the browser may complain about nothing."""
-    with watch(
-        browser.new_context(
-            base_url=live_server.url, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
-        ),
-        live_server,
-        problems,
-    ) as context:
-        yield context.new_page()
-    assert problems == []
 
 
 def test_on_a_phone_nothing_moves_from_pair_to_pair(phone: Page, experiment):
