@@ -82,15 +82,17 @@ class ResponseInProgress:
 
     def spent(self, outcome: Outcome, usual_model: str) -> Spent:
         """The backend's answer as a charge, before :meth:`proceed`."""
-        if self._response.trial_id is not None:
+        experiment_id: int | None = self._response.policy.experiment_id
+        if self._response.trial is not None:
             purpose = Charge.Purpose.TRIAL
+            experiment_id = self._response.trial.experiment_id
         else:
             purpose = Charge.Purpose.RESPONSE if self._asked is None else Charge.Purpose.GUARD
         return Spent(
             model=self.asked_model(usual_model),
             usage=outcome.usage,
             purpose=purpose,
-            experiment_id=self._response.policy.experiment_id,
+            experiment_id=experiment_id,
             policy_id=self._response.policy_id,
             response_id=self._response.pk,
         )

@@ -24,7 +24,9 @@ class ConnectionQuerySet(models.QuerySet["Connection"]):
 
     def usable_by(self, experiment: Experiment) -> Self:
         """Those that policies, judge and guards of this experiment may use."""
-        lent = Loan.objects.filter(connection=OuterRef("pk"), experiment=experiment, by__is_active=True)
+        lent = Loan.objects.filter(
+            connection=OuterRef("pk"), experiment=experiment.trial_of_id or experiment.pk, by__is_active=True
+        )
         return self.filter(Q(everybody=True) | Exists(lent), retired_at__isnull=True)
 
     def choosable_by(self, user: User, experiment: Experiment | None) -> Self:

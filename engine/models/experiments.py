@@ -44,7 +44,7 @@ class ExperimentQuerySet(models.QuerySet["Experiment"]):
 
     def held_by(self, user: User, roles: Collection[str] = Membership.Role.values) -> Self:
         """Those in which this user has one of these roles; for superusers, all."""
-        return self.all() if user.is_superuser else self.filter(_has_role(user, roles))
+        return self.filter(trial_of=None) if user.is_superuser else self.filter(_has_role(user, roles))
 
     def watched_by(self, user: User) -> Self:
         """Those whose dashboard this user may see."""
@@ -171,6 +171,15 @@ class Experiment(DecisionRules, Serving, Judges, Responding, Blinding):
         default=0,
         editable=False,
         help_text="Comparisons that a file of past votes brought along; no sampler chose their pairs.",
+    )
+    trial_of = models.ForeignKey(
+        "self",
+        models.CASCADE,
+        null=True,
+        blank=True,
+        editable=False,
+        related_name="tried_drafts",
+        help_text="The experiment that the policies of this draft may join. No list shows the draft.",
     )
     created_at = models.DateTimeField(default=clock.now)
     started_at = models.DateTimeField(null=True, blank=True)

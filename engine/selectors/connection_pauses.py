@@ -8,7 +8,7 @@ from collections.abc import Collection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from engine.domain.wording import moment
-from engine.models import Connection, Loan, clock
+from engine.models import Connection, Experiment, Loan, clock
 
 # So many failures in a row, or a pause so long, say that somebody should look.
 TROUBLED = 5
@@ -26,15 +26,17 @@ def by_name() -> dict[str, Connection]:
 
 
 def usable_names(experiment_ids: Collection[int]) -> dict[int, dict[str, Connection]]:
-    """The connections that each experiment may use, by name, in two queries for all."""
+    """The connections that each experiment may use, by name, in three queries for all."""
     everybody = {each.name: each for each in Connection.objects.filter(everybody=True, retired_at=None)}
-    lent: dict[int, dict[str, Connection]] = defaultdict(dict)
+    lent: dict[int | None, dict[str, Connection]] = defaultdict(dict)
+    tried = Experiment.objects.filter(pk__in=experiment_ids, trial_of__isnull=False)
+    lent_to = {pk: pk for pk in experiment_ids} | dict(tried.values_list("pk", "trial_of"))
     loans = Loan.objects.filter(
-        experiment__in=experiment_ids, connection__retired_at=None, by__is_active=True
+        experiment__in=lent_to.values(), connection__retired_at=None, by__is_active=True
     )
     for loan in loans.select_related("connection"):
         lent[loan.experiment_id][loan.connection.name] = loan.connection
-    return {pk: everybody | lent[pk] for pk in experiment_ids}
+    return {pk: everybody | lent[lent_to[pk]] for pk in experiment_ids}
 
 
 def lent() -> set[tuple[int, int]]:

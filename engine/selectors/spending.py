@@ -143,7 +143,9 @@ def cost_in_sql(response: str) -> tuple[Subquery, Coalesce]:
 
 def cost_each(experiment: Experiment) -> Money | None:
     """The mean cost of a response in a draft's trial; ``None`` without one, or where a cost is unknown."""
-    tried = Response.objects.filter(trial__experiment=experiment, state=Response.State.DONE)
+    tried = Response.objects.filter(
+        policy__experiment=experiment, trial__isnull=False, state=Response.State.DONE
+    )
     costs = costs_of(ids := list(tried.values_list("pk", flat=True)))
     if not ids or len(costs) < len(ids):
         return None

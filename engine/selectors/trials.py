@@ -15,7 +15,7 @@ def tried_responses(experiment: Experiment) -> list[Response]:
 
     A policy's levels are at hand too, so that its messages can be composed without further queries.
     """
-    tried = Response.objects.filter(trial__experiment=experiment)
+    tried = Response.objects.filter(policy__experiment=experiment, trial__isnull=False)
     return list(
         tried.select_related("task", "policy__experiment")
         .prefetch_related("policy__levels__factor")
@@ -25,7 +25,7 @@ def tried_responses(experiment: Experiment) -> list[Response]:
 
 def is_tried(experiment: Experiment) -> bool:
     """True if the draft has a trial as it is now; a change of the draft deletes the responses."""
-    return Response.objects.filter(trial__experiment=experiment).exists()
+    return Response.objects.filter(policy__experiment=experiment, trial__isnull=False).exists()
 
 
 def rehearsal_pair(experiment: Experiment) -> tuple[Response, Response] | None:
@@ -36,7 +36,9 @@ def rehearsal_pair(experiment: Experiment) -> tuple[Response, Response] | None:
     if experiment.responses == Experiment.Responses.IMPORTED:
         there = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
     else:
-        there = Response.objects.filter(trial__experiment=experiment, state=Response.State.DONE)
+        there = Response.objects.filter(
+            policy__experiment=experiment, trial__isnull=False, state=Response.State.DONE
+        )
     # The task first: all pairs of 100,000 responses are too many to look at for one.
     by_task = there.values("task").order_by("task")
     several = by_task.annotate(n=Count("policy", distinct=True), texts=Count("digest", distinct=True))

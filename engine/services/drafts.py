@@ -70,7 +70,7 @@ def store_experiment(
     *, description: Description, by: User | None = None, upload: Upload | None = None
 ) -> Experiment:
     """Store a description that was checked before the transaction: SQLite has one writer at a time."""
-    experiment = _write_description(experiment=Experiment(maker=by), description=description)
+    experiment = write_description(experiment=Experiment(maker=by), description=description)
     if by is not None:
         Membership.objects.create(
             experiment=experiment, user=by, role=Membership.Role.OWNER, origin=Membership.Origin.FOUNDER
@@ -141,7 +141,7 @@ def _replace_draft(
         )
     before = specs.experiment_spec(experiment)
     _empty(experiment)
-    experiment = _write_description(experiment=experiment, description=description)
+    experiment = write_description(experiment=experiment, description=description)
     if changed := _differences(before, specs.experiment_spec(experiment)):
         record(
             experiment=experiment,
@@ -182,6 +182,8 @@ def delete_experiment(*, experiment_id: int, by: User | None) -> None:
         action=AuditEntry.Action.DELETE,
         details={"name": experiment.name, "number": experiment.pk},
     )
+    for tried in experiment.tried_drafts.all():
+        discard(tried)
     members = list(User.objects.filter(memberships__experiment=experiment).order_by("pk").distinct())
     if experiment.state == Experiment.State.CONCLUDED:
         _erase_history(experiment)
@@ -191,6 +193,12 @@ def delete_experiment(*, experiment_id: int, by: User | None) -> None:
     experiment.delete()
     for member in members:
         end_tokens_without_rights(user=member, by=None)
+
+
+def discard(draft: Experiment) -> None:
+    """Delete a draft that nobody has seen, with what was tried of it."""
+    _empty(draft)
+    draft.delete()
 
 
 def check_deletable(experiment: Experiment) -> None:
@@ -263,7 +271,7 @@ def check_name(experiment: Experiment) -> None:
         raise SpecError(f"name: {' '.join(error.messages)}", ("name",)) from error
 
 
-def _write_description(*, experiment: Experiment, description: Description) -> Experiment:
+def write_description(*, experiment: Experiment, description: Description) -> Experiment:
     """Fill an experiment that has no rows yet with what its checked description says.
 
     Raises

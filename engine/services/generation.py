@@ -131,7 +131,7 @@ def claim_responses(
         taken_at=clock.now(),
         attempts=F("attempts") + 1,
     )
-    claimed = worker_holds.held(rows, token).select_related("task", "policy")
+    claimed = worker_holds.held(rows, token).select_related("task", "policy", "trial")
     return ClaimedResponses(token=token, responses=list(claimed.order_by("created_at", "id")))
 
 

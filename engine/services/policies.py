@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -30,14 +31,17 @@ from engine.models import (
 from engine.selectors import specs
 from engine.selectors.policies import combinations_of, policy_names
 from engine.selectors.snapshots import latest_snapshot
+from engine.selectors.spending import money_trouble
 from engine.services.audit import record
 from engine.services.descriptions import check_description
+from engine.services.drafts import discard, write_description
 from engine.services.evidence import settle
 from engine.services.experiments import check_connections, refuse_archived
 from engine.services.locks import lock_by_number, locked_experiment
 from engine.services.ready_made import ready_made_responses
 from engine.services.setting_changes import run_again
 from engine.services.showings import let_go
+from engine.services.trials import start_trial
 
 _FEWEST = 2
 _STARTED = {Experiment.State.RUNNING, Experiment.State.PAUSED, Experiment.State.CONCLUDED}
@@ -95,6 +99,7 @@ def add_policies(
         raise WrongStateError("One policy alone would be left. Keep another one.")
     if settle(experiment=experiment).design.decision.stopped:
         raise WrongStateError("The budget is used up. Give the experiment a larger budget first.")
+    _drop_tried_drafts(experiment)
     return joined
 
 
@@ -130,6 +135,74 @@ def join(
         details = {"policy": names[policy.index].name, "code": policy.label, "parent": origin.label}
         record(experiment=experiment, by=by, action=AuditEntry.Action.POLICY_JOINED, details=details)
     return joined
+
+
+@transaction.atomic
+def try_policies(
+    *,
+    experiment_id: int,
+    levels: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    chosen: Sequence[Mapping[str, str]] = (),
+    parent: int | None = None,
+    positions: Collection[int],
+    by: User,
+) -> Experiment:
+    """Let policies that might join answer the tasks at these positions, beside the one they are made from.
+
+    They do so in a draft that no list shows, so that nothing of it enters the experiment. The next trial
+    replaces it, and the policies' joining deletes it. The caller wakes the workers.
+
+    Parameters are those of `add_policies`.
+
+    Raises
+    ------
+    SpecError
+        Says what is unusable, or that somebody's allowance is spent.
+    WrongStateError
+        No policy can join, or nothing can be written.
+    """
+    experiment = locked_experiment(experiment_id)
+    _check_open(experiment)
+    if spent := money_trouble(experiment):
+        raise WrongStateError(spent)
+    had = combinations_of(experiment)
+    origin = _parent(experiment, parent)
+    spec, new = _described(experiment, levels, chosen, had, origin.index)
+    tried = [had[origin.index], *new]
+    factors = [
+        replace(factor, levels={name: factor.levels[name] for name in dict.fromkeys(names)})
+        for factor, names in zip(spec.factors, zip(*tried, strict=True), strict=True)
+    ]
+    every = combinations({factor.name: list(factor.levels) for factor in factors}, ())
+    settings = {
+        **spec.settings,
+        "excluded": [
+            dict(zip((each.name for each in factors), one, strict=True)) for one in every if one not in tried
+        ],
+        "llm_judge": Experiment.LLMJudge.OFF,
+        "money_limit": None,
+        "space": Experiment.Space.UNSTRUCTURED,
+        "tags": "",
+    }
+    tasks = [spec.tasks[position] for position in sorted(positions)]
+    spec = replace(spec, name=f"Trial for {experiment.pk}", factors=factors, tasks=tasks, settings=settings)
+    _drop_tried_drafts(experiment)
+    draft = write_description(experiment=Experiment(trial_of=experiment), description=check_description(spec))
+    check_connections(draft)
+    start_trial(experiment_id=draft.pk, positions=range(len(tasks)), by=by)
+    return draft
+
+
+def forget_tried_drafts(*, before: datetime) -> None:
+    """Delete what was tried before this moment for policies that have not joined."""
+    for draft in Experiment.objects.filter(trial_of__isnull=False, created_at__lt=before):
+        with transaction.atomic():
+            discard(locked_experiment(draft.pk))
+
+
+def _drop_tried_drafts(experiment: Experiment) -> None:
+    for draft in experiment.tried_drafts.all():
+        discard(locked_experiment(draft.pk))
 
 
 @transaction.atomic

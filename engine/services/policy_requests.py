@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Any
 
 from django.conf import settings as site
 
@@ -53,12 +54,17 @@ def check_requests(
             )
 
 
+def models_in(value: Mapping[str, Any]) -> set[Any]:
+    """The models that a level names."""
+    return {value.get("name"), value.get("guard_model")} - {None, ""}
+
+
 def check_currency(experiment: Experiment, factors: Sequence[FactorSpec]) -> None:
     """Refuse a limit of money on connections with several currencies, whose costs do not add up."""
     if experiment.money_limit is None:
         return
     values = [value for factor in factors for value in factor.levels.values()]
-    named = {value.get(key) for value in values for key in ("name", "guard_model")}
+    named = set().union(*map(models_in, values))
     named |= {experiment.model, experiment.judge_model}
     asked = Connection.objects.filter(name__in=named - {None, ""}, retired_at__isnull=True)
     currencies = sorted(set(asked.values_list("currency", flat=True)))

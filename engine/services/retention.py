@@ -12,6 +12,7 @@ from django.contrib.sessions.models import Session
 from django.db.models import F, Q, QuerySet
 
 from engine.models import Invitation, Notification, ReportLink, Token, Trial, Upload, clock
+from engine.services.policies import forget_tried_drafts
 from engine.services.trials import forget_trials
 
 
@@ -39,7 +40,9 @@ def forget_old() -> dict[str, int]:
         "admin site's log": LogEntry.objects.filter(action_time__lt=_days_ago(settings.KEEP_ADMIN_LOG_DAYS)),
     }
     gone = {name: rows.delete()[1].get(rows.model._meta.label, 0) for name, rows in old.items()}
-    return gone | {"trials": forget_trials(before=clock.now() - Trial.KEPT_FOR)}
+    before = clock.now() - Trial.KEPT_FOR
+    forget_tried_drafts(before=before)
+    return gone | {"trials": forget_trials(before=before)}
 
 
 def _days_ago(days: int) -> datetime:

@@ -54,7 +54,7 @@ def start_trial(*, experiment_id: int, positions: Collection[int], by: User) -> 
     n_responses = len(policies) * len(tasks)
     _check_allowances(experiment, by, n_responses)
     drop_tried(experiment)
-    trial = Trial.objects.create(experiment=experiment, by=by, n_responses=n_responses)
+    trial = Trial.objects.create(experiment=experiment.trial_of or experiment, by=by, n_responses=n_responses)
     Response.objects.bulk_create(
         Response(policy=policy, task=task, seed=secrets.randbelow(2**31), trial=trial)
         for task in tasks
@@ -93,7 +93,7 @@ def forget_trials(*, before: datetime) -> int:
 
 
 def _tried(experiment: Experiment) -> QuerySet[Response]:
-    return Response.objects.filter(trial__experiment=experiment)
+    return Response.objects.filter(policy__experiment=experiment, trial__isnull=False)
 
 
 def _delete(responses: QuerySet[Response]) -> int:
@@ -126,7 +126,7 @@ def _check_allowances(experiment: Experiment, by: User, n_responses: int) -> Non
     recent = Trial.objects.filter(asked_at__gte=clock.now() - _PERIOD)
     for where, trials in (
         (f"By {by}", recent.filter(by=by)),
-        ("In this experiment", recent.filter(experiment=experiment)),
+        ("In this experiment", recent.filter(experiment=experiment.trial_of or experiment)),
     ):
         spent = trials.aggregate(n=Sum("n_responses"))["n"] or 0
         TRIED.check(spent + n_responses, where)

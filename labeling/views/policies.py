@@ -25,12 +25,15 @@ from engine.selectors.rankings import ranking
 from engine.selectors.rivals import duel, duels_of
 from engine.selectors.snapshots import latest_snapshot
 from engine.services import policies
-from engine.tasks import wake_planner
+from engine.services.connection_loans import lend_chosen
+from engine.services.policy_requests import models_in
+from engine.tasks import wake_planner, wake_writers
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.charts import rivals
 from labeling.dashboard.joining import size_of_joining
 from labeling.dashboard.policies import asked, messages_for
+from labeling.dashboard.trial import page_of
 from labeling.exports.breakdowns import COLUMNS, breakdown_csv
 from labeling.exports.downloads import attachment
 from labeling.exports.files import stem
@@ -44,6 +47,7 @@ from labeling.forms.policies import (
     level_form,
 )
 from labeling.forms.tags import TagForm
+from labeling.forms.trial import usual_tasks
 from labeling.requests import AuthenticatedRequest, read_or_write, unknown_parameters
 
 _DUELS_PER_PAGE = 20
@@ -137,8 +141,11 @@ def _policy(experiment: Experiment, number: int) -> Policy:
 
 @read_or_write
 def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Have a policy join an experiment that has started."""
+    """Have a policy join an experiment that has started, or see its first answers before."""
     experiment = access.to_run(request, experiment_id)
+    if request.htmx:
+        written = {"experiment": experiment, "trial": _tried(experiment), "joins": True}
+        return render(request, "setup/_trial.html", written)
     data = request.POST if request.method == "POST" else None
     try:
         number = int(request.GET.get("parent", 0))
@@ -163,23 +170,32 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         parent=name,
         initial={"parent_leaves": bool(number)},
     )
+    tried: dict[str, Any] | None = None
     if data is not None and form.is_valid() and join.is_valid():
+        wanted: dict[str, Any] = {"experiment_id": experiment.pk, "parent": parent.index, "by": request.user}
+        wanted |= _policies_given(factors, chosen, form, join)
         try:
-            joined = policies.add_policies(
-                experiment_id=experiment.pk,
-                parent=parent.index,
-                by=request.user,
-                **_given(factors, chosen, form, join),
-            )
+            if isinstance(form, LevelForm):
+                lend_chosen(experiment=experiment, by=request.user, names=models_in(form.value()))
+            if data.get("action") == "try":
+                policies.try_policies(**wanted, positions=usual_tasks(experiment.tasks.count()))
+                wake_writers()
+                tried = _tried(experiment)
+            else:
+                joined = policies.add_policies(
+                    **wanted,
+                    responses=form.responses if isinstance(form, ResponsesForm) else (),
+                    losers_leave=join.cleaned_data.get("losers_leave", True),
+                    parent_leaves=join.cleaned_data["parent_leaves"],
+                )
+                wake_planner(experiment.pk)
+                names = policy_names(experiment)
+                said = ", ".join(names[each.index].name for each in joined)
+                messages.success(request, f"Added: {said}. It is compared from now on.")
+                return redirect("dashboard", experiment_id=experiment.pk)
         except (SpecError, WrongStateError) as error:
             form.add_error(None, str(error))
-        else:
-            wake_planner(experiment.pk)
-            names = policy_names(experiment)
-            said = ", ".join(names[each.index].name for each in joined)
-            messages.success(request, f"Added: {said}. It is compared from now on.")
-            return redirect("dashboard", experiment_id=experiment.pk)
-    context = {
+    context: dict[str, Any] = {
         "experiment": experiment,
         "badge": figures.badge_of(experiment),
         "may_run": True,
@@ -197,29 +213,31 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             n_combinations=math.prod(len(each.levels.all()) for each in factors if each != chosen),
             parent_leaves=bool(number),
         ),
+        "trial": tried,
     }
-    return render(request, "dashboard/add_policy.html", context, status=200 if data is None else 400)
+    status = 200 if data is None or tried else 400
+    return render(request, "dashboard/add_policy.html", context, status=status)
 
 
-def _given(
+def _tried(experiment: Experiment) -> dict[str, Any] | None:
+    """The first answers of policies that may join."""
+    draft = experiment.tried_drafts.first()
+    return None if draft is None else page_of(draft, budget_concern="")
+
+
+def _policies_given(
     factors: Sequence[Factor], chosen: Factor, form: ResponsesForm | LevelForm, join: JoinForm
 ) -> dict[str, Any]:
-    """What the page says of the policies that join."""
-    given: dict[str, Any] = {
-        "losers_leave": join.cleaned_data.get("losers_leave", True),
-        "parent_leaves": join.cleaned_data["parent_leaves"],
-    }
+    """The levels and combinations that the page says."""
     if isinstance(form, ResponsesForm):
-        return given | {
-            "levels": {chosen.name: {name: {} for name in form.names}},
-            "responses": form.responses,
-        }
+        return {"levels": {chosen.name: {name: {} for name in form.names}}}
     name = form.cleaned_data["name"]
+    given: dict[str, Any] = {"levels": {chosen.name: {name: form.value()}}}
     if join.cleaned_data.get("every"):
         others = {factor.name: [level.name for level in factor.levels.all()] for factor in factors}
         every = combinations(others | {chosen.name: [name]}, ())
         given["chosen"] = [dict(zip(others, one, strict=True)) for one in every]
-    return given | {"levels": {chosen.name: {name: form.value()}}}
+    return given
 
 
 @read_or_write

@@ -6,20 +6,43 @@ from django.db import DatabaseError
 from engine.core import StopReason
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
-from engine.models import AuditEntry, Comparison, Experiment, PairCount, Response
+from engine.models import (
+    AuditEntry,
+    Charge,
+    Comparison,
+    Connection,
+    Experiment,
+    Loan,
+    PairCount,
+    Response,
+    Trial,
+    clock,
+)
 from engine.selectors import designs, specs
+from engine.selectors.connection_pauses import usable_names
 from engine.selectors.findings import ladder
+from engine.selectors.offered_models import needs_of
 from engine.selectors.policies import policy_names
 from engine.selectors.pool_claims import unproven
+from engine.selectors.trials import tried_responses
 from engine.selectors.verifying import faults_of
 from engine.services.descriptions import check_description
 from engine.services.drafts import create_experiment, delete_experiment
 from engine.services.experiments import pause, start, stop_on
 from engine.services.judging import rebuild_counts
 from engine.services.planning import advance
-from engine.services.policies import add_policies, retire_policy
+from engine.services.policies import add_policies, forget_tried_drafts, retire_policy, try_policies
 from engine.services.setting_changes import change_settings, reopen
-from tests.factories import add_member, click_for, click_on, lease_all, make_experiment, plan_and_write
+from tests.factories import (
+    add_member,
+    click_for,
+    click_on,
+    lease_all,
+    make_experiment,
+    make_user,
+    plan_and_write,
+    write_responses,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -259,6 +282,62 @@ class TestConclusions:
         experiment = judged(begun(annotator, n_policies=2), annotator)
         with pytest.raises(DatabaseError):
             experiment.conclusions.update(risk=0.01)
+
+
+class TestTryingBefore:
+    def test_the_first_answers_are_seen_beside_the_parents_and_leave_no_trace(self, annotator):
+        experiment = begun(annotator)
+        by = make_user()
+        before = experiment.comparisons.count(), Response.objects.count()
+        tried = {"experiment_id": experiment.pk, "levels": NEW, "by": by}
+        try_policies(**tried, positions=[0])
+        draft = try_policies(**tried, positions=[2, 4])
+        write_responses()
+        rows = tried_responses(draft)
+        assert [(row.task.prompt, row.policy.levels.get().name) for row in rows] == [
+            (task.prompt, name)
+            for task in experiment.tasks.filter(position__in=[2, 4])
+            for name in ("Prompt 0", "Warm")
+        ]
+        assert all(row.state == Response.State.DONE for row in rows)
+        assert experiment.policies.count() == 3
+        assert Trial.objects.filter(experiment=experiment, by=by).count() == 2
+        assert (
+            not Experiment.objects.held_by(make_user("root", is_superuser=True)).filter(pk=draft.pk).exists()
+        )
+        add_policies(experiment_id=experiment.pk, levels=NEW)
+        assert list(Experiment.objects.all()) == [experiment]
+        assert Response.objects.count() == before[1]
+        assert agree(experiment)
+
+    def test_it_asks_what_is_lent_to_the_experiment_and_is_paid_there(self, annotator):
+        experiment, by = begun(annotator), make_user()
+        connection = Connection.objects.create(name="GPT", provider="openai", model_id="gpt", owner=by)
+        Experiment.objects.filter(pk=experiment.pk).update(model="GPT")
+        tried = {"experiment_id": experiment.pk, "levels": NEW, "positions": [0], "by": by}
+        with pytest.raises(WrongStateError):
+            try_policies(**tried)
+        assert list(Experiment.objects.all()) == [experiment]
+        Loan.objects.create(connection=connection, experiment=experiment, by=by)
+        draft = try_policies(**tried)
+        [need] = needs_of([draft], usable_names([draft.pk]))[draft.pk]
+        assert need.remote == {"GPT"}
+        write_responses()
+        assert {charge.experiment_id for charge in Charge.objects.filter(purpose="trial")} == {experiment.pk}
+
+    def test_it_goes_with_its_experiment_or_after_a_while(self, annotator):
+        experiment = judged(begun(annotator), annotator)
+        try_policies(experiment_id=experiment.pk, levels=NEW, positions=[0], by=make_user())
+        forget_tried_drafts(before=experiment.created_at)
+        assert Experiment.objects.count() == 2
+        delete_experiment(experiment_id=experiment.pk, by=None)
+        assert not Experiment.objects.exists()
+
+    def test_old_ones_are_forgotten(self, annotator):
+        experiment = begun(annotator)
+        try_policies(experiment_id=experiment.pk, levels=NEW, positions=[0], by=make_user())
+        forget_tried_drafts(before=clock.now())
+        assert list(Experiment.objects.all()) == [experiment]
 
 
 class TestRetiring:

@@ -15,7 +15,7 @@ from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.standings import standing_of
 from engine.services.policies import add_policies, retire_policy
 from tests.engine.test_policies import NEW, begun, judged
-from tests.factories import add_member, click_on, make_user
+from tests.factories import add_member, click_on, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -94,6 +94,24 @@ class TestThePage:
         assert reply.status_code == 302
         assert experiment.policies.get(index=3).levels.get().value == {"text": "quality 5"}
         assert sent == [(experiment.pk,)]
+
+    def test_its_first_answers_are_seen_before_it_joins(self, annotator, editor, client_for):
+        experiment = begun(annotator)
+        add_member(experiment, editor, "editor")
+        url = reverse("add_policy", args=[experiment.pk])
+        client = client_for(editor)
+        form = {"level-name": "Warm", "level-text": "quality 5", "parent_leaves": "on"}
+        reply = client.post(url, form | {"action": "try"})
+        assert reply.status_code == 200
+        # What was written stays in the form.
+        assert field_of(reply, "level-text") == "quality 5"
+        assert reply.context["trial"]["n_pending"] == 6
+        write_responses()
+        polled = client.get(url, headers={"HX-Request": "true"})
+        assert polled.context["trial"]["n_done"] == 6
+        assert experiment.policies.count() == 3
+        assert client.post(url, form).status_code == 302
+        assert experiment.policies.present().count() == 3
 
     def test_a_name_that_is_taken_is_said_and_nothing_is_lost(self, annotator, editor, client_for):
         experiment = begun(annotator)
