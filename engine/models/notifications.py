@@ -25,6 +25,7 @@ class Subscription(models.Model):
         CONCLUDED = "concluded", "It concludes"
         STALLED = "stalled", "Pairs are ready, but nobody judges"
         UNHEALTHY = "unhealthy", "It becomes unhealthy, or recovers"
+        POLICIES = "policies", "A policy joins or retires"
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="subscriptions")
     kind = models.CharField(max_length=10, choices=Kind)

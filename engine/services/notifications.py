@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from engine.domain.addresses import check_url
 from engine.domain.errors import SubscriptionError
 from engine.domain.limits import SUBSCRIPTIONS
 from engine.domain.mail_state import why_no_mail, worded
 from engine.domain.wording import moment
-from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
+from engine.models import Alarm, AuditEntry, Experiment, Notification, Policy, Subscription, User, clock
 from engine.selectors.alarms import stall
 from engine.selectors.doubts import doubts
 from engine.selectors.findings import by_machines
@@ -115,13 +115,18 @@ def end_subscriptions_without_rights(*, user: User, by: User | None) -> None:
 # ---------------------------------------------------------------- writing them
 
 
-def announce(*, experiment: Experiment, event: str, key: str, **facts: Any) -> None:
+def announce(
+    *, experiment: Experiment, event: str, key: str, done_by: User | None = None, **facts: Any
+) -> None:
     """Write a message with these facts to every subscriber of the event, in the caller's transaction.
 
-    A second message with the same ``key`` is not written. A long subject is cut.
+    A second message with the same ``key`` is not written. A long subject is cut. ``done_by`` knows already,
+    and gets no e-mail of it.
     """
     subject, text = worded(event, **facts)
     wanted = Subscription.Event.UNHEALTHY if event == RECOVERED else event
+    subscriptions = experiment.subscriptions.all()
+    theirs = Q(kind=Subscription.Kind.EMAIL, created_by=done_by)
     Notification.objects.bulk_create(
         (
             Notification(
@@ -131,7 +136,7 @@ def announce(*, experiment: Experiment, event: str, key: str, **facts: Any) -> N
                 subject=f"{experiment.name}: {subject}"[: Notification.LONGEST_SUBJECT],
                 text=text,
             )
-            for subscription in experiment.subscriptions.all()
+            for subscription in (subscriptions.exclude(theirs) if done_by else subscriptions)
             if wanted in subscription.events
         ),
         ignore_conflicts=True,
@@ -152,6 +157,21 @@ def announce_conclusion(*, experiment: Experiment) -> None:
         machines=machines,
         finding=experiment.finding.removeprefix(machines).lstrip(),
         doubts=doubts(experiment).found,
+    )
+
+
+def announce_policies(
+    *, experiment: Experiment, joined: Sequence[Policy], retired: Sequence[Policy], by: User | None
+) -> None:
+    """Announce who has joined and who has retired, but not by an e-mail to whoever did it."""
+    names = policy_names(experiment)
+    announce(
+        experiment=experiment,
+        event=Subscription.Event.POLICIES,
+        key=f"policies {' '.join(each.label for each in (*joined, *retired))}"[:100],
+        done_by=by,
+        joined=[names[each.index].name for each in joined],
+        retired=[(names[each.index].name, each.retired_because) for each in retired],
     )
 
 

@@ -38,6 +38,7 @@ from engine.services.drafts import discard, write_description
 from engine.services.evidence import settle
 from engine.services.experiments import check_connections, refuse_archived
 from engine.services.locks import lock_by_number, locked_experiment
+from engine.services.notifications import announce_policies
 from engine.services.ready_made import ready_made_responses
 from engine.services.setting_changes import run_again
 from engine.services.showings import let_go
@@ -88,6 +89,7 @@ def add_policies(
     _check_open(experiment)
     if experiment.improvements.filter(state=Improvement.State.OPEN).exists():
         raise WrongStateError("An improvement is running, in which proposals alone join. Stop it first.")
+    here = list(experiment.policies.present().values_list("pk", flat=True))
     origin = _parent(experiment, parent)
     joined = join(experiment, levels, origin, chosen, responses=responses, losers_leave=losers_leave, by=by)
     names = policy_names(experiment)
@@ -100,6 +102,8 @@ def add_policies(
     if settle(experiment=experiment).design.decision.stopped:
         raise WrongStateError("The budget is used up. Give the experiment a larger budget first.")
     _drop_tried_drafts(experiment)
+    left = experiment.policies.filter(pk__in=here).exclude(retired_at=None)
+    announce_policies(experiment=experiment, joined=joined, retired=list(left), by=by)
     return joined
 
 
@@ -230,6 +234,7 @@ def retire_policy(*, experiment_id: int, index: int, reason: str, by: User | Non
         raise WrongStateError("Fewer than two policies would be left. Add another one first.")
     retire(experiment, policy, reason, by)
     settle(experiment=experiment)
+    announce_policies(experiment=experiment, joined=[], retired=[policy], by=by)
     return policy
 
 

@@ -35,6 +35,7 @@ class JoinForm(forms.Form):
 
     parent_leaves = forms.BooleanField(
         required=False,
+        initial=True,
         help_text=(
             "For a slip in its text: the new one takes its place. What was judged of the old one stays in "
             "the win rates, and the new one begins without any."
@@ -42,10 +43,13 @@ class JoinForm(forms.Form):
     )
 
     def __init__(
-        self, *args: Any, experiment: Experiment, several: bool, parent: PolicyName, **kwargs: Any
+        self, *args: Any, experiment: Experiment, several: bool, replaced: PolicyName | None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["parent_leaves"].label = f"{parent.name} leaves"
+        if replaced is None:
+            del self.fields["parent_leaves"]
+        else:
+            self.fields["parent_leaves"].label = f"{replaced.name} leaves"
         if not several:
             del self.fields["every"]
         if experiment.winner_id is None:

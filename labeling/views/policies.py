@@ -167,8 +167,7 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         data,
         experiment=experiment,
         several=len(factors) > 1,
-        parent=name,
-        initial={"parent_leaves": bool(number)},
+        replaced=name if number else None,
     )
     tried: dict[str, Any] | None = None
     if data is not None and form.is_valid() and join.is_valid():
@@ -186,7 +185,7 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
                     **wanted,
                     responses=form.responses if isinstance(form, ResponsesForm) else (),
                     losers_leave=join.cleaned_data.get("losers_leave", True),
-                    parent_leaves=join.cleaned_data["parent_leaves"],
+                    parent_leaves=join.cleaned_data.get("parent_leaves", False),
                 )
                 wake_planner(experiment.pk)
                 names = policy_names(experiment)

@@ -35,6 +35,7 @@ from engine.services.notifications import (
     watch,
 )
 from engine.services.people import change_role, settle_account
+from engine.services.policies import add_policies, retire_policy
 from engine.services.setting_changes import reopen
 from tests.concurrency import at_once
 from tests.factories import add_member, click, make_experiment, make_user, workers_alive
@@ -59,6 +60,28 @@ def messages() -> list[tuple[str, str]]:
 
 def events() -> list[str]:
     return [event for event, _ in messages()]
+
+
+def test_everybody_but_who_did_it_hears_that_policies_join_and_retire(experiment):
+    ada = make_user("ada")
+    every = {"experiment": experiment, "events": ["policies"]}
+    mine = subscribe(**every, by=ada, kind="email", target="ada@example.org")
+    others = [
+        subscribe(**every, by=make_user("bob"), kind="email", target="bob@example.org"),
+        subscribe(**every, by=ada, kind="webhook", target="https://example.org/hook"),
+    ]
+    subscribed(experiment)
+    levels = {"System prompt": {"Warm": {"text": "quality 9"}}}
+    add_policies(experiment_id=experiment.pk, levels=levels, parent=1, parent_leaves=True, by=ada)
+    retire_policy(experiment_id=experiment.pk, index=2, reason="Rude", by=None)
+    told = [list(each.notifications.order_by("pk").values_list("text", flat=True)) for each in others]
+    assert told[0] == told[1]
+    assert [("Warm" in text, "Prompt 1" in text, "Rude" in text) for text in told[0]] == [
+        (True, True, False),
+        (False, False, True),
+    ]
+    assert [each.text for each in mine.notifications.all()] == told[0][1:]
+    assert set(events()) == {"policies"}
 
 
 class TestSubscribe:

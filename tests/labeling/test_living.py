@@ -100,7 +100,7 @@ class TestThePage:
         add_member(experiment, editor, "editor")
         url = reverse("add_policy", args=[experiment.pk])
         client = client_for(editor)
-        form = {"level-name": "Warm", "level-text": "quality 5", "parent_leaves": "on"}
+        form = {"level-name": "Warm", "level-text": "quality 5"}
         reply = client.post(url, form | {"action": "try"})
         assert reply.status_code == 200
         # What was written stays in the form.
@@ -111,7 +111,7 @@ class TestThePage:
         assert polled.context["trial"]["n_done"] == 6
         assert experiment.policies.count() == 3
         assert client.post(url, form).status_code == 302
-        assert experiment.policies.present().count() == 3
+        assert experiment.policies.count() == 4
 
     def test_a_name_that_is_taken_is_said_and_nothing_is_lost(self, annotator, editor, client_for):
         experiment = begun(annotator)
