@@ -91,6 +91,11 @@ class PolicyName:
     name: str
     present: bool = True
 
+    @property
+    def marked(self) -> str:
+        """Its name, and whether it has retired, for lists of all policies."""
+        return self.name if self.present else f"{self.name} (retired)"
+
 
 def names_of(levels: Mapping[str, Sequence[str]], policies: Sequence[Combination]) -> list[PolicyName]:
     """The names of all policies, by index."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from engine.core.effects import level_effects, optimal_shares, realised_shares
 from engine.core.ranking import Place
-from engine.core.spaces import Factorial, Space
+from engine.core.spaces import Factorial, Space, Unstructured
 from engine.domain.policy_space import PolicyName
 from engine.models import Snapshot
 from engine.selectors.rankings import Ranked
@@ -40,11 +40,12 @@ def race(
 ) -> dict[str, Any]:
     """The chart of log E_k of every policy over the comparisons; at log 1/δ a policy is ruled out.
 
-    ``order``: policy indices in the order of the ranking. Those far behind are quiet: thin and grey.
+    ``order``: policy indices in the order of the ranking. Who has retired or is far behind is quiet: thin
+    and grey.
     """
-    loud = set(order[:_LINES])
+    loud = {index for index in order[:_LINES] if names[index].present}
     return {
-        "lines": [{"name": name.name, "quiet": index not in loud} for index, name in enumerate(names)],
+        "lines": [{"name": name.marked, "quiet": index not in loud} for index, name in enumerate(names)],
         "n_quiet": len(names) - len(loud),
         # A zero without a minus.
         "rows": [(s.comparisons, [round(value, 3) + 0.0 for value in s.evidence]) for s in snapshots],
@@ -106,7 +107,9 @@ def policy_rows(
 
 
 def rivals(wins: Matrix, names: Sequence[PolicyName], policy: int) -> list[dict[str, Any]]:
-    """The rivals of a policy: first those that beat it most clearly, last those that it never met."""
+    """The rivals of a policy: first those that beat it most clearly, then those that it never met, last those
+    that have retired.
+    """
     met = wins[policy] + wins[:, policy]
     found: list[dict[str, Any]] = [
         {
@@ -118,17 +121,32 @@ def rivals(wins: Matrix, names: Sequence[PolicyName], policy: int) -> list[dict[
         for k in range(len(names))
         if k != policy
     ]
-    return sorted(found, key=lambda rival: (rival["percent"] is None, rival["percent"], rival["number"]))
+    return sorted(
+        found,
+        key=lambda rival: (
+            not rival["name"].present, rival["percent"] is None, rival["percent"], rival["number"],
+        ),
+    )  # fmt: skip
 
 
 def allocation(space: Space, wins: Matrix, names: Sequence[PolicyName]) -> dict[str, Any]:
     """Realised and optimal shares of the comparisons in percent, at the current estimates, by policy and by
-    the pairs that matter most. Each counts for both policies, so theirs add up to 200%.
+    the pairs that matter most. Each counts for both policies, so theirs add up to 200%. The optimal shares
+    are those among the policies that are present; none where some have retired from a structured space.
     """
     counts = wins + wins.T
     realised = realised_shares(wins)
-    best = optimal_shares(space, wins)
-    optimal = None if best is None else best.matrix
+    order = sorted(range(len(names)), key=lambda index: not names[index].present)
+    here = [index for index in order if names[index].present]
+    best = None
+    if len(here) == len(names):
+        best = optimal_shares(space, wins)
+    elif isinstance(space, Unstructured):
+        best = optimal_shares(Unstructured(len(here)), wins[np.ix_(here, here)])
+    optimal = None
+    if best is not None:
+        optimal = np.zeros_like(wins)
+        optimal[np.ix_(here, here)] = best.matrix
 
     def share(name: str, at: int | tuple[int, int]) -> dict[str, Any]:
         return {
@@ -142,19 +160,22 @@ def allocation(space: Space, wins: Matrix, names: Sequence[PolicyName]) -> dict[
     largest = np.argsort(-weight, axis=None, kind="stable")[:_PAIRS_SHOWN]
     pairs = [divmod(int(flat), len(names)) for flat in largest if weight.flat[flat] > 0]
     return {
-        "policies": [share(name.name, index) for index, name in enumerate(names)],
+        "policies": [share(names[index].marked, index) for index in order],
         "pairs": [share(f"{names[i].name} – {names[j].name}", (i, j)) for i, j in pairs],
         "solver": None if best is None else best.solver,
     }
 
 
-def effect_rows(space: Factorial | None, wins: Matrix, delta: float) -> list[dict[str, Any]]:
+def effect_rows(
+    space: Factorial | None, wins: Matrix, delta: float, names: Sequence[PolicyName]
+) -> list[dict[str, Any]]:
     """The win rate of every level against its factor's first, all else being equal, the one that is ahead
-    named first.
+    named first. Last come levels that no policy has which is present.
     """
     if space is None or not wins.any():
         return []
     rows = []
+    here = {each for name in names if name.present for each in zip(space.levels, name.levels, strict=True)}
     for effect in level_effects(space, wins, delta):
         percents = [round(100 * value) for value in (effect.win_rate, effect.low, effect.high)]
         better, worse = effect.level, effect.reference
@@ -162,8 +183,9 @@ def effect_rows(space: Factorial | None, wins: Matrix, delta: float) -> list[dic
             better, worse = worse, better
             percents = [100 - percents[0], 100 - percents[2], 100 - percents[1]]
         bar = {"percents": percents, "settled": percents[1] > 50}
-        rows.append({"factor": effect.factor, "better": better, "worse": worse, "bar": bar})
-    return rows
+        away = [each for each in (better, worse) if (effect.factor, each) not in here]
+        rows.append({"factor": effect.factor, "better": better, "worse": worse, "bar": bar, "retired": away})
+    return sorted(rows, key=lambda row: bool(row["retired"]))
 
 
 def crossing(rows: Sequence[dict[str, Any]]) -> str:
@@ -183,7 +205,7 @@ _FLOOR = 16
 def tradeoffs(ranked: Sequence[Ranked], spending: Sequence[PolicySpending]) -> list[dict[str, Any]]:
     """Preference against the cost of a thousand responses, and against the seconds of one, as far as both are
     known of at least two policies; costs in two currencies are not compared. A dot is beaten by a policy that
-    is no worse in all that is known. ``across``, ``up``: where the axes have numbers, and which.
+    is present and no worse in all that is known. ``across``, ``up``: where the axes have numbers, and which.
     """
     currencies = {name for spent in spending for name in spent.cost}
     known: list[tuple[Ranked, dict[str, float]]] = []
@@ -210,7 +232,7 @@ def tradeoffs(ranked: Sequence[Ranked], spending: Sequence[PolicySpending]) -> l
                 "number": each.standing.policy + 1,
                 "percent": percents(each.standing.field)[0],
                 "value": values[title],
-                "beaten": any(_beats(other, (each, values)) for other in of_this),
+                "beaten": any(other[0].name.present and _beats(other, (each, values)) for other in of_this),
                 "x": round(_across(values[title] / largest), 1),
                 "y": round(floor - (floor - _EDGE) * (rate - low) / spread, 1),
             }

@@ -225,7 +225,7 @@ def _below(
         "policies": policies,
         "crosses": charts.crossing(policies),
         "counts_tokens": _counts_tokens(experiment, spending),
-        "effects": charts.effect_rows(_effects(experiment), wins, experiment.delta),
+        "effects": charts.effect_rows(_effects(experiment), wins, experiment.delta, policy_names(experiment)),
         "priced": any(row.cost for row in spending),
         "tradeoffs": charts.tradeoffs(ranked, spending) if comparisons else [],
     }
@@ -274,7 +274,9 @@ def _method(experiment: Experiment) -> dict[str, str]:
             "heat_map": charts.heat_map(wins, names, order),
             "allocation": charts.allocation(space_of(experiment), wins, names),
             "concerns": _concerns(experiment),
-            "spending": [(names[row.index], row) for row in spending],
+            "spending": sorted(
+                ((names[row.index], row) for row in spending), key=lambda row: not row[0].present
+            ),
             "total": {
                 "responses": sum(row.responses for row in spending),
                 "tokens": sum(row.prompt_tokens + row.completion_tokens for row in spending),

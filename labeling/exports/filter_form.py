@@ -38,7 +38,8 @@ class SelectionForm(forms.Form):
     def __init__(self, data: Any, *, experiment: Experiment, **options: Any) -> None:
         super().__init__(data, label_suffix="", **options)
         self.names = policy_names(experiment)
-        policies = [(name.short, name.name) for name in self.names]
+        by_presence = sorted(self.names, key=lambda name: not name.present)
+        policies = [(name.short, name.marked) for name in by_presence]
         for field in ("policy", "against", "winner"):
             choice_field(self, field).choices = [_ANY, *policies]
         choice_field(self, "tag").choices = [_ANY, *((tag, tag) for tag in tags_of(experiment))]

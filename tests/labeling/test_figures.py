@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,8 +13,8 @@ from django.core.cache import caches
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.core import Factorial, Remaining
-from engine.domain.policy_space import PolicyName
+from engine.core import Factorial, Remaining, Unstructured
+from engine.domain.policy_space import PolicyName, names_of
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
 from engine.models.append_only import lifted
 from engine.selectors import pairs_ahead, spending
@@ -72,15 +73,50 @@ class TestRace:
 
 class TestEffects:
     SPACE = Factorial({"Strategy": ["Direct", "Step by step"]})
+    NAMES = names_of(SPACE.levels, SPACE.policies)
 
     def test_the_level_that_is_ahead_is_named_first(self):
-        ahead = charts.effect_rows(self.SPACE, np.array([[0.0, 38], [62, 0]]), 0.05)[0]
-        behind = charts.effect_rows(self.SPACE, np.array([[0.0, 62], [38, 0]]), 0.05)[0]
+        ahead = charts.effect_rows(self.SPACE, np.array([[0.0, 38], [62, 0]]), 0.05, self.NAMES)[0]
+        behind = charts.effect_rows(self.SPACE, np.array([[0.0, 62], [38, 0]]), 0.05, self.NAMES)[0]
         assert (ahead["better"], ahead["worse"]) == ("Step by step", "Direct")
         assert (behind["better"], behind["worse"]) == ("Direct", "Step by step")
         assert ahead["bar"] == behind["bar"]
         percent, low, high = ahead["bar"]["percents"]
         assert low < percent < high
+
+
+class TestRetired:
+    """A policy that is away stays in every chart, quiet and last, and takes no share of what is to come."""
+
+    WINS = np.array([[0.0, 20, 20], [10, 0, 15], [10, 15, 0]])
+
+    def test_its_line_is_quiet_and_its_rows_are_last_and_marked(self):
+        first, second, third = names(3)
+        mixed = [replace(first, present=False), second, third]
+        snapshot = Snapshot(comparisons=1, evidence=[0.0, 0.0, 0.0])
+        lines = charts.race([snapshot], mixed, 0.05, [1, 2, 0])["lines"]
+        assert [line["quiet"] for line in lines] == [True, False, False]
+        told = [each["name"].name for each in charts.rivals(self.WINS, mixed, 1)]
+        assert told == ["Level 2", "Level 0"]
+        shares = charts.allocation(Unstructured(3), self.WINS, mixed)["policies"]
+        assert [each["name"] for each in shares] == ["Level 1", "Level 2", "Level 0 (retired)"]
+        assert [each["realised"] > 0 for each in shares] == [True] * 3
+        assert shares[2]["optimal"] in {None, 0.0}
+        among_two = charts.allocation(
+            Unstructured(2), self.WINS[1:, 1:] + np.array([[0, 5], [0, 0]]), names(2)
+        )
+        wins = self.WINS + np.array([[0, 0, 0], [0, 0, 5], [0, 0, 0]])
+        assert [each["optimal"] for each in charts.allocation(Unstructured(3), wins, mixed)["policies"]] == [
+            *(each["optimal"] for each in among_two["policies"]), 0.0
+        ]  # fmt: skip
+
+    def test_an_effect_of_a_level_that_is_away_is_last(self):
+        space = Factorial({"a": ["0", "1", "2"], "b": ["x", "y"]})
+        told = names_of(space.levels, space.policies)
+        mixed = [replace(name, present=name.levels[0] != "1") for name in told]
+        wins = np.full((6, 6), 10.0) - 10 * np.eye(6)
+        rows = charts.effect_rows(space, wins, 0.05, mixed)
+        assert [row["retired"] for row in rows] == [[], [], ["1"]]
 
 
 class TestConcerns:
