@@ -414,12 +414,17 @@ class Improvement:
                 parent = self.challengers.pop(child)
                 self.dropped.append(Dropped(child, parent, self._met[child], self.used, chance))
 
-    def _fix_in_time(self) -> None:
-        """Fix the champion once the clicks to find one are used, or nobody can race any more."""
-        if self._claim is None and (self.used >= self._explore or (self._too_late and not self.challengers)):
+    def certify(self) -> None:
+        """Fix the champion now, as no more children will come, and compare it with the original."""
+        if self._claim is None:
             if self.champion != self.original and self.strength(self.champion)[0] <= 0.0:
                 self.champion = self.original
             self._claim = Succession(self.delta)
+
+    def _fix_in_time(self) -> None:
+        """Fix the champion once the clicks to find one are used, or nobody can race any more."""
+        if self.used >= self._explore or (self._too_late and not self.challengers):
+            self.certify()
 
 
 class Family:

@@ -36,3 +36,14 @@ def verdict_sentence(
                 f"comparisons; risk {100 * delta:.4g}%."
             )
     return f"No verdict yet after {number(used, 'click')}."
+
+
+def dropped_because(compared: int, probability: float) -> str:
+    """Why a proposal left the race."""
+    after = number(compared, "comparison")
+    return f"Dropped after {after}: better than the champion with a probability of {percent(probability)}."
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1 in percent."""
+    return f"{100 * share:.0f}%"

@@ -524,7 +524,6 @@ class Migration(migrations.Migration):
                 ('longest', models.PositiveIntegerField(default=2000, help_text='Characters that a proposal may have.', validators=[django.core.validators.MinValueValidator(50), django.core.validators.MaxValueValidator(50000)])),
                 ('writer', models.CharField(default='reflective', help_text='Its name as an entry point.', max_length=50)),
                 ('connection', models.CharField(blank=True, help_text='The connection that the writer asks, by its name.', max_length=100)),
-                ('prepared', models.JSONField(blank=True, default=list, help_text='Texts and reasons, where the writer is a file.')),
                 ('seed', models.BigIntegerField(editable=False)),
                 ('open_tasks', models.JSONField(default=list, editable=False, help_text='Numbers of the tasks whose votes a writer may see.')),
                 ('was_running', models.BooleanField(editable=False, help_text='The experiment ran before it.')),

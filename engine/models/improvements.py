@@ -53,9 +53,6 @@ class Improvement(models.Model):
     connection = models.CharField(
         max_length=100, blank=True, help_text="The connection that the writer asks, by its name."
     )
-    prepared = models.JSONField(
-        default=list, blank=True, help_text="Texts and reasons, where the writer is a file."
-    )
     seed = models.BigIntegerField(editable=False)
     open_tasks = models.JSONField(
         default=list, editable=False, help_text="Numbers of the tasks whose votes a writer may see."

@@ -91,13 +91,15 @@ _FIRST, _AT_ONCE = 8, 200
 _PAIRS_KEPT = 128
 
 
-def source_of(experiment: Experiment) -> Source:
-    """The source of an experiment's responses."""
+def source_of(experiment: Experiment, task_ids: list[int] | None = None) -> Source:
+    """The source of an experiment's responses, to these tasks of it alone."""
+    if task_ids is None and experiment.responses != Experiment.Responses.IMPORTED:
+        task_ids = list(experiment.tasks.values_list("pk", flat=True))
     match Experiment.Responses(experiment.responses):
         case Experiment.Responses.FRESH:
-            return _Fresh(experiment)
+            return _Fresh(task_ids or [])
         case Experiment.Responses.REUSE:
-            return _Reused(experiment)
+            return _Reused(experiment, task_ids or [])
         case Experiment.Responses.IMPORTED:
             return _Imported(experiment)
 
@@ -175,8 +177,8 @@ class PoolDrawer:
 class _Fresh(Source):
     """New responses to a task drawn uniformly with replacement."""
 
-    def __init__(self, experiment: Experiment) -> None:
-        self._task_ids = list(experiment.tasks.values_list("pk", flat=True))
+    def __init__(self, task_ids: list[int]) -> None:
+        self._task_ids = task_ids
 
     def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
         task_id = self._task_ids[rng.integers(len(self._task_ids))]
@@ -190,9 +192,9 @@ class _Fresh(Source):
 class _Reused(Pool):
     """One response for each policy and task; those that are not written yet are made by the draw."""
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: Experiment, task_ids: list[int]) -> None:
         super().__init__(experiment, Response.objects.exclude(state=Response.State.FAILED), written={})
-        self._task_ids = list(experiment.tasks.values_list("pk", flat=True))
+        self._task_ids = task_ids
         self._drawn: dict[tuple[int, int], Half] = {}
 
     def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:

@@ -13,13 +13,14 @@ from django.db import transaction
 from django.db.models import prefetch_related_objects
 
 from engine.core import Design
-from engine.core.types import BoolArray
+from engine.core.types import BoolArray, Pair
 from engine.domain import secret_draws
 from engine.domain.showings import Kind
-from engine.models import Assignment, Comparison, Experiment, Policy, Response, clock
+from engine.models import Assignment, Comparison, Experiment, Improvement, Policy, Response, clock
 from engine.selectors import counts, designs, pairs_ahead, pools
+from engine.selectors.improvements import open_improvement, tasks_for
 from engine.selectors.pools import Halves, Stock
-from engine.services import evidence
+from engine.services import evidence, improvements
 from engine.services.assignments import discard_unwanted
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
@@ -149,15 +150,22 @@ def _plan_round(experiment_id: int, started: float) -> Advance | None:
     if experiment.state == Experiment.State.PAUSED:
         return None
     latest = latest or write_snapshot(experiment=experiment, observed=folded.observed)
-    if design.decision.reason is not None:
+    race: _Race | None = None
+    if improvement := open_improvement(experiment):
+        improvement.experiment = experiment
+        settled = improvements.settle(improvement=improvement, folded=folded.observed.last)
+        if settled.news:
+            return Advance(design.n_comparisons, again=True)
+        race = _Race(improvement, settled)
+    elif design.decision.reason is not None:
         conclude_as(experiment=experiment, observed=folded.observed)
         return Advance(design.n_comparisons, concluded=True)
     target, added = 0, list[Comparison]()
-    if not ((folded.changed or experiment.closing_since) and _is_closing(experiment, design)):
+    if race or not ((folded.changed or experiment.closing_since) and _is_closing(experiment, design)):
         asks_people = experiment.judge == Experiment.Judge.HUMAN
         here = pairs_ahead.annotators_present(experiment) if asks_people else set()
         target = pairs_ahead.buffer_target(experiment, latest, here)
-        added = _top_up(experiment, design, target, here)
+        added = _top_up(experiment, design, target, here, race)
     rest = 0.0
     if folded.changed or added:
         took = time.monotonic() - started
@@ -196,12 +204,37 @@ def _is_closing(experiment: Experiment, design: Design) -> bool:
     return closing
 
 
-def _top_up(experiment: Experiment, design: Design, target: int, here: set[int]) -> list[Comparison]:
+class _Race:
+    """Asks for the pairs of an improvement, in the place of the design."""
+
+    def __init__(self, improvement: Improvement, settled: improvements.Settled) -> None:
+        self.plan = {"improvement": improvement.pk, "phase": settled.race.phase}
+        self.task_ids = tasks_for(improvement, settled.race.phase)
+        self._race, self._ahead = settled.race, settled.ahead
+
+    def ask(self, *, among: BoolArray | None = None) -> Pair | None:
+        """The next pair; ``None`` where none is wanted, or another one than the race's own would be."""
+        if among is not None or (pair := self._race.ask(self._ahead)) is None:
+            return None
+        self._ahead += 1
+        return pair
+
+    def cancel(self, i: int, j: int) -> None:
+        """Take the last pair back."""
+        self._ahead -= 1
+
+    def propensities(self) -> None:
+        """The chances of the pairs are not known."""
+
+
+def _top_up(
+    experiment: Experiment, design: Design, target: int, here: set[int], race: _Race | None
+) -> list[Comparison]:
     """Plan what the annotators need next, those who are ``here`` first; returns the comparisons planned."""
     design.resume(counts.in_flight_matrix(experiment), designs.design_seed(experiment))
     in_flight = int(design.in_flight.sum()) // 2
     most = min(experiment.budget - design.n_comparisons - in_flight, pairs_ahead.most_at_once(experiment))
-    source = source_of(experiment)
+    source = source_of(experiment, race.task_ids if race else None)
     if not (isinstance(source, Pool) and experiment.judge == Experiment.Judge.HUMAN):
         # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.
         waiting = Comparison.objects.filter(
@@ -210,15 +243,16 @@ def _top_up(experiment: Experiment, design: Design, target: int, here: set[int])
             state__in=[Comparison.State.PLANNED, Comparison.State.READY],
             skips=0,
         ).count()
-        return _planned(experiment, _Chooser(experiment, design, source), min(target - waiting, most))
+        chooser = _Chooser(experiment, design, source, race)
+        return _planned(experiment, chooser, min(target - waiting, most))
     if most <= 0:
         return []
     stocks = pools.stocks(experiment, here)
-    added = _planned_from_pool(experiment, design, source, stocks, target, most)
+    added = _planned_from_pool(experiment, design, source, stocks, target, most, race)
     if not added and not any(stock.n_waiting for stock in stocks):
         # However many members are away, they are looked at only while nobody here is served.
         stocks = [stock for stock in pools.stocks(experiment) if stock.annotator not in here]
-        added = _planned_from_pool(experiment, design, source, stocks, target, most)
+        added = _planned_from_pool(experiment, design, source, stocks, target, most, race)
     experiment.used_up = not added and not any(stock.n_waiting for stock in stocks)
     return added
 
@@ -230,6 +264,7 @@ def _planned_from_pool(  # noqa: PLR0917 - they belong to one round
     stocks: Sequence[Stock],
     target: int,
     most: int,
+    race: _Race | None,
 ) -> list[Comparison]:
     """Plan for the first of these annotators who have too little and for whom there is something.
 
@@ -238,7 +273,7 @@ def _planned_from_pool(  # noqa: PLR0917 - they belong to one round
     wanted = [stock for stock in stocks if stock.n_waiting < target]
     while wanted:
         stock, *others = wanted
-        chooser = _PoolChooser(experiment, design, PoolDrawer(experiment, pool, stock.annotator))
+        chooser = _PoolChooser(experiment, design, PoolDrawer(experiment, pool, stock.annotator), race)
         if added := _planned(experiment, chooser, min(target - stock.n_waiting, most)):
             return added
         wanted = pools.with_texts_left(experiment, others)
@@ -261,17 +296,20 @@ class _Chooser:
     # Whether the texts that it chooses come again, so that their use is looked up by name.
     names_texts = False
 
-    def __init__(self, experiment: Experiment, design: Design, source: Source) -> None:
-        self.design = design
+    def __init__(self, experiment: Experiment, design: Design, source: Source, race: _Race | None) -> None:
+        self.design, self.race = design, race
         self.policies = list(experiment.policies.all())
         self._source = source
+        self._asks = race or design
 
     def choices(self, rngs: Sequence[np.random.Generator]) -> Iterator[_Choice]:
         """One choice for each of these generators, in their order; fewer where a pool has nothing left."""
         for rng in rngs:
             # Read before the choice, which changes it.
-            propensities = self.design.propensities()
-            i, j = sorted(self.design.ask())
+            propensities = self._asks.propensities()
+            if (pair := self._asks.ask()) is None:
+                return
+            i, j = sorted(pair)
             halves = self._source.draw(rng, self.policies[i], self.policies[j])
             yield _Choice(halves, None if propensities is None else float(propensities[i, j]))
 
@@ -281,9 +319,10 @@ class _PoolChooser:
 
     names_texts = True
 
-    def __init__(self, experiment: Experiment, design: Design, pool: PoolDrawer) -> None:
-        self.design = design
+    def __init__(self, experiment: Experiment, design: Design, pool: PoolDrawer, race: _Race | None) -> None:
+        self.design, self.race = design, race
         self.policies = list(experiment.policies.all())
+        self._asks = race or design
         self._pool = pool
         self._left: BoolArray | None = None
 
@@ -292,38 +331,42 @@ class _PoolChooser:
 
         The chance of each pair is not known: it would take the pairs that are used up.
         """
-        asked = [self._asked() for _ in rngs]
+        asked = [pair for _ in rngs if (pair := self._asked())]
+        rngs = rngs[: len(asked)]
         begun = self._pool.begin([self._wanted(rng, *pair) for rng, pair in zip(rngs, asked, strict=True)])
         for place, (rng, pair) in enumerate(zip(rngs, asked, strict=True)):
             halves = self._pool.finish(begun[place]) or self._instead_of(pair, rng)
             if halves is None:
                 for i, j in asked[place + 1 :]:
-                    self.design.cancel(i, j)
+                    self._asks.cancel(i, j)
                 return
             yield _Choice(halves, None)
 
-    def _asked(self) -> tuple[int, int]:
-        i, j = sorted(self.design.ask(among=self._left))
+    def _asked(self) -> Pair | None:
+        if (pair := self._asks.ask(among=self._left)) is None:
+            return None
+        i, j = sorted(pair)
         return i, j
 
     def _wanted(self, rng: np.random.Generator, i: int, j: int) -> tuple[np.random.Generator, Policy, Policy]:
         return rng, self.policies[i], self.policies[j]
 
-    def _instead_of(self, pair: tuple[int, int], rng: np.random.Generator) -> Halves | None:
+    def _instead_of(self, pair: Pair | None, rng: np.random.Generator) -> Halves | None:
         """Two responses of other policies, as the annotator has seen all texts of these two."""
-        while True:
+        while pair is not None:
             i, j = pair
-            self.design.cancel(i, j)
+            self._asks.cancel(i, j)
             # Looked up only now: most of the time every pair has something left.
             left = self._pool.pairs_left() if self._left is None else self._left
             left[i, j] = left[j, i] = False
             self._left = left
             if not left.any():
                 return None
-            pair = self._asked()
-            [begun] = self._pool.begin([self._wanted(rng, *pair)])
-            if (halves := self._pool.finish(begun)) is not None:
-                return halves
+            if (pair := self._asked()) is not None:
+                [begun] = self._pool.begin([self._wanted(rng, *pair)])
+                if (halves := self._pool.finish(begun)) is not None:
+                    return halves
+        return None
 
 
 def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int) -> list[Comparison]:
@@ -380,7 +423,8 @@ def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int
                     # The chance that this pair had, where the sampler draws it and the chance is known.
                     "propensity": propensity,
                 }
-                | ({"by_rule": rule} if rule else {}),
+                | ({"by_rule": rule} if rule else {})
+                | (chooser.race.plan if chooser.race else {}),
             )
         )
     Comparison.objects.bulk_create(comparisons)

@@ -1,0 +1,258 @@
+"""Improvements: their race, replayed from the log of showings, and what pages and files say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from scipy.special import expit
+
+from engine.core import Improvement as Race
+from engine.core.improvement import Dropped, Promotion
+from engine.domain.improvement_sentences import verdict_sentence
+from engine.domain.showings import Kind, Logged
+from engine.models import Comparison, Experiment, Factor, Improvement, Policy, Proposal, Writing
+from engine.selectors import designs
+from engine.selectors.policies import policy_names
+
+# The text that a writer changes in a level of each of these kinds.
+TEXTS = {
+    Factor.Kind.PROMPT.value: "text",
+    Factor.Kind.STRATEGY.value: "instruction",
+    Factor.Kind.GUARDRAIL.value: "instruction",
+}
+# Comparisons that a writer is shown at a time.
+_MOST_VOTES = 6
+# Comparisons to choose them from.
+_LATEST = 200
+
+
+def open_improvement(experiment: Experiment) -> Improvement | None:
+    """The improvement that runs in this experiment now."""
+    return experiment.improvements.filter(state=Improvement.State.OPEN).first()
+
+
+def text_of(policy: Policy, factor: Factor) -> str:
+    """The text of this factor's level in a policy."""
+    return str(policy.levels.get(factor=factor).value.get(TEXTS[factor.kind], ""))
+
+
+# ---------------------------------------------------------------- the race
+
+
+def race_of(improvement: Improvement, each: Callable[[Race, Logged], None] = lambda *_: None) -> Race:
+    """The race after all that the evidence has of it, from the log alone.
+
+    ``each`` is called after each of its events.
+    """
+    race = Race(
+        improvement.original.index,
+        clicks=improvement.clicks,
+        delta=improvement.delta,
+        seed=improvement.seed,
+    )
+    children = set(improvement.proposals.exclude(policy=None).values_list("policy", flat=True))
+    phases = dict(planned_in(improvement).values_list("pk", "plan__phase"))
+    known = set[int]()
+    for number, event in enumerate(_events_of(improvement), improvement.first + 1):
+        if improvement.certify_from is not None and number > improvement.certify_from:
+            race.certify()
+        if event.policy:
+            if event.kind == Kind.JOINED and event.policy in children:
+                race.add(event.i, event.j)
+            elif event.kind == Kind.RETIRED and event.i in race.challengers:
+                race.withdraw(event.i)
+        elif event.kind == Kind.BEGUN:
+            # One that was planned for the race and begins after it says nothing about the judging tasks.
+            if phases.get(event.comparison) != race.phase:
+                continue
+            known.add(race.show(event.i, event.j, event.comparison))
+        elif event.comparison not in known:
+            continue
+        elif event.kind == Kind.TOLD:
+            race.end(event.comparison, event.outcome, least=event.least, most=event.most)
+        elif event.kind == Kind.REOPENED:
+            race.reopen(event.comparison)
+        else:
+            race.revise(event.comparison, event.outcome)
+        each(race, event)
+    if improvement.certify_from is not None:
+        race.certify()
+    return race
+
+
+def _events_of(improvement: Improvement) -> list[Logged]:
+    events = designs.in_the_evidence(improvement.experiment, improvement.first)
+    return designs.logged(events if improvement.last is None else events.filter(number__lte=improvement.last))
+
+
+def planned_in(improvement: Improvement) -> QuerySet[Comparison]:
+    """The comparisons that were planned for an improvement."""
+    return Comparison.objects.filter(experiment=improvement.experiment_id, plan__improvement=improvement.pk)
+
+
+def verdict_of(improvement: Improvement, race: Race) -> dict[str, Any]:
+    """The verdict of a race, as the improvement stores it."""
+    verdict = asdict(race.verdict)
+    # A race that is stopped, or whose last pairs nobody answers, says what it would say at its end.
+    if improvement.state != Improvement.State.OPEN and verdict["kind"] == "open":
+        better = verdict["policy"] != improvement.original.index
+        verdict["kind"] = "leads" if better else "nothing_better"
+    return verdict
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def seen_tasks(experiment: Experiment) -> set[int]:
+    """The numbers of the tasks of which a writer has seen votes, in any improvement."""
+    opened = Writing.objects.filter(improvement__experiment=experiment).values_list("opened_tasks", flat=True)
+    return {task for tasks in opened for task in tasks}
+
+
+def tasks_for(improvement: Improvement, phase: str) -> list[int]:
+    """The numbers of the tasks on which pairs may be compared in this phase."""
+    everything = list(improvement.experiment.tasks.values_list("pk", flat=True))
+    barred = set(improvement.open_tasks)
+    if phase == Improvement.Phase.EXPLORE:
+        barred = seen_tasks(improvement.experiment)
+    return [task for task in everything if task not in barred]
+
+
+def open_votes(improvement: Improvement, parent: Policy, most: int = _MOST_VOTES) -> list[Comparison]:
+    """What a writer may see of a policy: judged comparisons on tasks that are open to it, lost ones first.
+
+    Each has its texts and the answers that stand.
+    """
+    judged = improvement.experiment.comparisons.filter(
+        Q(policy_i=parent) | Q(policy_j=parent),
+        task__in=improvement.open_tasks,
+        state=Comparison.State.JUDGED,
+    )
+    rows = judged.select_related("task", "response_i", "response_j").order_by("-number")[:_LATEST]
+    best_last = sorted(rows, key=lambda each: _won(each, parent))
+    # Mostly what it lost, and one in three that it won: what is good must stay.
+    n_won = min(most // 3, max(0, len(best_last) - most))
+    return best_last[: most - n_won] + best_last[len(best_last) - n_won :]
+
+
+def _won(comparison: Comparison, policy: Policy) -> float:
+    outcome = comparison.outcome or 0.0
+    return outcome if comparison.policy_i_id == policy.pk else 1.0 - outcome
+
+
+# ---------------------------------------------------------------- what is said
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """How many tasks judge, are open to writers, and were seen by one."""
+
+    judging: int
+    open: int
+    seen: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """The champion against the original after some clicks, by the beliefs: they steer, and prove nothing.
+
+    ``low`` and ``high``: two standard deviations about ``share``, the expected win rate.
+    """
+
+    used: int
+    champion: int
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An improvement for pages and the report.
+
+    Attributes
+    ----------
+    sentence
+        The verdict in words.
+    points
+        The champion's win rate against the original, after each answer that changed it.
+    promotions, dropped
+        What happened in the race, the oldest first.
+    proposals
+        All of them, by number: the family tree, its roots being ``improvement.original``.
+    waiting
+        Those that wait for an OK.
+    left
+        Clicks left.
+    """
+
+    improvement: Improvement
+    sentence: str
+    points: list[Point]
+    promotions: list[Promotion]
+    dropped: list[Dropped]
+    proposals: list[Proposal]
+    waiting: list[Proposal]
+    tasks: Tasks
+    left: int
+    names: dict[int, str]
+
+
+def tasks_left(improvement: Improvement) -> Tasks:
+    """The division of the tasks now."""
+    seen = len(seen_tasks(improvement.experiment))
+    n_open = len(improvement.open_tasks)
+    return Tasks(improvement.experiment.tasks.count() - n_open, n_open - seen, seen)
+
+
+def sentence_of(improvement: Improvement, names: dict[int, str] | None = None) -> str:
+    """The verdict in words."""
+    names = names_of(improvement.experiment) if names is None else names
+    verdict = improvement.verdict
+    return verdict_sentence(
+        verdict["kind"],
+        champion=names[verdict["policy"]],
+        used=improvement.used,
+        share=verdict["share"],
+        lower=verdict["lower"],
+        delta=improvement.delta,
+    )
+
+
+def names_of(experiment: Experiment) -> dict[int, str]:
+    """The names of policies by index."""
+    return {index: name.name for index, name in enumerate(policy_names(experiment))}
+
+
+def _point(race: Race) -> Point:
+    mean, spread = race.strength(race.champion)
+    share, low, high = (float(expit(mean + times * spread)) for times in (0.0, -2.0, 2.0))
+    return Point(race.used, race.champion, share, low, high)
+
+
+def picture_of(improvement: Improvement) -> Picture:
+    """Everything about an improvement that its page shows."""
+    points: list[Point] = []
+
+    def note(race: Race, event: Logged) -> None:
+        if event.kind in {Kind.TOLD, Kind.REVISED}:
+            points.append(_point(race))
+
+    race = race_of(improvement, note)
+    names = names_of(improvement.experiment)
+    proposals = list(improvement.proposals.select_related("parent", "policy", "writing", "by"))
+    return Picture(
+        improvement=improvement,
+        sentence=sentence_of(improvement, names),
+        points=points,
+        promotions=race.promotions,
+        dropped=race.dropped,
+        proposals=proposals,
+        waiting=[each for each in proposals if each.state == Proposal.State.PROPOSED],
+        tasks=tasks_left(improvement),
+        left=max(improvement.clicks - improvement.used, 0),
+        names=names,
+    )
