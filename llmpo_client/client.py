@@ -203,6 +203,18 @@ class Client:
         path = f"/experiments/{experiment_id}/policies/{number}/retire"
         return cast(types.Status, self._json("POST", path, {"reason": reason}))
 
+    def add_tasks(self, experiment_id: int, tasks: list[types.Task], *, anew: bool = False) -> types.Status:
+        """Have tasks join an experiment that has started; ``anew`` counts comparisons from then on alone."""
+        path = f"/experiments/{experiment_id}/tasks"
+        return cast(types.Status, self._json("POST", path, {"tasks": tasks, "anew": anew}))
+
+    def leave_out_task(
+        self, experiment_id: int, number: int, reason: str, *, anew: bool = False
+    ) -> types.Status:
+        """Have a task be left out from now on; the first one is number 1."""
+        path = f"/experiments/{experiment_id}/tasks/{number}/leave-out"
+        return cast(types.Status, self._json("POST", path, {"reason": reason, "anew": anew}))
+
     def clone(self, experiment_id: int, name: str) -> types.Experiment:
         """Create a draft with the same description."""
         path = f"/experiments/{experiment_id}/clone"

@@ -32,6 +32,8 @@ class Kind(StrEnum):
     # Of policies.
     JOINED = "joined"
     RETIRED = "retired"
+    # Of neither.
+    STAGE = "stage"
 
 
 class Phase(StrEnum):
@@ -64,7 +66,8 @@ class Logged(NamedTuple):
     """A row of the log with the indices of its two policies; ``row`` is its key.
 
     Where a policy joins or retires: ``policy`` is its key, ``comparison`` 0, ``i`` its index, and ``j`` that
-    of the policy that it was made from. ``levels``: those of one that joins.
+    of the policy that it was made from. ``levels``: those of one that joins. Where a stage begins, ``policy``
+    is `None` and ``i`` and ``j`` are 0 too.
     """
 
     row: int
@@ -174,5 +177,7 @@ def follow(design: Design, event: Logged) -> None:
         design.revise(event.comparison, event.outcome)
     elif event.kind == Kind.JOINED:
         design.add(parent=event.j, row=event.levels if isinstance(design.space, Factorial) else None)
+    elif event.kind == Kind.STAGE:
+        design.begin_stage()
     else:
         design.retire(event.i)

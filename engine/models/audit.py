@@ -68,6 +68,8 @@ class AuditEntry(models.Model):
         TRY_AGAIN = "try_again", "Policy tried again"
         POLICY_JOINED = "policy_joined", "Policy added"
         POLICY_RETIRED = "policy_retired", "Policy retired"
+        TASKS_ADDED = "tasks_added", "Tasks added"
+        TASK_LEFT_OUT = "task_left_out", "Task left out"
         IMPROVE = "improve", "Improvement started"
         IMPROVED = "improved", "Improvement ended"
         STOP_IMPROVING = "stop_improving", "Improvement stopped"

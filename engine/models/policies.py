@@ -130,6 +130,11 @@ class Task(models.Model):
         blank=True,
         help_text="Kinds and values of the checks that the rule judge reads in the place of the reference.",
     )
+    joined_at = models.DateTimeField(
+        null=True, blank=True, help_text="When it joined an experiment that had started; empty otherwise."
+    )
+    left_at = models.DateTimeField(null=True, blank=True)
+    left_because = models.CharField(max_length=500, blank=True)
 
     class Meta:
         ordering = ("position",)

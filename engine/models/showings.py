@@ -16,7 +16,7 @@ from engine.models.policies import Policy
 
 class ShowingEvent(models.Model):
     """An event of a showing: it began, ended, was opened again, or counts otherwise in the estimates. Or a
-    policy joined or retired.
+    policy joined or retired, or a stage began, which has neither comparison nor policy.
 
     Append-only, and the database sees to it (:mod:`engine.models.append_only`). Written in the transaction of
     what it records; the planner alone numbers it.
@@ -60,7 +60,8 @@ class ShowingEvent(models.Model):
             ),
             models.CheckConstraint(
                 name="showing_event_of_comparison_or_policy",
-                condition=Q(comparison__isnull=True) ^ Q(policy__isnull=True),
+                condition=(Q(comparison__isnull=True) ^ Q(policy__isnull=True))
+                ^ (Q(comparison__isnull=True) & Q(policy__isnull=True) & Q(kind=Kind.STAGE.value)),
             ),
         )
         indexes = (
@@ -69,7 +70,7 @@ class ShowingEvent(models.Model):
                 fields=["experiment", "id"], name="showing_event_new", condition=Q(number__isnull=True)
             ),
             models.Index(
-                fields=["experiment"], name="showing_event_policy", condition=Q(policy__isnull=False)
+                fields=["experiment"], name="showing_event_policy", condition=Q(comparison__isnull=True)
             ),
         )
 

@@ -70,7 +70,12 @@ def stored(experiment: Experiment) -> Observed:
     row = Evidence.objects.filter(experiment=experiment).first()
     if row is None or not row.last:
         return Observed(_design(experiment))
-    later = _arrivals(experiment).filter(Q(number__isnull=True) | Q(number__gt=row.last))
+    later = ShowingEvent.objects.filter(
+        Q(number__isnull=True) | Q(number__gt=row.last),
+        experiment=experiment,
+        comparison__isnull=True,
+        kind=Kind.JOINED,
+    )
     n_policies = experiment.policies.exclude(pk__in=later.values("policy")).count()
     wins = np.zeros((n_policies, n_policies))
     for i, j, won in row.wins:
@@ -174,8 +179,8 @@ def logged(events: QuerySet[ShowingEvent]) -> list[Logged]:
     """These events, as `observe` takes them."""
     rows = events.annotate(
         shown=Coalesce("comparison", 0),
-        i=Coalesce("comparison__policy_i__index", "policy__index"),
-        j=Coalesce("comparison__policy_j__index", "policy__parent__index", "policy__index"),
+        i=Coalesce("comparison__policy_i__index", "policy__index", 0),
+        j=Coalesce("comparison__policy_j__index", "policy__parent__index", "policy__index", 0),
     ).values_list("pk", "shown", "i", "j", "kind", "outcome", "least", "most", "policy_id")
     found = [Logged(*row) for row in rows]
     joined = [event.policy for event in found if event.policy and event.kind == Kind.JOINED]
@@ -201,17 +206,15 @@ def runs_on_to(experiment: Experiment) -> int:
     What came between a conclusion and the next arrival counts from there on, and so does all that came in an
     improvement.
     """
-    arrival = _arrivals(experiment).order_by("-pk").values_list("pk", flat=True).first() or 0
+    # By the index of the few events that have no comparison.
+    events = ShowingEvent.objects.filter(experiment=experiment, comparison__isnull=True)
+    arrivals = events.filter(kind__in=[Kind.JOINED, Kind.STAGE])
+    arrival = arrivals.order_by("-pk").values_list("pk", flat=True).first() or 0
     improvement = experiment.improvements.order_by("-pk").values_list("state", "last_row").first()
     if improvement is None:
         return arrival
     state, last_row = improvement
     return _NEVER if state == Improvement.State.OPEN else max(arrival, last_row or 0)
-
-
-def _arrivals(experiment: Experiment) -> QuerySet[ShowingEvent]:
-    # By the index of the few events that have a policy.
-    return ShowingEvent.objects.filter(experiment=experiment, policy__isnull=False, kind=Kind.JOINED)
 
 
 def counted_in(observed: Observed, at: str) -> Q:

@@ -114,7 +114,7 @@ def seen_tasks(experiment: Experiment) -> set[int]:
 
 def tasks_for(improvement: Improvement, phase: str) -> list[int]:
     """The numbers of the tasks on which pairs may be compared in this phase."""
-    everything = list(improvement.experiment.tasks.values_list("pk", flat=True))
+    everything = list(improvement.experiment.tasks.filter(left_at=None).values_list("pk", flat=True))
     barred = set(improvement.open_tasks)
     if phase == Improvement.Phase.EXPLORE:
         barred = seen_tasks(improvement.experiment)
@@ -205,7 +205,7 @@ def tasks_left(improvement: Improvement) -> Tasks:
     """The division of the tasks now."""
     seen = len(seen_tasks(improvement.experiment))
     n_open = len(improvement.open_tasks)
-    return Tasks(improvement.experiment.tasks.count() - n_open, n_open - seen, seen)
+    return Tasks(improvement.experiment.tasks.filter(left_at=None).count() - n_open, n_open - seen, seen)
 
 
 def sentence_of(improvement: Improvement, names: dict[int, str] | None = None) -> str:

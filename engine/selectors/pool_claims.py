@@ -10,14 +10,15 @@ from engine.domain.wording import number
 from engine.models import Assignment, Comparison, Experiment, Judgment, Response
 from engine.selectors import designs, pools
 from engine.selectors.annotators import people_behind
+from engine.selectors.task_changes import tasks_changed
 
 
 def of_pool(experiment: Experiment) -> list[str]:
-    """Sentences if the same responses are shown repeatedly: the claim is about these responses only, and its
-    risk may not be proven.
+    """Sentences on the tasks and responses that a claim is about, where these are not simply all that there
+    are: tasks changed, or the same responses are shown repeatedly, and the risk may not be proven.
     """
     if experiment.responses == Experiment.Responses.FRESH:
-        return []
+        return tasks_changed(experiment)
     tasks = experiment.tasks.count()
     if experiment.responses == Experiment.Responses.REUSE:
         # Also about those that nobody has judged yet: they would have been drawn as well.

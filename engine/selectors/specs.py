@@ -41,9 +41,9 @@ def experiment_spec(experiment: Experiment) -> ExperimentSpec:
                 tuple(tags),
                 read_checks(checks),
             )
-            for prompt, reference, messages, variables, tags, checks in experiment.tasks.values_list(
-                "prompt", "reference", "messages", "variables", "tags", "checks"
-            )
+            for prompt, reference, messages, variables, tags, checks in experiment.tasks.filter(
+                left_at=None
+            ).values_list("prompt", "reference", "messages", "variables", "tags", "checks")
         ],
         settings=settings,
         gold=[

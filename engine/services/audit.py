@@ -61,6 +61,8 @@ SENTENCES: dict[str, str] = {
     _Action.TRY_AGAIN: "Asked again for {responses:response} that a server had refused.",
     _Action.POLICY_JOINED: "Added the policy {policy} ({code}), made from {parent}.",
     _Action.POLICY_RETIRED: "Retired the policy {policy} ({code}): {reason}",
+    _Action.TASKS_ADDED: "Added {tasks:task}.{counted}",
+    _Action.TASK_LEFT_OUT: "Left out task {task}: {reason}{counted}",
     _Action.IMPROVE: "Began to improve {original}: {clicks:comparison}, risk {delta}. {wish}",
     _Action.IMPROVED: "The improvement ended after {used:comparison}. {verdict}",
     _Action.STOP_IMPROVING: "Stopped improving after {used:comparison}. {verdict}",

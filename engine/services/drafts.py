@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
+from datetime import datetime
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
@@ -12,7 +14,7 @@ from django.db.models import Q
 from engine.domain.conversations import as_json
 from engine.domain.errors import ChangedMeanwhileError, SpecError, WrongStateError
 from engine.domain.secret_draws import new_seed
-from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec
+from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import (
     Assignment,
     AuditEntry,
@@ -301,19 +303,7 @@ def write_description(*, experiment: Experiment, description: Description) -> Ex
         ),
         batch_size=_BATCH,
     )
-    tasks = Task.objects.bulk_create(
-        Task(
-            experiment=experiment,
-            position=i,
-            prompt=task.prompt,
-            reference=task.reference,
-            messages=as_json(task.messages),
-            variables=dict(task.variables),
-            tags=list(task.tags),
-            checks=[asdict(check) for check in task.checks],
-        )
-        for i, task in enumerate(spec.tasks)
-    )
+    tasks = Task.objects.bulk_create(task_rows(experiment, spec.tasks))
     GoldItem.objects.bulk_create(
         GoldItem(
             experiment=experiment,
@@ -354,3 +344,23 @@ def _create_levels(factor: Factor, spec: FactorSpec) -> list[Level]:
         Level(factor=factor, name=name, value=dict(value), position=position)
         for position, (name, value) in enumerate(spec.levels.items())
     )
+
+
+def task_rows(
+    experiment: Experiment, tasks: Sequence[TaskSpec], *, first: int = 0, joined_at: datetime | None = None
+) -> list[Task]:
+    """The rows of these tasks, the first one in this position."""
+    return [
+        Task(
+            experiment=experiment,
+            position=position,
+            prompt=task.prompt,
+            reference=task.reference,
+            messages=as_json(task.messages),
+            variables=dict(task.variables),
+            tags=list(task.tags),
+            checks=[asdict(check) for check in task.checks],
+            joined_at=joined_at,
+        )
+        for position, task in enumerate(tasks, first)
+    ]

@@ -71,7 +71,7 @@ def fold(*, experiment: Experiment, seconds: float = _MOST_SECONDS) -> Folded:
     numbers = itertools.count(start.last + 1)
 
     def store(observed: Observed, event: Logged) -> bool:
-        ended = not event.policy and event.comparison not in observed.design.open_showings
+        ended = event.comparison and event.comparison not in observed.design.open_showings
         showing = observed.design.showing(event.comparison) if ended else None
         row = ShowingEvent(pk=event.row, experiment=experiment, kind=event.kind)
         row.comparison_id, row.policy_id = event.comparison or None, event.policy

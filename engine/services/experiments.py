@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from engine.core import StopReason
 from engine.domain import claim_sentences
@@ -32,7 +32,7 @@ from engine.services.conclusions import keep_picked
 from engine.services.evidence import catch_up, settle
 from engine.services.locks import lock_by_number, locked_experiment
 from engine.services.notifications import announce_conclusion
-from engine.services.showings import settle_assignments
+from engine.services.showings import let_go, settle_assignments
 from engine.services.trials import drop_tried
 
 _STOPPABLE = {Experiment.State.RUNNING, Experiment.State.PAUSED}
@@ -282,6 +282,29 @@ def discard_waiting(experiment: Experiment, reason: str) -> None:
     responses = Response.objects.filter(task__experiment=experiment, state=Response.State.WAITING)
     lock_by_number(responses, no_key=True)
     responses.update(state=Response.State.FAILED, failure_reason=reason)
+
+
+def withdraw(
+    comparisons: QuerySet[Comparison],
+    waiting: QuerySet[Response],
+    reason: str,
+    *,
+    also_open: bool = True,
+) -> None:
+    """Have nobody be given these comparisons any more, and no model asked for these responses.
+
+    Those that somebody had and gave back end without an outcome, unless ``also_open`` is false. Pairs on a
+    screen may be finished.
+    """
+    of_it = comparisons.filter(state__in=[Comparison.State.PLANNED, Comparison.State.READY])
+    lock_by_number(of_it, no_key=True)
+    nobody_has = ~Exists(Assignment.objects.filter(comparison=OuterRef("pk")))
+    of_it.filter(nobody_has).update(state=Comparison.State.DISCARDED, discard_reason=reason)
+    if also_open:
+        for comparison in of_it:
+            let_go(comparison, reason)
+    lock_by_number(waiting, no_key=True)
+    waiting.update(state=Response.State.FAILED, failure_reason=reason)
 
 
 @transaction.atomic

@@ -85,7 +85,7 @@ def start_improvement(
     if changed is None:
         names = ", ".join(repr(each.name) for each in texts) or "none"
         raise SpecError(f"There is no factor {factor!r} with a text. There is: {names}.", ("factor",))
-    if experiment.tasks.count() < _FEWEST_TASKS:
+    if experiment.tasks.filter(left_at=None).count() < _FEWEST_TASKS:
         raise SpecError(f"Half of the tasks judge what was written from the others: give {_FEWEST_TASKS}.")
     was_running = experiment.state == Experiment.State.RUNNING
     if experiment.state == Experiment.State.CONCLUDED:
@@ -134,7 +134,7 @@ def start_improvement(
 def _divided(experiment: Experiment) -> list[int]:
     """The tasks that are open to writers: half of them, by the secret. Those that one has seen stay open."""
     seen = selectors.seen_tasks(experiment)
-    tasks = experiment.tasks.values_list("pk", "position")
+    tasks = experiment.tasks.filter(left_at=None).values_list("pk", "position")
     by_lot = sorted(tasks, key=lambda task: secret_draws.digest(experiment.secret, "open-task", task[1]))
     in_order = sorted((pk for pk, _ in by_lot), key=lambda pk: pk not in seen)
     return in_order[: max(len(seen), len(in_order) // 2)]
@@ -327,7 +327,7 @@ def _fault(improvement: Improvement, proposal: Proposal, text: str) -> str:
     others = [level.value.get(key, "") for level in improvement.factor.levels.all()]
     tried = Proposal.objects.filter(improvement__experiment=experiment).exclude(pk=proposal.pk)
     refused = tried.filter(state__in=[Proposal.State.REFUSED, Proposal.State.PROPOSED])
-    judging = experiment.tasks.exclude(pk__in=improvement.open_tasks)
+    judging = experiment.tasks.filter(left_at=None).exclude(pk__in=improvement.open_tasks)
     return fault_of(
         text,
         parent=selectors.text_of(proposal.parent, improvement.factor),

@@ -94,7 +94,7 @@ _PAIRS_KEPT = 128
 def source_of(experiment: Experiment, task_ids: list[int] | None = None) -> Source:
     """The source of an experiment's responses, to these tasks of it alone."""
     if task_ids is None and experiment.responses != Experiment.Responses.IMPORTED:
-        task_ids = list(experiment.tasks.values_list("pk", flat=True))
+        task_ids = list(experiment.tasks.filter(left_at=None).values_list("pk", flat=True))
     match Experiment.Responses(experiment.responses):
         case Experiment.Responses.FRESH:
             return _Fresh(task_ids or [])

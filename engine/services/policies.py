@@ -8,16 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.policy_space import Combination, combinations
 from engine.domain.showings import Kind
 from engine.domain.specs import ExperimentSpec, ReadyMade
 from engine.models import (
-    Assignment,
     AuditEntry,
-    Comparison,
     Experiment,
     Improvement,
     Level,
@@ -36,12 +34,11 @@ from engine.services.audit import record
 from engine.services.descriptions import check_description
 from engine.services.drafts import discard, write_description
 from engine.services.evidence import settle
-from engine.services.experiments import check_connections, refuse_archived
-from engine.services.locks import lock_by_number, locked_experiment
+from engine.services.experiments import check_connections, refuse_archived, withdraw
+from engine.services.locks import locked_experiment
 from engine.services.notifications import announce_policies
 from engine.services.ready_made import ready_made_responses
 from engine.services.setting_changes import run_again
-from engine.services.showings import let_go
 from engine.services.trials import start_trial
 
 _FEWEST = 2
@@ -349,17 +346,9 @@ def retire(experiment: Experiment, policy: Policy, reason: str, by: User | None 
     policy.save(update_fields=["retired_at", "retired_because"])
     ShowingEvent.objects.create(experiment=experiment, policy=policy, kind=Kind.RETIRED)
     said = f"{policy.label} has retired."
-    of_it = experiment.comparisons.filter(
-        Q(policy_i=policy) | Q(policy_j=policy), state__in=[Comparison.State.PLANNED, Comparison.State.READY]
-    )
-    lock_by_number(of_it, no_key=True)
-    nobody_has = ~Exists(Assignment.objects.filter(comparison=OuterRef("pk")))
-    of_it.filter(nobody_has).update(state=Comparison.State.DISCARDED, discard_reason=said)
-    for comparison in of_it:
-        let_go(comparison, said)
+    theirs = experiment.comparisons.filter(Q(policy_i=policy) | Q(policy_j=policy))
     waiting = Response.objects.filter(policy=policy, state=Response.State.WAITING, trial=None)
-    lock_by_number(waiting, no_key=True)
-    waiting.update(state=Response.State.FAILED, failure_reason=said)
+    withdraw(theirs, waiting, said)
     name = policy_names(experiment)[policy.index].name
     details = {"policy": name, "code": policy.label, "reason": reason}
     record(experiment=experiment, by=by, action=AuditEntry.Action.POLICY_RETIRED, details=details)

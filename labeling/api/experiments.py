@@ -23,7 +23,7 @@ from engine.selectors.policies import policy_names
 from engine.selectors.remaining import remaining_of
 from engine.selectors.snapshots import at_one_moment, standing_wins
 from engine.selectors.spending import spent_in
-from engine.services import drafts, experiments, policies, setting_changes
+from engine.services import drafts, experiments, policies, setting_changes, task_changes
 from engine.services.drafts import create_experiment
 from engine.services.experiments import stop_on
 from engine.tasks import wake_planner
@@ -38,11 +38,13 @@ from labeling.api.schemas import (
     ExperimentIn,
     ExperimentOut,
     ExperimentsOut,
+    LeaveOutIn,
     PatchIn,
     PoliciesIn,
     Problem,
     RetireIn,
     StatusOut,
+    TasksIn,
 )
 from labeling.caching import remembered
 from labeling.dashboard.figures import doubts_of
@@ -173,6 +175,41 @@ def add_policies(request: AuthenticatedRequest, experiment_id: Id, payload: Poli
     )
     wake_planner(experiment.pk)
     return _status(access.to_run(request, experiment_id))
+
+
+@router.post("/{experiment_id}/tasks", auth=MANAGE, response={200: StatusOut} | WRITE_PROBLEMS)
+def add_tasks(request: AuthenticatedRequest, experiment_id: Id, payload: TasksIn) -> dict[str, Any]:
+    """Have tasks join an experiment that has started. With `anew` the claim counts what is compared from then
+    on alone, and a concluded experiment runs again.
+    """
+    experiment = access.to_run(request, experiment_id)
+    task_changes.add_tasks(
+        experiment_id=experiment.pk,
+        tasks=[each.task() for each in payload.tasks],
+        anew=payload.anew,
+        by=request.user,
+    )
+    wake_planner(experiment.pk)
+    return _status(access.to_watch(request, experiment_id))
+
+
+@router.post(
+    "/{experiment_id}/tasks/{number}/leave-out", auth=MANAGE, response={200: StatusOut} | WRITE_PROBLEMS
+)
+def leave_out_task(
+    request: AuthenticatedRequest, experiment_id: Id, number: Id, payload: LeaveOutIn
+) -> dict[str, Any]:
+    """Have a task be left out: nobody is shown it from now on. Its judgments stay."""
+    experiment = access.to_run(request, experiment_id)
+    task_changes.leave_out_task(
+        experiment_id=experiment.pk,
+        position=number - 1,
+        reason=payload.reason,
+        anew=payload.anew,
+        by=request.user,
+    )
+    wake_planner(experiment.pk)
+    return _status(access.to_watch(request, experiment_id))
 
 
 @router.post(

@@ -250,6 +250,15 @@ class RetireIn(Exact):
     reason: Annotated[str, Field(min_length=1, max_length=500)]
 
 
+class TasksIn(Exact):
+    tasks: list[TaskIn]
+    anew: bool = False
+
+
+class LeaveOutIn(RetireIn):
+    anew: bool = False
+
+
 class PairOut(Schema):
     i: str
     j: str

@@ -47,7 +47,7 @@ def _report(experiment: Experiment) -> dict[str, Any]:
         "changes": _changes(experiment),
         "voids": result["voids"],
         "voids_unnamed": result["voids"] and sentence_about(experiment, names=False),
-        "tasks": experiment.tasks.count(),
+        "tasks": experiment.tasks.filter(left_at=None).count(),
         "tasks_compared": counts.tasks_compared(experiment),
         "winner": levels_told(experiment, experiment.winner.index) if experiment.winner else [],
         "past": past,

@@ -16,6 +16,7 @@ from engine.selectors.pulses import Pulse
 from engine.selectors.rankings import Ranked
 from engine.selectors.spending import money_trouble
 from engine.selectors.standings import closing, of_100, standing_of
+from engine.selectors.task_changes import tasks_changed
 from labeling.dashboard import status
 from labeling.dashboard.terms import OPEN, SETTLED
 from labeling.formatting import judging_time, percents
@@ -86,6 +87,7 @@ def verdict_of(
             *([status.through(n_through, n_annotators)] if n_through and not used_up else []),
             *([status.too_few_texts(too_few.n_answers)] if too_few else []),
             *status.notes(experiment),
+            *tasks_changed(experiment),
         ],
         # A server refused a policy's request, which waits for somebody to try again.
         "refused": running and bool(pulse.refused),
@@ -138,6 +140,7 @@ def _concluded(
     late = status.late_clicks(experiment, snapshot, comparisons)
     standing = standing_of(experiment, snapshot, policy_names(experiment), late=late)
     sentences = [*_by_answers(ladder), *status.notes(experiment), *tasks_left_out(experiment)]
+    sentences += tasks_changed(experiment)
     ended = _EMPTY | {"standing": standing, "sentences": sentences, "condition": _condition(experiment)}
     if experiment.winner is None:
         return ended | {

@@ -47,5 +47,7 @@ def event_rows(experiment: Experiment) -> Iterator[dict[str, Any]]:
         elif kind == Kind.JOINED:
             row = rows[policy] if isinstance(space, Factorial) else None
             yield {"call": "add", "label": names[policy].name, "parent": parent, "row": row}
+        elif kind == Kind.STAGE:
+            yield {"call": "begin_stage"}
         else:
             yield {"call": "retire", "policy": policy}

@@ -35,6 +35,7 @@ from engine.selectors.uploads import kept_upload, kept_uploads
 from engine.services import drafts, experiments
 from engine.services.connection_loans import lend_chosen
 from engine.services.imports import promptfoo_of
+from engine.services.task_changes import tasks_may_change
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures
@@ -158,10 +159,12 @@ def _to_read(request: AuthenticatedRequest, experiment: Experiment) -> HttpRespo
     """The setup as it is, for everybody who may watch."""
     tags = TagForm(request.GET, experiment=experiment)
     tasks = browsing.tasks_tagged(experiment, tags.chosen) if tags.chosen else experiment.tasks.all()
+    may_run = access.may_run(request, experiment)
     context = {
         "experiment": experiment,
         "badge": figures.badge_of(experiment),
-        "may_run": access.may_run(request, experiment),
+        "may_run": may_run,
+        "may_change_tasks": may_run and tasks_may_change(experiment),
         "factors": [
             (factor, [(level, level_terms(level)) for level in factor.levels.all()])
             for factor in experiment.factors.prefetch_related("levels")

@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 
 from engine.core import Design, Unstructured
-from engine.models import Experiment
+from engine.models import Experiment, Task
 from engine.selectors import designs
 from engine.selectors.policies import policy_names
 from engine.selectors.rankings import ranking
@@ -172,6 +172,36 @@ class TestThePage:
         experiment, viewer = begun(annotator), make_user("viewer")
         add_member(experiment, viewer, "viewer")
         args = [experiment.pk] if name == "add_policy" else [experiment.pk, 1]
+        assert client_for(viewer).get(reverse(name, args=args)).status_code in {403, 404}
+
+
+class TestTasks:
+    def test_tasks_join_and_leave(
+        self, annotator, editor, client_for, sent, django_capture_on_commit_callbacks
+    ):
+        experiment = begun(annotator, n_tasks=2)
+        add_member(experiment, editor, "editor")
+        client = client_for(editor)
+        url = reverse("add_tasks", args=[experiment.pk])
+        assert url in client.get(reverse("setup", args=[experiment.pk])).content.decode()
+        assert client.post(url, {"tasks": ""}).status_code == 400
+        with django_capture_on_commit_callbacks(execute=True):
+            assert client.post(url, {"tasks": "One\nTwo", "anew": ""}).status_code == 302
+        assert sent == [(experiment.pk,)]
+        assert list(experiment.tasks.values_list("prompt", flat=True)[2:]) == ["One", "Two"]
+        url = reverse("leave_out_task", args=[experiment.pk, 4])
+        assert client.post(url, {"reason": " "}).status_code == 400
+        assert client.post(url, {"reason": "Twice.", "anew": "1"}).status_code == 302
+        assert Task.objects.get(prompt="Two").left_because == "Twice."
+        page = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
+        assert "1 task was left out" in page
+        assert "Twice." in client.get(reverse("setup", args=[experiment.pk])).content.decode()
+
+    @pytest.mark.parametrize("name", ["add_tasks", "leave_out_task"])
+    def test_who_only_watches_may_not(self, annotator, client_for, name):
+        experiment, viewer = begun(annotator), make_user("viewer")
+        add_member(experiment, viewer, "viewer")
+        args = [experiment.pk] if name == "add_tasks" else [experiment.pk, 1]
         assert client_for(viewer).get(reverse(name, args=args)).status_code in {403, 404}
 
 
