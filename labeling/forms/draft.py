@@ -521,7 +521,9 @@ def data_of(spec: ExperimentSpec) -> QueryDict:
     data["name"] = spec.name
     for name in SETTINGS:
         value = spec.settings.get(name, getattr(defaults, name))
-        if value is not None and value is not False and name != "excluded":
+        # A box that is not ticked is not sent.
+        unticked = value is False and not Experiment._meta.get_field(name).choices
+        if value is not None and not unticked and name != "excluded":
             data[name] = str(value)
     if spec.settings.get("responses") != Experiment.Responses.IMPORTED:
         write_rows(data, spec.factors, spec.settings.get("excluded", ()))
