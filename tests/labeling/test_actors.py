@@ -68,6 +68,8 @@ def walked(shared_rows: None) -> int:
     form = {"level-name": "Warm", "level-text": "Be warm."}
     post("add_policy", experiment.pk, **form)
     post("retire_policy", experiment.pk, 4, reason="Too warm.")
+    post("add_tasks", experiment.pk, tasks="I have two owls.")
+    post("leave_out_task", experiment.pk, 1, reason="Too easy.")
     post("change_settings", experiment.pk, claim="best", budget=7, delta=0.2, epsilon=0.1, confirmed="1")
     Experiment.objects.filter(pk=experiment.pk).update(
         state="concluded", conclusion="budget", concluded_at=timezone.now()
