@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from django.db.models import Q
-
 from engine.core import Factorial
 from engine.core.spaces import Space, grown
 from engine.domain.policy_space import Combination, PolicyName, names_of, policy_space
@@ -59,11 +57,6 @@ def labelled_space(experiment: Experiment, n_policies: int | None = None) -> tup
     for each in policies[n_first:n_policies]:
         space = grown(space, each if isinstance(space, Factorial) else None)
     return space, labels[:n_policies]
-
-
-def have_changed(experiment: Experiment) -> bool:
-    """True if a policy has joined or retired since the start."""
-    return experiment.policies.filter(Q(joined_at__isnull=False) | Q(retired_at__isnull=False)).exists()
 
 
 def policy_names(experiment: Experiment) -> list[PolicyName]:

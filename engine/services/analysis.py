@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from bisect import bisect
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +27,8 @@ from engine.domain import claim_sentences
 from engine.domain.claim_settings import Rules
 from engine.models import Examination, Experiment, Judgment, clock
 from engine.selectors import counts, designs, replays
-from engine.selectors.policies import labelled_space, space_of
+from engine.selectors.policies import count_at_first, labelled_space, space_of
+from engine.selectors.replays import Arrival, Told
 from engine.services import worker_holds
 
 logger = logging.getLogger(__name__)
@@ -119,8 +122,8 @@ class _Material:
         The number, the name and the number of judgments of each annotator to leave out.
     n_asked, n_judged
         How many comparisons the last sequence tells, and how many have an outcome.
-    sequences
-        Outcomes ``(i, j, D)`` without each annotator; last, everybody's in the order of asking.
+    told
+        Outcomes without each annotator; last, everybody's in the order of asking.
         None is longer than the budget, where a live run ends too.
     """
 
@@ -131,7 +134,23 @@ class _Material:
     annotators: list[tuple[int, str, int]]
     n_asked: int
     n_judged: int
-    sequences: list[list[tuple[int, int, float | None]]]
+    told: list[Told]
+
+    @property
+    def sequences(self) -> list[list[tuple[int, int, float | None]]]:
+        """Outcomes ``(i, j, D)`` of each replay."""
+        return [each.outcomes for each in self.told]
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """The part of it that stored progress is about."""
+        return {
+            "last_judgment": self.last_judgment,
+            "last_event": self.last_event,
+            "n_judgments": self.n_judgments,
+            "annotators": self.annotators,
+            "n_asked": self.n_asked,
+        }
 
     @property
     def total(self) -> int:
@@ -150,6 +169,8 @@ def _replays(
     It continues from the last turn, or starts anew if judgments were taken back in between.
     """
     material, so_far = _material(experiment, examination.replays)
+    if lived := replays.arrivals(experiment, material.last_event):
+        return _replays_of_life(experiment, material, so_far, lived, mine, keep)
     reached = _reached(so_far)
     space = space_of(experiment)
     rules = Rules.of(experiment)
@@ -166,13 +187,64 @@ def _replays(
             return {
                 "replays_wanted_at": None,
                 "replays": {},
-                "findings": _findings(experiment, material, reached, rules.claim),
+                "findings": _findings(material, _found(experiment, material, reached, rules.claim)),
             }
         stored = mine.update(replays=_stored(material, reached))
         if not stored or material.judgments.count() != material.n_judgments:
             raise worker_holds.ClaimLostError
         if time.monotonic() >= turn_ends:
             return {}
+
+
+def _replays_of_life(  # noqa: PLR0917 - they belong to one turn
+    experiment: Experiment,
+    material: _Material,
+    so_far: dict[str, Any],
+    lived: Sequence[Arrival],
+    mine: QuerySet[Examination],
+    keep: Callable[[], None],
+) -> dict[str, Any]:
+    """Do a turn of the replays where policies joined or retired, or stages began: one after the other.
+
+    Each of these events comes where it came: after the outcomes before it that a replay has.
+    """
+    found = list(so_far.get("found", ()))
+    events = designs.stored(experiment).design.events
+    turn_ends = time.monotonic() + _TURN_SECONDS
+    n_found = len(material.told) - 1
+    for n, told in list(enumerate(material.told))[len(found) :]:
+        # The last one has the order of planning.
+        marks = [each.planned if n == n_found else each.number for each in lived]
+        places = [bisect(told.places, mark) for mark in marks]
+        placed = [event | {"place": place} for event, place in zip(events, places, strict=True)]
+        found.append(_said(_design_told(experiment, told.outcomes, placed, keep)))
+        progress = material.key | {"step": len(found), "total": len(material.told), "found": found}
+        if not mine.update(replays=progress) or material.judgments.count() != material.n_judgments:
+            raise worker_holds.ClaimLostError
+        if time.monotonic() >= turn_ends and len(found) < len(material.told):
+            return {}
+    return {"replays_wanted_at": None, "replays": {}, "findings": _findings(material, found)}
+
+
+def _design_told(
+    experiment: Experiment,
+    outcomes: Sequence[tuple[int, int, float | None]],
+    events: Sequence[dict[str, Any]],
+    keep: Callable[[], None],
+) -> Design:
+    """The design of an experiment that is told these outcomes, with its events among them, until it stops."""
+    space, labels = labelled_space(experiment, count_at_first(experiment))
+    design = Design(space, labels=labels, **designs.design_settings(experiment))
+    waiting = deque(events)
+    for place in range(len(outcomes) + 1):
+        while waiting and waiting[0]["place"] == place:
+            design.happen(waiting.popleft())
+        # What came between a conclusion and the next arrival counts from there on.
+        if place == len(outcomes) or (design.stopped and not waiting):
+            break
+        design.tell(*outcomes[place])
+        keep()
+    return design
 
 
 def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material, dict[str, Any]]:
@@ -188,29 +260,23 @@ def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material
     without = replays.outcomes_without(experiment, [pk for pk, _, _ in annotators], last_event)
     asked = replays.outcomes_as_asked(experiment, last_event)
     # Keep the list: a comparison discarded between two turns would make it longer.
-    in_order: list[tuple[int, int, float | None]] = []
-    in_order += asked.outcomes[: so_far.get("n_asked", experiment.budget)]
+    in_order = asked.told.first(so_far.get("n_asked", experiment.budget))
     material = _Material(
         judgments,
         last,
         last_event,
         n_judgments,
         annotators,
-        n_asked=len(in_order),
+        n_asked=len(in_order.outcomes),
         n_judged=asked.n_judged,
-        sequences=[*(each[: experiment.budget] for each in without.values()), in_order],
+        told=[*(each.first(experiment.budget) for each in without.values()), in_order],
     )
     return material, so_far
 
 
 def _stored(material: _Material, reached: Replays) -> dict[str, Any]:
     """The progress of the replays, as JSON keeps it; :func:`_reached` reads it."""
-    return {
-        "last_judgment": material.last_judgment,
-        "last_event": material.last_event,
-        "n_judgments": material.n_judgments,
-        "annotators": material.annotators,
-        "n_asked": material.n_asked,
+    return material.key | {
         "step": reached.step,
         "told": reached.told.tolist(),
         "total": material.total,
@@ -234,12 +300,9 @@ def _reached(so_far: dict[str, Any]) -> Replays | None:
     )
 
 
-def _findings(experiment: Experiment, material: _Material, reached: Replays, claim: Claim) -> dict[str, Any]:
+def _findings(material: _Material, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The decision without each annotator and that in the order of asking, for a page."""
-    *without, as_asked = [
-        _finding(experiment, sequence[: reached.told[run]], _progress(reached, run, claim))
-        for run, sequence in enumerate(material.sequences)
-    ]
+    *without, as_asked = found
     return {
         "n_judgments": material.n_judgments,
         "at": clock.now().isoformat(),
@@ -249,6 +312,16 @@ def _findings(experiment: Experiment, material: _Material, reached: Replays, cla
         ],
         "as_asked": as_asked | {"judged": material.n_judged},
     }
+
+
+def _found(
+    experiment: Experiment, material: _Material, reached: Replays, claim: Claim
+) -> list[dict[str, Any]]:
+    """The finding of each replay."""
+    return [
+        _finding(experiment, sequence[: reached.told[run]], _progress(reached, run, claim))
+        for run, sequence in enumerate(material.sequences)
+    ]
 
 
 def _annotators(judgments: QuerySet[Judgment]) -> list[tuple[int, str, int]]:
@@ -279,6 +352,10 @@ def _finding(
         labels=labels,
         **designs.design_settings(experiment),
     )
+    return _said(design)
+
+
+def _said(design: Design) -> dict[str, Any]:
     decision = design.decision
     return {
         "comparisons": decision.n_comparisons,

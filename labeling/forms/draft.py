@@ -521,8 +521,8 @@ def data_of(spec: ExperimentSpec) -> QueryDict:
     data["name"] = spec.name
     for name in SETTINGS:
         value = spec.settings.get(name, getattr(defaults, name))
-        # A box that is not ticked is not sent.
-        unticked = value is False and not Experiment._meta.get_field(name).choices
+        # A box that is not ticked is not sent. "strict" is a choice.
+        unticked = value is False and name != "strict"
         if value is not None and not unticked and name != "excluded":
             data[name] = str(value)
     if spec.settings.get("responses") != Experiment.Responses.IMPORTED:

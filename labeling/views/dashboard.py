@@ -17,7 +17,6 @@ from engine.selectors import blinding, counts
 from engine.selectors.annotators import several_people_judged
 from engine.selectors.experiment_log import audit_entries
 from engine.selectors.findings import doubts_about_risk, ladder
-from engine.selectors.policies import have_changed
 from engine.selectors.remarks import Remarked, remarked_comparisons, with_remarks
 from engine.selectors.trials import is_tried
 from engine.services import analysis, experiments
@@ -79,9 +78,7 @@ def quality(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         and experiment.archived_at is None,
         "tab": "quality",
         "charts": figures.charts_of(experiment, "quality", at_once=True),
-        "without": without_each_annotator(experiment)
-        if several_people_judged(experiment) and not have_changed(experiment)
-        else None,
+        "without": without_each_annotator(experiment) if several_people_judged(experiment) else None,
         "llm_judge": panel(experiment),
     }
     return render(request, "dashboard/quality.html", context)

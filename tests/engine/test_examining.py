@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -12,13 +13,16 @@ from django.utils import timezone
 from engine import tasks
 from engine.core import Design, Unstructured
 from engine.domain.outcome_of_answers import joint_outcome
+from engine.domain.specs import TaskSpec
 from engine.models import Examination, Experiment, User, WorkerPulse
 from engine.selectors import counts, designs, replays
 from engine.services import analysis, worker_holds
 from engine.services.analysis import request_replays
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
+from engine.services.policies import add_policies, retire_policy
 from engine.services.setting_changes import change_settings
+from engine.services.task_changes import add_tasks
 from engine.services.voids import void_annotator
 from tests.analysis import examine
 from tests.factories import click_for, lease, make_experiment, make_user, write_responses
@@ -34,13 +38,23 @@ def judged(n: int, overlap: int = 1, people: int = 2, **settings) -> Experiment:
     users = tuple(make_user(f"person{k}") for k in range(people))
     settings = {"budget": BUDGET} | settings
     experiment = make_experiment(n_policies=3, ready=True, annotators=users, overlap=overlap, **settings)
+    go_on(experiment, users, n)
+    experiment.refresh_from_db()
+    return experiment
+
+
+def go_on(experiment: Experiment, users: Sequence[User], n: int) -> None:
+    advance(experiment_id=experiment.pk)
+    write_responses()
     for _ in range(n):
         for k, user in enumerate(users):
             click_for(experiment, user, lambda i, j, k=k: (i > j) == (k > 0))
         advance(experiment_id=experiment.pk)
         write_responses()
-    experiment.refresh_from_db()
-    return experiment
+
+
+def as_told(outcomes) -> replays.Told:
+    return replays.Told(outcomes, list(range(len(outcomes))))
 
 
 def one_step_a_turn(monkeypatch) -> None:
@@ -100,13 +114,48 @@ class TestReplays:
         without = replays.outcomes_without(
             experiment, [user.user_id for user in experiment.memberships.order_by("user_id")], 10**9
         )
-        for annotator_id, outcomes in without.items():
-            assert len(outcomes) == 5
+        for annotator_id, told in without.items():
+            assert len(told.outcomes) == 5
             for (_, _, outcome), comparison in zip(
-                outcomes, experiment.comparisons.filter(state="judged").order_by("judged_at"), strict=True
+                told.outcomes,
+                experiment.comparisons.filter(state="judged").order_by("judged_at"),
+                strict=True,
             ):
                 others = comparison.judgments.exclude(annotator_id=annotator_id)
                 assert outcome == joint_outcome([each.outcome for each in others], "majority")
+
+    @pytest.mark.parametrize("in_turns", [False, True])
+    def test_policies_join_and_retire_at_their_places(self, monkeypatch, in_turns):
+        experiment = judged(6, claim="good_enough")
+        users = list(User.objects.filter(memberships__experiment=experiment).order_by("pk"))
+        add_policies(experiment_id=experiment.pk, levels={"System prompt": {"Warm": {"text": "quality 9"}}})
+        go_on(experiment, users, 5)
+        retire_policy(experiment_id=experiment.pk, index=0, reason="")
+        add_tasks(experiment_id=experiment.pk, tasks=[TaskSpec("What is 9 + 9?")], anew=True)
+        go_on(experiment, users, 5)
+        if in_turns:
+            one_step_a_turn(monkeypatch)
+        request_replays(experiment_id=experiment.pk)
+        found = finish(experiment).findings
+        for row in found["rows"]:
+            [user] = [each for each in users if each.username == row["annotator"]]
+            alone = Design(Unstructured(3), claim="good_enough", epsilon=0.05)
+            for event in experiment.showing_events.exclude(number=None).order_by("number"):
+                if event.kind == "joined":
+                    alone.add(parent=event.policy.parent.index)
+                elif event.kind == "retired":
+                    alone.retire(event.policy.index)
+                elif event.kind == "stage":
+                    alone.begin_stage()
+                elif event.kind == "told" and not event.comparison.judgments.filter(annotator=user).exists():
+                    of = event.comparison
+                    alone.tell(of.policy_i.index, of.policy_j.index, event.outcome)
+            assert row["comparisons"] == alone.n_comparisons > 10
+            assert row["best"] == alone.decision.best
+        # Nothing was open for long, so that the order of asking is nearly that of the answers.
+        everybody = designs.stored(experiment).design
+        assert found["as_asked"]["comparisons"] == everybody.n_comparisons
+        assert found["as_asked"]["best"] == everybody.decision.best
 
     def test_in_turns_they_come_to_the_same(self, monkeypatch):
         experiment = judged(6)
@@ -152,7 +201,7 @@ class TestReplays:
         """Judgments after the decision could turn it into another one."""
         experiment = judged(2)
         told = [(0, 1, 1.0), (0, 2, 1.0), (1, 2, 1.0)] * 20 + [(0, 1, 0.0), (2, 0, 1.0)] * 60
-        monkeypatch.setattr(replays, "outcomes_as_asked", lambda *_: replays.Asked(told, len(told)))
+        monkeypatch.setattr(replays, "outcomes_as_asked", lambda *_: replays.Asked(as_told(told), len(told)))
         live = told_until_it_stops(experiment, told)
         one_step_a_turn(monkeypatch)
         request_replays(experiment_id=experiment.pk)
@@ -165,8 +214,8 @@ class TestReplays:
         experiment = judged(2, budget=30)
         told = [(0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0)] * 10 + [(0, 1, 1.0), (0, 2, 1.0)] * 40
         somebody = User.objects.get(username="person0")
-        monkeypatch.setattr(replays, "outcomes_as_asked", lambda *_: replays.Asked(told, len(told)))
-        monkeypatch.setattr(replays, "outcomes_without", lambda *_: {somebody.pk: told})
+        monkeypatch.setattr(replays, "outcomes_as_asked", lambda *_: replays.Asked(as_told(told), len(told)))
+        monkeypatch.setattr(replays, "outcomes_without", lambda *_: {somebody.pk: as_told(told)})
         live = told_until_it_stops(experiment, told).decision
         one_step_a_turn(monkeypatch)
         monkeypatch.setattr(analysis, "_annotators", lambda _: [(somebody.pk, "person0", 2)])
@@ -311,12 +360,12 @@ class TestClaim:
         broken, sound = judged(3), make_experiment(budget=BUDGET)
         request_replays(experiment_id=broken.pk)
         request_replays(experiment_id=sound.pk)
-        findings = analysis._findings
+        findings = analysis._found
 
         def failing(experiment, *args):
             return findings(experiment, *args) if experiment.pk == sound.pk else 1 / 0
 
-        monkeypatch.setattr(analysis, "_findings", failing)
+        monkeypatch.setattr(analysis, "_found", failing)
         assert analysis.examine_next()
         assert f"The analysis of experiment {broken.pk} failed" in caplog.text
         assert Examination.objects.get(experiment=sound).findings
