@@ -155,6 +155,19 @@ def log_e_value_of_pair(
     return float(_log_mixture(wins, losses, ties or None, null_mean, parts))
 
 
+def log_e_value_above(wins: float, losses: float, mean: float, concentration: float) -> float:
+    """Log e-value (nats) against "the mean is at most `mean`", which lies in (0, 1).
+
+    At ½ it is that of `log_e_value`. It never rises with `mean` up to the share of wins, and is at most 0
+    from there on. So the means that it excludes are all those below some end.
+    """
+    edge, parts = 1.0 - mean, []
+    for share, narrowness, _ in _PARTS:
+        a = narrowness * concentration
+        parts.append((a, edge, math.log(share) - _log_prior(a, edge)))
+    return float(_log_mixture(losses, wins, None, edge, np.array(parts).T))
+
+
 def _log_mixture(w: Any, v: Any, t: Any, null_mean: float, parts: FloatArray) -> FloatArray:
     """The log e-value: of arrays, or of numbers. The axes after the first two of the parts are theirs."""
     a, cut, constant = parts

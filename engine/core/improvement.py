@@ -17,9 +17,10 @@ from .intervals import win_rate_at_least
 from .succession import Succession
 from .types import FloatArray, check_real, check_whole
 
-# A child is expected to be a little worse than its parent, N(-.1, .3²) in log-odds. A wider prior takes luck
-# for strength and drifts below the original.
-_CHILD_MEAN, _CHILD_SPREAD = -0.1, 0.3
+# A child is expected to be a little worse than its parent, N(m, .3²) in log-odds. A wider prior takes luck
+# for strength and drifts below the original. The mean m is learned, from N(-.1, .15²). Were it fixed,
+# children that are all worse than expected would make their parent look better than it is.
+CHILD_MEAN, CHILD_SPREAD, MEAN_SPREAD = -0.1, 0.3, 0.15
 # Chances of beating the champion from which a challenger takes its place, and below which it is dropped.
 # Whoever promotes all that lead drifts downwards. Whoever drops late has fewer children.
 PROMOTE, DROP = 0.8, 0.35
@@ -79,7 +80,7 @@ class Verdict:
         The champion's win rate against the original in the answers that count for the claim; None without.
     lower
         The end that this win rate is at least, in [0, 1]. It is ever above the true one with probability at
-        most δ, together with a false claim.
+        most δ; without ties, together with a false claim.
     risk
         The risk at which the claim would just hold by the present evidence, in [0, 1].
     """
@@ -128,8 +129,8 @@ class Improvement:
         Children that race with it, and their parents.
     promotions, dropped
         What happened, the oldest first.
-    used
-        Comparisons with an outcome.
+    used, n_open
+        Comparisons with an outcome, and those that have begun and not ended.
 
     Examples
     --------
@@ -154,9 +155,10 @@ class Improvement:
         self.challengers: dict[int, int] = {}
         self.promotions: list[Promotion] = []
         self.dropped: list[Dropped] = []
-        self.used = 0
+        self.used = self.n_open = 0
         self._explore = math.ceil(EXPLORE * clicks)
-        self._seed = seed
+        # Of which the draws of each showing are made, so that a showing's do not depend on those before it.
+        self._deviations: list[float] = np.random.default_rng(seed).standard_normal(clicks * places).tolist()
         self._parents: dict[int, int] = {}
         self._met: dict[int, int] = {}
         self._beliefs = Family(original)
@@ -173,11 +175,6 @@ class Improvement:
             return "explore"
         over = self._certified or self.champion == self.original or self.used >= self.clicks
         return "ended" if over else "certify"
-
-    @property
-    def n_open(self) -> int:
-        """Showings that have begun and not ended."""
-        return sum(showing.is_open for showing in self._showings.values())
 
     def wants(self) -> dict[int, int]:
         """How many children of which policy are wanted now.
@@ -240,14 +237,12 @@ class Improvement:
             return (self.champion, self.original) if left > 0 else None
         if not self.challengers:
             return None
-        rng = np.random.default_rng([self._seed, len(self._showings) + ahead])
-        draws = []
-        for child, deviation in zip(
-            self.challengers, rng.standard_normal(len(self.challengers)), strict=True
-        ):
+        place = (len(self._showings) + ahead) * self.places
+        draws = {}
+        for k, child in enumerate(self.challengers, place):
             mean, spread = self._beliefs.between(child, self.champion)
-            draws.append((mean + spread * deviation, child))
-        return self.champion, max(draws)[1]
+            draws[child] = mean + spread * self._deviations[k % len(self._deviations)]
+        return self.champion, max(draws, key=draws.__getitem__)
 
     def tell(self, i: int, j: int, outcome: float | None) -> None:
         """Show policies i and j and record the outcome, before anything else is shown.
@@ -274,7 +269,7 @@ class Improvement:
             If the number is in use, or a policy never joined.
         """
         if showing is None:
-            showing = max(self._showings, default=-1) + 1
+            showing = len(self._showings)
         if showing in self._showings:
             raise ValueError(f"showing {showing} has begun already")
         for policy in (i, j):
@@ -284,6 +279,7 @@ class Improvement:
         if counts and self._claim is not None:
             self._claim.tell(None)
         self._showings[showing] = _Showing(i, j, 0.0 if counts else None)
+        self.n_open += 1
         return showing
 
     def end(
@@ -301,9 +297,10 @@ class Improvement:
         known = self._known(showing)
         again = not known.is_open
         known.is_open = False
+        self.n_open -= not again
         if known.counted is not None and outcome is not None:
             least, most = outcome if least is None else least, outcome if most is None else most
-            worst = least if known.i == self.champion else 1.0 - most
+            worst = least if known.j == self.original else 1.0 - most
             self._count(known, min(known.counted, worst) if again else worst)
         self._believe(showing, known, outcome)
 
@@ -316,6 +313,7 @@ class Improvement:
             If there is no such showing.
         """
         known = self._known(showing)
+        self.n_open += not known.is_open
         known.is_open = True
         if known.counted is not None:
             self._count(known, 0.0)
@@ -337,11 +335,10 @@ class Improvement:
         """The word on champion and original by now."""
         share, lower, risk = None, 0.0, 1.0
         if (claim := self._claim) is not None:
-            answers = [known for known in self._showings.values() if known.counted is not None]
             told = [
-                known.outcome if known.i == self.champion else 1.0 - known.outcome
-                for known in answers
-                if known.outcome is not None
+                known.outcome if known.j == self.original else 1.0 - known.outcome
+                for known in self._showings.values()
+                if known.counted is not None and known.outcome is not None
             ]
             share = sum(told) / len(told) if told else None
             lower = win_rate_at_least(claim.won, claim.lost, self.delta)
@@ -399,27 +396,39 @@ class Improvement:
             if policy != self.original:
                 self._met[policy] += change
 
+    def _tried(self) -> list[int]:
+        return [child for child in self.challengers if self._met[child] >= FEWEST]
+
+    def _promote(self, child: int, probability: float) -> None:
+        self.promotions.append(Promotion(child, self.champion, self.used, probability))
+        self.champion = child
+        del self.challengers[child]
+
     def _settle(self) -> None:
         """Promote and drop."""
-        tried = [child for child in self.challengers if self._met[child] >= FEWEST]
-        chances = {child: self._beliefs.chance(child, self.champion) for child in tried}
-        best = max(tried, key=chances.__getitem__, default=None)
+        chances = {child: self._beliefs.chance(child, self.champion) for child in self._tried()}
+        best = max(chances, key=chances.__getitem__, default=None)
         if best is not None and chances[best] > PROMOTE:
-            self.promotions.append(Promotion(best, self.champion, self.used, chances[best]))
-            self.champion = best
-            del self.challengers[best]
-        for child in [child for child in tried if child in self.challengers]:
+            self._promote(best, chances[best])
+        for child in self._tried():
             chance = self._beliefs.chance(child, self.champion)
             if chance < DROP:
                 parent = self.challengers.pop(child)
                 self.dropped.append(Dropped(child, parent, self._met[child], self.used, chance))
 
     def certify(self) -> None:
-        """Fix the champion now, as no more children will come, and compare it with the original."""
-        if self._claim is None:
-            if self.champion != self.original and self.strength(self.champion)[0] <= 0.0:
-                self.champion = self.original
-            self._claim = Succession(self.delta)
+        """Fix the champion now, as no more children will come, and compare it with the original.
+
+        It is whoever is ahead, as no more clicks will tell.
+        """
+        if self._claim is not None:
+            return
+        best = max([self.champion, *self._tried()], key=lambda policy: self.strength(policy)[0])
+        if self.strength(best)[0] <= 0.0:
+            self.champion = self.original
+        elif best != self.champion:
+            self._promote(best, self._beliefs.chance(best, self.champion))
+        self._claim = Succession(self.delta)
 
     def _fix_in_time(self) -> None:
         """Fix the champion once the clicks to find one are used, or nobody can race any more."""
@@ -435,25 +444,27 @@ class Family:
     """
 
     def __init__(self, original: int) -> None:
+        # In place 1 is the mean of what a child has over its parent.
         self._place = {original: 0}
-        self._mean: FloatArray = np.zeros(1)
-        self._covariance: FloatArray = np.zeros((1, 1))
+        self._mean: FloatArray = np.array([0.0, CHILD_MEAN])
+        self._covariance: FloatArray = np.diag([0.0, MEAN_SPREAD**2])
 
     def add(self, child: int, parent: int) -> None:
         """Have a child join, expected to be a little worse than its parent."""
-        place, n = self._place[parent], len(self._place)
+        place, n = self._place[parent], self._mean.size
         self._place[child] = n
-        self._mean = np.append(self._mean, self._mean[place] + _CHILD_MEAN)
+        self._mean = np.append(self._mean, self._mean[place] + self._mean[1])
+        row = self._covariance[place] + self._covariance[1]
         self._covariance = np.pad(self._covariance, (0, 1))
-        self._covariance[n, :n] = self._covariance[:n, n] = self._covariance[place, :n]
-        self._covariance[n, n] = self._covariance[place, place] + _CHILD_SPREAD**2
+        self._covariance[n, :n] = self._covariance[:n, n] = row
+        self._covariance[n, n] = row[place] + row[1] + CHILD_SPREAD**2
 
     def between(self, i: int, j: int) -> tuple[float, float]:
         """Mean and standard deviation of the log-odds of i against j."""
         i, j = self._place[i], self._place[j]
         covariance = self._covariance
-        variance = float(covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j])
-        return float(self._mean[i] - self._mean[j]), math.sqrt(max(variance, 0.0))
+        variance = covariance.item(i, i) + covariance.item(j, j) - 2.0 * covariance.item(i, j)
+        return self._mean.item(i) - self._mean.item(j), math.sqrt(max(variance, 0.0))
 
     def chance(self, i: int, j: int) -> float:
         """The chance that i is better than j."""
@@ -473,4 +484,4 @@ class Family:
         weight = chance * (1.0 - chance)
         column = self._covariance[self._place[i]] - self._covariance[self._place[j]]
         self._mean += (gap - before) / variance * column
-        self._covariance -= np.outer(column, column) * (weight / (1.0 + variance * weight))
+        self._covariance -= column[:, None] * (weight / (1.0 + variance * weight) * column)

@@ -15,13 +15,16 @@ from typing import Self
 import numpy as np
 from scipy import special
 
+from .bernoulli import log_e_value_above
 from .estimation import PairData, fit
+from .evidence import CONCENTRATION
 from .mixture import null_precision, ridge_allowance
 from .spaces import BradleyTerry
 from .structured import log_marginal_bound, prior_precision
 from .types import FloatArray, Tally
 
 _BISECTIONS = 50
+_BISECTIONS_OF_ONE = 20
 # Share of δ that is kept for the pairs of policies that join.
 FOR_NEWCOMERS = 0.05
 # More at once would only take more memory; fewer, and most of the time would go to calls.
@@ -64,13 +67,20 @@ def win_rate_at_least(won: float, lost: float, delta: float) -> float:
     """The lower end of an interval, at any time, for the win rate of one policy against another one.
 
     Both are chosen before the first of the comparisons that count. The win rate is ever below it with
-    probability at most δ. Showings without an outcome are to count as lost.
+    probability at most δ. Showings without an outcome are to count as lost. It reaches ½ as the e-value of
+    `Succession` reaches 1/δ, where no outcome is a tie.
 
     To bound the win rate of whoever is the champion against the original, count what was shown since it
     became the champion, with δ/(s(s+1)) for the s-th champion.
     """
-    low, _ = _ends(np.array([won]), np.array([won + lost]), -math.log(delta))
-    return float(low[0])
+    excluded, not_excluded = 0.0, 1.0
+    for _ in range(_BISECTIONS_OF_ONE):
+        middle = 0.5 * (excluded + not_excluded)
+        if log_e_value_above(won, lost, middle, CONCENTRATION) >= -math.log(delta):
+            excluded = middle
+        else:
+            not_excluded = middle
+    return excluded
 
 
 def _blocks(n_rows: int, entries: int) -> Iterator[slice]:

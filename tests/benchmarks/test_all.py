@@ -27,6 +27,7 @@ SMALLEST = {
     "decision_latency": "--clicks 1 --policies 16 32 --after 0",
     "error_rate": "--runs 1 --sizes 3 --in-flight 0 --ties 0 --kinds close --claims best",
     "export_scale": "--rows 100",
+    "improvement": "--runs 1 --clicks 20 --rows 0",
     "missing": "cost --sizes 2 --runs 1 --workers 1",
     "past_votes": "--votes 40 --annotators 1 --before 0 --think 0.1",
     "serving_load": "--annotators 1 --seconds 1 --web-processes 1",
