@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -206,12 +205,7 @@ def add(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "risk": claim_sentences.risk_of_all(designs.stored(experiment).design),
         "form": form,
         "join": join,
-        "size": size_of_joining(
-            experiment,
-            parent,
-            n_combinations=math.prod(len(each.levels.all()) for each in factors if each != chosen),
-            parent_leaves=bool(number),
-        ),
+        "size": size_of_joining(experiment, parent, factors, chosen, parent_leaves=bool(number)),
         "trial": tried,
     }
     status = 200 if data is None or tried else 400

@@ -1,5 +1,7 @@
 """Policies that join an experiment which has started, and retire from it."""
 
+from dataclasses import replace
+
 import pytest
 from django.db import DatabaseError
 
@@ -24,6 +26,7 @@ from engine.selectors.findings import ladder
 from engine.selectors.offered_models import needs_of
 from engine.selectors.policies import policy_names
 from engine.selectors.pool_claims import unproven
+from engine.selectors.remaining import remaining_after_joining
 from engine.selectors.trials import tried_responses
 from engine.selectors.verifying import faults_of
 from engine.services.descriptions import check_description
@@ -41,6 +44,7 @@ from tests.factories import (
     make_experiment,
     make_user,
     plan_and_write,
+    sums_spec,
     write_responses,
 )
 
@@ -372,3 +376,25 @@ class TestRetiring:
         advance(experiment_id=experiment.pk)
         assert designs.load(experiment).design.present.tolist() == [False, True, True, True]
         assert agree(experiment)
+
+
+class TestForecast:
+    """The comparisons that a policy takes that joins."""
+
+    @staticmethod
+    def likely(space: str, *, parent_leaves: bool = False) -> float:
+        spec = sums_spec(space=space, budget=10**6, claim="good_enough")
+        draft = create_experiment(spec=replace(spec, name=f"{space} {parent_leaves}"))
+        new = [("Careful tutor", ""), ("In a hurry", "")]
+        return remaining_after_joining(
+            draft, draft.policies.get(index=0), new, losers_leave=True, parent_leaves=parent_leaves
+        ).likely
+
+    @pytest.mark.parametrize("space", ["unstructured", "factorial"])
+    def test_whoever_leaves_saves_comparisons(self, space):
+        assert 8 < self.likely(space, parent_leaves=True) < self.likely(space)
+
+    def test_nobody_alone_has_one(self, annotator):
+        experiment = judged(begun(annotator), annotator)
+        who = {"losers_leave": True, "parent_leaves": True}
+        assert remaining_after_joining(experiment, experiment.winner, [("Warm",)], **who) is None
