@@ -380,7 +380,7 @@ class Design:
             raise ValueError("this design has no stages: all that it ever concludes has one risk")
         self._note("stage")
         self._told = False
-        self._ledger.begin_stage()
+        self._ledger.begin_stage(np.array([0]))
 
     def happen(self, event: Mapping[str, Any]) -> None:
         """Have one of `Design.events` happen again.

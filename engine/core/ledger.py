@@ -267,11 +267,14 @@ class Ledger:
             proof.join(runs, n, champion)
         self._look_again()
 
-    def begin_stage(self, run: int = 0) -> None:
-        """Begin a new stage of a run, whose proofs count what comes from now on alone."""
+    def begin_stage(self, runs: IntArray) -> None:
+        """Begin a new stage of these runs, shape (m,), whose proofs count what comes from now on alone.
+
+        The same policies are present in all of them.
+        """
         for proof in self.proofs.values():
             if isinstance(proof, HeadToHead):
-                proof.begin_stage(np.array([run]))
+                proof.begin_stage(runs)
         self._look_again()
 
     def leave(self, runs: IntArray, r: IntArray) -> None:

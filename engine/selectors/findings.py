@@ -22,6 +22,7 @@ from engine.selectors.designs import Observed
 from engine.selectors.pool_claims import of_pool, unproven
 from engine.selectors.remaining import remaining_of
 from engine.selectors.snapshots import latest_snapshot
+from engine.selectors.task_changes import risk_of_changes
 
 _NAMES = dict(Experiment.CLAIMS)
 
@@ -254,7 +255,8 @@ def finding_on(experiment: Experiment, observed: Observed, state: ClaimState) ->
 
 def doubts_about_risk(experiment: Experiment) -> list[str]:
     """Reasons why an experiment's accepted risk is not the one that its claims have; empty if it is."""
-    return [*consequences.caveats(experiment), *filter(None, [unproven(experiment)])]
+    others = [unproven(experiment), risk_of_changes(experiment)]
+    return [*consequences.caveats(experiment), *filter(None, others)]
 
 
 def by_one_person(experiment: Experiment, observed: Observed | None = None) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
 
 from engine.core import Claim
+from engine.domain.claim_settings import CERTIFIED
 from engine.domain.showings import Kind
 from engine.domain.wording import moment, number
 from engine.models import Comparison, Experiment
@@ -17,7 +19,7 @@ def tasks_changed(experiment: Experiment) -> list[str]:
     left = Counter(at for at in tasks.values_list("left_at", flat=True) if at)
     if not (changes := sorted({*joined, *left})):
         return []
-    anew = set(experiment.showing_events.filter(kind=Kind.STAGE).values_list("created_at", flat=True))
+    anew = _moments_of_stages(experiment)
     judged = experiment.comparisons.filter(state=Comparison.State.JUDGED)
     n_judged, found = judged.count(), []
     for at in changes:
@@ -26,18 +28,41 @@ def tasks_changed(experiment: Experiment) -> list[str]:
         of = f"after {before:,} of the {number(n_judged, 'comparison')}"
         counts = "; the claim counts those since then alone" if at in anew else ""
         found.append(f"{number(n, 'task')} {what} {moment(at)}, {of}{counts}.")
-    if changes[-1] not in anew and experiment.stopping == "certified":
-        found.append(_RISKS[Claim(experiment.claim)])
-    return found
+    return [*found, *filter(None, [risk_of_changes(experiment)])]
+
+
+def risk_of_changes(experiment: Experiment) -> str:
+    """The meaning of the risk where comparisons on other tasks count; empty where none do."""
+    if experiment.stopping != CERTIFIED or not (n := n_counted_on(experiment)):
+        return ""
+    if experiment.claim == Claim.BEST_IF_ANY:
+        return f"The risk is that of ruling out a policy that beats every other one {_TIMES}."
+    beats = "beats" if experiment.claim == Claim.BEST else "beats by more than the margin"
+    risk = f"{100 * min(1.0, experiment.delta * (n + 1)):.3g}%"
+    return (
+        f"The risk, that of naming a policy that one and the same other policy {beats} {_TIMES}, is at most "
+        f"{risk}, if the tasks did not change because of answers."
+    )
+
+
+def added_risk(experiment: Experiment) -> float:
+    """The risk that changes of the tasks add to a conclusion that counts comparisons from before them."""
+    if experiment.claim == Claim.BEST_IF_ANY:
+        return 0.0
+    return experiment.delta * n_counted_on(experiment)
+
+
+def n_counted_on(experiment: Experiment) -> int:
+    """The number of changes of the tasks since the claim began to count."""
+    tasks = experiment.tasks.exclude(joined_at=None, left_at=None)
+    moments = {at for both in tasks.values_list("joined_at", "left_at") for at in both if at}
+    last = max(_moments_of_stages(experiment), default=None)
+    return sum(last is None or at > last for at in moments)
+
+
+def _moments_of_stages(experiment: Experiment) -> set[datetime]:
+    return set(experiment.showing_events.filter(kind=Kind.STAGE).values_list("created_at", flat=True))
 
 
 # What is proved of a mean that changes: docs/proofs.md, "Tasks that change".
 _TIMES = "on the tasks of each of these times"
-_RISKS = {
-    Claim.GOOD_ENOUGH: (
-        "The risk is that of naming a policy than which one and the same other policy is better by more than "
-        f"the margin {_TIMES}."
-    ),
-    Claim.BEST: f"The risk is that of naming a policy that one and the same other policy beats {_TIMES}.",
-    Claim.BEST_IF_ANY: f"The risk is that of ruling out a policy that beats every other one {_TIMES}.",
-}

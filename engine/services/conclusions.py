@@ -10,6 +10,7 @@ from engine.models import Conclusion as Stored
 from engine.models import Experiment
 from engine.selectors.designs import Observed
 from engine.selectors.findings import picked_risk
+from engine.selectors.task_changes import added_risk
 
 
 def keep_conclusions(*, experiment: Experiment, observed: Observed) -> None:
@@ -48,7 +49,10 @@ def keep_picked(*, experiment: Experiment, observed: Observed, state: ClaimState
 
 
 def _store(experiment: Experiment, observed: Observed, told: Conclusion, before: float) -> None:
-    told = dataclasses.replace(told, joint_risk=min(1.0, before + told.joint_risk))
+    more = added_risk(experiment)
+    told = dataclasses.replace(
+        told, risk=min(1.0, told.risk + more), joint_risk=min(1.0, before + told.joint_risk + more)
+    )
     Stored.objects.create(
         **dataclasses.asdict(told) | {"among": list(told.among), "claim": told.claim.value},
         experiment=experiment,

@@ -15,7 +15,10 @@ from engine.models import Experiment
 from engine.services.task_changes import why_not_anew
 from labeling.forms.fields import choice_field
 
-_ALL = "All of them: nothing is lost, and the claim is about the tasks before and those since"
+_ALL = (
+    "All of them: nothing is lost, and the claim is about the tasks before and those since. Its risk holds "
+    "if the tasks do not change because of answers, and grows by the accepted risk"
+)
 _ANEW = (
     "Those from now on alone: the claim is about the tasks as they are now, and begins with nothing. Each "
     "new beginning adds the accepted risk"

@@ -23,6 +23,7 @@ from engine.core import (
     succession,
 )
 from engine.core.capital import Stakes
+from engine.core.claims import HeadToHead
 from engine.core.evidence import PairwiseEvidence
 from engine.core.ledger import Ledger
 from engine.core.pooled_evidence import StreamedEvidence
@@ -61,6 +62,10 @@ def join(policy: int, *, renew: bool = False) -> Event:
 
 def leave(policy: int) -> Event:
     return lambda ledger: ledger.leave(*everywhere(ledger, policy))
+
+
+def begin_stage(ledger: Ledger) -> None:
+    ledger.begin_stage(np.arange(ledger.tally.n_runs))
 
 
 def preferences(n: int, levels: tuple[float, ...] = EDGE) -> Iterator[np.ndarray]:
@@ -225,6 +230,9 @@ class _Witness:
     def leave(self, runs: np.ndarray, policy: np.ndarray) -> None:
         self.left.add(int(policy[0]))
 
+    def begin_stage(self, runs: np.ndarray) -> None:
+        pass
+
 
 def largest(tree: Tree, worth: Callable[[Tree, dict, np.ndarray], np.ndarray] = Tree.false_capital) -> float:
     """The largest mean over all laws on the edge."""
@@ -275,6 +283,13 @@ class TestCapitalOfFalseNames:
             # Where the champion's exclusions stay, its conclusion errs if it is false.
             assert after.max() <= 1.0 + 1e-9
 
+    @pytest.mark.parametrize("n", [2, 3])
+    def test_nor_from_a_stage_on_whatever_the_tasks_were_before(self, n: int) -> None:
+        """Only the law from there on decides what is false: the histories before are all looked at."""
+        tree = good_enough(n, n, 6 if n == 2 else 4, {2: begin_stage})
+        after = [tree.value(mu, tree.false_capital)[2].max() for mu in preferences(n)]
+        assert max(after) == pytest.approx(1.0, abs=1e-9)
+
     @pytest.mark.parametrize("life", LIVES)
     def test_false_names_are_as_rare_as_promised(self, life: str) -> None:
         n, n_first, horizon, events = LIVES[life]
@@ -306,6 +321,12 @@ class TestTheSearchFindsWhatIsWrong:
     def test_a_retirement_without_a_cap(self, life: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Stakes, "cap", lambda *given: None)
         assert largest(good_enough(*LIVES[life])) > 1.01
+
+    def test_a_stage_that_counts_what_was_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        prices = HeadToHead._prices
+        monkeypatch.setattr(HeadToHead, "_prices", lambda *given: 0.5 * prices(*given))
+        tree = good_enough(3, 3, 4, {2: begin_stage})
+        assert max(tree.value(mu, tree.false_capital)[2].max() for mu in preferences(3)) > 1.02
 
     def test_a_stage_that_gives_too_much(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(capital, "KEPT_FOR_NEWCOMERS", 0.2)
@@ -611,6 +632,31 @@ class TestALife:
         after = life.design.evidence
         assert after[:4] == pytest.approx(before, abs=1e-12)
         assert after[newcomer] == pytest.approx(min(0.0, before.min()), abs=1e-12)
+
+    def test_a_stage_that_is_given_up_adds_its_risk(self) -> None:
+        life = Life()
+        life.go_on(30)
+        life.design.begin_stage()
+        assert life.design.decision.claims[0].risk == 1.0
+        life.go_on(4000)
+        life.design.begin_stage()
+        life.go_on(4000)
+        first, second = life.design.decision.conclusions
+        delta = life.design.delta
+        assert (first.stage, first.risk, first.joint_risk) == (2, 2 * delta, 2 * delta)
+        assert (second.stage, second.risk, second.joint_risk) == (3, delta, 3 * delta)
+        again = Design.replay(Unstructured(4), life.judgments, events=life.design.events, **RULES)
+        assert again.decision == life.design.decision
+        assert same(
+            Design.from_state(life.design.space, json.loads(json.dumps(life.design.state()))), life.design
+        )
+
+    @pytest.mark.parametrize(
+        "settings", [{"strict": True}, {"claim": "best_if_any"}, {"capital_moves": False}]
+    )
+    def test_without_stages_none_begins(self, settings: dict) -> None:
+        with pytest.raises(ValueError, match="no stages"):
+            Design(Unstructured(3), **RULES | settings).begin_stage()
 
     def test_nobody_asks_for_who_has_left(self) -> None:
         for claim, sampler in product(Claim, ("balanced", "random", "rucb", "tracking")):

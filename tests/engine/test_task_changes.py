@@ -10,6 +10,7 @@ from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.specs import TaskSpec
 from engine.models import AuditEntry, Comparison, Experiment
 from engine.selectors import designs, specs
+from engine.selectors.findings import doubts_about_risk
 from engine.selectors.task_changes import tasks_changed
 from engine.services.experiments import pause
 from engine.services.planning import advance
@@ -50,8 +51,20 @@ class TestAll:
         n = experiment.comparisons.filter(state=Comparison.State.JUDGED).count()
         assert said.startswith("2 tasks joined 2")
         assert said.endswith(f"after 6 of the {n} comparisons.")
-        assert "on the tasks of each of these times" in risk
+        assert risk.endswith(
+            "of each of these times, is at most 10%, if the tasks did not change because of answers."
+        )
+        assert risk in doubts_about_risk(experiment)
         assert agree(experiment)
+
+    def test_a_conclusion_has_the_risk_of_each_set_of_tasks(self, annotator):
+        experiment = begun(annotator, n_policies=2)
+        click_on(experiment, annotator, 2)
+        add_tasks(experiment_id=experiment.pk, tasks=MORE)
+        experiment = judged(experiment, annotator)
+        [drawn] = experiment.conclusions.all()
+        assert (drawn.risk, drawn.joint_risk) == (pytest.approx(0.1), pytest.approx(0.1))
+        assert "risk of at most 10%" in drawn.text
 
     def test_one_is_left_out(self, annotator):
         experiment = begun(annotator, n_tasks=3)
