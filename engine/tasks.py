@@ -29,6 +29,7 @@ from engine.notifying.delivery import deliver_due
 from engine.selectors import offered_models, workers
 from engine.selectors.experiments import paused_and_behind, running
 from engine.selectors.opinions import experiments_with_opinions
+from engine.selectors.writing import improvements_to_write
 from engine.services import (
     analysis,
     connections,
@@ -43,6 +44,8 @@ from engine.services import (
     worker_holds,
 )
 from engine.services.workers import note_pulse, offer_models
+from engine.writing.first_answers import answer_proposals
+from engine.writing.worker import write_proposals as write_proposals_of
 
 logger = logging.getLogger(__name__)
 
@@ -164,6 +167,7 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
         wake_writers()
     if done is not None and done.ready and done.asks_machine:
         wake(judge, experiment_id)
+    wake_proposers(experiment_id)
     planned.send_robust(sender=advance, experiment_id=experiment_id)
 
 
@@ -190,6 +194,8 @@ def _generate(worker: str) -> None:
         backend = registry.backend()
         if not getattr(backend, "loaded", True):
             note_pulse("generation", worker, registry.details(backend))
+        # Somebody waits for these few, and a batch may take long.
+        answer_proposals(backend, registry.offer())
         claimed, _ = write_batch(
             worker=worker,
             backend=backend,
@@ -336,21 +342,44 @@ def import_upload(upload_id: str) -> None:
         wake_planner(experiment.pk)
 
 
+def wake_proposers(experiment_id: int | None = None) -> None:
+    """Wake workers to ask the writers of improvements that want texts, in one experiment or in all."""
+    for improvement in improvements_to_write():
+        if experiment_id in {None, improvement.experiment_id}:
+            wake(write_proposals, improvement.pk, improvement.experiment_id)
+
+
 @shared_task(bind=True)
-def try_connection(self: Task[Any, Any], connection_id: int) -> None:
-    """Test a connection. The message holds no key: the worker reads it."""
-    if self.request.called_directly or self.request.is_eager:
-        connection_test.try_connection(connection_id)
-        return
+def write_proposals(self: Task[Any, Any], improvement_id: int, experiment_id: int) -> None:
+    """Ask a writer for new texts."""
 
     def work() -> None:
+        if write_proposals_of(improvement_id):
+            wake(advance, experiment_id)
+            wake_writers()
+
+    _apart(self, work)
+
+
+def _apart(task: Task[Any, Any], work: Callable[[], None]) -> None:
+    """Do work that waits for a server, which may take minutes, in a thread: planning must not wait for it."""
+    if task.request.called_directly or task.request.is_eager:
+        work()
+        return
+
+    def run() -> None:
         try:
-            connection_test.try_connection(connection_id)
+            work()
         finally:
             connection.close()
 
-    # A server may take minutes, and planning must not wait for it.
-    Thread(target=work, daemon=True).start()
+    Thread(target=run, daemon=True).start()
+
+
+@shared_task(bind=True)
+def try_connection(self: Task[Any, Any], connection_id: int) -> None:
+    """Test a connection. The message holds no key: the worker reads it."""
+    _apart(self, partial(connection_test.try_connection, connection_id))
 
 
 @shared_task
@@ -377,6 +406,7 @@ def sweep(self: Task[Any, Any]) -> None:
     notifications.watch()
     if notifications.has_due():
         wake(deliver)
+    wake_proposers()
     # Without such an experiment nobody may listen to that queue.
     if experiments_with_opinions().exists():
         wake_judges()

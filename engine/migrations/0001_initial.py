@@ -843,6 +843,8 @@ class Migration(migrations.Migration):
                 ('refused_because', models.CharField(blank=True, max_length=500)),
                 ('compared', models.PositiveIntegerField(default=0, help_text='Comparisons until it was dropped.')),
                 ('probability', models.FloatField(help_text='That it is better than the champion, when it was dropped or promoted.', null=True)),
+                ('answers', models.JSONField(default=list, editable=False, help_text='Its answers to a few open tasks, for who decides about it.')),
+                ('answers_since', models.DateTimeField(editable=False, help_text='Since when they are written.', null=True)),
                 ('created_at', models.DateTimeField(default=engine.models.clock.now)),
                 ('settled_at', models.DateTimeField(help_text='When it reached its state.', null=True)),
                 ('by', models.ForeignKey(help_text='Who accepted or refused it; empty where nobody was asked.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),

@@ -148,6 +148,10 @@ class Proposal(models.Model):
     probability = models.FloatField(
         null=True, help_text="That it is better than the champion, when it was dropped or promoted."
     )
+    answers = models.JSONField(
+        default=list, editable=False, help_text="Its answers to a few open tasks, for who decides about it."
+    )
+    answers_since = models.DateTimeField(null=True, editable=False, help_text="Since when they are written.")
     created_at = models.DateTimeField(default=clock.now)
     settled_at = models.DateTimeField(null=True, help_text="When it reached its state.")
 

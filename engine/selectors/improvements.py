@@ -39,6 +39,11 @@ def text_of(policy: Policy, factor: Factor) -> str:
     return str(policy.levels.get(factor=factor).value.get(TEXTS[factor.kind], ""))
 
 
+def waiting_in(improvement: Improvement) -> int:
+    """How many of its proposals wait for an OK."""
+    return improvement.proposals.filter(state=Proposal.State.PROPOSED).count()
+
+
 # ---------------------------------------------------------------- the race
 
 
@@ -242,8 +247,9 @@ def picture_of(improvement: Improvement) -> Picture:
             points.append(_point(race))
 
     race = race_of(improvement, note)
-    names = names_of(improvement.experiment)
     proposals = list(improvement.proposals.select_related("parent", "policy", "writing", "by"))
+    # Read last: one that joins meanwhile has a name too.
+    names = names_of(improvement.experiment)
     return Picture(
         improvement=improvement,
         sentence=sentence_of(improvement, names),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -261,6 +261,17 @@ def note_writer_failure(
     improvement.exhausted |= exhausted
     improvement.save(update_fields=["exhausted"])
     return writing
+
+
+def claim_answers(proposal: Proposal) -> bool:
+    """Take the first answers of a proposal on, unless another worker has since it was read."""
+    same = Proposal.objects.filter(pk=proposal.pk, answers_since=proposal.answers_since)
+    return bool(same.update(answers_since=clock.now()))
+
+
+def store_answers(*, proposal_id: int, answers: Sequence[Mapping[str, str]]) -> None:
+    """Store the answers of a proposal to a few open tasks, each with its ``task`` and ``text``."""
+    Proposal.objects.filter(pk=proposal_id).update(answers=answers)
 
 
 def _write_down(improvement: Improvement, origin: Policy, *, opened: Collection[int], **said: str) -> Writing:

@@ -25,6 +25,10 @@ class WriterError(Exception):
     """There are no texts this time. Says why, for the page; it is tried again later."""
 
 
+class ExhaustedError(WriterError):
+    """There will never be more texts."""
+
+
 @dataclass(frozen=True)
 class Written:
     """A new text, and the writer's reason in one sentence."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from engine.domain.proposals import Brief
-from engine.writing.base import Ask, WriterError, Written
+from engine.writing.base import Ask, ExhaustedError, Written
 
 _FILE = Path(__file__).with_name("prepared.yaml")
 
@@ -23,5 +23,5 @@ class PreparedWriter:
         known = {brief.champion, *(each.text for each in brief.tried)}
         left = [each for each in self._texts if each.text not in known]
         if not left:
-            raise WriterError("All prepared texts have been proposed.")
+            raise ExhaustedError("All prepared texts have been proposed.")
         return left[:n]

@@ -20,6 +20,8 @@ HEADINGS = {
     "length": "length",
     "without": "without-each-annotator",
     "flips": "reversals-that-would-change-the-result",
+    "improvement": "improvements",
+    "family": "improvements",
 }
 
 # What an open rival may still be, by the claim to stop on; `wins` is a share such as "55 of 100".
@@ -122,5 +124,15 @@ TERMS = {
     "flips": (
         "The smallest number of judgments whose reversal lets another policy draw level. If it is small, "
         "read those comparisons before you use the result."
+    ),
+    "improvement": (
+        "The share of comparisons in which the champion is expected to be preferred to the original, with a "
+        "range. It steers the race and proves nothing: the claim at the end rests on the comparisons of the "
+        "last quarter alone. Triangle: a proposal became champion. Cross: one was dropped."
+    ),
+    "family": (
+        "The original, and below each text those that were made from it, with the words that they add and "
+        "leave out. The champion is the best so far. Dropped: probably worse than the champion, after a few "
+        "comparisons."
     ),
 }

@@ -25,6 +25,7 @@ from engine.tasks import analyse, wake, wake_planner
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.findings import without_each_annotator
+from labeling.dashboard.improvements import step_to_improvement
 from labeling.dashboard.llm_judge import panel
 from labeling.dashboard.status import status_of
 from labeling.requests import AuthenticatedRequest, read_or_write
@@ -225,8 +226,10 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
 
 def _result(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
     result = figures.result_of(experiment)
+    may_run = access.may_run(request, experiment)
     return result | {
-        "may_run": access.may_run(request, experiment),
+        "may_run": may_run,
+        "improvement": step_to_improvement(experiment, may_run=may_run),
         "may_begin_to_judge": result["lacks_annotators"] and access.may_begin_to_judge(request, experiment),
     }
 

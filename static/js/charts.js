@@ -20,8 +20,8 @@
     };
   }
 
-  function legend(filter) {
-    return { legend: { labels: { color: css("--ink"), boxWidth: 24, filter } } };
+  function legend(filter, usePointStyle = false) {
+    return { legend: { labels: { color: css("--ink"), boxWidth: 24, filter, usePointStyle } } };
   }
 
   function race(canvas, table) {
@@ -94,7 +94,69 @@
     };
   }
 
-  const MAKERS = { race, allocation };
+  // A line with its interval, a mark where the champion changed, and one where somebody was dropped.
+  function improvement(canvas, table) {
+    const rows = [...table.tBodies[0].rows];
+    const cells = rows.map(texts);
+    const lastX = Math.max(1, ...cells.map((row) => Number(row[0])));
+    const lowest = Math.min(40, ...cells.map((row) => Number(row[3])));
+    const line = (label, column, options) => ({
+      label,
+      data: cells.map((row) => ({ x: Number(row[0]), y: Number(row[column]), champion: row[1] })),
+      borderColor: COLOURS[0],
+      backgroundColor: `${COLOURS[0]}22`,
+      borderWidth: 0,
+      pointRadius: 0,
+      ...options,
+    });
+    const marks = (label, mark, height, options) => ({
+      label,
+      data: rows.flatMap((row, n) => {
+        const [x, , share, , , happened] = cells[n];
+        return row.dataset.marks.includes(mark) ? [{ x: Number(x), y: height ?? Number(share), happened }] : [];
+      }),
+      showLine: false,
+      pointRadius: 6,
+      ...options,
+    });
+    const bound = ["from", "to"];
+    return {
+      type: "line",
+      data: {
+        datasets: [
+          marks("new champion", "promoted", null, { pointStyle: "triangle", backgroundColor: COLOURS[2] }),
+          marks("dropped", "dropped", lowest, {
+            pointStyle: "crossRot", borderColor: COLOURS[1], borderWidth: 2, clip: false,
+          }),
+          line("champion", 2, { borderWidth: 2.5, stepped: "after", pointStyle: "line" }),
+          line("from", 3, { stepped: "after" }),
+          line("to", 4, { fill: "-1", stepped: "after" }),
+          {
+            label: "as good as the original",
+            data: [{ x: 0, y: 50 }, { x: lastX, y: 50 }],
+            borderColor: css("--muted"),
+            borderDash: [5, 5],
+            borderWidth: 1.5,
+            pointRadius: 0,
+            pointStyle: "line",
+          },
+        ],
+      },
+      options: {
+        parsing: false,
+        scales: {
+          x: axis("clicks", { type: "linear", min: 0, max: lastX, ticks: { color: css("--muted"), precision: 0 } }),
+          y: axis("% preferred to the original", { type: "linear", suggestedMin: lowest, suggestedMax: 60 }),
+        },
+        plugins: {
+          ...legend((item) => !bound.includes(item.text), true),
+          tooltip: { callbacks: { label: ({ raw, dataset }) => raw.happened || raw.champion || dataset.label } },
+        },
+      },
+    };
+  }
+
+  const MAKERS = { race, allocation, improvement };
 
   function draw() {
     for (const [canvas, chart] of charts) {
@@ -138,7 +200,7 @@
     }
   });
   document.addEventListener("htmx:afterSettle", (event) => {
-    if (event.target.id === "charts") draw();
+    if (event.target.querySelector("canvas[data-chart]")) draw();
   });
   document.addEventListener("DOMContentLoaded", () => {
     draw();

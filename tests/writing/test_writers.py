@@ -11,7 +11,7 @@ from engine.domain.proposals import Brief, Compared, Tried, fault_of
 from engine.models import Charge, Connection
 from engine.writing import registry
 from engine.writing.asking import Conversation
-from engine.writing.base import WriterError, Written
+from engine.writing.base import ExhaustedError, WriterError, Written
 from engine.writing.prepared import PreparedWriter
 from engine.writing.reflective import ReflectiveWriter, prompt, read
 from engine.writing.registry import build_writer, writer_names
@@ -112,7 +112,7 @@ class TestPrepared:
             assert all(each.reason for each in given)
             tried += [each.text for each in given]
         assert len(set(tried)) == 20
-        with pytest.raises(WriterError):
+        with pytest.raises(ExhaustedError):
             writer.write(Brief(**vars(BRIEF) | {"tried": [Tried(text, "") for text in tried]}), 2)
 
     def test_none_of_them_is_refused(self):

@@ -47,5 +47,6 @@ class Command(serve.Command):
             self.stdout.write(f"    {name:<10} {known}   to {what}\n")
         self.stdout.write(
             "\n  One experiment waits for your clicks; the other is judged by rule and moves by itself."
+            "\n  When yours has its verdict, open its Result and press Improve: better prompts are proposed."
             "\n  Ctrl-C stops everything.\n"
         )

@@ -1,0 +1,60 @@
+"""Lets a proposal that waits for an OK answer a few tasks, so that its owner sees what it does.
+
+These answers are no responses: no pair, pool or count can ever hold one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+
+from engine.domain.levels import compose, parse_level
+from engine.generation.base import Backend, GenerationFailure
+from engine.generation.responses import ResponseInProgress
+from engine.models import Charge, Experiment, Proposal, Response, Task
+from engine.selectors.connection_pauses import by_name
+from engine.selectors.improvements import TEXTS
+from engine.selectors.offered_models import Offer, needs
+from engine.selectors.writing import levels_of, proposals_to_answer, tasks_to_answer
+from engine.services.charges import Spent, book
+from engine.services.generation import Failed, Written
+from engine.services.improvements import claim_answers, store_answers
+
+
+def answer_proposals(backend: Backend, offer: Offer) -> None:
+    """Write the answers of the proposals that wait for them and that this worker's model serves."""
+    for proposal in proposals_to_answer():
+        served = offer.serves(needs([proposal.parent_id])[proposal.parent_id])
+        if served and claim_answers(proposal):
+            answers = [_answer(proposal, task, backend) for task in tasks_to_answer(proposal)]
+            store_answers(proposal_id=proposal.pk, answers=answers)
+
+
+def _answer(proposal: Proposal, task: Task, backend: Backend) -> dict[str, str]:
+    factor, experiment = proposal.improvement.factor, proposal.improvement.experiment
+    values = [
+        parse_level(
+            level.factor.kind,
+            level.value | ({TEXTS[factor.kind]: proposal.text} if level.factor_id == factor.pk else {}),
+        )
+        for level in levels_of(proposal)
+    ]
+    row = Response(pk=1, policy=proposal.parent, task=task, seed=secrets.randbelow(2**31))
+    answer = ResponseInProgress(
+        row,
+        compose(values, model=experiment.model),
+        by_name(),
+        thinking_is_shown=experiment.shown_thinking == Experiment.ShownThinking.BOTH,
+    )
+    step = answer.begin()
+    while not isinstance(step, (Written, Failed)):
+        with closing(backend.generate([step])) as outcomes:
+            for outcome in outcomes:
+                spent = Spent(
+                    answer.asked_model(backend.model), outcome.usage, Charge.Purpose.TRIAL, experiment.pk
+                )
+                book([spent])
+                if not (isinstance(outcome, GenerationFailure) and outcome.is_asked_again):
+                    step = answer.proceed(outcome, backend.model)
+    said = step.text if isinstance(step, Written) else f"(not written: {step.reason})"
+    return {"task": task.prompt, "text": said}

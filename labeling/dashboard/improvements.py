@@ -1,0 +1,200 @@
+"""An improvement as its page shows it: the verdict, the picture and the family tree."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.domain.wording import number
+from engine.models import Experiment, Factor, Improvement, Proposal
+from engine.selectors.improvements import TEXTS, Picture, Point, picture_of, text_of, waiting_in
+from engine.writing.registry import PREPARED
+from labeling.forms.improvements import writer_shown
+
+_MOST_POINTS = 80
+
+
+@dataclass(frozen=True)
+class Person:
+    """A text of the family tree. ``mark``: a word for its standing; ``kind``: that word's colour."""
+
+    name: str
+    number: int | None
+    text: str
+    parent_text: str
+    mark: str
+    kind: str
+    note: str
+    reason: str
+    children: list[Person] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A proposal that waits for an OK."""
+
+    proposal: Proposal
+    parent: str
+    parent_text: str
+
+    @property
+    def length(self) -> int:
+        return len(self.proposal.text)
+
+    @property
+    def parent_length(self) -> int:
+        return len(self.parent_text)
+
+
+def page_of(improvement: Improvement) -> dict[str, Any]:
+    """Everything that the page of one improvement shows."""
+    picture = picture_of(improvement)
+    names = picture.names
+    texts = {
+        policy.pk: text_of(policy, improvement.factor) for policy in improvement.experiment.policies.all()
+    }
+    newest = improvement.writings.order_by("-pk").first()
+    return {
+        "improvement": improvement,
+        "sentence": picture.sentence,
+        "champion": names[improvement.champion.index],
+        "is_original": improvement.champion_id == improvement.original_id,
+        "original": names[improvement.original.index],
+        "writer": writer_shown(improvement),
+        "is_prepared": improvement.writer == PREPARED,
+        "tasks": picture.tasks,
+        "left": picture.left,
+        "explore_until": improvement.clicks - improvement.clicks // 4,
+        "trouble": newest.fault if newest and improvement.state == Improvement.State.OPEN else "",
+        "waiting": [
+            Waiting(each, names[each.parent.index], texts[each.parent_id]) for each in picture.waiting
+        ],
+        "racing": any(each.state == Proposal.State.JOINED for each in picture.proposals),
+        "chart": chart(picture),
+        "tree": _tree(picture, texts),
+        "n_proposals": len(picture.proposals),
+        "writings": list(improvement.writings.order_by("-pk").prefetch_related("proposals")[:20]),
+    }
+
+
+def factors_to_change(experiment: Experiment) -> list[Factor]:
+    """The factors whose text a writer may change."""
+    return [each for each in experiment.factors.all() if each.kind in TEXTS]
+
+
+def may_improve(experiment: Experiment) -> bool:
+    """True if an improvement can begin here, or there was one."""
+    started = experiment.state != Experiment.State.DRAFT
+    written = experiment.responses != Experiment.Responses.IMPORTED
+    return started and written and bool(factors_to_change(experiment)) and experiment.archived_at is None
+
+
+def step_to_improvement(experiment: Experiment, *, may_run: bool) -> dict[str, Any]:
+    """What the page Result says of improvements: whether one may begin or be looked at, and what waits."""
+    newest = experiment.improvements.order_by("-pk").first()
+    is_open = newest is not None and newest.state == Improvement.State.OPEN
+    waiting = waiting_in(newest) if newest and is_open else 0
+    shown = newest is not None or (may_run and may_improve(experiment))
+    return {"shown": shown, "is_open": is_open, "n_waiting": waiting if may_run else 0}
+
+
+def chart(picture: Picture) -> list[dict[str, Any]]:
+    """The champion's win rate against the original over the clicks, and what happened at each."""
+    happened: dict[int, list[str]] = defaultdict(list)
+    marks: dict[int, set[str]] = defaultdict(set)
+    for each in picture.promotions:
+        happened[each.at].append(f"{picture.names[each.child]} became champion")
+        marks[each.at].add("promoted")
+    for gone in picture.dropped:
+        happened[gone.at].append(f"{picture.names[gone.child]} dropped")
+        marks[gone.at].add("dropped")
+    last = {point.used: point for point in picture.points}
+    return [
+        {
+            "used": used,
+            "champion": picture.names[point.champion],
+            "percents": [round(100 * value, 1) for value in (point.share, point.low, point.high)],
+            "marks": " ".join(sorted(marks[used])),
+            "happened": "; ".join(happened[used]),
+        }
+        for used, point in _thinned(last, set(happened))
+    ]
+
+
+def _thinned(points: dict[int, Point], kept: set[int]) -> Iterator[tuple[int, Point]]:
+    """So many of the points as a picture can show, those among them at which something happened."""
+    step = len(points) // _MOST_POINTS + 1
+    for place, (used, point) in enumerate(points.items()):
+        if place % step == 0 or used in kept or place == len(points) - 1:
+            yield used, point
+
+
+_MARKS = {
+    Proposal.State.PROPOSED: ("waits for an OK", "draft"),
+    Proposal.State.REFUSED: ("refused", "budget"),
+    Proposal.State.JOINED: ("in the race", "running"),
+    Proposal.State.DROPPED: ("dropped", "budget"),
+    Proposal.State.PROMOTED: ("was champion", "running"),
+    Proposal.State.LEFT: ("left", "draft"),
+}
+
+
+def _tree(picture: Picture, texts: dict[int, str]) -> Person:
+    """The original with its descendants."""
+    improvement = picture.improvement
+    children: dict[int, list[Proposal]] = defaultdict(list)
+    for each in picture.proposals:
+        children[each.parent_id].append(each)
+
+    def descend(proposals: Sequence[Proposal]) -> list[Person]:
+        return [person(each) for each in proposals]
+
+    def person(each: Proposal) -> Person:
+        mark, kind = _MARKS[Proposal.State(each.state)]
+        if each.policy_id == improvement.champion_id:
+            mark, kind = "champion", "certified"
+        return Person(
+            name=f"Proposal {each.number}" if each.policy is None else picture.names[each.policy.index],
+            number=None if each.policy is None else each.policy.index + 1,
+            text=each.text,
+            parent_text=texts[each.parent_id],
+            mark=mark,
+            kind=kind,
+            note=_note(each),
+            reason=each.reason,
+            children=descend(children[each.policy_id]) if each.policy_id else [],
+        )
+
+    original = improvement.original
+    is_champion = original.pk == improvement.champion_id
+    return Person(
+        name=picture.names[original.index],
+        number=original.index + 1,
+        text=texts[original.pk],
+        parent_text=texts[original.pk],
+        mark="original and champion" if is_champion else "original",
+        kind="certified" if is_champion else "draft",
+        note="",
+        reason="",
+        children=descend(children[original.pk]),
+    )
+
+
+def _note(proposal: Proposal) -> str:
+    chance = None if proposal.probability is None else round(100 * proposal.probability)
+    match proposal.state:
+        case Proposal.State.DROPPED:
+            after = number(proposal.compared, "comparison")
+            return f"After {after}: better than the champion with a probability of {chance}%."
+        case Proposal.State.PROMOTED:
+            return f"Better than the champion before it with a probability of {chance}%."
+        case Proposal.State.REFUSED | Proposal.State.LEFT:
+            return proposal.refused_because
+    return ""
+
+
+def improvements_of(experiment: Experiment) -> list[Improvement]:
+    """All improvements of an experiment, the newest first."""
+    return list(experiment.improvements.select_related("original", "champion", "factor").order_by("-pk"))

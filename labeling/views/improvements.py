@@ -1,0 +1,142 @@
+"""The page on which a writer's proposals are looked at, accepted and refused, and what came of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseBadRequest
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from engine.domain.errors import SpecError, WrongStateError
+from engine.models import Connection, Experiment, Improvement, Proposal
+from engine.selectors.improvements import open_improvement, sentence_of
+from engine.selectors.policies import policy_names
+from engine.services import improvements
+from engine.services.connection_loans import lend_chosen
+from engine.services.policies import parent_of
+from engine.tasks import wake_planner
+from labeling import access
+from labeling.dashboard import figures
+from labeling.dashboard.improvements import factors_to_change, improvements_of, may_improve, page_of
+from labeling.forms.improvements import ImproveForm, ProposalForm
+from labeling.requests import AuthenticatedRequest, read_or_write
+
+
+@read_or_write
+def improve(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The newest improvement, or with ``new`` or without any the form that starts one."""
+    if request.method == "POST":
+        return _start(request, access.to_run(request, experiment_id))
+    experiment = access.to_watch(request, experiment_id)
+    found = improvements_of(experiment)
+    if not found or "new" in request.GET:
+        return _form(request, access.to_run(request, experiment_id), None)
+    return render(request, "improvements/improvement.html", _shown(request, experiment, found))
+
+
+@require_safe
+def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """What moves on the page of an improvement that is open."""
+    experiment = access.to_watch(request, experiment_id)
+    found = improvements_of(experiment)
+    if not found or found[0].state != Improvement.State.OPEN:
+        return HttpResponse(headers={"HX-Refresh": "true"})
+    return render(request, "improvements/_live.html", _shown(request, experiment, found))
+
+
+@require_POST
+def stop(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """End the open improvement."""
+    experiment = access.to_run(request, experiment_id)
+    if (found := open_improvement(experiment)) is not None:
+        try:
+            improvements.stop_improvement(improvement_id=found.pk, by=request.user)
+        except WrongStateError as wrong:
+            messages.error(request, str(wrong))
+    wake_planner(experiment.pk)
+    return redirect("improve", experiment_id=experiment.pk)
+
+
+@require_POST
+def settle(request: AuthenticatedRequest, experiment_id: int, number: int) -> HttpResponse:
+    """Accept or refuse a proposal."""
+    experiment = access.to_run(request, experiment_id)
+    form = ProposalForm(request.POST)
+    if not form.is_valid():
+        return HttpResponseBadRequest("The action must be accept or refuse, and the reason short.")
+    proposal = get_object_or_404(Proposal, improvement__experiment=experiment, number=number)
+    data: dict[str, Any] = {"proposal_id": proposal.pk, "by": request.user}
+    try:
+        if form.cleaned_data["action"] == "accept":
+            text = form.cleaned_data["text"].replace("\r\n", "\n").strip()
+            improvements.accept_proposal(**data, text=text or None)
+            messages.success(request, f"Proposal {number} joins the race.")
+        else:
+            improvements.refuse_proposal(**data, reason=form.cleaned_data["reason"])
+            messages.success(request, f"Proposal {number} is refused. The writer is told so.")
+    except (SpecError, WrongStateError) as error:
+        messages.error(request, f"Proposal {number}: {error}")
+    wake_planner(experiment.pk)
+    return redirect("improve", experiment_id=experiment.pk)
+
+
+def _start(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
+    form = _improve_form(request, experiment, request.POST)
+    if form.is_valid():
+        given = form.given
+        try:
+            lend_chosen(experiment=experiment, by=request.user, names=[given["connection"]])
+            improvements.start_improvement(experiment_id=experiment.pk, by=request.user, **given)
+        except (SpecError, WrongStateError) as error:
+            form.add_error(None, str(error))
+        else:
+            wake_planner(experiment.pk)
+            return redirect("improve", experiment_id=experiment.pk)
+    return _form(request, experiment, form)
+
+
+def _improve_form(request: AuthenticatedRequest, experiment: Experiment, data: Any) -> ImproveForm:
+    theirs = Connection.objects.remote().choosable_by(request.user, experiment)
+    return ImproveForm(
+        data,
+        connections=list(theirs.values_list("name", flat=True)),
+        factors=factors_to_change(experiment),
+        use_required_attribute=False,
+    )
+
+
+def _form(request: AuthenticatedRequest, experiment: Experiment, form: ImproveForm | None) -> HttpResponse:
+    if not may_improve(experiment):
+        messages.error(
+            request, "Nothing can be improved here: no text that a writer may change, or no model."
+        )
+        return redirect("dashboard", experiment_id=experiment.pk)
+    try:
+        original = parent_of(experiment)
+    except (SpecError, WrongStateError) as error:
+        messages.error(request, str(error))
+        return redirect("dashboard", experiment_id=experiment.pk)
+    context = {
+        "experiment": experiment,
+        "badge": figures.badge_of(experiment),
+        "may_run": True,
+        "form": form or _improve_form(request, experiment, None),
+        "original": policy_names(experiment)[original.index].name,
+        "n_tasks": experiment.tasks.count(),
+    }
+    return render(request, "improvements/start.html", context, status=200 if form is None else 400)
+
+
+def _shown(request: AuthenticatedRequest, experiment: Experiment, found: list[Improvement]) -> dict[str, Any]:
+    newest, *earlier = found
+    newest.experiment = experiment
+    return page_of(newest) | {
+        "experiment": experiment,
+        "badge": figures.badge_of(experiment),
+        "may_run": access.may_run(request, experiment),
+        "may_judge": access.may_begin_to_judge(request, experiment)
+        or access.judged(request, experiment.pk) is not None,
+        "earlier": [(each, sentence_of(each)) for each in earlier],
+    }

@@ -1,0 +1,183 @@
+"""The page of an improvement: it begins, proposals are looked at and settled, and its three ends."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.urls import reverse
+
+from engine.models import AuditEntry, Connection, Experiment, Improvement, Loan, Proposal
+from engine.selectors.improvements import open_improvement
+from engine.services.improvements import start_improvement
+from engine.writing.worker import write_proposals
+from tests.factories import add_member
+from tests.improving import make_world, plan_and_answer
+
+pytestmark = pytest.mark.django_db
+
+FORM = {"writer": "prepared", "factor": "System prompt", "wish": "", "clicks": "60", "needs_ok": "on"}
+
+
+@pytest.fixture
+def world(annotator, editor) -> Experiment:
+    experiment = make_world([annotator])
+    add_member(experiment, editor, "editor")
+    return experiment
+
+
+@pytest.fixture
+def improving(world) -> Improvement:
+    """One with two proposals that wait."""
+    found = start_improvement(experiment_id=world.pk, clicks=60, writer="prepared")
+    plan_and_answer(world)
+    write_proposals(found.pk)
+    found.refresh_from_db()
+    return found
+
+
+def url(name: str, experiment: Experiment, *more: int) -> str:
+    return reverse(name, args=[experiment.pk, *more])
+
+
+def html(reply) -> str:
+    assert reply.status_code == 200
+    return reply.content.decode()
+
+
+class TestStarting:
+    def test_result_leads_to_the_form_and_the_form_starts(self, world, editor, client_for):
+        client = client_for(editor)
+        assert url("improve", world) in html(client.get(url("dashboard", world)))
+        form = html(client.get(url("improve", world)))
+        assert 'value="300"' in form
+        assert re.search(r'name="needs_ok"[^>]*checked', form)
+        assert client.post(url("improve", world), FORM | {"wish": "Be warm."}).status_code == 302
+        found = open_improvement(world)
+        assert (found.writer, found.connection, found.clicks) == ("prepared", "", 60)
+        assert (found.wish, found.needs_ok, found.by) == ("Be warm.", True, editor)
+        assert "twenty prepared texts" in html(client.get(url("improve", world)))
+
+    def test_a_connection_of_theirs_is_lent_and_asked(self, world, editor, client_for):
+        Connection.objects.create(name="Mine", provider="compatible", model_id="m", owner=editor)
+        Connection.objects.create(name="Another's", provider="compatible", model_id="m")
+        client = client_for(editor)
+        form = html(client.get(url("improve", world)))
+        assert "model:Mine" in form
+        assert "Another" not in form
+        data = {name: value for name, value in FORM.items() if name != "needs_ok"} | {"writer": "model:Mine"}
+        assert client.post(url("improve", world), data).status_code == 302
+        found = open_improvement(world)
+        assert (found.writer, found.connection, found.needs_ok) == ("reflective", "Mine", False)
+        assert Loan.objects.get().experiment == world
+
+    @pytest.mark.parametrize(
+        "wrong", [{"clicks": "3"}, {"writer": "model:Another's"}, {"factor": "None"}, {"clicks": ""}]
+    )
+    def test_what_cannot_be_is_said_at_its_field(self, world, editor, client_for, wrong):
+        assert client_for(editor).post(url("improve", world), FORM | wrong).status_code == 400
+        assert open_improvement(world) is None
+
+    def test_a_second_one_has_to_wait(self, improving, editor, client_for):
+        assert client_for(editor).post(url("improve", improving.experiment), FORM).status_code == 400
+
+    def test_somebody_who_only_watches_starts_and_settles_nothing(self, improving, viewer, client_for):
+        experiment = improving.experiment
+        add_member(experiment, viewer, "viewer")
+        client = client_for(viewer)
+        page = html(client.get(url("improve", experiment)))
+        assert 'name="action"' not in page
+        assert "<ins>" in page
+        for name, more in (("improve", ()), ("stop_improving", ()), ("settle_proposal", (1,))):
+            assert client.post(url(name, experiment, *more), FORM | {"action": "accept"}).status_code == 403
+        assert client.get(url("improve", experiment) + "?new").status_code == 403
+
+
+class TestProposals:
+    def test_each_shows_its_changes_its_reason_and_its_answers(self, improving, editor, client_for):
+        Proposal.objects.filter(number=1).update(answers=[{"task": "Who?", "text": "Nobody at all."}])
+        page = html(client_for(editor).get(url("improve", improving.experiment)))
+        for each in improving.proposals.all():
+            assert f'id="proposal-{each.number}"' in page
+            assert each.reason in page
+        assert page.count("data-difference") == 2
+        assert "<del>" in page
+        assert "Nobody at all." in page
+
+    def test_one_is_accepted_one_edited_and_one_refused(self, improving, editor, client_for):
+        client, experiment = client_for(editor), improving.experiment
+        client.post(url("settle_proposal", experiment, 1), {"action": "accept"})
+        edited = {"action": "accept", "text": "Be warm\r\nand short."}
+        client.post(url("settle_proposal", experiment, 2), edited)
+        first, second = improving.proposals.all()
+        assert (first.state, second.state) == (Proposal.State.JOINED, Proposal.State.JOINED)
+        assert (second.text, second.by) == ("Be warm\nand short.", editor)
+        assert second.written_text
+        plan_and_answer(experiment)
+        actions = AuditEntry.objects.values_list("action", flat=True)
+        assert list(actions).count(AuditEntry.Action.PROPOSAL_ACCEPTED) == 2
+
+    def test_a_refusal_keeps_its_reason_for_the_writer(self, improving, editor, client_for):
+        refusal = {"action": "refuse", "reason": "Too long."}
+        client_for(editor).post(url("settle_proposal", improving.experiment, 1), refusal)
+        refused = improving.proposals.get(number=1)
+        assert (refused.state, refused.refused_because) == (Proposal.State.REFUSED, "Too long.")
+
+    def test_an_edit_that_cannot_join_is_said_and_it_waits_on(self, improving, editor, client_for):
+        edited = {"action": "accept", "text": "Readers should choose this answer."}
+        reply = client_for(editor).post(url("settle_proposal", improving.experiment, 1), edited, follow=True)
+        assert "person who judges" in html(reply)
+        assert improving.proposals.get(number=1).state == Proposal.State.PROPOSED
+
+    def test_twice_is_once(self, improving, editor, client_for):
+        client, experiment = client_for(editor), improving.experiment
+        for _ in range(2):
+            reply = client.post(url("settle_proposal", experiment, 1), {"action": "accept"}, follow=True)
+        assert "does not wait" in html(reply)
+        assert experiment.policies.count() == 3
+
+    def test_what_no_button_sends_is_refused(self, improving, editor, client_for):
+        client, experiment = client_for(editor), improving.experiment
+        assert client.post(url("settle_proposal", experiment, 1), {"action": "eat"}).status_code == 400
+        assert client.post(url("settle_proposal", experiment, 99), {"action": "accept"}).status_code == 404
+
+
+class TestWhatIsSaid:
+    def test_result_says_what_waits(self, improving, editor, client_for):
+        page = html(client_for(editor).get(url("dashboard", improving.experiment)))
+        assert "2 proposals wait for an OK" in page
+
+    @pytest.mark.parametrize(
+        ("verdict", "said"),
+        [
+            (
+                {"kind": "nothing_better", "share": None, "lower": 0.0},
+                "Nothing better was found after 60 clicks.",
+            ),
+            ({"kind": "leads", "share": 0.55, "lower": 0.476}, "not established"),
+            ({"kind": "certified", "share": 0.68, "lower": 0.57}, "preferred in 68%, at least 57%"),
+        ],
+    )
+    def test_each_end_has_its_sentence(self, improving, editor, client_for, verdict, said):
+        full = verdict | {"policy": improving.original.index, "risk": 0.05, "delta": 0.05}
+        Improvement.objects.update(state="ended", phase="ended", used=60, verdict=full)
+        page = html(client_for(editor).get(url("improve", improving.experiment)))
+        assert said in page
+        assert f'data-verdict="{verdict["kind"]}"' in page
+        assert "?new" in page
+
+    def test_it_moves_by_itself_and_reloads_at_the_end(self, improving, editor, client_for):
+        client, experiment = client_for(editor), improving.experiment
+        assert url("improve_live", experiment) in html(client.get(url("improve", experiment)))
+        assert "data-tasks" in html(client.get(url("improve_live", experiment)))
+        client.post(url("stop_improving", experiment))
+        improving.refresh_from_db()
+        assert improving.state == Improvement.State.STOPPED
+        assert client.get(url("improve_live", experiment))["HX-Refresh"] == "true"
+        assert client.post(url("stop_improving", experiment)).status_code == 302
+
+    def test_trouble_of_the_writer_is_shown(self, improving, editor, client_for):
+        improving.writings.create(parent=improving.original, fault="It is away.", sent="Hello?", gave="")
+        page = html(client_for(editor).get(url("improve", improving.experiment)))
+        assert "It is away." in page
+        assert "Hello?" in page
