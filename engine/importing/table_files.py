@@ -306,14 +306,10 @@ def _arrow_rows(data: bytes) -> Found:
     """The rows of Parquet and of Arrow."""
     # Its own allocator reserves more address space than the limit leaves.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-        from pyarrow import ipc
-    except ImportError as error:
-        raise ImportingError.at(
-            "", "Parquet and Arrow need pyarrow on the server: pip install pyarrow. Or bring JSON Lines."
-        ) from error
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow import ipc
+
     pa.set_cpu_count(1)
     try:
         source = pa.BufferReader(data)

@@ -256,7 +256,7 @@ def _offer(kind: str, form: files.Format) -> None:
     @router.get(
         f"/{{experiment_id}}/{form.suffix}",
         auth=READ,
-        response=EXPORT_PROBLEMS | ({501: Problem} if form.parquet else {}),
+        response=EXPORT_PROBLEMS,
         operation_id=f"labeling_api_experiments_{form.route}",
         summary=form.title,
         description=f"{form.says} The query can select judgments, as on the page “Export”.",

@@ -18,7 +18,6 @@ from labeling import access
 from labeling.exports import files
 from labeling.exports.files import Export, Tally
 from labeling.exports.filter_form import SelectionForm
-from labeling.exports.formats import parquet_is_there
 from labeling.requests import AuthenticatedRequest, unknown_parameters
 
 
@@ -88,9 +87,6 @@ def _refused(kind: str, experiment: Experiment) -> HttpResponse | None:
     if kind == files.EVENTS and not events_may_go_out(experiment):
         said = "The log of showings names the policies of open pairs. Export it after the conclusion."
         return HttpResponse(said, status=403, content_type="text/plain")
-    if files.FORMATS[kind].parquet and not parquet_is_there():
-        said = "Parquet needs pyarrow on the server: pip install pyarrow."
-        return HttpResponse(said, status=501, content_type="text/plain")
     return None
 
 

@@ -76,8 +76,6 @@ class Format:
         One sentence for the page that offers it.
     training
         Its rows are texts, not judgments.
-    parquet
-        It needs the library that writes Parquet.
     """
 
     title: str
@@ -85,7 +83,6 @@ class Format:
     content_type: str
     says: str
     training: bool = False
-    parquet: bool = False
 
     @property
     def route(self) -> str:
@@ -111,7 +108,6 @@ FORMATS = {
         "judgments.parquet",
         "application/vnd.apache.parquet",
         "The same rows with their types.",
-        parquet=True,
     ),
     DPO: Format(
         "DPO pairs",
@@ -151,7 +147,6 @@ FORMATS = {
         "huggingface.zip",
         "application/zip",
         "A folder for the library datasets: the rows as Parquet, and a card.",
-        parquet=True,
     ),
     EVENTS: Format(
         "Log of showings",

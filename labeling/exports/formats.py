@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from itertools import islice
 from operator import itemgetter
 from typing import Any
@@ -134,11 +133,6 @@ def json_list(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
         yield before + b"\n" + piece.removesuffix(b"\n").replace(b"\n", b",\n")
         before = b","
     yield b"\n]\n" if before == b"," else b"[]\n"
-
-
-def parquet_is_there() -> bool:
-    """True if the optional dependency that writes Parquet is installed."""
-    return find_spec("pyarrow") is not None
 
 
 def parquet_pieces(rows: Iterable[Row]) -> Iterator[bytes]:

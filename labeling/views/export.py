@@ -15,7 +15,6 @@ from labeling import access
 from labeling.exports import files
 from labeling.exports.downloads import OptionsForm, download, events_may_go_out, with_default
 from labeling.exports.filter_form import SelectionForm
-from labeling.exports.formats import parquet_is_there
 from labeling.requests import AuthenticatedRequest
 
 
@@ -45,11 +44,9 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             "formats": [
                 each
                 for each in files.FORMATS.values()
-                if not (each.parquet and not parquet_is_there())
-                and not (each.training and untrainable)
+                if not (each.training and untrainable)
                 and not (each is files.FORMATS[files.EVENTS] and not events_may_go_out(experiment))
             ],
-            "parquet": parquet_is_there(),
         }
     return render(request, "export/export.html", context, status=200 if valid else 400)
 

@@ -11,7 +11,10 @@ from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import ipc
 
 from engine.domain.limits import JUDGMENTS, VOTES_BYTES
 from engine.importing.reading_process import Source, as_one, source_at
@@ -127,10 +130,6 @@ def test_a_sheet_is_chosen_by_name_and_the_names_are_told():
 
 
 def test_parquet_and_arrow_come_with_their_types():
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq  # noqa: PLC0415
-    from pyarrow import ipc  # noqa: PLC0415
-
     table = pa.table(
         {
             "n": [107505301260286111, None],

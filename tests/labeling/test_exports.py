@@ -537,13 +537,6 @@ class TestPage:
         assert f'<dd id="judgments">{n}</dd>' in page
         assert f"{reverse('judgments_csv', args=[rich.pk])}?judgments=&amp;annotator=ann&amp;raw=1" in page
 
-    def test_without_pyarrow_the_page_says_so_and_the_address_too(self, rich, admin, client_for, monkeypatch):
-        for user in ("views.export", "exports.downloads"):
-            monkeypatch.setattr(f"labeling.{user}.parquet_is_there", lambda: False)
-        client = client_for(admin)
-        assert "needs the package pyarrow" in get(client, "export", rich).content.decode()
-        assert get(client, "judgments_parquet", rich).status_code == 501
-
 
 def test_json_lines_are_lines_for_programs_that_know_the_ends_of_unicode():
     """httpx among them: it broke a row at each of these characters."""

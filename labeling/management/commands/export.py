@@ -19,7 +19,6 @@ from engine.services.audit import record_export
 from labeling.exports import files
 from labeling.exports.files import Export, Tally, manifest_bytes, manifest_name
 from labeling.exports.filter_form import SelectionForm
-from labeling.exports.formats import parquet_is_there
 
 
 class Command(BaseCommand):
@@ -52,8 +51,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = find_experiment(options["experiment"])
-        if files.FORMATS[options["format"]].parquet and not parquet_is_there():
-            raise CommandError("Parquet needs pyarrow: pip install pyarrow.")
         form = _form(experiment, options["filter"], everything=options["all"])
         export = Export(
             experiment=experiment,
