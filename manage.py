@@ -8,18 +8,13 @@ import sys
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
     try:
-        from django.core.management import execute_from_command_line
+        from llmpo_site.command import django
     except ImportError as error:
         raise SystemExit(
             "Django is not installed in this Python. Run `make demo` once, or `pip install -r "
             "requirements.txt`."
         ) from error
-    try:
-        execute_from_command_line(sys.argv)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Someone who reads the first lines alone, as `head` does, has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    django(*sys.argv[1:], program="manage.py")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
+from dataclasses import replace
+from pathlib import Path
+
+from django.conf import settings
 
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
+from engine.generation import smollm2
 from engine.models import Experiment
 
+# What SmolLM2 wrote for the first experiment: for each policy, its responses in the order of the tasks.
+_RECORDED = Path(__file__).parent / "demo_responses.json"
 HUMAN_EXPERIMENT = "Which way of answering do people prefer?"
 RULE_EXPERIMENT = "Adding numbers, judged by rule"
 
@@ -73,8 +81,36 @@ _GOLD = [
 ]
 
 
+def writes_responses() -> bool:
+    """True if a backend of this machine writes the responses of the first experiment."""
+    return settings.GENERATION_BACKEND != Experiment.Backend.SMOLLM2 or smollm2.installed()
+
+
 def human_spec() -> ExperimentSpec:
-    """Four ways to answer everyday questions, for SmolLM2 to write; clear-cut enough for 30 to 100 clicks."""
+    """Four ways to answer everyday questions, written by SmolLM2: now, or earlier if it is not installed."""
+    return _written_now() if writes_responses() else _recorded(_written_now())
+
+
+def _recorded(spec: ExperimentSpec) -> ExperimentSpec:
+    responses: dict[str, list[str]] = json.loads(_RECORDED.read_text(encoding="utf-8"))
+    own = ("excluded", "space")
+    n_tasks = min(map(len, responses.values()))
+    return replace(
+        spec,
+        tasks=spec.tasks[:n_tasks],
+        factors=[FactorSpec(name="Policy", kind="imported", levels={name: {} for name in responses})],
+        settings={name: value for name, value in spec.settings.items() if name not in own}
+        | {"responses": Experiment.Responses.IMPORTED},
+        ready_made=[
+            ReadyMade(task, policy, text)
+            for policy, texts in responses.items()
+            for task, text in enumerate(texts)
+        ],
+    )
+
+
+def _written_now() -> ExperimentSpec:
+    """Clear-cut enough for 30 to 100 clicks."""
     calm, wild = "Calm", "Wild"
     sentence, kind, steps = "One sentence", "Kind, with a next step", "Three steps"
     return ExperimentSpec(

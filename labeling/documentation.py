@@ -17,7 +17,7 @@ from markdown_it.token import Token
 from mdit_py_plugins.anchors import anchors_plugin
 
 INDEX = "README"
-_FOLDER = Path(settings.BASE_DIR) / "docs"
+_FOLDER: Path = settings.DOCUMENTS
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Windows has the first two.
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _STOP_SECONDS = 15
 
 
@@ -23,14 +24,12 @@ def keep_running(
     modules: Mapping[str, str],
     *,
     logs: Path,
-    environments: Mapping[str, Mapping[str, str]],
     is_ready: Callable[[], bool],
     announce: Callable[[], None],
 ) -> None:
     """Run Python modules, by name, until a signal ends this process and them.
 
-    ``modules`` has the arguments of ``python -m``, and ``environments`` the variables of single ones.
-    ``announce`` is called once ``is_ready``.
+    ``modules`` has the arguments of ``python -m``. ``announce`` is called once ``is_ready``.
     """
     for number in _SIGNALS:
         signal.signal(number, lambda *_: sys.exit())
@@ -41,7 +40,7 @@ def keep_running(
         while True:
             for name, arguments in modules.items():
                 if name not in running or running[name].poll() is not None:
-                    running[name] = _start(arguments, logs / f"{name}.log", environments.get(name, {}))
+                    running[name] = _start(arguments, logs / f"{name}.log")
             if not announced and is_ready():
                 announce()
                 announced = True
@@ -61,14 +60,14 @@ def answers(address: str) -> bool:
         return False
 
 
-def _start(arguments: str, log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(arguments: str, log: Path) -> subprocess.Popen[bytes]:
     # One thread for linear algebra is plenty for each process.
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with log.open("ab") as file:
         return subprocess.Popen(  # noqa: S603 - our own commands
             [sys.executable, "-m", *shlex.split(arguments)],
             cwd=_ROOT,
-            env={**os.environ, **threads, **environment},
+            env={**os.environ, **threads},
             stdout=file,
             stderr=file,
             start_new_session=True,
@@ -82,6 +81,9 @@ def _stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_SECONDS)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         process.wait()

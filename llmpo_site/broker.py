@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import time
 import uuid
 from pathlib import Path
@@ -32,7 +31,7 @@ class Channel(filesystem.Channel):
         table = self.control_folder / f"{exchange}.exchange"
         self.control_folder.mkdir(exist_ok=True)
         with table.with_suffix(".lock").open("w") as one_at_a_time:
-            fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
+            filesystem.lock(one_at_a_time, filesystem.LOCK_EX)  # type: ignore[attr-defined]
             queues = self.get_table(exchange)
             bound = filesystem.exchange_queue_t(routing_key or "", pattern or "", queue or "")
             if bound not in queues:
@@ -42,7 +41,7 @@ class Channel(filesystem.Channel):
 def _write(file: Path, content: Any) -> None:
     partial = file.with_suffix(".partial")
     partial.write_text(dumps(content))
-    partial.rename(file)
+    partial.replace(file)
 
 
 class Transport(filesystem.Transport):

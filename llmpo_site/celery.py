@@ -3,19 +3,24 @@
 """
 
 import os
+import sys
 from typing import Any
 
 from celery import Celery
 from celery.signals import setup_logging, task_postrun, task_prerun, worker_process_init
 
 from engine.domain import log_context
+from llmpo_site import folders
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
 # The web process and manage.py make Django's checks. A worker would import every page and the whole API for
 # them: half a second of its start, and 46 MB that it never uses.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
+_path = list(sys.path)
 app = Celery("llmpo_site")
+# Celery puts the current folder first, in which a user of the wheel may have an `engine` of another kind.
+sys.path[:] = _path if str(folders.BASE) in _path else [str(folders.BASE), *_path]
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["engine"])
 

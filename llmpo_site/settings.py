@@ -1,4 +1,4 @@
-"""All settings, from the environment (or an ``.env`` file beside ``manage.py``).
+"""All settings, from the environment or a file ``.env``, beside ``manage.py`` or in ``VAR_DIR``.
 
 Every variable is listed with its default in ``.env.example``. A value that cannot be understood stops the
 start with a message that names the variable; nothing falls back silently.
@@ -7,7 +7,6 @@ start with a message that names the variable; nothing falls back silently.
 import os
 import socket
 from ipaddress import ip_network
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -17,13 +16,17 @@ from environs import Env, ValidationError, validate
 
 from engine.domain import limits
 from engine.domain.exchange_deadlines import may_carry_secrets
+from llmpo_site import folders
 
 # Backups, exports, uploads and databases are for the user of these processes alone.
 os.umask(0o077)
-BASE_DIR = Path(__file__).resolve().parent.parent
+BASE_DIR = folders.BASE
 
 env = Env()
 env.read_env(BASE_DIR / ".env", recurse=False)
+# Folder of the database, the broker and the workers' files in the embedded setup.
+VAR_DIR = env.path("VAR_DIR", BASE_DIR / "var")
+env.read_env(VAR_DIR / ".env", recurse=False)
 
 
 def _networks(written: list[str]) -> None:
@@ -68,8 +71,6 @@ SECRET_KEY_FALLBACKS: list[str] = env.list("SECRET_KEY_FALLBACKS", [])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", [])
 HTTPS = env.bool("HTTPS", False)
-# Folder of the database, the broker and the workers' files in the embedded setup.
-VAR_DIR = env.path("VAR_DIR", BASE_DIR / "var")
 
 # ---------------------------------------------------------------- applications
 
@@ -128,7 +129,7 @@ WSGI_APPLICATION = "llmpo_site.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [folders.RESOURCES / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -367,7 +368,7 @@ ALLOW_PRIVATE_WEBHOOKS = env.bool("ALLOW_PRIVATE_WEBHOOKS", False)
 
 STATIC_URL = "static/"
 STATIC_ROOT = VAR_DIR / "static"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_DIRS = [folders.RESOURCES / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
@@ -378,6 +379,8 @@ STORAGES = {
 }
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("de", "Deutsch")]
+# Documents of this version, as pages.
+DOCUMENTS = folders.RESOURCES / "docs"
 LOCALE_PATHS = [BASE_DIR / "labeling" / "locale"]
 TIME_ZONE = env.str("TIME_ZONE", "UTC")
 USE_TZ = True

@@ -18,6 +18,7 @@ from gunicorn.config import Config
 
 from engine.domain.addresses import check_connection
 from labeling.management.commands import serve
+from llmpo_site import command
 from llmpo_site.celery import app
 from tests.test_project import _environment_variables_read
 
@@ -100,12 +101,10 @@ def test_workers_listen_to_queues_that_there_are(name):
 
 
 def test_the_demo_runs_the_workers_of_compose():
-    commands = {name: command for name, command in serve.PROGRAMS.items() if "celery" in command}
-    assert set(commands) == {*WORKERS, "beat"} - {"generation-gpu", "judging"}
-    for name in set(commands) - {"beat"}:
-        options = celery_options(commands[name])
-        assert options["queues"] == celery_options(SERVICES[name]["command"])["queues"]
-        assert not options.get("beat"), "beat has a process of its own"
+    assert set(serve.PROGRAMS) - {"web", "beat"} == {*WORKERS} - {"generation-gpu", "judging"}
+    for name, options in command.WORKERS.items():
+        own = celery_options(f"celery -A llmpo_site worker {options}")
+        assert own["queues"] == celery_options(SERVICES[name]["command"])["queues"]
 
 
 def test_the_web_server_serves_the_application_that_there_is():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import signal
+import os
 import subprocess
 import sys
 import tempfile
@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Timer
 from typing import IO, Protocol
 
 from engine.domain import limits
@@ -26,6 +26,8 @@ _PROGRAM = (
 # A program of Python with its libraries; and what a value of a file takes, which is more than its bytes.
 _MEMORY, _MEMORY_PER_BYTE = 224 << 20, 20
 _SECONDS, _BYTES_PER_SECOND = 40, 1 << 20
+# The signal that ends a process at its limit on processor time.
+_SIGXCPU = 24
 # Each process may take its whole memory, and a web process serves several people.
 _PROCESSES = BoundedSemaphore(2)
 
@@ -84,22 +86,26 @@ class Source:
             yield from self._rows(file, headings)
 
     def _rows(self, file: IO[bytes], headings: Sequence[str]) -> Iterator[Row | Fault]:
+        seconds = _SECONDS + self.most.most // _BYTES_PER_SECOND
         asked = {
             "files": [(name, len(data)) for name, data in self.parts],
             "most": self.most.most,
             "sheet": self.sheet,
             "headings": list(headings),
             "memory": _MEMORY + _MEMORY_PER_BYTE * self.most.most,
-            "seconds": _SECONDS + self.most.most // _BYTES_PER_SECOND,
+            "seconds": seconds,
         }
         with subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-I", "-c", _PROGRAM, json.dumps(asked)],
             stdin=file,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={},
+            # Python does not start on Windows without it.
+            env={name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ},
             cwd="/",
         ) as child:
+            timer = Timer(seconds, child.kill)
+            timer.start()
             try:
                 for number, line in enumerate(child.stdout or ()):
                     self.on_row(number)
@@ -118,11 +124,13 @@ class Source:
                     else:
                         return
             finally:
+                is_late = timer.finished.is_set()
+                timer.cancel()
                 child.kill()
-        late = child.returncode in {-signal.SIGALRM, -signal.SIGXCPU}
+        is_late = is_late or child.returncode == -_SIGXCPU
         raise ImportingError.at(
             "",
-            f"Reading the file takes too much {'time' if late else 'memory'}. Split it, or bring it as "
+            f"Reading the file takes too much {'time' if is_late else 'memory'}. Split it, or bring it as "
             "CSV or JSON Lines.",
         )
 

@@ -39,12 +39,13 @@ class Health:
             return self._get_response(request)
         if request.method not in {"GET", "HEAD"}:
             return HttpResponse(status=405, headers={"Allow": "GET, HEAD"})
-        found = {} if request.path_info == "/healthz" else _readiness()
+        found = {} if request.path_info == "/healthz" else readiness()
         status = 503 if "missing" in found.values() else 200
         return JsonResponse(found or {"alive": "ok"}, status=status, headers={"Cache-Control": "no-store"})
 
 
-def _readiness() -> dict[str, str]:
+def readiness() -> dict[str, str]:
+    """What a process needs: "ok" or "missing" for each."""
     checks: dict[str, Callable[[], bool]] = {
         "database": _database,
         "migrations": _migrations,

@@ -1,4 +1,4 @@
-"""`make run` and `make demo` as their users meet them: one command, a page, Ctrl-C, and again."""
+"""`llmpo serve` and `llmpo demo` as their users meet them: one command, a page, Ctrl-C, and again."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ class Installation:
             k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "CELERY_BROKER_URL"}
         }
         # Nobody clicks here: one pair is enough, as SmolLM2 takes a second or two for each response.
-        self.environment |= {"VAR_DIR": str(folder), "DEBUG": "false", "BUFFER_MIN": "1"}
+        self.environment |= {"DEBUG": "false", "BUFFER_MIN": "1"}
+        self.llmpo = [sys.executable, "-m", "llmpo_site", "--data", str(folder)]
         self.output = folder / "output.txt"
 
     def start(self) -> None:
         self.port = free_port()
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "manage.py", self.command, "--port", str(self.port)],
+                [*self.llmpo, self.command, "--port", str(self.port)],
                 cwd=ROOT,
                 env=self.environment,
                 stdout=output,
@@ -54,7 +55,7 @@ class Installation:
 
     def status(self) -> str:
         return subprocess.run(
-            [sys.executable, "manage.py", "demo_status"],
+            [*self.llmpo, "manage", "demo_status"],
             cwd=ROOT,
             env=self.environment,
             capture_output=True,
@@ -178,3 +179,27 @@ def test_the_demo_starts_heals_concludes_stops_and_continues(tmp_path: Path):
         assert judged(demo.status()) == judgments
     finally:
         demo.stop()
+
+
+def test_the_key_stays_and_an_upgrade_backs_up_first(tmp_path: Path):
+    environment = {name: os.environ[name] for name in ("PATH", "HOME")}
+
+    def llmpo(*arguments: str, code: int = 0) -> str:
+        command = [sys.executable, "-m", "llmpo_site", *arguments, "--data", str(tmp_path)]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
+    llmpo("manage", "upgrade")
+    key = (tmp_path / ".env").read_text()
+    assert not (tmp_path / "backups").exists()
+    llmpo("manage", "migrate", "usersessions", "zero")
+    assert "migrations: missing" in llmpo("check", code=1)
+    llmpo("manage", "upgrade")
+    assert "migrations: ok" in llmpo("check")
+    [backup] = [file for file in (tmp_path / "backups").iterdir() if file.suffix != ".json"]
+    with closing(sqlite3.connect(backup)) as database:
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    assert "engine_experiment" in tables
+    assert "usersessions_usersession" not in tables
+    assert (tmp_path / ".env").read_text() == key

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import heapq
 import itertools
-import resource
+import sys
 import time
 from collections import deque
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -71,9 +71,7 @@ class RemoteBackend:
 
     @cached_property
     def _client(self) -> Client:
-        # Else the requests under way of a few connections use up the usual 1,024 files of a process.
-        now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, _MOST_FILES)), most))
+        _allow_files()
         return self._loop.run_until_complete(Client().__aenter__())
 
     def close(self) -> None:
@@ -300,3 +298,13 @@ class _Lane:
         """Count one more under way."""
         self.under_way += 1
         self._begun.append(time.monotonic())
+
+
+def _allow_files() -> None:
+    """Lift the limit on open files, which requests under way of a few connections would reach."""
+    if sys.platform == "win32":
+        return  # It has none.
+    import resource
+
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, _MOST_FILES)), most))

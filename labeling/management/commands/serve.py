@@ -17,22 +17,20 @@ from engine.selectors.accounts import any_account
 from labeling.accounts.first_account import first_account_path
 from labeling.local_processes import answers, keep_running
 
-_WORKER = "celery -A llmpo_site worker --without-gossip --without-mingle --without-heartbeat"
+# The commands of `llmpo`.
 PROGRAMS = {
-    "web": "gunicorn llmpo_site.wsgi --bind {address} --threads 8 --access-logfile -",
-    "control": f"{_WORKER} -P solo -Q control -n control@%h",
-    "generation": f"{_WORKER} -P solo -Q generation -n generation@%h",
-    "analysis": f"{_WORKER} -P solo -Q analysis -n analysis@%h",
-    # Servers write its responses, so a long stream, a judge and a test run at the same time.
-    "remote": f"{_WORKER} -P threads -c 3 -Q generation,judging -n remote@%h",
-    "beat": "celery -A llmpo_site beat --pidfile=",
+    "web": "web --host {host} --port {port}",
+    "control": "worker control",
+    "generation": "worker generation",
+    "analysis": "worker analysis",
+    "remote": "worker remote",
+    "beat": "beat",
 }
 _CODE = "engine labeling llmpo_site"
 
 
 class Command(BaseCommand):
     help = "Run an installation on this machine until Ctrl-C. Run again, it continues where it stopped."
-    again = "make run"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -45,7 +43,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, host: str, port: int, reload: bool, **options: Any) -> None:
         self._check_port(host, port)
-        call_command("migrate", verbosity=0)
+        call_command("upgrade", stdout=self.stdout)
         call_command("collectstatic", verbosity=0, interactive=False)
         self.prepare()
         address, logs = f"{host}:{port}", settings.VAR_DIR / "log"
@@ -57,9 +55,8 @@ class Command(BaseCommand):
         os.environ.setdefault("SITE_URL", f"http://{address}")
         try:
             keep_running(
-                {name: _module(name, PROGRAMS[name], address, reload) for name in self.programs()},
+                {name: _module(name, host, port, reload) for name in self.programs()},
                 logs=logs,
-                environments={"remote": {"GENERATION_BACKEND": "remote"}},
                 is_ready=lambda: answers(address) and self.is_ready(),
                 announce=lambda: self.say_where_to_go(address),
             )
@@ -98,17 +95,17 @@ class Command(BaseCommand):
             except OSError as error:
                 raise CommandError(
                     f"{host}:{port} cannot be used ({error.strerror}). Is it running already? "
-                    f"Stop it, or choose another port: {self.again} PORT=8001"
+                    "Stop it, or choose another port: --port 8001, with make PORT=8001."
                 ) from error
 
 
-def _module(name: str, command: str, address: str, reload: bool) -> str:
-    command = command.format(address=address)
+def _module(name: str, host: str, port: int, reload: bool) -> str:
+    command = f"llmpo_site {PROGRAMS[name].format(host=host, port=port)}"
     if not reload:
         return command
     # Django's own server watches its templates too.
     return (
-        f"django runserver {address}"
+        f"django runserver {host}:{port}"
         if name == "web"
         else f'watchfiles --filter python "{sys.executable} -m {command}" {_CODE}'
     )
