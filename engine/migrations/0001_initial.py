@@ -688,7 +688,7 @@ class Migration(migrations.Migration):
             name='Subscription',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('email', 'E-mail'), ('webhook', 'Webhook')], max_length=10)),
+                ('kind', models.CharField(choices=[('email', 'E-mail'), ('webhook', 'Webhook'), ('slack', 'Slack'), ('teams', 'Teams')], max_length=10)),
                 ('target', models.CharField(help_text='An e-mail address, or the URL of a webhook. The URL is a secret: anybody who knows it can post there.', max_length=500)),
                 ('events', models.JSONField(default=list)),
                 ('secret', models.CharField(blank=True, help_text='Key that signs the calls of a webhook.', max_length=64)),

@@ -20,6 +20,8 @@ class Subscription(models.Model):
     class Kind(models.TextChoices):
         EMAIL = "email", "E-mail"
         WEBHOOK = "webhook", "Webhook"
+        SLACK = "slack", "Slack"
+        TEAMS = "teams", "Teams"
 
     class Event(models.TextChoices):
         CONCLUDED = "concluded", "It concludes"
@@ -58,9 +60,9 @@ class Subscription(models.Model):
     @property
     def host(self) -> str:
         """The part of the target that anybody may see: no secret of a webhook's, nobody's e-mail address."""
-        if self.kind == self.Kind.WEBHOOK:
-            return urlsplit(self.target).hostname or ""
-        return self.target.rpartition("@")[2]
+        if self.kind == self.Kind.EMAIL:
+            return self.target.rpartition("@")[2]
+        return urlsplit(self.target).hostname or ""
 
     @property
     def shown(self) -> str:

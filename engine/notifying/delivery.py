@@ -14,6 +14,7 @@ from django.urls import reverse
 from engine.domain.errors import InvitationError
 from engine.domain.mail_state import why_no_mail
 from engine.models import Notification, Subscription
+from engine.notifying.chat_messages import for_slack, for_teams
 from engine.notifying.signed_calls import WebhookError, call
 from engine.services.invitation_mails import secret_to_send
 from engine.services.notifications import claim_due, mark_sent, mark_unsent
@@ -41,7 +42,7 @@ def _deliver(notification: Notification) -> None:
             call(
                 url=subscription.target,
                 secret=subscription.secret,
-                body=webhook_body(subscription, notification),
+                body=_body(subscription, notification),
                 delivery=str(notification.pk),
             )
         else:
@@ -63,6 +64,13 @@ def _deliver(notification: Notification) -> None:
             mark_unsent(notification=notification, error=reason, final=True)
         else:
             mark_sent(notification=notification)
+
+
+def _body(subscription: Subscription, notification: Notification) -> bytes:
+    if subscription.kind == Subscription.Kind.WEBHOOK:
+        return webhook_body(subscription, notification)
+    shape = for_slack if subscription.kind == Subscription.Kind.SLACK else for_teams
+    return shape(notification.subject, notification.text, _dashboard(subscription))
 
 
 def webhook_body(subscription: Subscription, notification: Notification) -> bytes:

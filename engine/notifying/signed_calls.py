@@ -37,7 +37,7 @@ def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
 
 
 def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
-    """POST the body once. Follows no redirect, reads no answer beyond its status.
+    """POST the body once, signed if there is a secret. Follows no redirect, reads no answer beyond its status.
 
     Raises
     ------
@@ -56,6 +56,11 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
 
     deadline = Deadline(_WHOLE_CALL_SECONDS)
     timestamp = str(int(time.time()))
+    signed = {
+        "LLMPO-Delivery": delivery,
+        "LLMPO-Timestamp": timestamp,
+        "LLMPO-Signature": f"v2={signature(secret, delivery, timestamp, body)}",
+    }
     # The very address that was checked: asked again, the name could lead elsewhere.
     target = httpx2.URL(url).copy_with(host=address)
     request = httpx2.Request(
@@ -66,9 +71,7 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
             "Host": parts.netloc,
             "Content-Type": "application/json",
             "User-Agent": "LLM-PO",
-            "LLMPO-Delivery": delivery,
-            "LLMPO-Timestamp": timestamp,
-            "LLMPO-Signature": f"v2={signature(secret, delivery, timestamp, body)}",
+            **(signed if secret else {}),
         },
         extensions={
             "sni_hostname": parts.hostname,

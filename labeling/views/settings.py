@@ -97,7 +97,9 @@ class CloneForm(forms.Form):
 class SubscriptionForm(forms.Form):
     kind = forms.ChoiceField(choices=Subscription.Kind.choices, label="By")
     target = forms.CharField(
-        max_length=500, label="To", help_text="An e-mail address, or the https:// address of a webhook."
+        max_length=500,
+        label="To",
+        help_text="An e-mail address, or the https:// address of a webhook, of Slack or Teams too.",
     )
     events = forms.MultipleChoiceField(
         choices=Subscription.Event.choices,
@@ -238,7 +240,7 @@ def subscribe(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse
         return settings_page(request, experiment, status=400, subscription_form=form)
     if subscription.secret:
         return settings_page(request, experiment, new_webhook=subscription)
-    if reason := why_no_mail():
+    if subscription.kind == Subscription.Kind.EMAIL and (reason := why_no_mail()):
         messages.warning(request, f"Added, but no message will arrive yet. {reason}")
     else:
         messages.success(request, "Added. Send a test to see that messages arrive.")

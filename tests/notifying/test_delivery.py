@@ -314,3 +314,32 @@ def test_the_sweep_has_what_is_due_sent(experiment, monkeypatch, django_capture_
     with django_capture_on_commit_callbacks(execute=True):
         tasks.sweep()
     assert "engine.tasks.deliver" in woken
+
+
+@pytest.mark.parametrize("kind", ["slack", "teams"])
+def test_slack_and_teams_get_their_own_shape_and_names_are_no_markup(receiver, kind):
+    named = "<!channel> [here](https://evil.example)"
+    experiment = make_experiment(name=named)
+    target = {"kind": kind, "target": receiver.url, "events": ["concluded"]}
+    subscription = subscribe(experiment=experiment, by=make_user(), **target)
+    assert subscription.secret == ""
+    send_test(subscription=subscription)
+    assert deliver_due() == 1
+    assert the_message().state == Notification.State.SENT
+    [(_, headers, body)] = receiver.calls
+    assert "LLMPO-Signature" not in headers
+    sent = json.loads(body)
+    link = f"http://localhost:8000/experiments/{experiment.pk}/"
+    if kind == "slack":
+        header, section, last = sent["blocks"]
+        assert named in header["text"]["text"]
+        assert {header["text"]["type"], section["text"]["type"]} == {"plain_text"}
+        assert last["text"]["text"].startswith(f"<{link}|")
+        assert "<" not in sent["text"]
+    else:
+        [attachment] = sent["attachments"]
+        card = attachment["content"]
+        assert (sent["type"], card["type"]) == ("message", "AdaptiveCard")
+        assert named in card["body"][0]["inlines"][0]["text"]
+        assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
+        assert [action["url"] for action in card["actions"]] == [link]
