@@ -5,6 +5,7 @@ start with a message that names the variable; nothing falls back silently.
 """
 
 import os
+import re
 import socket
 from ipaddress import ip_network
 from typing import Any, cast
@@ -48,6 +49,11 @@ def _web_address(written: str) -> None:
         raise ValidationError("Write the whole address, such as https://label.example.org.")
 
 
+def _path(written: str) -> None:
+    if written and not re.fullmatch(r"(?:/[\w.~-]+)+", written):
+        raise ValidationError("Write a path such as /llmpo: a slash first, and none last.")
+
+
 def _encrypted(written: str) -> None:
     if written and not may_carry_secrets(written):
         raise ValidationError("Write an address with https://. http:// is for localhost alone.")
@@ -71,6 +77,9 @@ SECRET_KEY_FALLBACKS: list[str] = env.list("SECRET_KEY_FALLBACKS", [])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", [])
 HTTPS = env.bool("HTTPS", False)
+# The path below which a proxy serves this site, such as /llmpo; empty: the root of its host.
+BASE_PATH = env.str("BASE_PATH", "", validate=_path)
+FORCE_SCRIPT_NAME = BASE_PATH or None
 
 # ---------------------------------------------------------------- applications
 
@@ -316,11 +325,17 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = LANGUAGE_COOKIE_PATH = BASE_PATH or "/"
+if BASE_PATH:
+    # Another site of the same host may have cookies with Django's names at its root, and they would count.
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "llmpo_sessionid", "llmpo_csrftoken"
+    LANGUAGE_COOKIE_NAME = "llmpo_language"
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("BEHIND_TLS_PROXY", False) else None
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+CSRF_FAILURE_VIEW = "labeling.middleware.failures.csrf_failure"
 
 # ---------------------------------------------------------------- limits
 
@@ -348,7 +363,9 @@ FILE_UPLOAD_TEMP_DIR = env.path("UPLOAD_DIR", None)
 # names a shared one.
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", 600, validate=validate.Range(min=1))
 # Address of this site in links of messages.
-SITE_URL = env.str("SITE_URL", "http://localhost:8000", validate=_web_address)
+SITE_URL = env.str("SITE_URL", "http://localhost:8000", validate=_web_address).rstrip("/")
+# Addresses of pages begin with BASE_PATH.
+SITE_URL = SITE_URL.removesuffix(BASE_PATH)
 # console:// writes messages into the worker's log. Real ones: submission://user:password@host:587
 _email = env.dj_email_url("EMAIL_URL", "console://")
 EMAIL_BACKEND = _email["EMAIL_BACKEND"]

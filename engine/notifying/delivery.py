@@ -115,4 +115,4 @@ def _dashboard(subscription: Subscription) -> str:
 
 
 def _address(path: str) -> str:
-    return settings.SITE_URL.rstrip("/") + path
+    return settings.SITE_URL + path

@@ -37,7 +37,7 @@ def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
 
 
 def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
-    """POST the body once, signed if there is a secret. Follows no redirect, reads no answer beyond its status.
+    """POST the body once, signed if there is a secret. Follows no redirect, reads only its status.
 
     Raises
     ------

@@ -187,7 +187,7 @@ def _at_this_site(url: str) -> str:
     The client that asks for a link writes the header ``Host``. Nobody checks its port, and the link in
     somebody else's mail would lead there with its secret.
     """
-    return settings.SITE_URL.rstrip("/") + urlsplit(url).path
+    return settings.SITE_URL + urlsplit(url).path
 
 
 class TwoStepAdapter(DefaultMFAAdapter):

@@ -70,6 +70,7 @@ def remember_browser(request: HttpRequest, response: HttpResponse, name: str | N
         _COOKIE,
         signing.dumps(known, salt=_SALT),
         max_age=_COOKIE_SECONDS,
+        path=settings.SESSION_COOKIE_PATH,
         httponly=True,
         samesite="Lax",
         secure=settings.SESSION_COOKIE_SECURE,

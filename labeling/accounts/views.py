@@ -175,6 +175,7 @@ def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
                 _STATE,
                 str(state.session_key),
                 max_age=statekit.STATE_TTL,
+                path=settings.SESSION_COOKIE_PATH,
                 httponly=True,
                 samesite="Lax",
                 secure=settings.SESSION_COOKIE_SECURE,
@@ -197,7 +198,7 @@ def oidc_callback(request: HttpRequest, provider_id: str) -> HttpResponse:
         attempt.rollback()
     elif was_empty:
         request.session.flush()
-    response.delete_cookie(_STATE)
+    response.delete_cookie(_STATE, path=settings.SESSION_COOKIE_PATH)
     return response
 
 

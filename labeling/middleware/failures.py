@@ -22,7 +22,13 @@ from typing import Any
 
 from django.conf import settings
 from django.core.cache import cache
-from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
+from django.core.exceptions import (
+    DisallowedHost,
+    PermissionDenied,
+    RequestDataTooBig,
+    TooManyFieldsSent,
+    TooManyFilesSent,
+)
 from django.db import Error, InterfaceError, OperationalError, connections
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse, UnreadablePostError
 from django.template.loader import render_to_string
@@ -118,7 +124,24 @@ class Failures:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer requests refused outside of a view, such as a form that the CSRF check could not read."""
+    if isinstance(exception, DisallowedHost):
+        logger.warning("Refused with 400: %s. Add the host to ALLOWED_HOSTS if it is this site's.", exception)
+        return HttpResponse(render_to_string("400_host.html"), status=HTTPStatus.BAD_REQUEST)
     return _refusal(request, exception) or defaults.bad_request(request, exception)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Answer a form without its secret, and tell the operator which setting may be wrong."""
+    origin = request.headers.get("Origin")
+    asked = f"{request.scheme}://{request.get_host()}"
+    if origin in {None, "null", asked}:
+        advice = "With HTTPS=true browsers keep cookies of https:// pages only. Else the page was old."
+    elif origin.partition("://")[2] == asked.partition("://")[2]:
+        advice = "A proxy ends TLS: have it set X-Forwarded-Proto, and set BEHIND_TLS_PROXY=true."
+    else:
+        advice = f"Have the proxy pass Host on, or set CSRF_TRUSTED_ORIGINS={origin} if that is this site."
+    logger.warning("Refused with 403: %s Page at %s, form for %s. %s", reason, origin, asked, advice)
+    return defaults.permission_denied(request, PermissionDenied(), template_name="403_csrf.html")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

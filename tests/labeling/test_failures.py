@@ -361,3 +361,31 @@ def test_one_person_has_no_more_requests_under_way_than_a_browser_opens(by, rf):
     assert ask("ann").status_code == 503
     for reply in theirs:
         reply.close()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("origin", "setting"),
+    [
+        ("https://testserver", "BEHIND_TLS_PROXY=true"),
+        ("https://label.example.org", "CSRF_TRUSTED_ORIGINS=https://label.example.org"),
+        ("http://testserver", "HTTPS=true"),
+    ],
+)
+def test_a_refused_form_tells_the_operator_which_setting_it_may_be(caplog, origin, setting):
+    caplog.set_level("WARNING", "labeling")
+    client = Client(enforce_csrf_checks=True)
+    reply = client.post("/accounts/login/", headers={"origin": origin})
+    assert reply.status_code == 403
+    [said] = [record.getMessage() for record in caplog.records if record.name.startswith("labeling")]
+    assert setting in said
+    assert "CSRF_TRUSTED_ORIGINS" not in reply.content.decode()
+
+
+def test_an_unknown_host_tells_the_operator_which_setting_it_is(caplog, settings):
+    settings.DEBUG = False
+    caplog.set_level("WARNING", "labeling")
+    reply = Client(headers={"host": "label.example.org"}).get("/accounts/login/")
+    assert reply.status_code == 400
+    assert "ALLOWED_HOSTS" in caplog.text
+    assert "<h1>" in reply.content.decode()

@@ -4,12 +4,15 @@ compose.yaml and Kubernetes in front of a socket.
 
 from __future__ import annotations
 
+import html
 import http.client
+import os
 import re
 import shutil
 import socket
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -18,17 +21,24 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
+import httpx2
 import pytest
+from allauth.account.models import EmailAddress
 from allauth.usersessions.models import UserSession
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from django.conf import global_settings
 from django.conf import settings as django_settings
 from django.utils import timezone
 
+from engine.services.tokens import make_token
+from labeling.local_processes import answers
+from llmpo_client import Client
 from tests.accounts import PASSWORD
 from tests.factories import make_user
-from tests.workers import free_port, wait_until
+from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider
+from tests.workers import database_url, free_port, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -272,3 +282,85 @@ def test_half_requests_and_more_than_one_persons_share_never_reach_the_web_serve
         web.setblocking(False)
         with pytest.raises(BlockingIOError):
             web.accept()
+
+
+@pytest.fixture(params=["/llmpo/", ""], ids=["stripped", "passed on"])
+def below(request, tmp_path, transactional_db) -> Iterator[str]:
+    """The address of a real server below a path, behind nginx that removes the path, or does not."""
+    web, port = free_port(), free_port()
+    provider = Provider()
+    configuration = tmp_path / "nginx.conf"
+    target = f"http://127.0.0.1:{web}" + ("/" if request.param else "")
+    temporary = "".join(
+        f"{kind}_temp_path {tmp_path}/{kind}; "
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    configuration.write_text(
+        f"worker_processes 1; pid {tmp_path}/pid; error_log stderr;\n"
+        f"events {{}}\nhttp {{ access_log off; {temporary}\n"
+        f"server {{ listen 127.0.0.1:{port}; location /llmpo/ {{ proxy_pass {target}; "
+        "proxy_set_header Host $http_host; proxy_set_header X-Forwarded-For $remote_addr; } } }\n"
+    )
+    environment = {
+        **os.environ,
+        "BASE_PATH": "/llmpo",
+        "DATABASE_URL": database_url(),
+        "VAR_DIR": str(tmp_path / "var"),
+        "DEBUG": "false",
+        "SITE_URL": f"http://127.0.0.1:{port}/llmpo/",
+        "OIDC_ISSUER": provider.url,
+        "OIDC_CLIENT_ID": CLIENT_ID,
+        "OIDC_CLIENT_SECRET": CLIENT_SECRET,
+    }
+    llmpo = [sys.executable, "-m", "llmpo_site"]
+    subprocess.run([*llmpo, "manage", "collectstatic", "--no-input", "-v0"], env=environment, check=True)
+    command = [*llmpo, "web", "--port", str(web)]
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(
+            command, env=environment, cwd=django_settings.BASE_DIR, stderr=log, stdout=log
+        )
+    try:
+        with running_nginx(configuration, port):
+            wait_until(lambda: answers(f"127.0.0.1:{web}"), 120, "the server answers")
+            yield f"http://127.0.0.1:{port}/llmpo"
+    finally:
+        server.terminate()
+        server.wait(timeout=60)
+        provider.stop()
+
+
+def test_below_a_path_pages_files_forms_cookies_and_the_api_work(below, settings):
+    # The other process has the usual ones.
+    settings.PASSWORD_HASHERS = global_settings.PASSWORD_HASHERS
+    user = make_user("ann", is_superuser=True)
+    path = "/llmpo"
+    with httpx2.Client(follow_redirects=True, timeout=60) as browser:
+        login = browser.get(f"{below}/")
+        assert login.url.path == f"{path}/accounts/login/"
+        files = re.findall(r'(?:href|src)="([^"]+\.(?:css|js|svg))"', login.text)
+        assert files
+        assert all(file.startswith(f"{path}/static/") for file in files)
+        assert {browser.get(str(login.url.join(file))).status_code for file in files} == {200}
+        form = {
+            "username": "ann",
+            "password": PASSWORD,
+            "csrfmiddlewaretoken": browser.cookies["llmpo_csrftoken"],
+        }
+        home = browser.post(str(login.url), data=form)
+        assert home.url.path == f"{path}/", re.sub(r"<[^>]+>|\s+", " ", home.text)
+        assert {cookie.path for cookie in browser.cookies.jar} == {path}
+        links = set(re.findall(r'(?:href|action|hx-get|hx-post)="(/[^"#?]*)"', home.text))
+        assert links
+        assert all(link.startswith(f"{path}/") for link in links)
+        assert browser.get(f"{below}/help/").status_code == 200
+        assert browser.get(f"{below}/nothing/").status_code == 404
+    EmailAddress.objects.create(user=user, email="ann@example.org", verified=True, primary=True)
+    with httpx2.Client(follow_redirects=True, timeout=60) as browser:
+        browser.get(f"{below}/accounts/login/")
+        form = {"csrfmiddlewaretoken": browser.cookies["llmpo_csrftoken"]}
+        leaving = browser.post(f"{below}/accounts/oidc/sso/login/", data=form).text
+        [away] = re.findall(r'content="0; url=([^"]+)"', leaving)
+        assert browser.get(html.unescape(away)).url.path == f"{path}/"
+    _, secret = make_token(user=user, name="here", valid_days=1)
+    with Client(below, secret) as client:
+        assert list(client.experiments()) == []

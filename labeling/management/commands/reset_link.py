@@ -30,6 +30,6 @@ class Command(BaseCommand):
         if not user.is_active:
             raise CommandError(f"The account “{name}” is closed. Open it at /admin/ first.")
         key = {"uidb36": user_pk_to_url_str(user), "key": default_token_generator.make_token(user)}
-        link = settings.SITE_URL.rstrip("/") + reverse("account_reset_password_from_key", kwargs=key)
+        link = settings.SITE_URL + reverse("account_reset_password_from_key", kwargs=key)
         allow_reset(user=user, without_second_step=without_second_step)
         self.stdout.write(link)
