@@ -116,18 +116,19 @@ def models_of_workers() -> set[str]:
 
 
 def models_named(experiment: Experiment) -> set[str]:
-    """The names of all models that an experiment's policies ask, guards included."""
-    policies = list(experiment.policies.values_list("pk", flat=True))
+    """The names of all models that an experiment's policies ask which are present, guards included."""
+    policies = list(experiment.policies.present().values_list("pk", flat=True))
     return {name for need in needs(policies).values() for name in need.models}
 
 
 def needs_of(experiments: Collection[Experiment], usable: Usable) -> dict[int, set[Need]]:
-    """The needs of each experiment's policies by its id, in as many queries for one as for many.
+    """The needs of each experiment's policies that are present, by its id, in as many queries for one as for
+    many.
 
     ``usable``: the connections that these experiments may use.
     """
     found: dict[int, set[Need]] = {experiment.pk: set() for experiment in experiments}
-    for _, experiment_id, need in _needs(Q(experiment__in=found), usable):
+    for _, experiment_id, need in _needs(Q(experiment__in=found, retired_at=None), usable):
         found[experiment_id].add(need)
     return found
 

@@ -188,7 +188,9 @@ def most_at_once(experiment: Experiment) -> int:
 def generation_is_failing(experiment: Experiment) -> bool:
     """True if the latest responses all failed: planning more would only make more failures."""
     settled = Response.objects.filter(
-        policy__experiment=experiment, state__in=[Response.State.DONE, Response.State.FAILED]
+        policy__experiment=experiment,
+        policy__retired_at=None,
+        state__in=[Response.State.DONE, Response.State.FAILED],
     ).order_by("-pk")
     # One that no worker ever tried says nothing about the backend.
     settled = settled.exclude(state=Response.State.FAILED, attempts=0)

@@ -114,24 +114,27 @@ def with_texts_left(experiment: Experiment, stocks: Sequence[Stock]) -> list[Sto
 def _n_unseen(experiment: Experiment, stocks: Sequence[Stock]) -> dict[int | None, int]:
     """The number of different pairs of texts that each of these annotators has not seen."""
     people = [stock.annotator for stock in stocks if stock.annotator is not None]
-    shown = Assignment.objects.filter(annotator__in=people, comparison__experiment=experiment).order_by()
-    rows = shown.values_list("annotator_id").annotate(n=Count("comparison__texts", distinct=True))
+    here = {"comparison__policy_i__retired_at": None, "comparison__policy_j__retired_at": None}
+    shown = Assignment.objects.filter(annotator__in=people, comparison__experiment=experiment, **here)
+    rows = shown.order_by().values_list("annotator_id").annotate(n=Count("comparison__texts", distinct=True))
     seen: dict[int | None, int] = dict(rows)
     most = n_texts(experiment) if stocks else 0
     return {stock.annotator: max(0, most - seen.get(stock.annotator, 0)) for stock in stocks}
 
 
 def n_texts(experiment: Experiment) -> int:
-    """The number of different pairs of texts that can be shown. A text that is still to be written counts as
-    one of its own.
+    """The number of different pairs of texts that can be shown, of policies that are present. A text that is
+    still to be written counts as one of its own.
     """
     if experiment.responses == Experiment.Responses.IMPORTED:
         return ready_made(experiment).n_pairs
     texts: dict[int, dict[int, set[str]]] = {task.pk: {} for task in experiment.tasks.only("pk")}
+    here = set(experiment.policies.present().values_list("pk", flat=True))
     for task, policy, digest in _written(experiment.pk):
-        # The first one is used again, should there be more.
-        texts[task].setdefault(policy, {digest})
-    n_policies = experiment.policies.count()
+        if policy in here:
+            # The first one is used again, should there be more.
+            texts[task].setdefault(policy, {digest})
+    n_policies = len(here)
     return sum(_n_pairs(by_policy.values(), n_policies - len(by_policy)) for by_policy in texts.values())
 
 
@@ -142,7 +145,7 @@ class ReadyMade:
     Attributes
     ----------
     n_pairs
-        The number of different pairs of texts that can be shown.
+        The number of different pairs of texts that can be shown, of policies that are present.
     is_single
         True if each policy has one response to every task.
     is_distinct
@@ -156,13 +159,15 @@ class ReadyMade:
 
 def ready_made(experiment: Experiment) -> ReadyMade:
     """The ready-made texts, read once by each process."""
-    return _ready_made(experiment.pk, experiment.created_at, experiment.policies.count())
+    policies = experiment.policies.values_list("pk", "retired_at")
+    here = frozenset(pk for pk, retired_at in policies if retired_at is None)
+    return _ready_made(experiment.pk, experiment.created_at, len(policies), here)
 
 
 # They stay as they are once the experiment has started, and a policy that joins brings its own. Two databases
 # may have an experiment of one number, but not made at one moment.
 @lru_cache(maxsize=64)
-def _ready_made(experiment_id: int, created_at: datetime, n_policies: int) -> ReadyMade:
+def _ready_made(experiment_id: int, created_at: datetime, n_policies: int, here: frozenset[int]) -> ReadyMade:
     texts: defaultdict[int, defaultdict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     n_responses: Counter[tuple[int, int]] = Counter()
     for task, policy, digest in _written(experiment_id):
@@ -171,7 +176,10 @@ def _ready_made(experiment_id: int, created_at: datetime, n_policies: int) -> Re
     n_tasks = Task.objects.filter(experiment=experiment_id).count()
     n_distinct = sum(len(set[str]().union(*by_policy.values())) for by_policy in texts.values())
     return ReadyMade(
-        n_pairs=sum(_n_pairs(by_policy.values(), 0) for by_policy in texts.values()),
+        n_pairs=sum(
+            _n_pairs([texts for policy, texts in by_policy.items() if policy in here], 0)
+            for by_policy in texts.values()
+        ),
         is_single=n_responses.total() == len(n_responses) == n_tasks * n_policies,
         is_distinct=n_distinct == n_responses.total(),
     )
@@ -326,7 +334,7 @@ def _text(half: Half) -> str:
 def pairs_left(
     experiment: Experiment, annotator: int | None, sizes: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """K×K, symmetric: the pairs of policies of which the annotator may have texts left to see.
+    """K×K, symmetric: the pairs of policies that are present and of which the annotator may have texts left.
 
     ``sizes``: K×K, the number of different pairs of texts of each two policies. A pair of texts that two
     pairs of policies share counts for one of them only. So too many pairs may be said to have some left.
@@ -341,6 +349,8 @@ def pairs_left(
         left[i, j] -= n
         left[j, i] -= n
     np.fill_diagonal(left, 0)
+    away = list(experiment.policies.exclude(retired_at=None).values_list("index", flat=True))
+    left[away, :] = left[:, away] = 0
     return left > 0
 
 

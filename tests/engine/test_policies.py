@@ -9,6 +9,7 @@ from engine.core import StopReason
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.models import (
+    Assignment,
     AuditEntry,
     Charge,
     Comparison,
@@ -24,8 +25,10 @@ from engine.selectors import designs, specs
 from engine.selectors.connection_pauses import usable_names
 from engine.selectors.findings import ladder
 from engine.selectors.offered_models import needs_of
+from engine.selectors.pairs_ahead import most_at_once
 from engine.selectors.policies import policy_names
 from engine.selectors.pool_claims import unproven
+from engine.selectors.pools import n_texts, supply
 from engine.selectors.remaining import remaining_after_joining
 from engine.selectors.trials import tried_responses
 from engine.selectors.verifying import faults_of
@@ -376,6 +379,63 @@ class TestRetiring:
         advance(experiment_id=experiment.pk)
         assert designs.load(experiment).design.present.tolist() == [False, True, True, True]
         assert agree(experiment)
+
+    @pytest.mark.parametrize("responses", ["reuse", "imported"])
+    def test_a_pool_is_used_up_once_the_pairs_of_those_who_are_left_are(self, annotator, responses):
+        names = "ABC"
+        if responses == "imported":
+            spec = ExperimentSpec(
+                "Pool",
+                [FactorSpec("Policy", "imported", {name: {} for name in names})],
+                [TaskSpec(f"{n}?") for n in range(3)],
+                {"responses": "imported"},
+                ready_made=[ReadyMade(n, name, f"{name} says {n}") for n in range(3) for name in names],
+            )
+            experiment = create_experiment(spec=spec)
+            add_member(experiment, annotator)
+            start(experiment_id=experiment.pk)
+        else:
+            experiment = begun(annotator, n_tasks=3, responses="reuse")
+        click_on(experiment, annotator, 2)
+        n_seen = Assignment.objects.filter(
+            comparison__policy_i__index__gt=0, comparison__policy_j__index__gt=0
+        ).count()
+        retire_policy(experiment_id=experiment.pk, index=0, reason="Rude.")
+        plan_and_write(experiment)
+        assert n_texts(experiment) == 3
+        assert supply(experiment).n_answers == 3 - n_seen
+        click_on(experiment, annotator, 3 - n_seen)
+        # It raised: pairs of who had left seemed to be there.
+        advance(experiment_id=experiment.pk)
+        experiment.refresh_from_db()
+        assert experiment.used_up
+        assert supply(experiment).n_answers == 0
+
+    def test_what_it_needs_is_not_asked_for_any_more(self, annotator):
+        factors = [FactorSpec("Model", "model", {name: {"name": name} for name in ("GPT", "Own", "Small")})]
+        Connection.objects.create(name="GPT", provider="openai", model_id="gpt", everybody=True)
+        spec = ExperimentSpec("Models", factors, [TaskSpec(f"What is {n} + 0?") for n in range(9)])
+        experiment = create_experiment(spec=spec)
+        start(experiment_id=experiment.pk)
+        Connection.objects.update(retired_at=clock.now())
+        pause(experiment_id=experiment.pk)
+        with pytest.raises(WrongStateError):
+            start(experiment_id=experiment.pk)
+        retire_policy(experiment_id=experiment.pk, index=0, reason="The model was withdrawn.")
+        start(experiment_id=experiment.pk)
+        [needs] = needs_of([experiment], usable_names([experiment.pk])).values()
+        assert {need.writer for need in needs} == {"Own", "Small"}
+
+    def test_one_that_fails_holds_up_nothing_once_it_is_out(self, annotator):
+        experiment = begun(annotator)
+        failed = {"state": Response.State.FAILED, "attempts": 3}
+        Response.objects.bulk_create(
+            Response(policy=experiment.policies.first(), task=task, seed=0, **failed)
+            for task in experiment.tasks.all()
+        )
+        assert most_at_once(experiment) == 0
+        retire_policy(experiment_id=experiment.pk, index=0, reason="It fails.")
+        assert most_at_once(experiment) > 1
 
 
 class TestForecast:
