@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.core import Claim, Remaining
 from engine.domain.claim_settings import CERTIFIED
+from engine.domain.wording import moment, number
 from engine.models import Experiment, Snapshot
 from engine.selectors.findings import Ladder, doubts_about_risk
 from engine.selectors.policies import policy_names
@@ -139,8 +140,13 @@ def _concluded(
 ) -> dict[str, Any]:
     late = status.late_clicks(experiment, snapshot, comparisons)
     standing = standing_of(experiment, snapshot, policy_names(experiment), late=late)
-    sentences = [*_by_answers(ladder), *status.notes(experiment), *tasks_left_out(experiment)]
-    sentences += tasks_changed(experiment)
+    sentences = [
+        *_of_the_last_stage(experiment, ladder),
+        *_by_answers(ladder),
+        *status.notes(experiment),
+        *tasks_left_out(experiment),
+        *tasks_changed(experiment),
+    ]
     ended = _EMPTY | {"standing": standing, "sentences": sentences, "condition": _condition(experiment)}
     if experiment.winner is None:
         return ended | {
@@ -153,6 +159,21 @@ def _concluded(
         "preferred": win_rates(ranked, experiment.winner.index),
         "risk": _risk(experiment, ladder),
     }
+
+
+def _of_the_last_stage(experiment: Experiment, ladder: Ladder | None) -> list[str]:
+    """Whom the latest of several conclusions is about, since when, and the risk of all of them."""
+    drawn = list(experiment.conclusions.all())[-2:]
+    if len(drawn) < 2 or ladder is None:
+        return []
+    before, last = drawn
+    names = policy_names(experiment)
+    *others, one = (names[index].name for index in last.among)
+    since = number(last.comparisons - before.comparisons, "comparison")
+    return [
+        f"About {', '.join(others)} and {one}, after {since} since {moment(before.created_at)}. "
+        f"{ladder.risk_of_all}"
+    ]
 
 
 def _risk(experiment: Experiment, ladder: Ladder | None) -> float | None:

@@ -79,6 +79,17 @@ def test_the_decision_follows_from_the_exported_log(living, admin_client, monkey
     assert design.evidence.tolist() == stored.evidence.tolist()
 
 
+def test_the_verdict_says_whom_it_is_about_and_the_risk_of_all_conclusions(annotator, admin_client):
+    experiment = judged(begun(annotator), annotator)
+    add_policies(experiment_id=experiment.pk, levels=NEW)
+    experiment = judged(experiment, annotator)
+    verdict = admin_client.get(reverse("dashboard", args=[experiment.pk])).context["verdict"]
+    first = verdict["sentences"][0]
+    n_first, n_second = experiment.conclusions.values_list("comparisons", flat=True)
+    assert first.startswith(f"About Prompt 2 and Warm, after {n_second - n_first} comparisons since ")
+    assert first.endswith("with at most 10%.")
+
+
 class TestThePage:
     def test_a_new_prompt_joins(
         self, annotator, editor, client_for, sent, django_capture_on_commit_callbacks
