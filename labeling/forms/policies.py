@@ -8,9 +8,11 @@ from typing import Any
 from django import forms
 
 from engine.domain.errors import SpecError
+from engine.domain.limits import RESPONSES_BYTES
 from engine.domain.policy_space import PolicyName
 from engine.domain.specs import ReadyMade
 from engine.importing.items import read_responses
+from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError
 from engine.models import Experiment, Factor, Policy
 from labeling.forms.level_fields import LEVEL_FORMS, LevelForm
@@ -59,10 +61,16 @@ class JoinForm(forms.Form):
 class ResponsesForm(forms.Form):
     """Ready-made responses of policies that join."""
 
+    file = forms.FileField(
+        label="File of its responses",
+        help_text=(
+            "A table (CSV, JSON lines, Excel, Parquet) with task, policy and response. Each task is as it "
+            "is here."
+        ),
+        required=False,
+    )
     table = forms.CharField(
-        label="Its responses",
-        help_text="CSV or JSON lines with task, policy and response. Each task is written as it is here.",
-        widget=forms.Textarea(attrs={"rows": 10}),
+        label="Or the table itself", required=False, widget=forms.Textarea(attrs={"rows": 10})
     )
 
     def __init__(self, *args: Any, experiment: Experiment, **kwargs: Any) -> None:
@@ -71,10 +79,11 @@ class ResponsesForm(forms.Form):
         self.names: list[str] = []
         self.responses: list[ReadyMade] = []
 
-    def clean_table(self) -> str:
-        table: str = self.cleaned_data["table"]
+    def clean(self) -> dict[str, Any]:
+        file = self.cleaned_data.get("file")
         try:
-            found = read_responses(table)
+            given = source_of([(file.name, file)], RESPONSES_BYTES) if file else self.cleaned_data["table"]
+            found = read_responses(given)
         except (ImportingError, SpecError) as error:
             raise forms.ValidationError(str(error)) from error
         places = dict(self._experiment.tasks.values_list("prompt", "position"))
@@ -86,7 +95,7 @@ class ResponsesForm(forms.Form):
         at = [places[task.prompt] for task in found.tasks]
         self.names = found.policies
         self.responses = [ReadyMade(at[each.task], each.policy, each.response) for each in found.responses]
-        return table
+        return self.cleaned_data
 
 
 class RetireForm(forms.Form):

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
 from engine.core import Design, Unstructured
@@ -13,7 +14,10 @@ from engine.selectors.policies import policy_names
 from engine.selectors.rankings import ranking
 from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.standings import standing_of
+from engine.services.drafts import create_experiment
+from engine.services.experiments import start
 from engine.services.policies import add_policies, retire_policy
+from tests.engine.test_drawing import imported_spec
 from tests.engine.test_policies import NEW, begun, judged
 from tests.factories import add_member, click_on, make_user, write_responses
 
@@ -123,6 +127,19 @@ class TestThePage:
         assert experiment.policies.count() == 3
         assert client.post(url, form).status_code == 302
         assert experiment.policies.count() == 4
+
+    @pytest.mark.parametrize("as_file", [True, False])
+    def test_ready_made_responses_join(self, editor, client_for, as_file):
+        experiment = create_experiment(spec=imported_spec(), by=editor)
+        start(experiment_id=experiment.pk)
+        url = reverse("add_policy", args=[experiment.pk])
+        table = "task,policy,response\nOne?,New,eins\nTwo?,New,zwei\n"
+        given = {"file": SimpleUploadedFile("new.csv", table.encode())} if as_file else {"table": table}
+        client = client_for(editor)
+        assert client.post(url, {}).status_code == 400
+        assert client.post(url, given).status_code == 302
+        texts = experiment.policies.last().responses.order_by("task").values_list("text", flat=True)
+        assert list(texts) == ["eins", "zwei"]
 
     def test_a_name_that_is_taken_is_said_and_nothing_is_lost(self, annotator, editor, client_for):
         experiment = begun(annotator)
