@@ -153,13 +153,12 @@ def ladder(experiment: Experiment, observed: Observed | None = None) -> Ladder:
 def _risk_of_all(experiment: Experiment, design: Design, drawn: Sequence[Conclusion]) -> str:
     """The risk of all that was concluded, in words."""
     rules = {(each.claim, each.delta, each.epsilon) for each in drawn}
-    said = claim_sentences.risk_of_all(design)
-    if rules <= {(experiment.claim, experiment.delta, experiment.epsilon)} and design.for_ever:
-        return said
-    if len(drawn) > 1:
+    others = rules - {(experiment.claim, experiment.delta, experiment.epsilon)}
+    if len(drawn) > 1 and (others or not design.for_ever):
         joint = f"{100 * drawn[-1].joint_risk:.4g}%"
         return f"{len(drawn)} conclusions were drawn here, so any of them is wrong with at most {joint}."
-    return said
+    # Under other settings than now each has the risk that it names.
+    return "" if others else claim_sentences.risk_of_all(design)
 
 
 def picked_risk(experiment: Experiment, design: Design) -> float:
