@@ -289,6 +289,8 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/improve/live/": page(get=watchers(200)),
     f"{_EXPERIMENT}/improve/stop/": page(post=runners(302)),
     f"{_EXPERIMENT}/improve/proposals/<number>/": page(post=runners(400)),
+    f"{_EXPERIMENT}/tasks/add/": page(get=runners(200), post=runners(400)),
+    f"{_EXPERIMENT}/tasks/<number>/leave-out/": page(get=runners(200), post=runners(400)),
     f"{_EXPERIMENT}/without/": page(get=watchers(200), post=watchers(302)),
     f"{_EXPERIMENT}/log/": page(get=watchers(200)),
     f"{_EXPERIMENT}/comparisons/": page(get=watchers(200)),
@@ -349,6 +351,8 @@ TABLE: dict[str, Row] = {
     f"{_API}/stop-on": operation(post=runners(409), body={"claim": "best"}),
     f"{_API}/policies": operation(post=runners(422), body={"levels": {}}),
     f"{_API}/policies/<number>/retire": operation(post=runners(200), body={"reason": "x"}),
+    f"{_API}/tasks": operation(post=runners(200), body={"tasks": [{"prompt": "x", "reference": "y"}]}),
+    f"{_API}/tasks/<number>/leave-out": operation(post=runners(200), body={"reason": "x"}),
     f"{_API}/clone": operation(
         post={"editor": 403, "owner": 403, "superuser": 201}, body={"name": "A copy"}, makes=True
     ),
