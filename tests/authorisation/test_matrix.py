@@ -31,10 +31,14 @@ PAGES = [route for route in TABLE if not is_api(route)]
 
 
 def places(route: str) -> list[str]:
-    """The places to try: ``mixed`` needs a thing of an experiment in the route, ``other`` any thing."""
+    """The places to try: ``mixed`` needs a thing of an experiment in the route, ``other`` any thing.
+
+    Tasks are numbered, and the other experiment's number is one of the own too.
+    """
     parameters = route.count("<")
     if "<experiment_id>" in route:
-        return list(PLACES) if parameters > 1 and "<action>" not in route else ["own", "other"]
+        things = parameters > 1 and "<action>" not in route and "/tasks/" not in route
+        return list(PLACES) if things else ["own", "other"]
     return (
         ["own", "other"]
         if any(part in route for part in ("join/<", "report/<", "<token_id>", "<connection_id>"))
