@@ -42,6 +42,7 @@ _OF_ANNOTATORS = [
 ]
 _OF_EXPERIMENT = [
     path("invitations/", invitations.invite, name="invite"),
+    path("guests.csv", invitations.guests, name="guests"),
     path("setup/", setup.setup, name="setup"),
     path("try/", trial.try_it, name="try"),
     path("rehearsal/", trial.rehearse, name="rehearse"),

@@ -298,10 +298,13 @@ class Client:
         return cast(list[types.Invitation], self._json("GET", path))
 
     def invite(
-        self, experiment_id: int, role: types.Role, *, most_uses: int = 1, valid_days: int = 7
+        self, experiment_id: int, role: types.Role, *, most_uses: int = 1, valid_days: int = 7, **guests: Any
     ) -> types.NewInvitation:
-        """Make an invitation link, which is told only here."""
-        body = {"role": role, "most_uses": most_uses, "valid_days": valid_days}
+        """Make an invitation link, which is told only here.
+
+        ``guests``: guests, most_answers, id_parameter, completion, screen_out, as the API has them.
+        """
+        body = {"role": role, "most_uses": most_uses, "valid_days": valid_days, **guests}
         return cast(
             types.NewInvitation, self._json("POST", f"/experiments/{experiment_id}/invitations", body)
         )

@@ -349,6 +349,7 @@ class Invitation(TypedDict):
     role: Role
     email: str
     hint: str
+    guests: bool
     uses: int
     most_uses: int
     created_at: str

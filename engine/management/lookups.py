@@ -37,14 +37,15 @@ def find_experiments(name: Sequence[str]) -> list[Experiment]:
 
 
 def find_user(name: str) -> User:
-    """The account of this user name.
+    """The account of this user name, or of the guest with this identifier elsewhere.
 
     Raises
     ------
     CommandError
         There is none.
     """
-    if (user := account(name)) is None:
+    user = account(name) or User.objects.filter(invitation_uses__outside_id=name).first()
+    if user is None:
         raise CommandError(f"There is no account {name!r}. manage.py createsuperuser makes one.")
     return user
 

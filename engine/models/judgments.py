@@ -248,6 +248,9 @@ class Allowance(models.Model):
     )
     shown = models.PositiveIntegerField(default=0, help_text="Pairs given so far, checks among them.")
     skipped = models.PositiveIntegerField(default=0, help_text="Pairs skipped so far, checks among them.")
+    most_answers = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Pairs that a guest is given at most, skipped ones aside."
+    )
     waited_at = models.DateTimeField(
         null=True,
         blank=True,
@@ -259,3 +262,8 @@ class Allowance(models.Model):
 
     def __str__(self) -> str:
         return f"{self.annotator} in {self.experiment}"
+
+    @property
+    def is_used_up(self) -> bool:
+        """True if a guest was given all of their pairs."""
+        return self.most_answers is not None and self.shown - self.skipped >= self.most_answers

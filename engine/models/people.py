@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
-from django.core.validators import MinValueValidator
+from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Lower
@@ -156,8 +156,33 @@ class Invitation(models.Model):
         help_text="Random text from which SECRET_KEY makes the link again, to send it; empty for no address.",
     )
 
+    guests = models.BooleanField(
+        default=False, help_text="People judge without an account of their own, in one browser."
+    )
+    most_answers = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Pairs that each guest is given, those of checks among them; empty for no limit.",
+    )
+    id_parameter = models.CharField(
+        max_length=40,
+        blank=True,
+        validators=[RegexValidator(r"\A\w+\Z", "A parameter's name has letters, digits and _ only.")],
+        help_text="The link's parameter that holds a guest's identifier elsewhere, such as PROLIFIC_PID.",
+    )
+    completion = models.CharField(
+        max_length=500, blank=True, help_text="Link or code for a guest who has judged all of these pairs."
+    )
+    screen_out = models.CharField(
+        max_length=500, blank=True, help_text="Link or code for a guest who fails the gold items."
+    )
+
     class Meta:
         constraints = (
+            models.CheckConstraint(
+                name="invitation_guests_only_judge", condition=Q(guests=False) | Q(role="annotator")
+            ),
             models.CheckConstraint(name="invitation_not_overused", condition=Q(uses__lte=F("most_uses"))),
             models.CheckConstraint(
                 name="invitation_owner_single_use", condition=~Q(role="owner") | Q(most_uses=1)
@@ -211,10 +236,18 @@ class InvitationUse(models.Model):
     invitation = models.ForeignKey(Invitation, models.CASCADE, related_name="used_by")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="invitation_uses")
     at = models.DateTimeField(default=clock.now)
+    outside_id = models.CharField(
+        max_length=100, blank=True, help_text="A guest's identifier elsewhere, as their link said."
+    )
 
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["invitation", "user"], name="invitation_use_once_each"),
+            models.UniqueConstraint(
+                fields=["invitation", "outside_id"],
+                name="invitation_use_once_each_identifier",
+                condition=~Q(outside_id=""),
+            ),
         )
 
     def __str__(self) -> str:

@@ -18,6 +18,7 @@ from engine.models import (
     Experiment,
     Flag,
     Invitation,
+    InvitationUse,
     Judgment,
     Membership,
     Token,
@@ -81,6 +82,7 @@ def forget_person(
     user.forgotten_at = clock.now()
     user.set_unusable_password()
     user.save()
+    InvitationUse.objects.filter(user=user).update(outside_id="")
     user.groups.clear()
     user.user_permissions.clear()
     what = f"Forgot a person, who is now {AuditEntry.PERSON}."

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 from datetime import timedelta
+from typing import Any, TypedDict, Unpack
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.utils.translation import gettext as _
@@ -24,7 +26,20 @@ from engine.models import (
 from engine.selectors import people
 from engine.services.audit import record
 from engine.services.connection_loans import end_loans_of_others
+from engine.services.descriptions import faults_in
 from engine.services.locks import locked_account, locked_experiment
+from engine.services.undos_and_skips import limit_answers
+
+
+class GuestSettings(TypedDict, total=False):
+    """Settings of a link for guests; see `engine.models.Invitation`."""
+
+    guests: bool
+    most_answers: int | None
+    id_parameter: str
+    completion: str
+    screen_out: str
+
 
 # How long a link lasts unless its maker says otherwise.
 USUAL_DAYS = 7
@@ -32,9 +47,17 @@ USUAL_DAYS = 7
 
 @transaction.atomic
 def create_invitation(
-    *, experiment: Experiment, by: User, role: str, most_uses: int, valid_days: int
+    *,
+    experiment: Experiment,
+    by: User,
+    role: str,
+    most_uses: int,
+    valid_days: int,
+    **guests: Unpack[GuestSettings],
 ) -> tuple[Invitation, str]:
     """Make a link that lets up to ``most_uses`` people in; also returns its secret, which is not stored.
+
+    ``guests``: of a link for people without an account.
 
     Raises
     ------
@@ -45,7 +68,13 @@ def create_invitation(
     """
     secret = secrets.token_urlsafe(32)
     made = make_invitation(
-        experiment=experiment, by=by, role=role, most_uses=most_uses, valid_days=valid_days, secret=secret
+        experiment=experiment,
+        by=by,
+        role=role,
+        most_uses=most_uses,
+        valid_days=valid_days,
+        secret=secret,
+        **guests,
     )
     return made, secret
 
@@ -58,12 +87,15 @@ def make_invitation(
     most_uses: int,
     valid_days: int,
     secret: str,
-    **mailed: str,
+    **more: Any,
 ) -> Invitation:
     """Make an invitation whose link has this secret; locks the experiment until the transaction ends.
 
-    ``mailed``: address and key, if it is sent by e-mail. Raises as :func:`create_invitation` does.
+    ``more``: address and key, if it is sent by e-mail, or those for guests. Raises as
+    :func:`create_invitation` does.
     """
+    if more.get("guests") and role != Membership.Role.ANNOTATOR:
+        raise InvitationError("Guests are annotators: another role needs an account.")
     limit = Invitation.LIMITS[Membership.Role(role)]
     if not (1 <= most_uses <= limit.uses and 1 <= valid_days <= limit.days):
         raise InvitationError(
@@ -74,7 +106,7 @@ def make_invitation(
     if role not in people.roles_to_give(by, experiment.pk):
         raise MembershipError(f"You may not invite anybody as {role}.")
     now = clock.now()
-    invitation = Invitation.objects.create(
+    invitation = Invitation(
         hash=hashed(secret),
         hint=secret[:6],
         experiment=experiment,
@@ -83,8 +115,13 @@ def make_invitation(
         created_at=now,
         expires_at=now + timedelta(days=valid_days),
         created_by=by,
-        **mailed,
+        **more,
     )
+    try:
+        invitation.clean_fields(exclude={"experiment", "created_by"})
+    except ValidationError as error:
+        raise InvitationError(faults_in(error)) from error
+    invitation.save()
     record(
         experiment=experiment,
         by=by,
@@ -154,8 +191,10 @@ def membership_from(*, invitation_id: int | None, user: User) -> Membership | No
 
 
 @transaction.atomic
-def accept_invitation(*, invitation_id: int | None, user: User) -> Membership:
+def accept_invitation(*, invitation_id: int | None, user: User, outside_id: str = "") -> Membership:
     """Make the user a member. Accepting the same invitation twice uses it once.
+
+    ``outside_id``: a guest's identifier elsewhere.
 
     Raises
     ------
@@ -170,7 +209,9 @@ def accept_invitation(*, invitation_id: int | None, user: User) -> Membership:
     invitation = open_invitation(invitation_id=invitation_id, user=user)
     invitation.uses += 1
     invitation.save(update_fields=["uses"])
-    InvitationUse.objects.get_or_create(invitation=invitation, user=user)
+    InvitationUse.objects.get_or_create(invitation=invitation, user=user, defaults={"outside_id": outside_id})
+    if invitation.guests and invitation.most_answers is not None:
+        limit_answers(experiment_id=invitation.experiment_id, annotator=user, most=invitation.most_answers)
     record(
         experiment=invitation.experiment,
         by=user,

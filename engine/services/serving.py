@@ -50,9 +50,12 @@ class Answered:
 
 
 class Ended(Enum):
-    """Why somebody gets no more pairs: they left too many, or failed gold items."""
+    """Why somebody gets no more pairs: they were given all that are theirs, left too many, or failed gold
+    items.
+    """
 
     NOT = auto()
+    GIVEN = auto()
     LEFT = auto()
     GOLD = auto()
 
@@ -105,11 +108,14 @@ def desk(*, experiment: Experiment, annotator: User, n_wanted: int, after: uuid.
         if checked and admission.gold_of(experiment, annotator.pk).fails(admission.n_admission(experiment)):
             ended = Ended.GOLD
         n_wanted += _place_behind(held, after)
-        while ended is Ended.NOT and len(held) < min(n_wanted, undos_and_skips.MOST_HELD):
+        n_wanted = min(n_wanted, undos_and_skips.MOST_HELD)
+        while ended is Ended.NOT and len(held) < n_wanted and not allowance.is_used_up:
             new = assignments.reserve(experiment=experiment, annotator=annotator, allowance=allowance)
             if new is None:
                 break
             held.append(new)
+        if ended is Ended.NOT and allowance.is_used_up:
+            ended = Ended.GIVEN
     return Desk(held, ended, undos_and_skips.asks_before_skip(n_left, allowance.shown))
 
 

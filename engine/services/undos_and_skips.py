@@ -67,6 +67,13 @@ def locked(*, experiment_id: int, annotator: User) -> Allowance:
     return allowance
 
 
+def limit_answers(*, experiment_id: int, annotator: User, most: int | None) -> None:
+    """Give somebody at most so many pairs to answer."""
+    allowance = locked(experiment_id=experiment_id, annotator=annotator)
+    allowance.most_answers = most
+    allowance.save(update_fields=["most_answers"])
+
+
 def note_waiting(*, experiment_id: int, annotator: User) -> bool:
     """Note that an annotator asked and got no pair, at most every half minute. ``True`` if it is news to
     the planner, who counts them among those who are here.

@@ -11,11 +11,18 @@ from django.urls import reverse
 
 from engine.models import Membership
 
-_KEY = "following-invitation"
+_KEY, _ID = "following-invitation", "following-as"
+_LONGEST_ID = 100
 
 
-def follow(request: HttpRequest, invitation_id: int) -> None:
-    request.session[_KEY] = invitation_id
+def follow(request: HttpRequest, invitation_id: int, outside_id: str = "") -> None:
+    """``outside_id``: the identifier elsewhere that the link holds."""
+    request.session[_KEY], request.session[_ID] = invitation_id, outside_id[:_LONGEST_ID]
+
+
+def outside_id_in(request: HttpRequest) -> str:
+    found: str = request.session.get(_ID, "")
+    return found
 
 
 def followed(request: HttpRequest) -> int | None:
@@ -26,6 +33,7 @@ def followed(request: HttpRequest) -> int | None:
 def stop_following(request: HttpRequest) -> None:
     """Forget it: the next person at this browser needs the link again."""
     request.session.pop(_KEY, None)
+    request.session.pop(_ID, None)
 
 
 def first_page(membership: Membership) -> str:

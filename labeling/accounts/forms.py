@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from allauth.account.forms import LoginForm
+from django import forms
 from django.contrib.auth.forms import UserCreationForm
+from django.utils.translation import gettext_lazy
 
 from engine.domain.mail_state import mail_is_sent
 from engine.models import User
@@ -23,6 +25,18 @@ if TYPE_CHECKING:
     _UserCreationForm = UserCreationForm[User]
 else:
     _UserCreationForm = UserCreationForm
+
+
+class GuestForm(forms.Form):
+    """A nickname, for somebody whose link does not say who they are."""
+
+    nickname = forms.CharField(max_length=40, label=gettext_lazy("A name to go by"))
+
+    def __init__(self, data: Any, *, asks: bool) -> None:
+        super().__init__(data)
+        self.fields["nickname"].widget.attrs |= {"autocomplete": "nickname"}
+        if not asks:
+            del self.fields["nickname"]
 
 
 class JoinForm(_UserCreationForm):

@@ -11,8 +11,9 @@ from django.utils.translation import gettext as _
 
 from engine.core import StopReason
 from engine.domain.policy_space import PolicyName
-from engine.models import Experiment, User
+from engine.models import Experiment, Invitation, User
 from engine.selectors import pools
+from engine.selectors.guests import link_of
 from engine.selectors.policies import names_in
 from engine.services.serving import Desk, Ended
 
@@ -22,13 +23,20 @@ class Ending:
     """A heading and a sentence.
 
     ``may_go_on``: pairs come back when somebody resumes the experiment. ``is_thanked``: the person is done
-    here, for now or for good.
+    here, for now or for good. ``onward``: a link or a code with which a guest goes back to where they came
+    from.
     """
 
     title: str
     text: str
     may_go_on: bool = False
     is_thanked: bool = False
+    onward: str = ""
+
+    @property
+    def leads_on(self) -> bool:
+        """True of a link."""
+        return self.onward.startswith(("https://", "http://"))
 
 
 def endings(experiments: Iterable[Experiment]) -> list[tuple[Experiment, Ending | None]]:
@@ -74,24 +82,8 @@ def _ending(experiment: Experiment, names: Sequence[PolicyName] | None) -> Endin
 
 def nothing_ready(experiment: Experiment, annotator: User, desk: Desk) -> Ending:
     """The reason why this annotator has no pair now, although the experiment runs."""
-    if desk.ended is Ended.GOLD:
-        return Ending(
-            _("No more pairs for you here"),
-            _(
-                "This experiment has no more pairs for you; you may close this page. If you have questions, "
-                "ask the person who invited you."
-            ),
-            is_thanked=True,
-        )
-    if desk.ended is Ended.LEFT:
-        return Ending(
-            _("No more pairs for you here"),
-            _(
-                "Pairs without an answer make the result less certain, so nobody gets more once a tenth of "
-                "theirs have none. If you would like to go on, ask the person who invited you."
-            ),
-            is_thanked=True,
-        )
+    if desk.ended is not Ended.NOT:
+        return _no_more(desk, link_of(experiment, annotator))
     if experiment.closing_since is not None:
         return Ending(
             _("Nearly finished"),
@@ -118,6 +110,35 @@ def nothing_ready(experiment: Experiment, annotator: User, desk: Desk) -> Ending
     return Ending(
         _("The next pair is on its way"),
         _("New pairs are being prepared. The next one appears here by itself."),
+    )
+
+
+def _no_more(desk: Desk, link: Invitation | None) -> Ending:
+    """The reason why somebody gets no more pairs. ``link``: the one by which they came as a guest."""
+    if desk.ended is Ended.GIVEN:
+        return Ending(
+            _("That was all. Thank you!"),
+            _("You have answered every pair that was meant for you."),
+            is_thanked=True,
+            onward=link.completion if link else "",
+        )
+    if desk.ended is Ended.GOLD:
+        return Ending(
+            _("No more pairs for you here"),
+            _(
+                "This experiment has no more pairs for you; you may close this page. If you have questions, "
+                "ask the person who invited you."
+            ),
+            is_thanked=True,
+            onward=link.screen_out if link else "",
+        )
+    return Ending(
+        _("No more pairs for you here"),
+        _(
+            "Pairs without an answer make the result less certain, so nobody gets more once a tenth of "
+            "theirs have none. If you would like to go on, ask the person who invited you."
+        ),
+        is_thanked=True,
     )
 
 

@@ -101,11 +101,7 @@ def invite(request: AuthenticatedRequest, experiment_id: Id, payload: Invitation
     experiment = access.to_run(request, experiment_id)
     _refuse_owners(payload.role)
     invitation, secret = invitations.create_invitation(
-        experiment=experiment,
-        by=request.user,
-        role=payload.role,
-        most_uses=payload.most_uses,
-        valid_days=payload.valid_days,
+        experiment=experiment, by=request.user, **payload.model_dump()
     )
     link = request.build_absolute_uri(reverse("join", args=[secret]))
     return Status(201, _link(invitation) | {"link": link})
@@ -181,5 +177,5 @@ def _told(member: Membership, unblinded: set[int]) -> dict[str, Any]:
 
 
 def _link(invitation: Invitation) -> dict[str, Any]:
-    names = ("id", "role", "email", "hint", "uses", "most_uses", "created_at", "expires_at")
+    names = ("id", "role", "email", "hint", "guests", "uses", "most_uses", "created_at", "expires_at")
     return {name: getattr(invitation, name) for name in names}

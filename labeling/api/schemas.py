@@ -579,6 +579,11 @@ class MemberOut(Schema):
 class InvitationIn(RoleIn):
     most_uses: Annotated[int, Field(ge=1, le=1000)] = 1
     valid_days: Annotated[int, Field(ge=1, le=365)] = USUAL_DAYS
+    guests: bool = Field(False, description="Annotators without an account, each in one browser.")
+    most_answers: Annotated[int, Field(ge=1)] | None = Field(None, description="Pairs for each guest.")
+    id_parameter: str = Field("", description="The link's parameter with a guest's identifier elsewhere.")
+    completion: str = Field("", description="Link or code after a guest's last pair.")
+    screen_out: str = Field("", description="Link or code for a guest who fails the gold items.")
 
 
 class MailedIn(RoleIn):
@@ -591,6 +596,7 @@ class InvitationOut(Schema):
     role: Membership.Role
     email: str = Field(description="The address that the link is sent to; empty for a link without one.")
     hint: str = Field(description="The first characters of the link's secret.")
+    guests: bool
     uses: int
     most_uses: int
     created_at: datetime

@@ -38,6 +38,33 @@ class InvitationForm(forms.Form):
         error_messages={"min_value": "Write a number that is at least %(limit_value)s, or leave it empty."},
         help_text=f"Empty: {_ANNOTATORS} annotators, or one person of another role.",
     )
+    guests = forms.BooleanField(
+        required=False,
+        label="Without an account: guests judge in one browser, by a nickname",
+    )
+    most_answers = forms.IntegerField(
+        min_value=1,
+        required=False,
+        label="Pairs for each guest",
+        help_text="Checks among them. Empty: as many as there are.",
+    )
+    id_parameter = forms.RegexField(
+        r"\A\w+\Z",
+        max_length=40,
+        required=False,
+        label="Identifier in the link",
+        help_text=(
+            "From a crowd: the parameter that holds it, such as PROLIFIC_PID (Prolific), workerId (MTurk) or "
+            "participantId (CloudResearch). Then no nickname is asked for."
+        ),
+        widget=forms.TextInput({"list": "id-parameters", "autocomplete": "off"}),
+    )
+    completion = forms.CharField(
+        max_length=500, required=False, label="Link or code after the last pair", empty_value=""
+    )
+    screen_out = forms.CharField(
+        max_length=500, required=False, label="Link or code for who fails the gold items", empty_value=""
+    )
     addresses = forms.CharField(
         required=False,
         label="Or send it by e-mail",
@@ -57,6 +84,11 @@ class InvitationForm(forms.Form):
         if not mail_is_sent():
             del self.fields["addresses"]
 
+    @property
+    def of_guests(self) -> list[forms.BoundField]:
+        """The fields for guests, but for the one that switches them on."""
+        return [self[name] for name in ("most_answers", "id_parameter", "completion", "screen_out")]
+
     def clean_addresses(self) -> list[str]:
         return [line.strip() for line in self.cleaned_data["addresses"].splitlines() if line.strip()]
 
@@ -66,6 +98,8 @@ class InvitationForm(forms.Form):
             return data
         if not data.get("most_uses") and "most_uses" not in self.errors:
             data["most_uses"] = _ANNOTATORS if data["role"] == Membership.Role.ANNOTATOR else 1
+        if data.get("guests") and data.get("addresses"):
+            self.add_error("addresses", "Guests come by a link; send it yourself.")
         limit = Invitation.LIMITS[Membership.Role(data["role"])]
         for field, most, unit in (("most_uses", limit.uses, "people"), ("valid_days", limit.days, "days")):
             if data.get(field, 0) > most:

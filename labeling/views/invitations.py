@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from allauth.account.utils import perform_login, setup_user_email
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
@@ -19,11 +20,21 @@ from engine.models import Invitation, Membership, User
 from engine.selectors import blinding
 from engine.services import invitation_mails, invitations
 from engine.services.accounts import make_account
+from engine.services.guests import admit_guest, known_guest, open_guest_link
 from engine.tasks import deliver, wake
 from labeling import access
-from labeling.accounts.followed_invitation import first_page, follow, followed, stop_following
-from labeling.accounts.forms import JoinForm
+from labeling.accounts.followed_invitation import (
+    first_page,
+    follow,
+    followed,
+    outside_id_in,
+    stop_following,
+)
+from labeling.accounts.forms import GuestForm, JoinForm
 from labeling.accounts.throttling import count_by_browser, remember_browser
+from labeling.exports.downloads import attachment
+from labeling.exports.files import stem
+from labeling.exports.guests import guests_csv
 from labeling.forms.invitations import InvitationForm
 from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.views.people import people_page
@@ -40,7 +51,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     if invitation is None:
         stop_following(request)
     else:
-        follow(request, invitation.pk)
+        follow(request, invitation.pk, request.GET.get(invitation.id_parameter, ""))
     response = redirect("accept_invitation")
     response["Referrer-Policy"] = "no-referrer"
     return response
@@ -50,8 +61,10 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
 @read_or_write
 def accept_invitation(request: HttpRequest) -> HttpResponse:
     """Say who invites to what. A POST joins: with a new account, or with the one that is logged in."""
-    user = request.user if request.user.is_authenticated else None
     invitation_id = followed(request)
+    if invitation_id and Invitation.objects.filter(pk=invitation_id, guests=True).exists():
+        return _accept_as_guest(request, invitation_id)
+    user = request.user if request.user.is_authenticated else None
     if user and (member := invitations.membership_from(invitation_id=invitation_id, user=user)):
         stop_following(request)
         return redirect(first_page(member))
@@ -93,6 +106,50 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
     # Tells the browsers of one office apart when people join.
     remember_browser(request, response)
     return response
+
+
+def _logged_in(request: HttpRequest, user: User, redirect_url: str) -> HttpResponse:
+    """Log a guest in, and go on."""
+    login(request, user)
+    return redirect(redirect_url)
+
+
+def _accept_as_guest(request: HttpRequest, invitation_id: int) -> HttpResponse:
+    """Ask for a nickname, unless the link says who comes; who came before goes on."""
+    outside_id = outside_id_in(request)
+    user = request.user if request.user.is_authenticated else None
+    if outside_id:
+        user = known_guest(invitation_id=invitation_id, outside_id=outside_id)
+    if user and (member := invitations.membership_from(invitation_id=invitation_id, user=user)):
+        stop_following(request)
+        if user == request.user:
+            return redirect(first_page(member))
+        return _logged_in(request, user, redirect_url=first_page(member))
+    if request.method == "POST" and count_by_browser(request, "join") is None:
+        return render(request, "429.html", status=429)
+    form = GuestForm(request.POST if request.method == "POST" else None, asks=not outside_id)
+    try:
+        invitation = open_guest_link(invitation_id=invitation_id, outside_id=outside_id)
+        if request.method == "POST" and form.is_valid():
+            nickname = form.cleaned_data.get("nickname", "")
+            guest, member = admit_guest(invitation_id=invitation.pk, nickname=nickname, outside_id=outside_id)
+            stop_following(request)
+            return _logged_in(request, guest, redirect_url=first_page(member))
+    except InvitationError as refused:
+        stop_following(request)
+        return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
+    context = {"invitation": invitation, "form": form}
+    status = 400 if request.method == "POST" else 200
+    response = render(request, "labeling/join_as_guest.html", context, status=status)
+    remember_browser(request, response)
+    return response
+
+
+@require_safe
+def guests(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The guests as CSV: whom to thank, and whom to pay."""
+    experiment = access.to_run(request, experiment_id)
+    return attachment(guests_csv(experiment), f"{stem(experiment)}-guests.csv", "text/csv")
 
 
 @require_safe

@@ -12,6 +12,7 @@ from engine.domain.errors import MembershipError
 from engine.domain.wording import number
 from engine.models import Experiment, Invitation, Membership
 from engine.selectors import blinding
+from engine.selectors.guests import has_links
 from engine.selectors.people import open_invitations
 from engine.services import invitation_mails
 from engine.services import people as services
@@ -49,6 +50,7 @@ def people_page(
         ),
         "invitations": open_invitations(experiment, [role for role, _ in roles]),
         "all_roles": Membership.Role.choices,
+        "has_guests": has_links(experiment),
         "form": form or InvitationForm(roles=roles),
         "may_own": access.may_own(request, experiment),
         "may_begin_to_judge": access.may_begin_to_judge(request, experiment),

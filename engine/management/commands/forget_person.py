@@ -17,7 +17,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("name", help="the user name")
+        parser.add_argument("name", help="the user name, or a guest's identifier elsewhere")
         parser.add_argument(
             "--delete",
             action="store_true",
