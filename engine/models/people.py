@@ -166,10 +166,15 @@ class Invitation(models.Model):
         help_text="Pairs that each guest is given, those of checks among them; empty for no limit.",
     )
     id_parameter = models.CharField(
-        max_length=40,
+        max_length=100,
         blank=True,
-        validators=[RegexValidator(r"\A\w+\Z", "A parameter's name has letters, digits and _ only.")],
-        help_text="The link's parameter that holds a guest's identifier elsewhere, such as PROLIFIC_PID.",
+        validators=[
+            RegexValidator(r"\A\w+(,\s*\w+)*\Z", "Write names of parameters, with commas between them.")
+        ],
+        help_text=(
+            "The link's parameter that holds a guest's identifier elsewhere, such as PROLIFIC_PID; of "
+            "several names the first that a link has."
+        ),
     )
     completion = models.CharField(
         max_length=500, blank=True, help_text="Link or code for a guest who has judged all of these pairs."
@@ -238,6 +243,10 @@ class InvitationUse(models.Model):
     at = models.DateTimeField(default=clock.now)
     outside_id = models.CharField(
         max_length=100, blank=True, help_text="A guest's identifier elsewhere, as their link said."
+    )
+    parameters = models.JSONField(
+        default=list,
+        help_text="The parameters of the link each time that the guest came, such as a session's.",
     )
 
     class Meta:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +27,7 @@ def has_links(experiment: Experiment) -> bool:
 @dataclass(frozen=True)
 class Guest:
     """A guest. ``state``: working, done, screened out (they failed the gold items) or capped (they left too
-    many pairs).
+    many pairs). ``parameters``: of the link each time that they came, as JSON.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Guest:
     last_answer_at: datetime | None
     answers: int
     state: str
+    parameters: str
 
 
 def guests(experiment: Experiment) -> Iterator[Guest]:
@@ -65,4 +67,4 @@ def guests(experiment: Experiment) -> Iterator[Guest]:
             state = "capped"
         elif allowance is not None and allowance.most_answers is not None and n >= allowance.most_answers:
             state = "done"
-        yield Guest(use.outside_id, name, use.at, last, n, state)
+        yield Guest(use.outside_id, name, use.at, last, n, state, json.dumps(use.parameters))

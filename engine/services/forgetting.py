@@ -82,7 +82,7 @@ def forget_person(
     user.forgotten_at = clock.now()
     user.set_unusable_password()
     user.save()
-    InvitationUse.objects.filter(user=user).update(outside_id="")
+    InvitationUse.objects.filter(user=user).update(outside_id="", parameters=[])
     user.groups.clear()
     user.user_permissions.clear()
     what = f"Forgot a person, who is now {AuditEntry.PERSON}."

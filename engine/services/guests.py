@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -15,21 +17,56 @@ from engine.selectors.accounts import account
 from engine.services.accounts import make_account
 from engine.services.invitations import accept_invitation, open_invitation
 
+# The parameters of a link, each with its values.
+Parameters = Mapping[str, Sequence[str]]
+
+# What MTurk's links hold until somebody accepts the task.
+_PREVIEW = "ASSIGNMENT_ID_NOT_AVAILABLE"
+_IDENTIFIER = re.compile(r"\w[\w.@-]{0,99}")
 # So that everybody sees what they are.
 _PREFIX = "guest-"
 _LONGEST_NAME, _MOST_OF_A_NAME = 40, 1000
 
 
-def known_guest(*, invitation_id: int, outside_id: str) -> User | None:
-    """The guest who came by this link with this identifier before, and may still judge."""
-    uses = InvitationUse.objects.filter(invitation=invitation_id, outside_id=outside_id).exclude(
-        outside_id=""
-    )
-    use = uses.select_related("user", "invitation").first()
+def identifier_in(invitation: Invitation, parameters: Parameters) -> str:
+    """The identifier elsewhere that a link for guests holds; empty where the invitation asks for none.
+
+    Raises
+    ------
+    InvitationError
+        It is missing, there twice or none: the message says what to do.
+    """
+    names = [name.strip() for name in invitation.id_parameter.split(",") if name.strip()]
+    if not names:
+        return ""
+    if any(_PREVIEW in values for values in parameters.values()):
+        raise InvitationError(_("This is a preview. Accept the task, and open it then."))
+    name = next((name for name in names if name in parameters), names[0])
+    values = parameters.get(name, ())
+    if len(values) != 1 or not _IDENTIFIER.fullmatch(values[0].strip()):
+        raise InvitationError(
+            _("Your link does not say in %(name)s who you are. Open it from where you found this task.")
+            % {"name": name}
+        )
+    return values[0].strip()
+
+
+@transaction.atomic
+def known_guest(*, invitation_id: int, outside_id: str, parameters: Parameters) -> User | None:
+    """The guest who came by this link with this identifier before, and may still judge.
+
+    Notes with which parameters they come now.
+    """
+    use = _uses(invitation_id, outside_id).select_related("user", "invitation").select_for_update().first()
     if use is None or not use.user.is_active:
         return None
     member = Membership.objects.filter(experiment=use.invitation.experiment_id, user=use.user)
-    return use.user if member.exists() else None
+    if not member.exists():
+        return None
+    if parameters not in use.parameters:
+        use.parameters.append(dict(parameters))
+        use.save(update_fields=["parameters"])
+    return use.user
 
 
 def open_guest_link(*, invitation_id: int, outside_id: str) -> Invitation:
@@ -38,27 +75,27 @@ def open_guest_link(*, invitation_id: int, outside_id: str) -> Invitation:
     Raises
     ------
     InvitationError
-        The link is not open, lets no guests in or needs an identifier, or the guest was here already.
+        The link is not open or lets no guests in, or the guest was here already.
     """
     invitation = open_invitation(invitation_id=invitation_id)
     if not invitation.guests:
         raise InvitationError(_("This link needs an account."))
-    if invitation.id_parameter and not outside_id:
-        raise InvitationError(
-            _("Your link lacks %(name)s. Open it from the page on which you found this task.")
-            % {"name": invitation.id_parameter}
-        )
     if _uses(invitation_id, outside_id).exists():
         raise InvitationError(_("You took part already, and cannot go on."))
     return invitation
 
 
 @transaction.atomic
-def admit_guest(*, invitation_id: int, nickname: str, outside_id: str = "") -> tuple[User, Membership]:
+def admit_guest(
+    *, invitation_id: int, nickname: str, outside_id: str = "", parameters: Parameters = MappingProxyType({})
+) -> tuple[User, Membership]:
     """Make a guest, who becomes an annotator. Raises as :func:`open_guest_link` does."""
     open_guest_link(invitation_id=invitation_id, outside_id=outside_id)
     user = _account("" if outside_id else nickname)
-    return user, accept_invitation(invitation_id=invitation_id, user=user, outside_id=outside_id)
+    member = accept_invitation(invitation_id=invitation_id, user=user)
+    uses = InvitationUse.objects.filter(invitation=invitation_id, user=user)
+    uses.update(outside_id=outside_id, parameters=[dict(parameters)] if outside_id else [])
+    return user, member
 
 
 def _uses(invitation_id: int, outside_id: str) -> QuerySet[InvitationUse]:

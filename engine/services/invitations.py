@@ -191,10 +191,8 @@ def membership_from(*, invitation_id: int | None, user: User) -> Membership | No
 
 
 @transaction.atomic
-def accept_invitation(*, invitation_id: int | None, user: User, outside_id: str = "") -> Membership:
+def accept_invitation(*, invitation_id: int | None, user: User) -> Membership:
     """Make the user a member. Accepting the same invitation twice uses it once.
-
-    ``outside_id``: a guest's identifier elsewhere.
 
     Raises
     ------
@@ -209,7 +207,7 @@ def accept_invitation(*, invitation_id: int | None, user: User, outside_id: str 
     invitation = open_invitation(invitation_id=invitation_id, user=user)
     invitation.uses += 1
     invitation.save(update_fields=["uses"])
-    InvitationUse.objects.get_or_create(invitation=invitation, user=user, defaults={"outside_id": outside_id})
+    InvitationUse.objects.get_or_create(invitation=invitation, user=user)
     if invitation.guests and invitation.most_answers is not None:
         limit_answers(experiment_id=invitation.experiment_id, annotator=user, most=invitation.most_answers)
     record(

@@ -11,17 +11,20 @@ from django.urls import reverse
 
 from engine.models import Membership
 
-_KEY, _ID = "following-invitation", "following-as"
-_LONGEST_ID = 100
+_KEY, _PARAMETERS = "following-invitation", "following-with"
+_MOST_PARAMETERS, _LONGEST = 20, 200
 
 
-def follow(request: HttpRequest, invitation_id: int, outside_id: str = "") -> None:
-    """``outside_id``: the identifier elsewhere that the link holds."""
-    request.session[_KEY], request.session[_ID] = invitation_id, outside_id[:_LONGEST_ID]
+def follow(request: HttpRequest, invitation_id: int) -> None:
+    """Remember the invitation, and the parameters of its link."""
+    request.session[_KEY] = invitation_id
+    given = [*request.GET.lists()][:_MOST_PARAMETERS]
+    request.session[_PARAMETERS] = {name: [each[:_LONGEST] for each in values] for name, values in given}
 
 
-def outside_id_in(request: HttpRequest) -> str:
-    found: str = request.session.get(_ID, "")
+def parameters_of(request: HttpRequest) -> dict[str, list[str]]:
+    """The parameters of the link that is followed, each with its values."""
+    found: dict[str, list[str]] = request.session.get(_PARAMETERS, {})
     return found
 
 
@@ -33,7 +36,7 @@ def followed(request: HttpRequest) -> int | None:
 def stop_following(request: HttpRequest) -> None:
     """Forget it: the next person at this browser needs the link again."""
     request.session.pop(_KEY, None)
-    request.session.pop(_ID, None)
+    request.session.pop(_PARAMETERS, None)
 
 
 def first_page(membership: Membership) -> str:

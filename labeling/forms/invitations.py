@@ -48,9 +48,8 @@ class InvitationForm(forms.Form):
         label="Pairs for each guest",
         help_text="Checks among them. Empty: as many as there are.",
     )
-    id_parameter = forms.RegexField(
-        r"\A\w+\Z",
-        max_length=40,
+    id_parameter = forms.CharField(
+        max_length=100,
         required=False,
         label="Identifier in the link",
         help_text=(

@@ -20,14 +20,14 @@ from engine.models import Invitation, Membership, User
 from engine.selectors import blinding
 from engine.services import invitation_mails, invitations
 from engine.services.accounts import make_account
-from engine.services.guests import admit_guest, known_guest, open_guest_link
+from engine.services.guests import admit_guest, identifier_in, known_guest, open_guest_link
 from engine.tasks import deliver, wake
 from labeling import access
 from labeling.accounts.followed_invitation import (
     first_page,
     follow,
     followed,
-    outside_id_in,
+    parameters_of,
     stop_following,
 )
 from labeling.accounts.forms import GuestForm, JoinForm
@@ -51,7 +51,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     if invitation is None:
         stop_following(request)
     else:
-        follow(request, invitation.pk, request.GET.get(invitation.id_parameter, ""))
+        follow(request, invitation.pk)
     response = redirect("accept_invitation")
     response["Referrer-Policy"] = "no-referrer"
     return response
@@ -62,8 +62,8 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
 def accept_invitation(request: HttpRequest) -> HttpResponse:
     """Say who invites to what. A POST joins: with a new account, or with the one that is logged in."""
     invitation_id = followed(request)
-    if invitation_id and Invitation.objects.filter(pk=invitation_id, guests=True).exists():
-        return _accept_as_guest(request, invitation_id)
+    if guests_link := Invitation.objects.filter(pk__in=[invitation_id], guests=True).first():
+        return _accept_as_guest(request, guests_link)
     user = request.user if request.user.is_authenticated else None
     if user and (member := invitations.membership_from(invitation_id=invitation_id, user=user)):
         stop_following(request)
@@ -109,32 +109,35 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
 
 
 def _logged_in(request: HttpRequest, user: User, redirect_url: str) -> HttpResponse:
-    """Log a guest in, and go on."""
-    login(request, user)
+    """Log a guest in unless they are, and go on."""
+    if user != request.user:
+        login(request, user)
     return redirect(redirect_url)
 
 
-def _accept_as_guest(request: HttpRequest, invitation_id: int) -> HttpResponse:
+def _accept_as_guest(request: HttpRequest, invitation: Invitation) -> HttpResponse:
     """Ask for a nickname, unless the link says who comes; who came before goes on."""
-    outside_id = outside_id_in(request)
     user = request.user if request.user.is_authenticated else None
-    if outside_id:
-        user = known_guest(invitation_id=invitation_id, outside_id=outside_id)
-    if user and (member := invitations.membership_from(invitation_id=invitation_id, user=user)):
-        stop_following(request)
-        if user == request.user:
-            return redirect(first_page(member))
-        return _logged_in(request, user, redirect_url=first_page(member))
-    if request.method == "POST" and count_by_browser(request, "join") is None:
-        return render(request, "429.html", status=429)
-    form = GuestForm(request.POST if request.method == "POST" else None, asks=not outside_id)
+    parameters = parameters_of(request)
     try:
-        invitation = open_guest_link(invitation_id=invitation_id, outside_id=outside_id)
-        if request.method == "POST" and form.is_valid():
-            nickname = form.cleaned_data.get("nickname", "")
-            guest, member = admit_guest(invitation_id=invitation.pk, nickname=nickname, outside_id=outside_id)
+        if outside_id := identifier_in(invitation, parameters):
+            user = known_guest(invitation_id=invitation.pk, outside_id=outside_id, parameters=parameters)
+        if user and (member := invitations.membership_from(invitation_id=invitation.pk, user=user)):
             stop_following(request)
-            return _logged_in(request, guest, redirect_url=first_page(member))
+            return _logged_in(request, user, first_page(member))
+        if request.method == "POST" and count_by_browser(request, "join") is None:
+            return render(request, "429.html", status=429)
+        form = GuestForm(request.POST if request.method == "POST" else None, asks=not outside_id)
+        open_guest_link(invitation_id=invitation.pk, outside_id=outside_id)
+        if request.method == "POST" and form.is_valid():
+            guest, member = admit_guest(
+                invitation_id=invitation.pk,
+                nickname=form.cleaned_data.get("nickname", ""),
+                outside_id=outside_id,
+                parameters=parameters,
+            )
+            stop_following(request)
+            return _logged_in(request, guest, first_page(member))
     except InvitationError as refused:
         stop_following(request)
         return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)

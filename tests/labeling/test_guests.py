@@ -124,11 +124,31 @@ class TestCrowds:
         client.post(reverse("accept_invitation"))
         assert {*InvitationUse.objects.values_list("outside_id", flat=True)} == {"w1", "w2"}
 
-    def test_without_the_identifier_nobody_comes_in(self, experiment, owner):
-        client = Client()
-        page = client.get(link(experiment, owner, id_parameter="PROLIFIC_PID"), follow=True)
+    @pytest.mark.parametrize(
+        ("query", "words_of_it"),
+        [
+            ("", "PROLIFIC_PID"),
+            ("PROLIFIC_PID=", "PROLIFIC_PID"),
+            ("PROLIFIC_PID={{%PROLIFIC_PID%}}", "PROLIFIC_PID"),
+            ("PROLIFIC_PID=one&PROLIFIC_PID=two", "PROLIFIC_PID"),
+            ("PROLIFIC_PID=%3Cscript%3E", "PROLIFIC_PID"),
+            ("hitId=3HIT&assignmentId=ASSIGNMENT_ID_NOT_AVAILABLE", "preview"),
+        ],
+    )
+    def test_without_one_identifier_nobody_comes_in(self, query, words_of_it, experiment, owner):
+        url = link(experiment, owner, id_parameter="PROLIFIC_PID, workerId")
+        page = Client().get(f"{url}?{query}", follow=True)
         assert page.status_code == 410
-        assert "PROLIFIC_PID" in words(page)
+        assert words_of_it in words(page)
+        assert not InvitationUse.objects.exists()
+
+    def test_of_several_names_one_is_read_and_all_parameters_are_kept(self, experiment, owner):
+        url = link(experiment, owner, id_parameter="PROLIFIC_PID, prolific_id")
+        come(f"{url}?prolific_id=p2&SESSION_ID=a")
+        Client().get(f"{url}?prolific_id=p2&SESSION_ID=b", follow=True)
+        use = InvitationUse.objects.get()
+        assert use.outside_id == "p2"
+        assert [each["SESSION_ID"] for each in use.parameters] == [["a"], ["b"]]
 
     def test_a_skipped_pair_is_none_of_theirs_and_a_code_is_shown_at_the_end(self, experiment, owner):
         client = come(link(experiment, owner, most_answers=1, completion="C0DE"), nickname="Ann")
@@ -151,11 +171,11 @@ class TestCrowds:
     def test_the_owner_reads_whom_to_pay_and_forgets_by_identifier(self, experiment, owner, client_for):
         url = link(experiment, owner, id_parameter="PROLIFIC_PID", most_answers=1)
         judge(come(f"{url}?PROLIFIC_PID=p1"), experiment)
-        come(f"{url}?PROLIFIC_PID==1%2B1")
+        come(f"{url}?PROLIFIC_PID=p2")
         file = client_for(owner).get(reverse("guests", args=[experiment.pk])).content.decode()
         done, working = csv.DictReader(io.StringIO(file))
         assert (done["id"], done["answers"], done["state"]) == ("p1", "1", "done")
-        assert (working["id"], working["state"]) == ("'=1+1", "working")
+        assert (working["id"], working["state"]) == ("p2", "working")
         call_command("forget_person", "p1")
         assert not InvitationUse.objects.filter(outside_id="p1").exists()
         assert Judgment.objects.get().annotator.username.startswith("former-annotator")
