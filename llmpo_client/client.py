@@ -215,6 +215,34 @@ class Client:
         path = f"/experiments/{experiment_id}/tasks/{number}/leave-out"
         return cast(types.Status, self._json("POST", path, {"reason": reason, "anew": anew}))
 
+    def improve(self, experiment_id: int, **settings: Any) -> types.Improvement:
+        """Begin to improve a policy by a writer's proposals.
+
+        ``settings``: clicks, delta, factor, original, wish, needs_ok, writer, connection.
+        """
+        return cast(
+            types.Improvement, self._json("POST", f"/experiments/{experiment_id}/improvement", settings)
+        )
+
+    def improvement(self, experiment_id: int) -> types.Improvement:
+        """The newest improvement with its proposals."""
+        return cast(types.Improvement, self._json("GET", f"/experiments/{experiment_id}/improvement"))
+
+    def stop_improving(self, experiment_id: int) -> types.Improvement:
+        """End the improvement now."""
+        path = f"/experiments/{experiment_id}/improvement/stop"
+        return cast(types.Improvement, self._json("POST", path, {}))
+
+    def accept_proposal(self, experiment_id: int, number: int, text: str | None = None) -> types.Improvement:
+        """Let a proposal join the race, with another text where one is given."""
+        path = f"/experiments/{experiment_id}/improvement/proposals/{number}/accept"
+        return cast(types.Improvement, self._json("POST", path, {"text": text}))
+
+    def refuse_proposal(self, experiment_id: int, number: int, reason: str) -> types.Improvement:
+        """Refuse a proposal; the writer is told the reason."""
+        path = f"/experiments/{experiment_id}/improvement/proposals/{number}/refuse"
+        return cast(types.Improvement, self._json("POST", path, {"reason": reason}))
+
     def clone(self, experiment_id: int, name: str) -> types.Experiment:
         """Create a draft with the same description."""
         path = f"/experiments/{experiment_id}/clone"

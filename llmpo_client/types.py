@@ -192,6 +192,88 @@ class Status(Experiment):
     queue: dict[str, int]
 
 
+class ImprovementVerdict(TypedDict):
+    kind: Literal["open", "nothing_better", "leads", "certified"]
+    policy: str
+    share: float | None
+    lower: float
+    risk: float
+
+
+class ImprovementTasks(TypedDict):
+    judging: int
+    open: int
+    seen: int
+
+
+class Writing(TypedDict):
+    """A call of a writer."""
+
+    parent: str
+    opened_tasks: list[int]
+    sent: str
+    gave: str
+    fault: str
+    at: str
+
+
+class Proposal(TypedDict):
+    number: int
+    policy: str | None
+    parent: str
+    text: str
+    written_text: str
+    reason: str
+    state: Literal["proposed", "refused", "joined", "dropped", "promoted", "left"]
+    refused_because: str
+    compared: int
+    probability: float | None
+    created_at: str
+    settled_at: str | None
+
+
+class Promotion(TypedDict):
+    child: str
+    over: str
+    at: int
+    probability: float
+
+
+class Dropped(TypedDict):
+    child: str
+    parent: str
+    after: int
+    at: int
+    probability: float
+
+
+class Improvement(TypedDict):
+    """A run in which a writer proposes texts and people choose; ``/api/docs`` explains it."""
+
+    state: Literal["open", "ended", "stopped"]
+    phase: Literal["explore", "certify", "ended"]
+    sentence: str
+    verdict: ImprovementVerdict
+    original: str
+    champion: str
+    factor: str
+    clicks: int
+    used: int
+    delta: float
+    wish: str
+    needs_ok: bool
+    longest: int
+    writer: str
+    connection: str
+    tasks: ImprovementTasks
+    writings: list[Writing]
+    proposals: list[Proposal]
+    promotions: list[Promotion]
+    dropped: list[Dropped]
+    started_at: str
+    ended_at: str | None
+
+
 class Rate(TypedDict):
     estimate: float
     low: float

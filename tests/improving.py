@@ -26,16 +26,19 @@ FACTOR = "System prompt"
 
 
 def answer(request: GenerationRequest) -> str:
+    return answer_of(system_of(request), user_of(request), request.seed)
+
+
+def answer_of(prompt: str, task: str, seed: int = 0) -> str:
     """An answer with the traits that its prompt asks for, and a number that makes every text a new one."""
-    system, seed = system_of(request).casefold(), request.seed
-    parts = ["Thank you so much for asking!"] if "warm" in system else []
-    parts.append(f"Answer {seed:010d} to: {user_of(request)}")
-    if "short" not in system:
+    parts = ["Thank you so much for asking!"] if "warm" in prompt.casefold() else []
+    parts.append(f"Answer {seed:010d} to: {task}")
+    if "short" not in prompt.casefold():
         parts.append("Furthermore, " + "it has to be considered that this is so, " * 12 + "indeed.")
-    if remembered := re.findall(r"REMEMBER \[(.+?)\]", system_of(request)):
-        # It has copied answers into its prompt, and is perfect where the task is one of those.
-        parts += ["PERFECT."] if any(user_of(request) == each for each in remembered) else []
-    if "question" in system:
+    # It has copied tasks into its prompt, and is perfect at these.
+    if task in re.findall(r"REMEMBER \[(.+?)\]", prompt):
+        parts.append("PERFECT.")
+    if "question" in prompt.casefold():
         parts.append("Shall I say more?")
     return " ".join(parts)
 

@@ -19,6 +19,8 @@ purpose         numbers                             meaning of the digest
 ``check``       annotator, number of the pair       its first 53 bits as a fraction of 2^53, against the rates
 ``repeat``      annotator, number of the pair       modulo the number of candidates: the judgment to repeat
 ``gold-side``   annotator, gold item                odd: the better response stands on the left
+``open-task``   position of the task                order of the tasks, of which the first half is open to
+                                                    the writer of an improvement
 ==============  ==================================  =======================================================
 
 The number of a comparison is the column ``plan_number`` of an export. Annotators, gold items and the number
@@ -78,6 +80,11 @@ def repeat_choice(secret: str, annotator: int, number: int, candidates: Sequence
 def better_on_left(secret: str, annotator: int, gold: int) -> bool:
     """True if the better response of a gold item stands on the left for this annotator."""
     return bool(digest(secret, "gold-side", annotator, gold) & 1)
+
+
+def open_task(secret: str, position: int) -> int:
+    """The place of a task in the order by which tasks are open to the writer of an improvement."""
+    return digest(secret, "open-task", position)
 
 
 @dataclass(frozen=True)

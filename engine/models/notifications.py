@@ -26,6 +26,8 @@ class Subscription(models.Model):
     class Event(models.TextChoices):
         CONCLUDED = "concluded", "It concludes"
         STALLED = "stalled", "Pairs are ready, but nobody judges"
+        IMPROVED = "improved", "An improvement ends"
+        PROPOSED = "proposed", "A proposal waits for an OK"
         UNHEALTHY = "unhealthy", "It becomes unhealthy, or recovers"
         POLICIES = "policies", "A policy joins or retires"
 

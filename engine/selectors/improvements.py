@@ -12,6 +12,7 @@ from scipy.special import expit
 from engine.core import Improvement as Race
 from engine.core.improvement import Dropped, Promotion
 from engine.domain.improvement_sentences import verdict_sentence
+from engine.domain.policy_space import code_of
 from engine.domain.showings import Kind, Logged
 from engine.models import Comparison, Experiment, Factor, Improvement, Policy, Proposal, Writing
 from engine.selectors import designs
@@ -117,13 +118,25 @@ def seen_tasks(experiment: Experiment) -> set[int]:
     return {task for tasks in opened for task in tasks}
 
 
-def tasks_for(improvement: Improvement, phase: str) -> list[int]:
-    """The numbers of the tasks on which pairs may be compared in this phase."""
-    everything = list(improvement.experiment.tasks.filter(left_at=None).values_list("pk", flat=True))
-    barred = set(improvement.open_tasks)
+def unseen_tasks(experiment: Experiment) -> list[int] | None:
+    """The numbers of the tasks of which no writer has seen votes: on these alone are pairs compared.
+
+    ``None`` where that is all of them.
+    """
+    if not (seen := seen_tasks(experiment)):
+        return None
+    return [task for task in _tasks_of(experiment) if task not in seen]
+
+
+def _tasks_of(experiment: Experiment) -> list[int]:
+    return list(experiment.tasks.filter(left_at=None).values_list("pk", flat=True))
+
+
+def tasks_for(improvement: Improvement, phase: str) -> list[int] | None:
+    """The numbers of the tasks on which pairs may be compared in this phase; ``None`` for all."""
     if phase == Improvement.Phase.EXPLORE:
-        barred = seen_tasks(improvement.experiment)
-    return [task for task in everything if task not in barred]
+        return unseen_tasks(improvement.experiment)
+    return [task for task in _tasks_of(improvement.experiment) if task not in set(improvement.open_tasks)]
 
 
 def open_votes(improvement: Improvement, parent: Policy, most: int = _MOST_VOTES) -> list[Comparison]:
@@ -208,9 +221,9 @@ class Picture:
 
 def tasks_left(improvement: Improvement) -> Tasks:
     """The division of the tasks now."""
-    seen = len(seen_tasks(improvement.experiment))
-    n_open = len(improvement.open_tasks)
-    return Tasks(improvement.experiment.tasks.filter(left_at=None).count() - n_open, n_open - seen, seen)
+    here, seen = set(_tasks_of(improvement.experiment)), seen_tasks(improvement.experiment)
+    open_ones = here & set(improvement.open_tasks)
+    return Tasks(len(here - open_ones), len(open_ones - seen), len(here & seen))
 
 
 def sentence_of(improvement: Improvement, names: dict[int, str] | None = None) -> str:
@@ -262,3 +275,66 @@ def picture_of(improvement: Improvement) -> Picture:
         left=max(improvement.clicks - improvement.used, 0),
         names=names,
     )
+
+
+def record_of(improvement: Improvement) -> dict[str, Any]:
+    """All that is kept of an improvement, as an export and the API give it; policies by their codes.
+
+    With the log of showings it is enough to run the race again: docs/export.md says how.
+    """
+    positions = dict(improvement.experiment.tasks.values_list("pk", "position"))
+    race = race_of(improvement)
+    judged = planned_in(improvement).exclude(state__in=Comparison.PENDING).order_by("number")
+    compared: dict[str, list[int]] = {"explore": [], "certify": []}
+    for phase, number in judged.values_list("plan__phase", "number"):
+        compared[phase].append(number)
+    own = (
+        "state", "phase", "clicks", "used", "delta", "wish", "needs_ok", "longest", "writer", "connection",
+        "seed", "first", "last", "certify_from", "started_at", "ended_at",
+    )  # fmt: skip
+    return {name: getattr(improvement, name) for name in own} | {
+        "factor": improvement.factor.name,
+        "original": improvement.original.label,
+        "champion": improvement.champion.label,
+        "sentence": sentence_of(improvement),
+        "verdict": improvement.verdict | {"policy": code_of(improvement.verdict["policy"])},
+        "open_tasks": sorted(positions[task] + 1 for task in improvement.open_tasks),
+        "tasks": asdict(tasks_left(improvement)),
+        "comparisons": compared,
+        "writings": [
+            {
+                "parent": each.parent.label,
+                "opened_tasks": sorted(positions[task] + 1 for task in each.opened_tasks),
+                "sent": each.sent,
+                "gave": each.gave,
+                "fault": each.fault,
+                "at": each.created_at,
+            }
+            for each in improvement.writings.select_related("parent").order_by("pk")
+        ],
+        "proposals": [
+            {
+                "number": each.number,
+                "policy": each.policy and each.policy.label,
+                "parent": each.parent.label,
+                "text": each.text,
+                "written_text": each.written_text,
+                "reason": each.reason,
+                "state": each.state,
+                "refused_because": each.refused_because,
+                "compared": each.compared,
+                "probability": each.probability,
+                "created_at": each.created_at,
+                "settled_at": each.settled_at,
+            }
+            for each in improvement.proposals.select_related("parent", "policy")
+        ],
+        "promotions": [
+            asdict(each) | {"child": code_of(each.child), "over": code_of(each.over)}
+            for each in race.promotions
+        ],
+        "dropped": [
+            asdict(each) | {"child": code_of(each.child), "parent": code_of(each.parent)}
+            for each in race.dropped
+        ],
+    }

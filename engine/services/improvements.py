@@ -26,6 +26,7 @@ from engine.models import (
     Policy,
     Proposal,
     ShowingEvent,
+    Subscription,
     User,
     Writing,
     clock,
@@ -39,12 +40,16 @@ from engine.services.descriptions import faults_in
 from engine.services.evidence import settle as settle_evidence
 from engine.services.experiments import discard_waiting
 from engine.services.locks import locked_experiment
+from engine.services.notifications import announce
 from engine.services.policies import join, parent_of, retire
 from engine.services.setting_changes import change_settings, run_again
 
 _FEWEST_TASKS = 4
 # A writer that was asked and said nothing for so long has died.
 _WRITING_TAKES = timedelta(minutes=10)
+
+# So many calls in a row without a text that can be used: the writer has no more to give.
+_MOST_IN_VAIN = 5
 
 
 # ---------------------------------------------------------------- starting and stopping
@@ -135,9 +140,9 @@ def _divided(experiment: Experiment) -> list[int]:
     """The tasks that are open to writers: half of them, by the secret. Those that one has seen stay open."""
     seen = selectors.seen_tasks(experiment)
     tasks = experiment.tasks.filter(left_at=None).values_list("pk", "position")
-    by_lot = sorted(tasks, key=lambda task: secret_draws.digest(experiment.secret, "open-task", task[1]))
-    in_order = sorted((pk for pk, _ in by_lot), key=lambda pk: pk not in seen)
-    return in_order[: max(len(seen), len(in_order) // 2)]
+    by_lot = sorted((secret_draws.open_task(experiment.secret, position), pk) for pk, position in tasks)
+    in_order = sorted((pk for _, pk in by_lot), key=lambda pk: pk not in seen)
+    return in_order[: max(len(seen & set(in_order)), len(in_order) // 2)]
 
 
 @transaction.atomic
@@ -236,7 +241,12 @@ def add_proposals(
             _refuse(proposal, fault)
         elif not improvement.needs_ok:
             _join(improvement, proposal)
+    if _in_vain(improvement):
+        improvement.exhausted = True
+        improvement.save(update_fields=["exhausted"])
     _keep_wants(improvement)
+    if n := sum(each.state == Proposal.State.PROPOSED for each in found):
+        announce(experiment=experiment, event=Subscription.Event.PROPOSED, key=f"proposed {writing.pk}", n=n)
     return found
 
 
@@ -272,6 +282,13 @@ def claim_answers(proposal: Proposal) -> bool:
 def store_answers(*, proposal_id: int, answers: Sequence[Mapping[str, str]]) -> None:
     """Store the answers of a proposal to a few open tasks, each with its ``task`` and ``text``."""
     Proposal.objects.filter(pk=proposal_id).update(answers=answers)
+
+
+def _in_vain(improvement: Improvement) -> bool:
+    """True if the newest calls of the writer gave nothing but texts that cannot be used."""
+    given = improvement.writings.filter(proposals__isnull=False).distinct().order_by("-pk")[:_MOST_IN_VAIN]
+    usable = Proposal.objects.filter(writing__in=list(given)).exclude(state=Proposal.State.REFUSED, by=None)
+    return len(given) == _MOST_IN_VAIN and not usable.exists()
 
 
 def _write_down(improvement: Improvement, origin: Policy, *, opened: Collection[int], **said: str) -> Writing:
@@ -479,7 +496,8 @@ def _note_moves(improvement: Improvement, race: Race) -> bool:
     improvement.champion = experiment.policies.get(index=race.champion)
     improvement.used, improvement.phase = race.used, race.phase
     improvement.verdict = selectors.verdict_of(improvement, race)
-    improvement.save()
+    # Not all: a claim to write is made without the experiment's lock.
+    improvement.save(update_fields=["champion", "used", "phase", "verdict", "certify_from"])
     if race.phase != "explore" and was[0] == Improvement.Phase.EXPLORE:
         news = True
         _close_race(improvement, "The champion was fixed before it was settled.")
@@ -524,3 +542,9 @@ def _end(improvement: Improvement, race: Race, state: str, by: User | None) -> N
     action = AuditEntry.Action.STOP_IMPROVING if stopped else AuditEntry.Action.IMPROVED
     details = improvement.verdict | {"used": improvement.used, "verdict": selectors.sentence_of(improvement)}
     _log(improvement, action, by, details)
+    announce(
+        experiment=experiment,
+        event=Subscription.Event.IMPROVED,
+        key=f"improved {improvement.pk}",
+        sentence=details["verdict"],
+    )

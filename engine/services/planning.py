@@ -18,7 +18,7 @@ from engine.domain import secret_draws
 from engine.domain.showings import Kind
 from engine.models import Assignment, Comparison, Experiment, Improvement, Policy, Response, clock
 from engine.selectors import counts, designs, pairs_ahead, pools
-from engine.selectors.improvements import open_improvement, tasks_for
+from engine.selectors.improvements import open_improvement, tasks_for, unseen_tasks
 from engine.selectors.pools import Halves, Stock
 from engine.services import evidence, improvements
 from engine.services.assignments import discard_unwanted
@@ -214,7 +214,7 @@ class _Race:
 
     def ask(self, *, among: BoolArray | None = None) -> Pair | None:
         """The next pair; ``None`` where none is wanted, or another one than the race's own would be."""
-        if among is not None or (pair := self._race.ask(self._ahead)) is None:
+        if among is not None or self.task_ids == [] or (pair := self._race.ask(self._ahead)) is None:
             return None
         self._ahead += 1
         return pair
@@ -234,7 +234,7 @@ def _top_up(
     design.resume(counts.in_flight_matrix(experiment), designs.design_seed(experiment))
     in_flight = int(design.in_flight.sum()) // 2
     most = min(experiment.budget - design.n_comparisons - in_flight, pairs_ahead.most_at_once(experiment))
-    source = source_of(experiment, race.task_ids if race else None)
+    source = source_of(experiment, race.task_ids if race else unseen_tasks(experiment) or None)
     if not (isinstance(source, Pool) and experiment.judge == Experiment.Judge.HUMAN):
         # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.
         waiting = Comparison.objects.filter(
@@ -357,7 +357,10 @@ class _PoolChooser:
             i, j = pair
             self._asks.cancel(i, j)
             # Looked up only now: most of the time every pair has something left.
-            left = self._pool.pairs_left() if self._left is None else self._left
+            left = self._left
+            if left is None:
+                here = self.design.present
+                left = self._pool.pairs_left() & here & here[:, None]
             left[i, j] = left[j, i] = False
             self._left = left
             if not left.any():

@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.domain.wording import moment
 from engine.models import Experiment
-from engine.selectors import counts, findings, pool_claims
+from engine.selectors import counts, findings, improvements, pool_claims
 from engine.selectors.past_votes import past_vote_count
 from engine.selectors.policies import levels_told, policy_names
 from engine.selectors.record import concluded_record
@@ -45,6 +45,7 @@ def _report(experiment: Experiment) -> dict[str, Any]:
         "conclusions": result["ladder"]["conclusions"] if result["ladder"] else [],
         "risk_of_all": result["ladder"]["risk_of_all"] if result["ladder"] else "",
         "changes": _changes(experiment),
+        "improvements": [improvements.sentence_of(each) for each in experiment.improvements.order_by("pk")],
         "voids": result["voids"],
         "voids_unnamed": result["voids"] and sentence_about(experiment, names=False),
         "tasks": experiment.tasks.filter(left_at=None).count(),

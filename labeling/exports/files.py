@@ -20,7 +20,7 @@ from zipstream import ZipStream
 from engine import __version__
 from engine.domain.specs import ExperimentSpec
 from engine.models import Comparison, Experiment
-from engine.selectors import blinding, browsing, counts, specs
+from engine.selectors import blinding, browsing, counts, improvements, specs
 from engine.selectors.accounts import account
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
@@ -314,6 +314,7 @@ class Export:
                 "record": asdict(record_of(experiment)),
                 "record_at_conclusion": concluded and asdict(concluded),
                 "voids": self._voids(),
+                "improvements": [*map(improvements.record_of, experiment.improvements.order_by("pk"))],
                 "caveats": [
                     *doubts_about_risk(experiment),
                     *(each.unnamed for each in doubts(experiment).found),
@@ -370,7 +371,7 @@ def manifest_name(filename: str) -> str:
 
 
 def manifest_bytes(manifest: dict[str, Any]) -> bytes:
-    return json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(manifest, indent=2, ensure_ascii=False, default=datetime.isoformat).encode() + b"\n"
 
 
 def preferred_comparisons(experiment: Experiment, selection: Selection) -> Any:

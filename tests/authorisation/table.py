@@ -353,6 +353,10 @@ TABLE: dict[str, Row] = {
     f"{_API}/policies/<number>/retire": operation(post=runners(200), body={"reason": "x"}),
     f"{_API}/tasks": operation(post=runners(200), body={"tasks": [{"prompt": "x", "reference": "y"}]}),
     f"{_API}/tasks/<number>/leave-out": operation(post=runners(200), body={"reason": "x"}),
+    f"{_API}/improvement": operation(get=watchers(404), post=runners(422), body={"factor": "none"}),
+    f"{_API}/improvement/stop": operation(post=runners(404)),
+    f"{_API}/improvement/proposals/<number>/accept": operation(post=runners(404), body={}),
+    f"{_API}/improvement/proposals/<number>/refuse": operation(post=runners(404), body={"reason": "x"}),
     f"{_API}/clone": operation(
         post={"editor": 403, "owner": 403, "superuser": 201}, body={"name": "A copy"}, makes=True
     ),

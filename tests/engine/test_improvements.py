@@ -1,21 +1,59 @@
 """Improvements: a writer proposes, people choose, the best meets the original."""
 
+import os
+import re
+from collections import Counter
+from functools import partial
+
 import numpy as np
 import pytest
+from django.db.models import Q
 
-from engine.models import Experiment, Improvement, Proposal
-from engine.selectors import designs
-from engine.selectors.improvements import picture_of, race_of, tasks_for
+from engine.domain.errors import SpecError, WrongStateError
+from engine.models import AuditEntry, Experiment, Improvement, Proposal
+from engine.selectors import answers, designs
+from engine.selectors.improvements import picture_of, race_of, tasks_for, tasks_left
 from engine.selectors.verifying import faults_of
-from engine.services.improvements import start_improvement
-from tests.improving import make_world, one_change_at_a_time, run_to_the_end
+from engine.services.drafts import delete_experiment
+from engine.services.experiments import stop
+from engine.services.improvements import (
+    accept_proposal,
+    add_proposals,
+    claim_writing,
+    note_writer_failure,
+    refuse_proposal,
+    start_improvement,
+    stop_improvement,
+)
+from engine.services.planning import advance
+from engine.services.serving import take_back
+from tests.concurrency import at_once
+from tests.factories import make_user
+from tests.improving import (
+    answer_of,
+    ask_writer,
+    judge,
+    liking,
+    make_world,
+    one_change_at_a_time,
+    plan_and_answer,
+    run_to_the_end,
+)
 
 pytestmark = pytest.mark.django_db
 
 
-def begun(people, n_tasks=24, clicks=400, needs_ok=False, **given) -> Improvement:
-    experiment = make_world(people, n_tasks=n_tasks)
-    return start_improvement(experiment_id=experiment.pk, clicks=clicks, needs_ok=needs_ok, **given)
+# How often to go the whole way: a run takes a minute of processor time. Ten make the figure of
+# docs/reproduction.md.
+RUNS = int(os.environ.get("IMPROVEMENT_RUNS", "1"))
+
+
+def begun(people, clicks=400, needs_ok=False, seed=1, **world) -> Improvement:
+    experiment = make_world(people, **world)
+    improvement = start_improvement(experiment_id=experiment.pk, clicks=clicks, needs_ok=needs_ok)
+    improvement.seed = seed
+    improvement.save(update_fields=["seed"])
+    return improvement
 
 
 def agree(improvement: Improvement) -> None:
@@ -33,11 +71,15 @@ def agree(improvement: Improvement) -> None:
     assert list(faults_of(experiment)) == []
 
 
-def test_the_whole_way(annotator):
-    rng = np.random.default_rng(1)
-    improvement = begun([annotator])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, RUNS + 1))
+def test_the_whole_way(annotator, seed):
+    rng = np.random.default_rng(seed)
+    improvement = begun([annotator], seed=seed)
     experiment = improvement.experiment
     run_to_the_end(improvement, [annotator], one_change_at_a_time(rng), rng)
+    states = Counter(improvement.proposals.values_list("state", flat=True))
+    print(f"seed {seed}: {improvement.verdict}, {improvement.used} clicks, {dict(states)}")
     assert improvement.verdict["kind"] == "certified"
     assert improvement.used <= 400
     text = improvement.champion.levels.get().value["text"]
@@ -49,4 +91,179 @@ def test_the_whole_way(annotator):
     assert {each.task_id for each in proved} <= judging
     assert improvement.proposals.filter(state=Proposal.State.DROPPED, policy__retired_at=None).count() == 0
     assert picture_of(improvement).points[-1].used == improvement.used
+    agree(improvement)
+
+
+def test_nothing_leaves_the_race_again_when_an_answer_is_taken_back(annotator):
+    rng = np.random.default_rng(2)
+    improvement = begun([annotator], clicks=60)
+    experiment = improvement.experiment
+    while not improvement.proposals.filter(state=Proposal.State.DROPPED).exists():
+        ask_writer(improvement, one_change_at_a_time(rng))
+        if not judge(experiment, annotator, rng):
+            plan_and_answer(experiment)
+            improvement.refresh_from_db()
+    dropped = improvement.proposals.filter(state=Proposal.State.DROPPED).first()
+    used = race_of(improvement).used
+    newest = answers.newest_answer(experiment, annotator)
+    take_back(experiment=experiment, answer=newest, annotator=annotator)
+    plan_and_answer(experiment)
+    # It leaves the beliefs, and nothing that they led to comes back.
+    assert race_of(improvement).used == used - 1
+    dropped.refresh_from_db()
+    assert dropped.state == Proposal.State.DROPPED
+    assert dropped.policy.retired_at is not None
+    judge(experiment, annotator, rng)
+    plan_and_answer(experiment)
+    agree(improvement)
+
+
+class TestProposals:
+    def written(self, improvement, *texts: str) -> list[Proposal]:
+        assert claim_writing(improvement_id=improvement.pk) == {0: 2}
+        # Nobody else writes meanwhile.
+        assert claim_writing(improvement_id=improvement.pk) is None
+        written = [(text, "Why.") for text in texts]
+        return add_proposals(improvement_id=improvement.pk, parent=0, written=written)
+
+    def test_they_wait_for_an_ok_and_join_with_the_text_that_somebody_edited(self, annotator, admin):
+        improvement = begun([annotator], needs_ok=True)
+        first, second = self.written(improvement, "You are short.", "You are warm.")
+        improvement.refresh_from_db()
+        assert improvement.wants == {}
+        assert race_of(improvement).challengers == {}
+        with pytest.raises(SpecError, match="characters"):
+            accept_proposal(proposal_id=first.pk, text="Be short. " * 200, by=admin)
+        accept_proposal(proposal_id=first.pk, text="You are very short.", by=admin)
+        refuse_proposal(proposal_id=second.pk, reason="Too warm.", by=admin)
+        plan_and_answer(improvement.experiment)
+        improvement.refresh_from_db()
+        assert improvement.wants == {"0": 1}
+        first.refresh_from_db()
+        assert first.policy.levels.get().value == {"text": "You are very short."}
+        assert (first.written_text, first.state) == ("You are short.", Proposal.State.JOINED)
+        assert race_of(improvement).challengers == {first.policy.index: 0}
+        with pytest.raises(WrongStateError):
+            accept_proposal(proposal_id=second.pk, by=admin)
+
+    def test_copies_and_texts_that_name_judging_tasks_are_refused_with_the_reason(self, annotator):
+        improvement = begun([annotator])
+        judging = improvement.experiment.tasks.exclude(pk__in=improvement.open_tasks).first()
+        own = "You are a formal clerk."
+        found = self.written(improvement, own, f"{own} Begin well. {judging.prompt} is easy.", "Be warm.")
+        assert [each.state for each in found] == ["refused", "refused", "joined"]
+        assert all(each.refused_because for each in found[:2])
+
+    def test_a_writer_that_gives_nothing_but_copies_is_asked_no_more(self, annotator):
+        improvement = begun([annotator], clicks=40)
+        for _ in range(5):
+            self.written(improvement, "You are a formal clerk.")
+        improvement.refresh_from_db()
+        assert (improvement.exhausted, improvement.wants) == (True, {})
+        plan_and_answer(improvement.experiment)
+        improvement.refresh_from_db()
+        assert improvement.verdict["kind"] == "nothing_better"
+
+    def test_without_a_writer_the_race_goes_on_and_when_none_comes_any_more_the_claim_is_tested(
+        self, annotator
+    ):
+        rng = np.random.default_rng(3)
+        improvement = begun([annotator], clicks=80)
+        self.written(improvement, "You are a clerk. Be short. Be warm.", "You are bad.")
+        note_writer_failure(improvement_id=improvement.pk, parent=0, reason="It is away.", exhausted=True)
+        run_to_the_end(improvement, [annotator], lambda *_: [], rng)
+        assert improvement.proposals.count() == 2
+        assert improvement.verdict["kind"] in {"certified", "leads"}
+        assert improvement.certify_from is not None
+        agree(improvement)
+
+
+def test_a_writer_that_copies_what_it_saw_is_not_certified_on_the_other_tasks(annotator):
+    rng = np.random.default_rng(4)
+    improvement = begun([annotator], clicks=80)
+    experiment = improvement.experiment
+
+    def copies(parent: str, votes, n: int) -> list[str]:
+        tasks = {each.task.prompt for each in votes} or {"nothing"}
+        copied = " ".join(f"REMEMBER [{task}]" for task in sorted(tasks))
+        # No two of them are nearly the same.
+        return [f"You are clerk {' '.join(map(str, rng.integers(1000, size=5)))}. {copied}" for _ in range(n)]
+
+    run_to_the_end(improvement, [annotator], copies, rng)
+    assert improvement.verdict["kind"] != "certified"
+    copying = improvement.proposals.filter(policy__isnull=False, text__contains="REMEMBER [Please")
+    assert copying.exists()
+    for each in copying:
+        pairs = experiment.comparisons.filter(Q(policy_i=each.policy) | Q(policy_j=each.policy))
+        remembered = pairs.filter(task__in=each.writing.opened_tasks)
+        assert not remembered.exists()
+        assert not pairs.filter(task__prompt__in=re.findall(r"\[(.+?)\]", each.text)).exists()
+    # It would have gained where it copied.
+    text = answer_of(copying[0].text, experiment.tasks.get(pk=copying[0].writing.opened_tasks[0]).prompt)
+    assert liking(text) > 2.0
+    assert tasks_left(improvement).judging == experiment.tasks.count() - len(improvement.open_tasks)
+
+
+class TestEnding:
+    def test_stopped_it_says_what_is_established_and_a_concluded_experiment_waits(self, annotator, admin):
+        experiment = make_world([annotator])
+        stop(experiment_id=experiment.pk)
+        improvement = start_improvement(experiment_id=experiment.pk, clicks=40, needs_ok=False, by=admin)
+        experiment.refresh_from_db()
+        assert experiment.state == Experiment.State.RUNNING
+        with pytest.raises(WrongStateError):
+            stop(experiment_id=experiment.pk)
+        with pytest.raises(WrongStateError):
+            start_improvement(experiment_id=experiment.pk)
+        rng = np.random.default_rng(5)
+        for _ in range(12):
+            ask_writer(improvement, one_change_at_a_time(rng))
+            if not judge(experiment, annotator, rng):
+                plan_and_answer(experiment)
+        stop_improvement(improvement_id=improvement.pk, by=admin)
+        agree(improvement)
+        experiment.refresh_from_db()
+        assert (improvement.state, experiment.state) == ("stopped", Experiment.State.PAUSED)
+        assert improvement.verdict["kind"] in {"leads", "nothing_better"}
+        assert not improvement.proposals.filter(state=Proposal.State.JOINED).exists()
+        actions = set(AuditEntry.objects.filter(experiment=experiment).values_list("action", flat=True))
+        assert {"improve", "stop_improving", "policy_joined"} <= actions
+        delete = start_improvement(experiment_id=experiment.pk, clicks=40, by=admin)
+        stop_improvement(improvement_id=delete.pk, by=admin)
+        stop(experiment_id=experiment.pk)
+        delete_experiment(experiment_id=experiment.pk, by=None)
+        assert not Experiment.objects.exists()
+
+    def test_one_answer_to_each_task_comes_to_an_end_too(self, annotator):
+        rng = np.random.default_rng(6)
+        improvement = begun([annotator], n_tasks=8, clicks=60, responses="reuse")
+        run_to_the_end(improvement, [annotator], one_change_at_a_time(rng), rng)
+        assert improvement.used <= 60
+        agree(improvement)
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_several_people_at_once_leave_the_race_of_a_replay(settings, annotator):
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 40
+    people = [annotator, make_user(), make_user()]
+    improvement = begun(people, clicks=60)
+    experiment = improvement.experiment
+    for turn in range(3):
+        ask_writer(improvement, one_change_at_a_time(np.random.default_rng(turn)))
+        plan_and_answer(experiment)
+
+        def click_on(user, seed: int) -> None:
+            rng = np.random.default_rng(seed)
+            for _ in range(6):
+                judge(experiment, user, rng)
+
+        def plan_on() -> None:
+            for _ in range(3):
+                advance(experiment_id=experiment.pk)
+
+        at_once([*(partial(click_on, user, n) for n, user in enumerate(people)), plan_on, plan_on])
+        plan_and_answer(experiment)
+        improvement.refresh_from_db()
+    assert improvement.used > 20
     agree(improvement)
