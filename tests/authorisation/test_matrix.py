@@ -33,11 +33,12 @@ PAGES = [route for route in TABLE if not is_api(route)]
 def places(route: str) -> list[str]:
     """The places to try: ``mixed`` needs a thing of an experiment in the route, ``other`` any thing.
 
-    Tasks are numbered, and the other experiment's number is one of the own too.
+    Tasks and proposals are numbered, and the other experiment's number is one of the own too.
     """
     parameters = route.count("<")
     if "<experiment_id>" in route:
-        things = parameters > 1 and "<action>" not in route and "/tasks/" not in route
+        numbered = any(each in route for each in ("<action>", "/tasks/", "/proposals/"))
+        things = parameters > 1 and not numbered
         return list(PLACES) if things else ["own", "other"]
     return (
         ["own", "other"]
