@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import html
 import json
 import os
 import random
@@ -134,11 +135,11 @@ async def watch(viewer: Timed, base: str, over: Callable[[], bool]) -> None:
     """Poll as the page does."""
     await asyncio.sleep(random.uniform(0, 2))
     await viewer.sign(f"{base}/")
-    seen = ""
+    address = f"{base}/live/"
     while not over():
-        page = await viewer.timed(f"{base}/live/?seen={seen}", _POLL)
-        if found := re.search(r"seen=(\w+)", page):
-            seen = found[1]
+        page = await viewer.timed(address, _POLL)
+        if found := re.search(r'hx-get="([^"]*/live/[^"]*)"', page):
+            address = html.unescape(found[1])
         await asyncio.sleep(2)
 
 

@@ -44,7 +44,7 @@ class ExperimentQuerySet(models.QuerySet["Experiment"]):
 
     def held_by(self, user: User, roles: Collection[str] = Membership.Role.values) -> Self:
         """Those in which this user has one of these roles; for superusers, all."""
-        return self.filter(trial_of=None) if user.is_superuser else self.filter(_has_role(user, roles))
+        return self.filter(trial_of=None) if user.is_superuser else self.filter(has_role(user, roles))
 
     def watched_by(self, user: User) -> Self:
         """Those whose dashboard this user may see."""
@@ -52,7 +52,7 @@ class ExperimentQuerySet(models.QuerySet["Experiment"]):
 
     def run_by(self, user: User) -> Self:
         """Those that this user may start, pause and stop."""
-        return self.held_by(user, (Membership.Role.EDITOR, Membership.Role.OWNER))
+        return self.held_by(user, Membership.EDITING)
 
     def owned_by(self, user: User) -> Self:
         """Those that are this user's to give away and to delete."""
@@ -60,13 +60,13 @@ class ExperimentQuerySet(models.QuerySet["Experiment"]):
 
     def judged_by(self, user: Any, role: str = Membership.Role.ANNOTATOR) -> Self:
         """Those that have started, that people judge, and in which this user is an annotator."""
-        judged = self.filter(_has_role(user, [role]), judge=Experiment.Judge.HUMAN)
+        judged = self.filter(has_role(user, [role]), judge=Experiment.Judge.HUMAN)
         return judged.exclude(state=Experiment.State.DRAFT)
 
     def joinable_by(self, user: User) -> Self:
         """Those that this user owns and could begin to judge."""
         owned = self.judged_by(user, Membership.Role.OWNER)
-        return owned.exclude(_has_role(user, [Membership.Role.ANNOTATOR]))
+        return owned.exclude(has_role(user, [Membership.Role.ANNOTATOR]))
 
     def tagged(self, tag: str) -> Self:
         """Those that have this tag; none where it is empty, or no text that can be stored."""
@@ -82,9 +82,9 @@ class ExperimentQuerySet(models.QuerySet["Experiment"]):
         return sorted({tag for tags in stored for tag in tags.split(", ")})
 
 
-def _has_role(user: Any, roles: Collection[str]) -> Exists:
-    """The user has one of these roles. No join: two roles give no second row."""
-    return Exists(Membership.objects.filter(experiment=OuterRef("pk"), user=user, role__in=roles))
+def has_role(user: Any, roles: Collection[str], at: str = "pk") -> Exists:
+    """The user has one of these roles in the experiment ``at``. No join: two roles give no second row."""
+    return Exists(Membership.objects.filter(experiment=OuterRef(at), user=user, role__in=roles))
 
 
 class Experiment(DecisionRules, Serving, Judges, Responding, Blinding):

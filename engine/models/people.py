@@ -78,6 +78,7 @@ class Membership(models.Model):
 
     # The roles that show which policy wrote what.
     WATCHING = (Role.VIEWER, Role.EDITOR, Role.OWNER)
+    EDITING = (Role.EDITOR, Role.OWNER)
 
     experiment = models.ForeignKey("Experiment", models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships")

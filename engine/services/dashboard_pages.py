@@ -10,11 +10,17 @@ import time
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.conf import settings
+from django.db.models import CharField, QuerySet
 
-from engine.models import DashboardPage, Experiment, clock
+from engine.models import DashboardPage, Experiment, Membership, User, clock
+from engine.models.experiments import has_role
+from engine.selectors.prepared_reads import ANNOTATOR, EXPERIMENT, Given, Prepared
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 # The content of a page; "html" is kept apart.
 Make = Callable[[Experiment], dict[str, Any]]
@@ -32,8 +38,53 @@ def show(*, experiment: Experiment, page: str, make: Make) -> DashboardPage:
     row = find(experiment, page)
     if row is None or (is_old(row) and _begins(row)):
         return _computed(experiment, page, make, watched_at=clock.now())
+    _note_look(row)
+    return row
+
+
+def _note_look(row: DashboardPage) -> None:
     if row.watched_at < _ago(1.0):
         DashboardPage.objects.filter(pk=row.pk).update(watched_at=clock.now())
+
+
+class Rights(TypedDict):
+    """What a person may do with the experiment of a page."""
+
+    watches: bool
+    may_run: bool
+
+
+def _with_rights() -> QuerySet[DashboardPage]:
+    return (
+        DashboardPage.objects.filter(experiment=EXPERIMENT, page=Given("page", CharField()))
+        .annotate(
+            watches=has_role(ANNOTATOR, Membership.WATCHING, at="experiment"),
+            may_run=has_role(ANNOTATOR, Membership.EDITING, at="experiment"),
+        )
+        .select_related("experiment")
+        .defer("html")
+    )
+
+
+_WITH_RIGHTS = Prepared(_with_rights)
+
+
+def poll(*, experiment_id: int, page: str, by: User) -> WithAnnotations[DashboardPage, Rights] | None:
+    """The page with its experiment and the rights of somebody who watches it, in one read.
+
+    ``None`` where it is to be computed, or not for them.
+    """
+    if settings.DASHBOARD_SECONDS == 0:
+        return None
+    found = _WITH_RIGHTS(experiment=experiment_id, page=page, annotator=by.pk)
+    if not found:
+        return None
+    row: WithAnnotations[DashboardPage, Rights] = found[0]
+    administers = by.is_superuser and row.experiment.trial_of_id is None
+    row.may_run |= administers
+    if not (row.watches or administers) or is_old(row) or row.promise != _promise(row.experiment):
+        return None
+    _note_look(row)
     return row
 
 
@@ -42,7 +93,10 @@ def find(experiment: Experiment, page: str) -> DashboardPage | None:
     if settings.DASHBOARD_SECONDS == 0:
         return None
     row = DashboardPage.objects.filter(experiment=experiment, page=page).defer("html").first()
-    return row if row is not None and row.promise == _promise(experiment) else None
+    if row is None or row.promise != _promise(experiment):
+        return None
+    row.experiment = experiment
+    return row
 
 
 def is_old(row: DashboardPage) -> bool:

@@ -19,7 +19,7 @@ from engine.selectors.experiment_log import audit_entries
 from engine.selectors.findings import doubts_about_risk, ladder
 from engine.selectors.remarks import Remarked, remarked_comparisons, with_remarks
 from engine.selectors.trials import is_tried
-from engine.services import analysis, experiments
+from engine.services import analysis, dashboard_pages, experiments
 from engine.services.experiments import check_may_stop, may_stop, stop_on
 from engine.tasks import analyse, wake, wake_planner
 from labeling import access
@@ -106,12 +106,19 @@ def _reload() -> HttpResponse:
 @require_safe
 def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The verdict, and what htmx puts into places of its own: the badge, and the charts unless the page has
-    seen them.
+    seen them. 204 if the page has all of it.
     """
-    experiment = access.to_watch(request, experiment_id)
+    stored = dashboard_pages.poll(experiment_id=experiment_id, page="result", by=request.user)
+    experiment = stored.experiment if stored else access.to_watch(request, experiment_id)
     if experiment.state != Experiment.State.RUNNING:
         return _reload()
-    context = _result(request, experiment)
+    if stored and request.GET.get("made") == stored.made_at.isoformat():
+        return HttpResponse(status=204)
+    context = (
+        _with_rights(request, figures.shown_in(stored), stored.may_run)
+        if stored
+        else _result(request, experiment)
+    )
     unseen = request.GET.get("seen") != context["charts"].version
     return render(request, "dashboard/_live.html", context | {"elsewhere": True, "unseen": unseen})
 
@@ -225,8 +232,11 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
 
 
 def _result(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
-    result = figures.result_of(experiment)
-    may_run = access.may_run(request, experiment)
+    return _with_rights(request, figures.result_of(experiment), access.may_run(request, experiment))
+
+
+def _with_rights(request: AuthenticatedRequest, result: dict[str, Any], may_run: bool) -> dict[str, Any]:
+    experiment = result["experiment"]
     return result | {
         "may_run": may_run,
         "improvement": step_to_improvement(experiment, may_run=may_run),

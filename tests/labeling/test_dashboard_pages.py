@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import timedelta
 
@@ -82,8 +83,8 @@ class TestAge:
         comparisons_shown(experiment)
         later(5)
         made = DashboardPage.objects.get().made_at
-        html = client_for(viewer).get(reverse("dashboard_live", args=[experiment.pk])).content.decode()
-        assert f'data-made>As of <time datetime="{made.isoformat()}"' in html
+        page = client_for(viewer).get(reverse("dashboard_live", args=[experiment.pk])).content.decode()
+        assert f'data-made>As of <time datetime="{made.isoformat()}"' in page
 
 
 class TestWorker:
@@ -142,6 +143,27 @@ def seen_in(html: str) -> str:
 
 
 class TestPolls:
+    def test_a_page_that_is_there_is_sent_once_and_read_once(
+        self, experiment, annotator, viewer, client_for, django_assert_num_queries
+    ):
+        client = client_for(viewer)
+        page = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
+        address = html.unescape(re.search(r'hx-get="([^"]*)" hx-trigger="every 2s"', page)[1])
+        # The session, the person, and the page.
+        with django_assert_num_queries(3):
+            again = client.get(address)
+        assert (again.status_code, again.content) == (204, b"")
+        click_on(experiment, annotator, 2)
+        later(3, watched=True)
+        advance(experiment.pk)
+        assert "As of" in client.get(address).content.decode()
+
+    @pytest.mark.parametrize(("who", "status"), [("annotator", 403), ("stranger", 404)])
+    def test_a_stored_page_is_for_those_who_may_watch(self, who, status, experiment, request, client_for):
+        comparisons_shown(experiment)
+        person = request.getfixturevalue(who)
+        assert client_for(person).get(reverse("dashboard_live", args=[experiment.pk])).status_code == status
+
     def test_charts_that_the_page_has_seen_are_not_sent_again(
         self, experiment, annotator, viewer, client_for
     ):
