@@ -84,6 +84,15 @@ class Assignment(models.Model):
         db_index=False,  # it begins the constraint below
         help_text="Empty for a check.",
     )
+    in_place_of = models.ForeignKey(
+        Comparison,
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        db_index=False,  # the index below has the few that are set
+        help_text="Of a check: the ready comparison that its annotator gets only after it.",
+    )
     gold = models.ForeignKey(GoldItem, models.CASCADE, null=True, blank=True, related_name="assignments")
     repeated = models.ForeignKey(
         Judgment,
@@ -159,6 +168,9 @@ class Assignment(models.Model):
             models.Index(fields=["annotator"], name="assignment_open", condition=Q(state="open")),
             # Each round of planning asks for those that changed since the last one.
             models.Index(fields=["experiment"], name="assignment_unsettled", condition=Q(settled=False)),
+            models.Index(
+                fields=["in_place_of"], name="assignment_before", condition=Q(in_place_of__isnull=False)
+            ),
             # Checks are few beside comparisons.
             models.Index(
                 fields=["experiment", "annotator"], name="assignment_check", condition=~Q(kind="comparison")

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import Count, F, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
+from django.db.models.lookups import GreaterThanOrEqual
 
 from engine.core.contradictions import ties_within
 from engine.domain.outcome_of_answers import joint_outcome
 from engine.models import (
+    Assignment,
     Comparison,
     Experiment,
     Judgment,
@@ -105,6 +107,29 @@ def ahead_in(experiments: Collection[Experiment]) -> dict[int, dict[str, int]]:
     for experiment_id, state, n in rows:
         found[experiment_id][state] = n
     return found
+
+
+def waiting(experiment: Experiment) -> QuerySet[Comparison]:
+    """What waits for annotators: planned or ready, and skipped by nobody.
+
+    A check takes the pair that it stands before from the stock as a comparison would: else fewer pairs would
+    be planned behind it, which tells it.
+    """
+    checks = Assignment.objects.filter(in_place_of=OuterRef("pk"), state=Assignment.State.OPEN)
+    taken = Q(Exists(checks))
+    if (n_judges := needed(experiment)) > 1:
+        given = Assignment.objects.filter(comparison=OuterRef("pk"))
+        votes = Judgment.objects.filter(
+            comparison=OuterRef("pk"), annotator__isnull=True, restores__isnull=True
+        )
+        taken &= GreaterThanOrEqual(count_of(given) + count_of(votes) + 1, n_judges)
+    return Comparison.objects.filter(
+        ~taken,
+        FOR_PEOPLE,
+        experiment=experiment,
+        state__in=[Comparison.State.PLANNED, Comparison.State.READY],
+        skips=0,
+    )
 
 
 def pair_counts(experiment: Experiment) -> dict[Pair, tuple[float, int]]:

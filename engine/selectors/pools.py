@@ -68,16 +68,21 @@ def stocks(experiment: Experiment, among: Collection[int] | None = None) -> list
         return []
     everybody = annotators(experiment.pk).values_list("user_id", flat=True)
     people: list[int | None] = [person for person in everybody if among is None or person in among]
-    planned = [Comparison.State.PLANNED, Comparison.State.READY]
-    waits = experiment.comparisons.filter(counts.FOR_PEOPLE, state__in=planned, skips=0)
+    waits = counts.waiting(experiment)
     waiting = Counter(waits.values_list("texts", flat=True))
     names = [name for name in waiting if name]
     # The index of texts has only those that are named.
     shown = Assignment.objects.filter(
         annotator__in=people, comparison__texts__in=names, comparison__texts__gt=""
     ).distinct()
+    behind = Assignment.objects.filter(
+        annotator__in=people, in_place_of__texts__in=names, state=Assignment.State.OPEN
+    )
     seen: defaultdict[int | None, set[str]] = defaultdict(set)
-    for person, name in shown.values_list("annotator_id", "comparison__texts"):
+    for person, name in [
+        *shown.values_list("annotator_id", "comparison__texts"),
+        *behind.values_list("annotator_id", "in_place_of__texts"),
+    ]:
         seen[person].add(name)
     if not people and among is None:
         people = [None]

@@ -118,8 +118,14 @@ def _open() -> QuerySet[Comparison]:
     # An imported judgment stands without an assignment.
     judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=ANNOTATOR, standing=True)
     given = Assignment.objects.filter(comparison=OuterRef("pk"), annotator=ANNOTATOR)
+    # Whoever asks for another pair before they answer a check is not to find what it stands before: a
+    # comparison would have been taken.
+    behind = Assignment.objects.filter(
+        in_place_of=OuterRef("pk"), annotator=ANNOTATOR, state=Assignment.State.OPEN
+    )
     not_for_them = (
         Q(found_one(given))
+        | Q(found_one(behind))
         | Q(found_one(judged))
         # Ready-made texts come again: nobody judges the same two of them twice.
         | has_seen(ANNOTATOR, OuterRef("texts"))
@@ -227,7 +233,10 @@ def _next_one(experiment: Experiment, annotator: User, n_shown: int) -> Assignme
     if taken and check is None:
         comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
-    return check or Assignment(experiment=experiment, comparison=comparison)
+    if check is not None:
+        check.in_place_of = comparison
+        return check
+    return Assignment(experiment=experiment, comparison=comparison)
 
 
 def given(comparison: Comparison) -> int:

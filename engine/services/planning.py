@@ -237,12 +237,7 @@ def _top_up(
     source = source_of(experiment, race.task_ids if race else unseen_tasks(experiment) or None)
     if not (isinstance(source, Pool) and experiment.judge == Experiment.Judge.HUMAN):
         # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.
-        waiting = Comparison.objects.filter(
-            counts.FOR_PEOPLE,
-            experiment=experiment,
-            state__in=[Comparison.State.PLANNED, Comparison.State.READY],
-            skips=0,
-        ).count()
+        waiting = counts.waiting(experiment).count()
         chooser = _Chooser(experiment, design, source, race)
         return _planned(experiment, chooser, min(target - waiting, most))
     if most <= 0:

@@ -29,7 +29,7 @@ from engine.services import assignments, serving
 from engine.services.experiments import discard_leftovers, pause, start, stop
 from engine.services.judging import record_judgment
 from engine.services.undos_and_skips import MOST_HELD
-from tests.factories import make_experiment, make_user
+from tests.factories import make_experiment, make_user, plan_and_write
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("late_planner")]
 
@@ -272,3 +272,35 @@ def test_whatever_is_done_no_check_is_told(monkeypatch: pytest.MonkeyPatch):
         expected = world.play(script, set(), monkeypatch)
         for number in (0, 1):
             assert world.play(script, {number}, monkeypatch) == expected, (script, number)
+
+
+@pytest.mark.parametrize("n_ready", [1, 2])
+@pytest.mark.parametrize("overlap", [1, 2])
+@pytest.mark.parametrize("responses", ["fresh", "reuse"])
+def test_a_second_pair_that_is_asked_for_at_once_tells_nothing(
+    responses: str, overlap: int, n_ready: int, monkeypatch: pytest.MonkeyPatch
+):
+    """A check left the only ready pair to be found behind it, before it was answered."""
+
+    def pairs_found(first_draw: float) -> list[int]:
+        """How many pairs there are at each look, with rounds of planning between the last ones."""
+        annotator = make_user()
+        with override_settings(BUFFER_MIN=n_ready, BUFFER_MAX=n_ready):
+            experiment = make_experiment(
+                ready=True, n_tasks=40, n_gold=1, gold_rate=0.5, overlap=overlap, responses=responses,
+                annotators=(annotator, make_user()),
+            )  # fmt: skip
+            monkeypatch.setattr(secret_draws, "check_draw", lambda *at: 0.99 if at[-1] else first_draw)
+            found = []
+            for n_wanted in (1, MOST_HELD, MOST_HELD, MOST_HELD):
+                desk = serving.desk(experiment=experiment, annotator=annotator, n_wanted=n_wanted)
+                found.append(len(desk.pairs))
+                if len(found) > 1:
+                    plan_and_write(experiment)
+                    experiment.refresh_from_db()
+            assert bool(desk.pairs[0].comparison_id) is (first_draw > 0.5)
+        return found
+
+    as_comparison = pairs_found(0.99)
+    assert as_comparison[0] == 1
+    assert pairs_found(0.0) == as_comparison
