@@ -19,6 +19,9 @@ _ALL = [chr(code) for each in _RANGES for code in each if unicodedata.category(c
 _FIRST = "\u200c\u200d" + "".join(mark for mark in _ALL if mark <= "\uffff")
 _OTHERS = "".join(mark for mark in _ALL if mark > "\uffff")
 _MARK = f"(?:[{_FIRST}]|(?![\0-\uffff])[{_OTHERS}])"
+# In UTF-8 a mark takes two bytes or more, none of them ASCII. A page is searched for such a run in no time.
+_IS_ASCII = bytes(byte < 128 for byte in range(256))
+_LONG_RUN = b"\0\0" * (MOST_MARKS + 1)
 _too_many = re.compile(f"(?=[^\0-\u02ff]{{{MOST_MARKS + 1}}}){_MARK}{{{MOST_MARKS + 1}}}").search
 # Fields are sent back: stored texts must stay as they are.
 _parts = re.compile(f"(<textarea\\b.*?</textarea>|<[^>]*>)|({_MARK}{{{MOST_MARKS}}}){_MARK}*", re.DOTALL)
@@ -35,6 +38,6 @@ class Legible:
         if response.streaming or not response.get("Content-Type", "").startswith("text/html"):
             return response
         content: bytes = response.content  # type: ignore[attr-defined]  # it does not stream
-        if not content.isascii() and _too_many(page := content.decode()):
+        if _LONG_RUN in content.translate(_IS_ASCII) and _too_many(page := content.decode()):
             response.content = _parts.sub(r"\1\2", page)  # type: ignore[attr-defined]
         return response
