@@ -134,13 +134,12 @@ async def open_tabs(viewer: Timed, base: str) -> None:
 async def watch(viewer: Timed, base: str, over: Callable[[], bool]) -> None:
     """Poll as the page does."""
     await asyncio.sleep(random.uniform(0, 2))
-    await viewer.sign(f"{base}/")
-    address = f"{base}/live/"
+    page = await viewer.sign(f"{base}/")
     while not over():
-        page = await viewer.timed(address, _POLL)
         if found := re.search(r'hx-get="([^"]*/live/[^"]*)"', page):
             address = html.unescape(found[1])
         await asyncio.sleep(2)
+        page = await viewer.timed(address, _POLL)
 
 
 async def poll_login(visitor: Timed, over: Callable[[], bool]) -> None:

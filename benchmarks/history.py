@@ -24,9 +24,9 @@ SELECT n, %(experiment)s, n, p.i, p.j, t.id, 2 * n, 2 * n + 1, '', n %% 2 = 0, j
 FROM generate_series(1, %(rows)s + %(ready)s) n CROSS JOIN LATERAL (SELECT n <= %(rows)s AS told) state
 JOIN bench_pairs p ON p.number = n %% %(pairs)s JOIN bench_tasks t ON t.number = n %% %(tasks)s;
 INSERT INTO engine_judgment (comparison_id, judge, via, annotator_id, annotator_could_see_policies, token, choice,
-    outcome, reason, comment, in_view, standing, shown_at, created_at)
+    outcome, reason, comment, in_view, further, standing, shown_at, created_at)
 SELECT n, 'human', 'page', u.id, false, gen_random_uuid(), CASE WHEN (n %% 2 = 0) = (n %% 3 = 0) THEN 'left' ELSE 'right' END,
-    (n %% 3 = 0)::int, '', '', 'together', true, now() - interval '9 seconds', now()
+    (n %% 3 = 0)::int, '', '', 'together', '', true, now() - interval '9 seconds', now()
 FROM generate_series(1, %(rows)s) n JOIN bench_people u ON u.number = n %% %(people)s;
 SELECT setval(pg_get_serial_sequence('engine_response', 'id'), max(id)) FROM engine_response;
 SELECT setval(pg_get_serial_sequence('engine_comparison', 'id'), max(id)) FROM engine_comparison;
