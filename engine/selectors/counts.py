@@ -122,7 +122,7 @@ def waiting(experiment: Experiment) -> QuerySet[Comparison]:
         votes = Judgment.objects.filter(
             comparison=OuterRef("pk"), annotator__isnull=True, restores__isnull=True
         )
-        taken &= GreaterThanOrEqual(count_of(given) + count_of(votes) + 1, n_judges)
+        taken &= Q(GreaterThanOrEqual(count_of(given) + count_of(votes) + 1, n_judges))
     return Comparison.objects.filter(
         ~taken,
         FOR_PEOPLE,

@@ -54,7 +54,7 @@ class Rights(TypedDict):
     may_run: bool
 
 
-def _with_rights() -> QuerySet[DashboardPage]:
+def _with_rights() -> QuerySet[Any]:
     return (
         DashboardPage.objects.filter(experiment=EXPERIMENT, page=Given("page", CharField()))
         .annotate(
