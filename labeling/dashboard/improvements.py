@@ -55,6 +55,7 @@ def page_of(improvement: Improvement) -> dict[str, Any]:
     texts = {
         policy.pk: text_of(policy, improvement.factor) for policy in improvement.experiment.policies.all()
     }
+    racing = any(each.state == Proposal.State.JOINED for each in picture.proposals)
     newest = improvement.writings.order_by("-pk").first()
     return {
         "improvement": improvement,
@@ -71,7 +72,8 @@ def page_of(improvement: Improvement) -> dict[str, Any]:
         "waiting": [
             Waiting(each, names[each.parent.index], texts[each.parent_id]) for each in picture.waiting
         ],
-        "racing": any(each.state == Proposal.State.JOINED for each in picture.proposals),
+        "racing": racing,
+        "can_judge": racing or improvement.phase == Improvement.Phase.CERTIFY,
         "chart": chart(picture),
         "tree": _tree(picture, texts),
         "n_proposals": len(picture.proposals),
