@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from engine.models import Experiment, Membership, User
 from engine.selectors.accounts import account
 from engine.selectors.experiments import every_experiment, numbered, of_name
+from engine.selectors.guests import guest_called
 
 _SHOWN = 20
 
@@ -44,8 +45,7 @@ def find_user(name: str) -> User:
     CommandError
         There is none.
     """
-    user = account(name) or User.objects.filter(invitation_uses__outside_id=name).first()
-    if user is None:
+    if (user := account(name) or guest_called(name)) is None:
         raise CommandError(f"There is no account {name!r}. manage.py createsuperuser makes one.")
     return user
 

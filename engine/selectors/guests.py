@@ -19,6 +19,16 @@ def link_of(experiment: Experiment, user: User) -> Invitation | None:
     return Invitation.objects.filter(experiment=experiment, guests=True, used_by__user=user).first()
 
 
+def guests_link(invitation_id: int | None) -> Invitation | None:
+    """The invitation, if it is a link for guests."""
+    return Invitation.objects.filter(pk__in=[invitation_id], guests=True).first()
+
+
+def guest_called(outside_id: str) -> User | None:
+    """A guest with this identifier elsewhere."""
+    return User.objects.filter(invitation_uses__outside_id=outside_id).first()
+
+
 def has_links(experiment: Experiment) -> bool:
     """True if there was a link for guests."""
     return experiment.invitations.filter(guests=True).exists()

@@ -17,6 +17,7 @@ from engine.domain.showings import Kind, Logged
 from engine.models import Comparison, Experiment, Factor, Improvement, Policy, Proposal, Writing
 from engine.selectors import designs
 from engine.selectors.policies import policy_names
+from engine.selectors.task_changes import tasks_present
 
 # The text that a writer changes in a level of each of these kinds.
 TEXTS = {
@@ -33,6 +34,11 @@ _LATEST = 200
 def open_improvement(experiment: Experiment) -> Improvement | None:
     """The improvement that runs in this experiment now."""
     return experiment.improvements.filter(state=Improvement.State.OPEN).first()
+
+
+def proposal_of(improvement: Improvement, number: int) -> Proposal | None:
+    """Its proposal of this number."""
+    return improvement.proposals.filter(number=number).select_related("improvement").first()
 
 
 def text_of(policy: Policy, factor: Factor) -> str:
@@ -129,7 +135,7 @@ def unseen_tasks(experiment: Experiment) -> list[int] | None:
 
 
 def _tasks_of(experiment: Experiment) -> list[int]:
-    return list(experiment.tasks.filter(left_at=None).values_list("pk", flat=True))
+    return list(tasks_present(experiment).values_list("pk", flat=True))
 
 
 def tasks_for(improvement: Improvement, phase: str) -> list[int] | None:

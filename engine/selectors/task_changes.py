@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime
 
+from django.db.models import QuerySet
+
 from engine.core import Claim
 from engine.domain.claim_settings import CERTIFIED
 from engine.domain.showings import Kind
 from engine.domain.wording import moment, number
-from engine.models import Comparison, Experiment
+from engine.models import Comparison, Experiment, Task
+
+
+def tasks_present(experiment: Experiment) -> QuerySet[Task]:
+    """The tasks that were not left out."""
+    return experiment.tasks.filter(left_at=None)
 
 
 def tasks_changed(experiment: Experiment) -> list[str]:

@@ -184,7 +184,7 @@ def _newest(experiment: Experiment) -> Improvement:
 
 
 def _proposal(experiment: Experiment, number: int) -> Proposal:
-    proposal = _newest(experiment).proposals.filter(number=number).select_related("improvement").first()
+    proposal = selectors.proposal_of(_newest(experiment), number)
     if proposal is None:
         raise Http404(f"The improvement has no proposal {number}.")
     return proposal

@@ -10,6 +10,7 @@ from engine.selectors import counts, findings, improvements, pool_claims
 from engine.selectors.past_votes import past_vote_count
 from engine.selectors.policies import levels_told, policy_names
 from engine.selectors.record import concluded_record
+from engine.selectors.task_changes import tasks_present
 from engine.services import dashboard_pages
 from labeling.dashboard import charts, status
 from labeling.dashboard.figures import doubts_of, judged_by, result_of
@@ -48,7 +49,7 @@ def _report(experiment: Experiment) -> dict[str, Any]:
         "improvements": [improvements.sentence_of(each) for each in experiment.improvements.order_by("pk")],
         "voids": result["voids"],
         "voids_unnamed": result["voids"] and sentence_about(experiment, names=False),
-        "tasks": experiment.tasks.filter(left_at=None).count(),
+        "tasks": tasks_present(experiment).count(),
         "tasks_compared": counts.tasks_compared(experiment),
         "winner": levels_told(experiment, experiment.winner.index) if experiment.winner else [],
         "past": past,

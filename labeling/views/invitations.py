@@ -18,6 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 from engine.domain.errors import InvitationError, MembershipError, NameTakenError
 from engine.models import Invitation, Membership, User
 from engine.selectors import blinding
+from engine.selectors.guests import guests_link
 from engine.services import invitation_mails, invitations
 from engine.services.accounts import make_account
 from engine.services.guests import admit_guest, identifier_in, known_guest, open_guest_link
@@ -62,8 +63,8 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
 def accept_invitation(request: HttpRequest) -> HttpResponse:
     """Say who invites to what. A POST joins: with a new account, or with the one that is logged in."""
     invitation_id = followed(request)
-    if guests_link := Invitation.objects.filter(pk__in=[invitation_id], guests=True).first():
-        return _accept_as_guest(request, guests_link)
+    if for_guests := guests_link(invitation_id):
+        return _accept_as_guest(request, for_guests)
     user = request.user if request.user.is_authenticated else None
     if user and (member := invitations.membership_from(invitation_id=invitation_id, user=user)):
         stop_following(request)
