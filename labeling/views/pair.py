@@ -180,11 +180,12 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 def _further_in(sent: QueryDict, experiment: Experiment) -> dict[str, Any]:
     """The answers to further questions that the page sent; those to a question that is gone are left out."""
     found: dict[str, Any] = {}
+    by_digit = {str(mark): mark for mark in MARKS}
     for question in read_questions(experiment.further_questions):
         answer: Any = sent.get(f"further {question.text}", "").strip()
         if question.kind == Kind.MARKS:
             marks = [sent.get(f"further {side} {question.text}", "") for side in ("left", "right")]
-            answer = [int(mark) if mark.isdigit() else None for mark in marks]
+            answer = [by_digit.get(mark) for mark in marks]
         if question.reads(answer):
             found[question.text] = answer
     return found

@@ -69,12 +69,14 @@ class TestAnswers:
             "More correct?": "right", "How friendly?": [4, 2], "Why?": "Warmer."
         }  # fmt: skip
 
-    def test_half_an_answer_is_left_out_and_the_click_counts(self, experiment, annotator, client_for):
+    @pytest.mark.parametrize("other", ["", "6", "²", "1" * 5000])
+    def test_half_an_answer_is_left_out_and_the_click_counts(self, other, experiment, annotator, client_for):
         sent = {
             "token": str(lease(experiment, annotator).token),
             "choice": "right",
             "further More correct?": "neither",
             "further left How friendly?": "4",
+            "further right How friendly?": other,
         }
         client_for(annotator).post(reverse("judge", args=[experiment.pk]), sent)
         assert Judgment.objects.get().further == ""
