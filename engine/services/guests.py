@@ -58,10 +58,7 @@ def known_guest(*, invitation_id: int, outside_id: str, parameters: Parameters) 
     Notes with which parameters they come now.
     """
     use = _uses(invitation_id, outside_id).select_related("user", "invitation").select_for_update().first()
-    if use is None or not use.user.is_active:
-        return None
-    member = Membership.objects.filter(experiment=use.invitation.experiment_id, user=use.user)
-    if not member.exists():
+    if use is None or not _is_guest_alone(use):
         return None
     if parameters not in use.parameters:
         use.parameters.append(dict(parameters))
@@ -96,6 +93,17 @@ def admit_guest(
     uses = InvitationUse.objects.filter(invitation=invitation_id, user=user)
     uses.update(outside_id=outside_id, parameters=[dict(parameters)] if outside_id else [])
     return user, member
+
+
+def _is_guest_alone(use: InvitationUse) -> bool:
+    """True of somebody who judges here and may do nothing else: others know an identifier, too."""
+    user = use.user
+    roles = Membership.objects.filter(user=user).values_list("experiment", "role")
+    return (
+        user.is_active
+        and not (user.is_staff or user.is_superuser or user.has_usable_password())
+        and [*roles] == [(use.invitation.experiment_id, Membership.Role.ANNOTATOR)]
+    )
 
 
 def _uses(invitation_id: int, outside_id: str) -> QuerySet[InvitationUse]:

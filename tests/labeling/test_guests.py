@@ -142,6 +142,20 @@ class TestCrowds:
         assert words_of_it in words(page)
         assert not InvitationUse.objects.exists()
 
+    @pytest.mark.parametrize("gains", ["a role", "a password"])
+    def test_an_identifier_opens_no_account_that_has_more_than_a_guest(self, gains, experiment, owner):
+        url = link(experiment, owner, id_parameter="PROLIFIC_PID")
+        come(f"{url}?PROLIFIC_PID=p1")
+        guest = InvitationUse.objects.get().user
+        if gains == "a role":
+            add_member(experiment, guest, Membership.Role.EDITOR)
+        else:
+            guest.set_password("a secret of their own")
+            guest.save()
+        stranger = Client()
+        assert stranger.get(f"{url}?PROLIFIC_PID=p1", follow=True).status_code == 410
+        assert "_auth_user_id" not in stranger.session
+
     def test_of_several_names_one_is_read_and_all_parameters_are_kept(self, experiment, owner):
         url = link(experiment, owner, id_parameter="PROLIFIC_PID, prolific_id")
         come(f"{url}?prolific_id=p2&SESSION_ID=a")
