@@ -12,10 +12,10 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from engine.domain.errors import InvitationError, NameTakenError
-from engine.models import Invitation, InvitationUse, Membership, User
+from engine.models import Experiment, Invitation, InvitationUse, Membership, User
 from engine.selectors.accounts import account
 from engine.services.accounts import make_account
-from engine.services.invitations import accept_invitation, open_invitation
+from engine.services.invitations import accept_invitation, membership_from, open_invitation
 
 # The parameters of a link, each with its values.
 Parameters = Mapping[str, Sequence[str]]
@@ -57,7 +57,8 @@ def known_guest(*, invitation_id: int, outside_id: str, parameters: Parameters) 
 
     Notes with which parameters they come now.
     """
-    use = _uses(invitation_id, outside_id).select_related("user", "invitation").select_for_update().first()
+    uses = _uses(invitation_id, outside_id).select_related("user", "invitation")
+    use = uses.select_for_update(no_key=True, of=("self",)).first()
     if use is None or not _is_guest_alone(use):
         return None
     if parameters not in use.parameters:
@@ -86,7 +87,14 @@ def open_guest_link(*, invitation_id: int, outside_id: str) -> Invitation:
 def admit_guest(
     *, invitation_id: int, nickname: str, outside_id: str = "", parameters: Parameters = MappingProxyType({})
 ) -> tuple[User, Membership]:
-    """Make a guest, who becomes an annotator. Raises as :func:`open_guest_link` does."""
+    """Make a guest, who becomes an annotator. Raises as :func:`open_guest_link` does.
+
+    Of two requests of one person at once the second finds the guest of the first.
+    """
+    Experiment.objects.select_for_update(no_key=True).filter(invitations=invitation_id).first()
+    known = known_guest(invitation_id=invitation_id, outside_id=outside_id, parameters=parameters)
+    if known and (member := membership_from(invitation_id=invitation_id, user=known)):
+        return known, member
     open_guest_link(invitation_id=invitation_id, outside_id=outside_id)
     user = _account("" if outside_id else nickname)
     member = accept_invitation(invitation_id=invitation_id, user=user)

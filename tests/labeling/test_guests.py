@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from engine.domain.errors import InvitationError
 from engine.models import Allowance, Assignment, Experiment, InvitationUse, Judgment, Membership, User
+from engine.services.guests import admit_guest
 from engine.services.invitations import create_invitation
 from tests.factories import add_member, make_experiment, make_user
 from tests.markup import Markup, stage, words
@@ -155,6 +156,20 @@ class TestCrowds:
         stranger = Client()
         assert stranger.get(f"{url}?PROLIFIC_PID=p1", follow=True).status_code == 410
         assert "_auth_user_id" not in stranger.session
+
+    def test_two_requests_of_one_person_at_once_make_one_guest(self, experiment, owner):
+        link(experiment, owner, id_parameter="PROLIFIC_PID")
+        both = [
+            admit_guest(
+                invitation_id=experiment.invitations.get().pk,
+                nickname="",
+                outside_id="p1",
+                parameters={"PROLIFIC_PID": ["p1"]},
+            )
+            for _ in range(2)
+        ]
+        assert both[0] == both[1]
+        assert InvitationUse.objects.count() == 1
 
     def test_of_several_names_one_is_read_and_all_parameters_are_kept(self, experiment, owner):
         url = link(experiment, owner, id_parameter="PROLIFIC_PID, prolific_id")
