@@ -83,7 +83,8 @@ def _ending(experiment: Experiment, names: Sequence[PolicyName] | None) -> Endin
 def nothing_ready(experiment: Experiment, annotator: User, desk: Desk) -> Ending:
     """The reason why this annotator has no pair now, although the experiment runs."""
     if desk.ended is not Ended.NOT:
-        return _no_more(desk, link_of(experiment, annotator))
+        # The way back is for the answers: a page that asks ahead has pairs to answer still.
+        return _no_more(desk, None if desk.pairs else link_of(experiment, annotator))
     if experiment.closing_since is not None:
         return Ending(
             _("Nearly finished"),

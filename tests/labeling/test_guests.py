@@ -186,6 +186,17 @@ class TestCrowds:
         assert "C0DE" in words(judge(client, experiment))
         assert Assignment.objects.count() == 2
 
+    def test_a_page_that_asks_ahead_sees_no_code_before_the_answers(self, experiment, owner):
+        client = come(link(experiment, owner, most_answers=1, completion="C0DE"), nickname="Ann")
+        address = reverse("pair", args=[experiment.pk])
+        token = stage(client.get(address))["token"]
+        ahead = client.get(address, {"after": token}, headers={"HX-Request": "true"})
+        assert "token" not in stage(ahead)
+        assert "C0DE" not in ahead.content.decode()
+        sent = {"token": token, "choice": "left"}
+        last = client.post(reverse("judge", args=[experiment.pk]), sent, headers={"HX-Request": "true"})
+        assert "C0DE" in words(last)
+
     def test_who_fails_the_gold_items_goes_back_by_the_other_link(self, owner):
         gold = make_experiment(ready=True, n_tasks=20, n_gold=5, gold_rate=0.2)
         add_member(gold, owner, Membership.Role.OWNER)
