@@ -117,19 +117,26 @@ def _logged_in(request: HttpRequest, user: User, redirect_url: str) -> HttpRespo
 
 
 def _accept_as_guest(request: HttpRequest, invitation: Invitation) -> HttpResponse:
-    """Ask for a nickname, unless the link says who comes; who came before goes on."""
+    """Ask for a nickname, unless the link says who comes; who came before goes on.
+
+    In a browser in which another account is logged in they press a button first.
+    """
     user = request.user if request.user.is_authenticated else None
     parameters = parameters_of(request)
     try:
         if outside_id := identifier_in(invitation, parameters):
             user = known_guest(invitation_id=invitation.pk, outside_id=outside_id, parameters=parameters)
-        if user and (member := invitations.membership_from(invitation_id=invitation.pk, user=user)):
+        member = user and invitations.membership_from(invitation_id=invitation.pk, user=user)
+        # A link alone, which anybody may have sent, logs nobody out of another account.
+        switches = request.user.is_authenticated and user != request.user
+        if user and member and (request.method == "POST" or not switches):
             stop_following(request)
             return _logged_in(request, user, first_page(member))
         if request.method == "POST" and count_by_browser(request, "join") is None:
             return render(request, "429.html", status=429)
         form = GuestForm(request.POST if request.method == "POST" else None, asks=not outside_id)
-        open_guest_link(invitation_id=invitation.pk, outside_id=outside_id)
+        if not member:
+            open_guest_link(invitation_id=invitation.pk, outside_id=outside_id)
         if request.method == "POST" and form.is_valid():
             guest, member = admit_guest(
                 invitation_id=invitation.pk,

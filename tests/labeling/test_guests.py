@@ -125,6 +125,15 @@ class TestCrowds:
         client.post(reverse("accept_invitation"))
         assert {*InvitationUse.objects.values_list("outside_id", flat=True)} == {"w1", "w2"}
 
+    def test_a_link_alone_logs_nobody_out_of_another_account(self, experiment, owner, client_for):
+        url = link(experiment, owner, id_parameter="PROLIFIC_PID")
+        come(f"{url}?PROLIFIC_PID=p1")
+        client = client_for(owner)
+        assert client.get(f"{url}?PROLIFIC_PID=p1", follow=True).status_code == 200
+        assert client.session["_auth_user_id"] == str(owner.pk)
+        client.post(reverse("accept_invitation"))
+        assert client.session["_auth_user_id"] == str(InvitationUse.objects.get().user_id)
+
     @pytest.mark.parametrize(
         ("query", "words_of_it"),
         [
