@@ -26,6 +26,8 @@ _IDENTIFIER = re.compile(r"\w[\w.@-]{0,99}")
 # So that everybody sees what they are.
 _PREFIX = "guest-"
 _LONGEST_NAME, _MOST_OF_A_NAME = 40, 1000
+# Whose parameters are kept: anybody who has the link may open it again and again, with others each time.
+_MOST_VISITS = 100
 
 
 def identifier_in(invitation: Invitation, parameters: Parameters) -> str:
@@ -61,7 +63,7 @@ def known_guest(*, invitation_id: int, outside_id: str, parameters: Parameters) 
     use = uses.select_for_update(no_key=True, of=("self",)).first()
     if use is None or not _is_guest_alone(use):
         return None
-    if parameters not in use.parameters:
+    if parameters not in use.parameters and len(use.parameters) < _MOST_VISITS:
         use.parameters.append(dict(parameters))
         use.save(update_fields=["parameters"])
     return use.user

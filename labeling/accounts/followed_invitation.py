@@ -9,6 +9,7 @@ from __future__ import annotations
 from django.http import HttpRequest
 from django.urls import reverse
 
+from engine.domain.texts import storable
 from engine.models import Membership
 
 _KEY, _PARAMETERS = "following-invitation", "following-with"
@@ -19,7 +20,9 @@ def follow(request: HttpRequest, invitation_id: int) -> None:
     """Remember the invitation, and the parameters of its link."""
     request.session[_KEY] = invitation_id
     given = [*request.GET.lists()][:_MOST_PARAMETERS]
-    request.session[_PARAMETERS] = {name: [each[:_LONGEST] for each in values] for name, values in given}
+    request.session[_PARAMETERS] = {
+        storable(name): [storable(each[:_LONGEST]) for each in values] for name, values in given
+    }
 
 
 def parameters_of(request: HttpRequest) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from engine.domain.errors import InvitationError
 from engine.models import Allowance, Assignment, Experiment, InvitationUse, Judgment, Membership, User
+from engine.services import guests
 from engine.services.guests import admit_guest
 from engine.services.invitations import create_invitation
 from tests.factories import add_member, make_experiment, make_user
@@ -187,6 +188,14 @@ class TestCrowds:
         use = InvitationUse.objects.get()
         assert use.outside_id == "p2"
         assert [each["SESSION_ID"] for each in use.parameters] == [["a"], ["b"]]
+
+    def test_parameters_are_stored_within_limits(self, experiment, owner, monkeypatch):
+        monkeypatch.setattr(guests, "_MOST_VISITS", 2)
+        url = link(experiment, owner, id_parameter="PROLIFIC_PID")
+        for number in range(4):
+            come(f"{url}?PROLIFIC_PID=p1&a={number}%00")
+        # PostgreSQL stores no NUL.
+        assert [each["a"] for each in InvitationUse.objects.get().parameters] == [["0\ufffd"], ["1\ufffd"]]
 
     def test_a_skipped_pair_is_none_of_theirs_and_a_code_is_shown_at_the_end(self, experiment, owner):
         client = come(link(experiment, owner, most_answers=1, completion="C0DE"), nickname="Ann")
