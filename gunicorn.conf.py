@@ -12,10 +12,11 @@ from pathlib import Path
 import django
 from environs import Env
 
-# As the settings do.
+# As the settings do. The folder of an installation's user may hold a file `.env` of another program.
+here = Path(__file__).resolve().parent
 env = Env()
-env.read_env(".env", recurse=False)
-env.read_env(Path(env.str("VAR_DIR", "var")) / ".env", recurse=False)
+env.read_env(here / ".env", recurse=False)
+env.read_env(Path(env.str("VAR_DIR", "") or here / "var") / ".env", recurse=False)
 if env.str("LOG_FORMAT", "") == "json":
     from gunicorn.glogging import Logger
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable, Sequence
@@ -94,10 +95,13 @@ def _settle(data: Path | None, *, is_demo: bool) -> None:
     env.read_env(data / ".env", recurse=False)
     if not env.str("SECRET_KEY", ""):
         data.mkdir(parents=True, exist_ok=True)
-        line = f"SECRET_KEY={secrets.token_urlsafe(48)}\n"
-        example = (folders.RESOURCES / ".env.example").read_text(encoding="utf-8")
-        (data / ".env").touch(mode=0o600)
-        (data / ".env").write_text(example.replace("SECRET_KEY=\n", line, 1), encoding="utf-8")
+        os.environ["SECRET_KEY"] = key = secrets.token_urlsafe(48)
+        file, line = data / ".env", f"SECRET_KEY={key}\n"
+        file.touch(mode=0o600)
+        # Somebody may have written settings, and no key.
+        text = file.read_text(encoding="utf-8") or (folders.RESOURCES / ".env.example").read_text("utf-8")
+        text, found = re.subn(r"(?m)^SECRET_KEY=[ \t]*\n", line, text, count=1)
+        file.write_text(text if found else line + text, encoding="utf-8")
 
 
 def _web(arguments: Sequence[str]) -> None:

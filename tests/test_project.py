@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import gc
+import os
 import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.conf import settings
@@ -18,6 +20,7 @@ from django.core.management import call_command
 from environs import EnvValidationError
 
 from engine.domain import limits
+from llmpo_site import command
 from tests.starting import settings_with
 
 ROOT = Path(settings.BASE_DIR)
@@ -253,3 +256,26 @@ def test_a_command_ends_quietly_where_its_reader_has_seen_enough(tmp_path):
         run.stdout.close()
         assert run.stderr.read() == b""
     assert run.returncode == 0
+
+
+def test_the_web_server_reads_no_settings_of_the_folder_in_which_it_starts(tmp_path, monkeypatch):
+    (tmp_path / ".env").write_text("OF_ANOTHER_PROGRAM=1\n")
+    monkeypatch.chdir(tmp_path)
+    with mock.patch.dict(os.environ):
+        runpy.run_path(str(ROOT / "gunicorn.conf.py"))
+        assert "OF_ANOTHER_PROGRAM" not in os.environ
+
+
+@pytest.mark.parametrize("written", ["", "OF_THEIRS=1\n", "OF_THEIRS=1\nSECRET_KEY=\n"])
+def test_a_new_installation_gets_a_key_and_keeps_the_settings_that_are_there(written, tmp_path):
+    file = tmp_path / ".env"
+    if written:
+        file.write_text(written)
+    with mock.patch.dict(os.environ, {"SECRET_KEY": ""}):
+        command._settle(tmp_path, is_demo=False)
+        key = os.environ["SECRET_KEY"]
+    lines = file.read_text().splitlines()
+    assert lines.count(f"SECRET_KEY={key}") == 1
+    assert len(key) > 40
+    assert ("OF_THEIRS=1" in lines) == bool(written)
+    assert written or file.stat().st_mode & 0o077 == 0
