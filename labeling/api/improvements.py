@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from django.http import Http404
 from ninja import Field, Path, Router, Schema
 
+from engine.domain.claim_settings import LARGEST_RISK, SMALLEST_RISK
 from engine.models import Experiment, Improvement, Proposal
 from engine.selectors import improvements as selectors
 from engine.services import improvements
@@ -26,8 +27,15 @@ Number = Annotated[int, Path(ge=1, le=2**31)]
 class ImprovementIn(Exact):
     """An improvement to start."""
 
-    clicks: int = Field(300, description="How many comparisons to spend; the last quarter is for the claim.")
-    delta: float = Field(0.05, description="Risk of the claim that the champion beats the original.")
+    clicks: int = Field(
+        300, ge=20, le=10_000, description="How many comparisons to spend; the last quarter is for the claim."
+    )
+    delta: float = Field(
+        0.05,
+        ge=SMALLEST_RISK,
+        le=LARGEST_RISK,
+        description="Risk of the claim that the champion beats the original.",
+    )
     factor: str = Field("", description="The factor whose text is written anew; by default the first.")
     original: Annotated[int, Field(ge=1)] | None = Field(
         None, description="The number of the policy to improve; by default the winner or leader."

@@ -251,7 +251,7 @@ class RetireIn(Exact):
 
 
 class TasksIn(Exact):
-    tasks: list[TaskIn]
+    tasks: Annotated[list[TaskIn], Field(min_length=1)]
     anew: bool = False
 
 

@@ -27,6 +27,10 @@ WITH_RULES = {
     "/api/experiments/{experiment_id}/clone",
     # A policy that joins is a combination that is not there yet.
     "/api/experiments/{experiment_id}/policies",
+    # A task that joins is one that was not there, and a text must be one that can be stored.
+    "/api/experiments/{experiment_id}/tasks",
+    # A factor, a connection and a writer have to be there.
+    "/api/experiments/{experiment_id}/improvement",
     # An address has to be allowed, and a header has to be none.
     "/api/connections",
     "/api/connections/{connection_id}",
