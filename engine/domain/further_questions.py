@@ -75,7 +75,7 @@ def read_questions(given: str) -> tuple[FurtherQuestion, ...]:
 
 
 def stored(questions: tuple[FurtherQuestion, ...], answers: Mapping[str, Any]) -> str:
-    """The answers by question as JSON, as a judgment keeps them; empty where there are none.
+    """The answers by question as JSON, as a judgment keeps them.
 
     Raises
     ------
@@ -93,4 +93,4 @@ def stored(questions: tuple[FurtherQuestion, ...], answers: Mapping[str, Any]) -
                 Kind.TEXT: f"a text of at most {LONGEST_TEXT:,} characters",
             }
             raise SpecError(f"The answer to “{text}” must be {how[question.kind]}.")
-    return json.dumps(dict(answers), ensure_ascii=False) if answers else ""
+    return json.dumps(dict(answers), ensure_ascii=False)

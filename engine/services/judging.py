@@ -13,9 +13,9 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
-from engine.domain import further_questions, log_context
+from engine.domain import log_context
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
-from engine.domain.further_questions import read_questions
+from engine.domain.further_questions import read_questions, stored
 from engine.domain.outcome_of_answers import outcome_of
 from engine.domain.showings import Fate
 from engine.domain.texts import is_blank
@@ -97,7 +97,9 @@ def record_answer(
         )
     if choice not in counts.choices(assignment.experiment):
         raise WrongStateError(_("This experiment does not offer that choice."))
-    more = further_questions.stored(read_questions(assignment.experiment.further_questions), further)
+    more = ""
+    if further:
+        more = stored(read_questions(assignment.experiment.further_questions), further)
     assignment.state, assignment.settled = Assignment.State.JUDGED, False
     # The first answer says how well somebody judges: an undo must not pass a check.
     if assignment.expected and assignment.passed is None:
