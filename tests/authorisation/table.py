@@ -328,6 +328,7 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/notifications/<subscription_id>/test/": page(post=runners(302)),
     # People
     f"{_EXPERIMENT}/people/": page(get=runners(200)),
+    f"{_EXPERIMENT}/guests.csv": page(get=runners(200)),
     f"{_EXPERIMENT}/people/<membership_id>/role/": page(post=owners(400), recent=("post",)),
     f"{_EXPERIMENT}/people/<membership_id>/remove/": page(post=owners(302), recent=("post",)),
     f"{_EXPERIMENT}/annotators/<user_id>/": page(get=runners(200)),

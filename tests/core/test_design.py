@@ -177,7 +177,8 @@ def test_a_refuted_policy_stays_refuted_when_the_peak_is_handed_back(run_to_the_
     # The claims beside it have memories of their own.
     now, handed_back = (replace(each.decision, claims=()) for each in (design, stored))
     assert handed_back == now
-    assert stored.decision.reason is StopReason.NO_SINGLE_BEST
+    # A name once given stays, whatever comes after it.
+    assert (stored.decision.reason, stored.decision.best) == (StopReason.CERTIFIED, 0)
 
 
 @pytest.mark.parametrize("pending", [0, 20])
