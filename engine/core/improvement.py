@@ -79,8 +79,9 @@ class Verdict:
     share
         The champion's win rate against the original in the answers that count for the claim; None without.
     lower
-        The end that this win rate is at least, in [0, 1]. It is ever above the true one with probability at
-        most δ; without ties, together with a false claim.
+        The end that this win rate is at least, in [0, 1], and ½ or more with the claim. It is ever above the
+        true one with probability at most δ; where outcomes are ties, with at most another δ beside a false
+        claim.
     risk
         The risk at which the claim would just hold by the present evidence, in [0, 1].
     """
@@ -343,7 +344,8 @@ class Improvement:
             share = sum(told) / len(told) if told else None
             lower = win_rate_at_least(claim.won, claim.lost, self.delta)
             risk = min(1.0, math.exp(-claim.log_e))
-        if self._certified:
+        # A champion that was withdrawn is not the one that the evidence is about.
+        if self._certified and self.champion != self.original:
             return Verdict("certified", self.champion, share, max(lower, 0.5), min(risk, self.delta))
         better = self.champion != self.original and self.strength(self.champion)[0] > 0.0
         policy = self.champion if better else self.original

@@ -8,7 +8,14 @@ from engine.domain.wording import number
 
 
 def verdict_sentence(
-    kind: str, *, champion: str, used: int, share: float | None, lower: float, delta: float
+    kind: str,
+    *,
+    champion: str,
+    used: int,
+    share: float | None,
+    lower: float,
+    delta: float,
+    proven: bool = True,
 ) -> str:
     """The sentence for a verdict of :class:`engine.core.improvement.Verdict`.
 
@@ -18,6 +25,8 @@ def verdict_sentence(
         Its name.
     used
         Clicks so far.
+    proven
+        Whether judgments are fresh draws, which the risk needs.
     """
     # The end of an interval is rounded to the side on which it still holds.
     least = math.floor(100 * lower + 1e-9)
@@ -31,9 +40,10 @@ def verdict_sentence(
             )
         case "certified":
             preferred = round(100 * (lower if share is None else share))
+            doubt = "" if proven else ", not proven, since the same texts came again"
             return (
                 f"{champion} beats the original: preferred in {preferred}%, at least {least}%, of "
-                f"comparisons; risk {100 * delta:.4g}%."
+                f"comparisons; risk {100 * delta:.4g}%{doubt}."
             )
     return f"No verdict yet after {number(used, 'click')}."
 

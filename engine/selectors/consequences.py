@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from engine.core import Claim
 from engine.domain.claim_settings import CERTIFIED
-from engine.models import Experiment, Judgment
+from engine.models import Conclusion, Experiment, Judgment
 from engine.selectors.counts import comparison_count
 
 # "Best", and "best, if there is a best".
@@ -124,6 +126,16 @@ def epsilon_consequence(experiment: Experiment, epsilon: float) -> str:
     return (
         f"{meaning} A margin chosen after looking is not covered by the guarantee. The result will be marked."
     )
+
+
+def chosen_late(experiment: Experiment, drawn: Sequence[Conclusion]) -> str:
+    """The condition under which the risks of these conclusions hold, as the end of a sentence."""
+    risk, margin = experiment.first_delta, experiment.first_epsilon
+    late = any(
+        (risk is not None and each.delta > risk) or (margin is not None and each.epsilon != margin)
+        for each in drawn
+    )
+    return ", if risk and margin were not chosen by the outcomes" if late else ""
 
 
 def caveats(experiment: Experiment) -> list[str]:

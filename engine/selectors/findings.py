@@ -154,9 +154,15 @@ def _risk_of_all(experiment: Experiment, design: Design, drawn: Sequence[Conclus
     """The risk of all that was concluded, in words."""
     rules = {(each.claim, each.delta, each.epsilon) for each in drawn}
     others = rules - {(experiment.claim, experiment.delta, experiment.epsilon)}
-    if len(drawn) > 1 and (others or not design.for_ever):
-        joint = f"{100 * drawn[-1].joint_risk:.4g}%"
-        return f"{len(drawn)} conclusions were drawn here, so any of them is wrong with at most {joint}."
+    joint = max((each.joint_risk for each in drawn), default=0.0)
+    if joint > design.delta or (len(drawn) > 1 and others):
+        said = (
+            "1 conclusion was drawn here; it"
+            if len(drawn) == 1
+            else (f"{len(drawn)} conclusions were drawn here, so any of them")
+        )
+        found = consequences.chosen_late(experiment, drawn)
+        return f"{said} is wrong with at most {100 * joint:.4g}%{found}."
     # Under other settings than now each has the risk that it names.
     return "" if others else claim_sentences.risk_of_all(design)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from engine.domain.showings import Kind, Logged
 from engine.models import Comparison, Experiment, Factor, Improvement, Policy, Proposal, Writing
 from engine.selectors import designs
 from engine.selectors.policies import policy_names
+from engine.selectors.pools import is_finite
 from engine.selectors.task_changes import tasks_present
 
 # The text that a writer changes in a level of each of these kinds.
@@ -243,6 +244,18 @@ def sentence_of(improvement: Improvement, names: dict[int, str] | None = None) -
         share=verdict["share"],
         lower=verdict["lower"],
         delta=improvement.delta,
+        proven=not is_finite(improvement.experiment),
+    )
+
+
+def risk_of_several(improvements: Sequence[Improvement]) -> str:
+    """The risk of all improvements of an experiment, in words; empty for one."""
+    if len(improvements) < 2:
+        return ""
+    risk = min(1.0, sum(each.delta for each in improvements))
+    return (
+        f"{len(improvements)} improvements began here, each with a risk of its own. The risk that any of "
+        f"them certifies wrongly is at most {100 * risk:.4g}%."
     )
 
 

@@ -8,6 +8,7 @@ from engine.core import ClaimState, Conclusion
 from engine.domain import claim_sentences
 from engine.models import Conclusion as Stored
 from engine.models import Experiment
+from engine.selectors.consequences import claim_changed, joint_risk
 from engine.selectors.designs import Observed
 from engine.selectors.findings import picked_risk
 from engine.selectors.task_changes import added_risk
@@ -26,7 +27,10 @@ def keep_conclusions(*, experiment: Experiment, observed: Observed) -> None:
     own = [each for each in kept if _rules(each) == _rules(experiment)]
     known = {(each.stage, each.policy, tuple(each.among)) for each in own}
     before = [each.joint_risk for each in kept if _rules(each) != _rules(experiment)]
-    for told in drawn:
+    # Whoever changed the claim has chosen among several.
+    chosen = joint_risk(experiment) - experiment.delta if claim_changed(experiment) else 0.0
+    for each in drawn:
+        told = dataclasses.replace(each, risk=each.risk + chosen, joint_risk=each.joint_risk + chosen)
         if (told.stage, told.policy, told.among) not in known:
             _store(experiment, observed, told, before[-1] if before else 0.0)
 
@@ -49,9 +53,9 @@ def keep_picked(*, experiment: Experiment, observed: Observed, state: ClaimState
 
 
 def _store(experiment: Experiment, observed: Observed, told: Conclusion, before: float) -> None:
-    more = added_risk(experiment)
+    own, of_all = added_risk(experiment)
     told = dataclasses.replace(
-        told, risk=min(1.0, told.risk + more), joint_risk=min(1.0, before + told.joint_risk + more)
+        told, risk=min(1.0, told.risk + own), joint_risk=min(1.0, before + told.joint_risk + of_all)
     )
     Stored.objects.create(
         **dataclasses.asdict(told) | {"among": list(told.among), "claim": told.claim.value},

@@ -46,7 +46,10 @@ def _report(experiment: Experiment) -> dict[str, Any]:
         "conclusions": result["ladder"]["conclusions"] if result["ladder"] else [],
         "risk_of_all": result["ladder"]["risk_of_all"] if result["ladder"] else "",
         "changes": _changes(experiment),
-        "improvements": [improvements.sentence_of(each) for each in experiment.improvements.order_by("pk")],
+        "improvements": [
+            *map(improvements.sentence_of, improved := list(experiment.improvements.order_by("pk"))),
+            *filter(None, [improvements.risk_of_several(improved)]),
+        ],
         "voids": result["voids"],
         "voids_unnamed": result["voids"] and sentence_about(experiment, names=False),
         "tasks": tasks_present(experiment).count(),

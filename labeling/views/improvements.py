@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import Connection, Experiment, Improvement, Proposal
-from engine.selectors.improvements import open_improvement, sentence_of
+from engine.selectors.improvements import open_improvement, risk_of_several, sentence_of
 from engine.selectors.policies import policy_names
 from engine.services import improvements
 from engine.services.connection_loans import lend_chosen
@@ -139,4 +139,5 @@ def _shown(request: AuthenticatedRequest, experiment: Experiment, found: list[Im
         "may_judge": access.may_begin_to_judge(request, experiment)
         or access.judged(request, experiment.pk) is not None,
         "earlier": [(each, sentence_of(each)) for each in earlier],
+        "risk_of_several": risk_of_several(found),
     }

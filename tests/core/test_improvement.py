@@ -98,6 +98,14 @@ class TestTheRace:
         with pytest.raises(ValueError, match="not in the race"):
             race.withdraw(1)
 
+    def test_a_late_answer_certifies_no_champion_that_was_withdrawn(self) -> None:
+        race = with_a_champion()
+        shown = [race.show(1, 0) for _ in range(30)]
+        race.withdraw(1)
+        for showing in shown:
+            race.end(showing, 1.0)
+        assert (race.verdict.kind, race.verdict.policy) == ("nothing_better", 0)
+
     def test_it_ends_where_nobody_can_race_any_more(self) -> None:
         race = Improvement(0, clicks=40)
         race.add(1, 0)

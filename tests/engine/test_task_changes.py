@@ -106,6 +106,13 @@ class TestAnew:
         assert said.endswith("; the claim counts those since then alone.")
         assert agree(experiment)
 
+    def test_a_stage_that_was_given_up_erred_on_each_set_of_its_tasks(self, annotator):
+        experiment = begun(annotator)
+        add_tasks(experiment_id=experiment.pk, tasks=MORE[:1])
+        add_tasks(experiment_id=experiment.pk, tasks=MORE[1:], anew=True)
+        [drawn] = judged(experiment, annotator).conclusions.all()
+        assert (drawn.risk, drawn.joint_risk) == (pytest.approx(0.15), pytest.approx(0.15))
+
     def test_a_concluded_experiment_runs_again(self, annotator, admin_client, monkeypatch):
         experiment = judged(begun(annotator), annotator)
         with pytest.raises(WrongStateError, match="counted anew"):
