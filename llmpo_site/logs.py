@@ -21,11 +21,11 @@ _LETTER = "(?:[0-9A-Za-z]|%[0-9A-Fa-f]{2})"
 _NO_SLASH = r"(?:[^/\s\"'&?%]|%(?!2[fF]))"
 # Secrets that let their holder in stand in the addresses of an invitation, a confirmation of an e-mail
 # address and a report. In that of a new password they follow the account's number. `report/share` and the
-# like are none.
+# like are none. What follows in the address may say who comes, as links for guests do.
 _SECRET = re.compile(
     rf"({_written('join/')}|{_written('email/confirm/')}|{_written('password/reset/')}{_LETTER}+?{_written('-')}|"
     rf"{_written('report/')}(?=(?:[\w-]|%(?!2[fF])[0-9A-Fa-f]{{2}}){{20}}))"
-    rf"{_NO_SLASH}+"
+    rf"{_NO_SLASH}+(/|%2[fF])?(?:(?:\?|%3[fF])[^\s\"']*)?"
 )
 
 
@@ -40,7 +40,7 @@ _KEY = re.compile(
 
 def without_secrets(text: str) -> str:
     """The text with "…" for each secret of a link in it, and for each key of a vendor."""
-    return _KEY.sub(lambda found: next(filter(None, found.groups()), "") + "…", _SECRET.sub(r"\1…", text))
+    return _KEY.sub(lambda found: next(filter(None, found.groups()), "") + "…", _SECRET.sub(r"\1…\2", text))
 
 
 class WithoutSecretLinks(logging.Filter):

@@ -209,6 +209,7 @@ class TestSecrecy:
             ("/%72eport/abcdefABCDEF0123456789-_/", "/%72eport/…/"),
             ("/r%65p%6frt/%61bcdefABCDEF0123456789-_/", "/r%65p%6frt/…/"),
             ("/j%6Fin/abcdefabcdef/", "/j%6Fin/…/"),
+            ("/join/0123456789/?PROLIFIC_PID=abcdef", '"GET /join/…/"'),
             ("/accounts/passwor%64/reset/%31%2Dabc-0123456789abcdef/", "passwor%64/reset/%31%2D…/"),
             *(
                 (address, address)
