@@ -32,7 +32,8 @@ _TO_THE_JUDGE = re.compile(
 class Compared:
     """One comparison of the champion on a task that is open to the writer.
 
-    ``outcome``: 1 the champion's answer was preferred, 0 the other one, 0.5 a tie.
+    ``outcome``: 1 the champion's answer was preferred, 0 the other one, 0.5 a tie; between them where several
+    people judged it.
     """
 
     task: str

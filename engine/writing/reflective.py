@@ -20,7 +20,6 @@ from engine.writing.base import Ask, WriterError, Written
 
 _PROMPT = Path(__file__).with_name("prompt.md")
 _LONGEST_REASON = 500
-_ENDED = {1.0: "was preferred", 0.0: "lost", 0.5: "was found equally good"}
 _VARIABLE = re.compile(r"\{\{.*?\}\}")
 _SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -55,9 +54,16 @@ def prompt(brief: Brief, n: int) -> str:
     """The whole message. Its code is drawn after the material was written, which cannot close a marker."""
     material = asdict(brief)
     for each in material["compared"]:
-        each["ended"] = _ENDED[each["outcome"]]
+        each["ended"] = _ended(each["outcome"])
     variables = ", ".join(dict.fromkeys(_VARIABLE.findall(brief.champion)))
     return _template().render(**material, n=n, code=secrets.token_hex(4), variables=variables).strip()
+
+
+def _ended(outcome: float) -> str:
+    # Several people may make an outcome between.
+    if outcome == 0.5:
+        return "was found equally good"
+    return "was preferred" if outcome > 0.5 else "lost"
 
 
 def read(answer: str, n: int) -> list[Written]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
@@ -46,6 +47,13 @@ def gives(answer: str, n: int = 2) -> list[Written]:
 
 
 class TestReflective:
+    def test_what_several_people_made_of_a_comparison_is_told(self):
+        compared = [Compared("Task", "Own", "Other", outcome) for outcome in (0.25, 0.5, 0.75)]
+        sent = prompt(replace(BRIEF, compared=compared), 1)
+        said = ["answer lost.", "answer was found equally good.", "answer was preferred."]
+        places = [sent.index(each) for each in said]
+        assert places == sorted(places)
+
     def test_the_model_gets_all_that_it_may_learn_from_and_what_is_wanted(self):
         sent = prompt(BRIEF, 2)
         told = [BRIEF.question, BRIEF.guidelines, BRIEF.champion, BRIEF.factor, BRIEF.wish, *BRIEF.effects]
