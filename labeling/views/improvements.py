@@ -124,7 +124,7 @@ def _form(request: AuthenticatedRequest, experiment: Experiment, form: ImproveFo
         "may_run": True,
         "form": form or _improve_form(request, experiment, None),
         "original": policy_names(experiment)[original.index].name,
-        "n_tasks": experiment.tasks.count(),
+        "n_tasks": experiment.tasks.filter(left_at=None).count(),
     }
     return render(request, "improvements/start.html", context, status=200 if form is None else 400)
 
