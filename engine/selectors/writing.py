@@ -22,13 +22,13 @@ _FEWEST = 5
 # After a call that gave nothing usable, the next one comes so much later, twice as late each time.
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=20), timedelta(hours=1)
 # A worker that has had one for so long has died.
-_WRITING_TAKES, _ANSWERS_TAKE = timedelta(minutes=10), timedelta(minutes=5)
+WRITING_TAKES, _ANSWERS_TAKE = timedelta(minutes=10), timedelta(minutes=5)
 _MOST_TASKS = 3
 
 
 def improvements_to_write() -> list[Improvement]:
     """Improvements that want texts now, and that no worker writes for."""
-    free = Q(writing_since=None) | Q(writing_since__lt=clock.now() - _WRITING_TAKES)
+    free = Q(writing_since=None) | Q(writing_since__lt=clock.now() - WRITING_TAKES)
     open_ones = Improvement.objects.filter(free, state=Improvement.State.OPEN).exclude(wants={})
     return [each for each in open_ones if not _pauses(each)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.core.exceptions import ValidationError
@@ -35,6 +34,7 @@ from engine.selectors import counts
 from engine.selectors import improvements as selectors
 from engine.selectors.policies import policy_names
 from engine.selectors.spending import overspent_experiments
+from engine.selectors.writing import WRITING_TAKES
 from engine.services.audit import record
 from engine.services.descriptions import faults_in
 from engine.services.evidence import settle as settle_evidence
@@ -44,10 +44,7 @@ from engine.services.notifications import announce
 from engine.services.policies import join, parent_of, retire
 from engine.services.setting_changes import change_settings, run_again
 
-_FEWEST_TASKS = 4
-# A writer that was asked and said nothing for so long has died.
-_WRITING_TAKES = timedelta(minutes=10)
-
+_FEWEST_TASKS, _FEWEST_JUDGING = 4, 2
 # So many calls in a row without a text that can be used: the writer has no more to give.
 _MOST_IN_VAIN = 5
 
@@ -90,8 +87,12 @@ def start_improvement(
     if changed is None:
         names = ", ".join(repr(each.name) for each in texts) or "none"
         raise SpecError(f"There is no factor {factor!r} with a text. There is: {names}.", ("factor",))
-    if experiment.tasks.filter(left_at=None).count() < _FEWEST_TASKS:
-        raise SpecError(f"Half of the tasks judge what was written from the others: give {_FEWEST_TASKS}.")
+    n_tasks, open_tasks = experiment.tasks.filter(left_at=None).count(), _divided(experiment)
+    if n_tasks < _FEWEST_TASKS or n_tasks - len(open_tasks) < _FEWEST_JUDGING:
+        raise SpecError(
+            f"Half of the tasks judge what was written from the others: give {_FEWEST_TASKS}, of which no "
+            f"writer has seen votes on {_FEWEST_JUDGING}."
+        )
     was_running = experiment.state == Experiment.State.RUNNING
     if experiment.state == Experiment.State.CONCLUDED:
         run_again(experiment=experiment)
@@ -104,7 +105,7 @@ def start_improvement(
         champion=policy,
         factor=changed,
         seed=secret_draws.new_seed(),
-        open_tasks=_divided(experiment),
+        open_tasks=open_tasks,
         was_running=was_running,
         first=last,
         by=by,
@@ -185,7 +186,7 @@ def claim_writing(*, improvement_id: int) -> dict[int, int] | None:
     ends with `add_proposals` or `note_writer_failure`.
     """
     improvement = Improvement.objects.select_for_update(no_key=True).get(pk=improvement_id)
-    taken = improvement.writing_since and improvement.writing_since > clock.now() - _WRITING_TAKES
+    taken = improvement.writing_since and improvement.writing_since > clock.now() - WRITING_TAKES
     if improvement.state != Improvement.State.OPEN or taken or not improvement.wants:
         return None
     if improvement.experiment_id in overspent_experiments():
@@ -240,7 +241,10 @@ def add_proposals(
         elif fault := _fault(improvement, proposal, text):
             _refuse(proposal, fault)
         elif not improvement.needs_ok:
-            _join(improvement, proposal)
+            try:
+                _join(improvement, proposal)
+            except (SpecError, WrongStateError) as error:
+                _refuse(proposal, str(error))
     if _in_vain(improvement):
         improvement.exhausted = True
         improvement.save(update_fields=["exhausted"])
@@ -371,6 +375,7 @@ def _refuse(proposal: Proposal, reason: str) -> None:
     proposal.save()
 
 
+@transaction.atomic
 def _join(improvement: Improvement, proposal: Proposal) -> None:
     factor = improvement.factor
     value = proposal.parent.levels.get(factor=factor).value | {selectors.TEXTS[factor.kind]: proposal.text}
@@ -378,6 +383,7 @@ def _join(improvement: Improvement, proposal: Proposal) -> None:
     [proposal.policy] = join(improvement.experiment, levels, proposal.parent, by=proposal.by)
     proposal.state, proposal.settled_at = Proposal.State.JOINED, clock.now()
     proposal.save()
+    _look_for_texts(improvement.experiment)
 
 
 def _keep_wants(improvement: Improvement, race: Race | None = None) -> None:
@@ -439,11 +445,16 @@ def settle(*, improvement: Improvement, folded: int) -> Settled:
         # Nobody has texts of the two left that are new to them.
         proposal = improvement.proposals.get(policy__index=pair[1])
         _leave(proposal, "All that people could compare of it was compared.")
-        improvement.experiment.used_up = False
-        improvement.experiment.save(update_fields=["used_up"])
+        _look_for_texts(improvement.experiment)
         news = True
     _keep_wants(improvement, race)
     return Settled(race, ahead, news)
+
+
+def _look_for_texts(experiment: Experiment) -> None:
+    """Have the next round look for texts for people to compare: the pair is another one now."""
+    experiment.used_up = False
+    experiment.save(update_fields=["used_up"])
 
 
 def _on_their_way(improvement: Improvement) -> bool:
@@ -502,6 +513,7 @@ def _note_moves(improvement: Improvement, race: Race) -> bool:
         news = True
         _close_race(improvement, "The champion was fixed before it was settled.")
         discard_waiting(experiment, "The champion was fixed before this comparison was shown.")
+        _look_for_texts(experiment)
     return news
 
 

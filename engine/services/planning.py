@@ -212,9 +212,14 @@ class _Race:
         self.task_ids = tasks_for(improvement, settled.race.phase)
         self._race, self._ahead = settled.race, settled.ahead
 
+    @property
+    def asks(self) -> bool:
+        """True if it wants a pair, and does not wait for proposals or open pairs."""
+        return self._race.ask(self._ahead) is not None
+
     def ask(self, *, among: BoolArray | None = None) -> Pair | None:
         """The next pair; ``None`` where none is wanted, or another one than the race's own would be."""
-        if among is not None or self.task_ids == [] or (pair := self._race.ask(self._ahead)) is None:
+        if among is not None or (pair := self._race.ask(self._ahead)) is None:
             return None
         self._ahead += 1
         return pair
@@ -233,7 +238,10 @@ def _top_up(
     """Plan what the annotators need next, those who are ``here`` first; returns the comparisons planned."""
     design.resume(counts.in_flight_matrix(experiment), designs.design_seed(experiment))
     in_flight = int(design.in_flight.sum()) // 2
-    most = min(experiment.budget - design.n_comparisons - in_flight, pairs_ahead.most_at_once(experiment))
+    most = pairs_ahead.most_at_once(experiment)
+    if race is None:
+        # A race counts its own clicks. The budget also paid for voided ones, and for those shown before.
+        most = min(most, experiment.budget - design.n_comparisons - in_flight)
     source = source_of(experiment, race.task_ids if race else unseen_tasks(experiment) or None)
     if not (isinstance(source, Pool) and experiment.judge == Experiment.Judge.HUMAN):
         # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.
@@ -248,7 +256,8 @@ def _top_up(
         # However many members are away, they are looked at only while nobody here is served.
         stocks = [stock for stock in pools.stocks(experiment) if stock.annotator not in here]
         added = _planned_from_pool(experiment, design, source, stocks, target, most, race)
-    experiment.used_up = not added and not any(stock.n_waiting for stock in stocks)
+    wanted = race is None or race.asks
+    experiment.used_up = wanted and not added and not any(stock.n_waiting for stock in stocks)
     return added
 
 

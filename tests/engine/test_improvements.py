@@ -10,7 +10,7 @@ import pytest
 from django.db.models import Q
 
 from engine.domain.errors import SpecError, WrongStateError
-from engine.models import AuditEntry, Experiment, Improvement, Proposal
+from engine.models import AuditEntry, Experiment, Improvement, Judgment, Proposal
 from engine.selectors import answers, designs
 from engine.selectors.improvements import picture_of, race_of, tasks_for, tasks_left
 from engine.selectors.verifying import faults_of
@@ -25,6 +25,7 @@ from engine.services.improvements import (
     start_improvement,
     stop_improvement,
 )
+from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from engine.services.serving import take_back
 from tests.concurrency import at_once
@@ -154,6 +155,14 @@ class TestProposals:
         assert [each.state for each in found] == ["refused", "refused", "joined"]
         assert all(each.refused_because for each in found[:2])
 
+    def test_a_text_that_cannot_join_is_refused_with_the_reason(self, annotator):
+        improvement = begun([annotator])
+        unfit, fit = self.written(improvement, "Answer about {{ subject }}.", "Be warm.")
+        assert [unfit.state, fit.state] == ["refused", "joined"]
+        assert "subject" in unfit.refused_because
+        improvement.refresh_from_db()
+        assert improvement.wants == {"0": 1}
+
     def test_a_writer_that_gives_nothing_but_copies_is_asked_no_more(self, annotator):
         improvement = begun([annotator], clicks=40)
         for _ in range(5):
@@ -233,6 +242,37 @@ class TestEnding:
         stop(experiment_id=experiment.pk)
         delete_experiment(experiment_id=experiment.pk, by=None)
         assert not Experiment.objects.exists()
+
+    def test_challengers_that_come_late_are_compared_where_texts_are_used_again(self, annotator):
+        rng = np.random.default_rng(7)
+        improvement = begun([annotator], n_tasks=8, clicks=60, responses="reuse")
+        experiment = improvement.experiment
+        # Nobody is in the race yet, so nobody has anything to compare.
+        plan_and_answer(experiment)
+        ask_writer(improvement, one_change_at_a_time(rng))
+        plan_and_answer(experiment)
+        assert len(race_of(improvement).challengers) == 2
+        assert judge(experiment, annotator, rng)
+
+    def test_it_has_its_clicks_whatever_else_the_budget_has_paid(self, annotator, admin):
+        rng = np.random.default_rng(8)
+        experiment = make_world([annotator], budget=10)
+        while Judgment.objects.count() < 8:
+            if not judge(experiment, annotator, rng):
+                plan_and_answer(experiment)
+        for each in Judgment.objects.all():
+            void_judgment(judgment_id=each.pk, by=admin, reason="She had misread the question.")
+        improvement = start_improvement(experiment_id=experiment.pk, clicks=20, needs_ok=False)
+        run_to_the_end(improvement, [annotator], one_change_at_a_time(rng), rng)
+
+    def test_some_tasks_must_be_left_that_no_writer_has_seen(self, annotator):
+        improvement = begun([annotator])
+        experiment = improvement.experiment
+        seen = list(experiment.tasks.values_list("pk", flat=True)[:23])
+        improvement.writings.create(parent=improvement.original, opened_tasks=seen)
+        stop_improvement(improvement_id=improvement.pk)
+        with pytest.raises(SpecError, match="tasks"):
+            start_improvement(experiment_id=experiment.pk)
 
     def test_one_answer_to_each_task_comes_to_an_end_too(self, annotator):
         rng = np.random.default_rng(6)
