@@ -13,6 +13,7 @@ from engine.domain.errors import SpecError, WrongStateError
 from engine.models import Connection, Experiment, Improvement, Proposal
 from engine.selectors.improvements import open_improvement, risk_of_several, sentence_of
 from engine.selectors.policies import policy_names
+from engine.selectors.task_changes import tasks_present
 from engine.services import improvements
 from engine.services.connection_loans import lend_chosen
 from engine.services.policies import parent_of
@@ -124,7 +125,7 @@ def _form(request: AuthenticatedRequest, experiment: Experiment, form: ImproveFo
         "may_run": True,
         "form": form or _improve_form(request, experiment, None),
         "original": policy_names(experiment)[original.index].name,
-        "n_tasks": experiment.tasks.filter(left_at=None).count(),
+        "n_tasks": tasks_present(experiment).count(),
     }
     return render(request, "improvements/start.html", context, status=200 if form is None else 400)
 
