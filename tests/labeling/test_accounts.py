@@ -49,7 +49,7 @@ def turn_on_two_steps(client: Client) -> tuple[str, list[str]]:
 @pytest.fixture
 def mail_works(settings) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
-    settings.SITE_URL = "http://testserver/"
+    settings.SITE_URL = "http://testserver"
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_where_no_mail_is_sent_the_page_says_whom_to_ask(client, no_mail, settin
 
 
 def test_the_command_makes_a_link_that_works_once_and_is_in_the_log(annotator, no_mail, settings):
-    settings.SITE_URL = "https://label.example.org/"
+    settings.SITE_URL = "https://label.example.org"
     out = StringIO()
     call_command("reset_link", "ann", stdout=out)
     path = out.getvalue().strip().removeprefix("https://label.example.org")

@@ -21,6 +21,7 @@ from engine.models import (
 from engine.models.append_only import lifted
 from engine.selectors.findings import ladder
 from engine.services.drafts import delete_experiment
+from engine.services.improvements import add_proposals, claim_writing
 from engine.services.invitations import create_invitation
 from engine.services.planning import advance
 from tests.accounts import bearer, log_in_recently
@@ -30,7 +31,13 @@ from tests.labeling.test_setup import filled, sent
 from tests.tables import run_imports
 
 # Actions of LLM-PO itself and of the command line.
-NOBODYS = {AuditEntry.Action.CONCLUDE, AuditEntry.Action.LLM_HALTED, AuditEntry.Action.RESET_LINK}
+NOBODYS = {
+    AuditEntry.Action.CONCLUDE,
+    AuditEntry.Action.IMPROVED,
+    AuditEntry.Action.LLM_HALTED,
+    AuditEntry.Action.PROMOTED,
+    AuditEntry.Action.RESET_LINK,
+}
 
 
 @pytest.fixture(scope="class")
@@ -99,6 +106,21 @@ def walked(shared_rows: None) -> int:
         write_responses()
         advance(experiment_id=settled.pk)
     post("stop_here", settled.pk, claim="good_enough", confirmed="1")
+
+    improved = make_experiment(n_tasks=24, annotators=(annotator,))
+    with lifted():
+        AuditEntry.objects.filter(experiment=improved).delete()
+    post("improve", improved.pk, writer="prepared", factor=improved.factors.get().name, clicks=40, needs_ok="on")
+    improvement = improved.improvements.get()
+    claim_writing(improvement_id=improvement.pk)
+    add_proposals(
+        improvement_id=improvement.pk,
+        parent=0,
+        written=[("You are warm.", "Why."), ("You are short.", "Why.")],
+    )
+    post("settle_proposal", improved.pk, 1, action="accept", text="You are warm.")
+    post("settle_proposal", improved.pk, 2, action="refuse", reason="Too short.")
+    post("stop_improving", improved.pk)
 
     post("invite", experiment.pk, role="annotator", most_uses=1, valid_days=1)
     post("end_invitation", experiment.pk, Invitation.objects.get().pk)
