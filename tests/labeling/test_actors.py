@@ -110,7 +110,7 @@ def walked(shared_rows: None) -> int:
     improved = make_experiment(n_tasks=24, annotators=(annotator,))
     with lifted():
         AuditEntry.objects.filter(experiment=improved).delete()
-    post("improve", improved.pk, writer="prepared", factor=improved.factors.get().name, clicks=40, needs_ok="on")
+    post("improve", improved.pk, writer="prepared", factor="System prompt", clicks=40, needs_ok="on")
     improvement = improved.improvements.get()
     claim_writing(improvement_id=improvement.pk)
     add_proposals(
