@@ -517,18 +517,18 @@ def _note_moves(improvement: Improvement, race: Race) -> bool:
     return news
 
 
-def _close_race(improvement: Improvement, reason: str) -> None:
+def _close_race(improvement: Improvement, reason: str, by: User | None = None) -> None:
     """Have those leave who are still in the race, and refuse those that wait."""
     for proposal in improvement.proposals.select_related("policy"):
         if proposal.state == Proposal.State.JOINED:
-            _leave(proposal, reason)
+            _leave(proposal, reason, by)
         elif proposal.state == Proposal.State.PROPOSED:
             _refuse(proposal, reason)
 
 
-def _leave(proposal: Proposal, reason: str) -> None:
+def _leave(proposal: Proposal, reason: str, by: User | None = None) -> None:
     if proposal.policy and proposal.policy.retired_at is None:
-        retire(proposal.improvement.experiment, proposal.policy, reason)
+        retire(proposal.improvement.experiment, proposal.policy, reason, by=by)
     proposal.state, proposal.refused_because = Proposal.State.LEFT, reason
     proposal.settled_at = clock.now()
     proposal.save()
@@ -536,7 +536,7 @@ def _leave(proposal: Proposal, reason: str) -> None:
 
 def _end(improvement: Improvement, race: Race, state: str, by: User | None) -> None:
     experiment = improvement.experiment
-    _close_race(improvement, "The improvement ended before it was settled.")
+    _close_race(improvement, "The improvement ended before it was settled.", by)
     discard_waiting(experiment, "The improvement ended before this comparison was shown.")
     improvement.state, improvement.phase = state, Improvement.Phase.ENDED
     improvement.ended_at, improvement.wants = clock.now(), {}
