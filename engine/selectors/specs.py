@@ -8,6 +8,7 @@ from engine.domain.conversations import Message
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.text_checks import read_checks
 from engine.models import AuditEntry, Experiment, Response
+from engine.selectors.task_changes import tasks_present
 
 
 def version_of(experiment: Experiment) -> int:
@@ -41,9 +42,9 @@ def experiment_spec(experiment: Experiment) -> ExperimentSpec:
                 tuple(tags),
                 read_checks(checks),
             )
-            for prompt, reference, messages, variables, tags, checks in experiment.tasks.filter(
-                left_at=None
-            ).values_list("prompt", "reference", "messages", "variables", "tags", "checks")
+            for prompt, reference, messages, variables, tags, checks in tasks_present(experiment).values_list(
+                "prompt", "reference", "messages", "variables", "tags", "checks"
+            )
         ],
         settings=settings,
         gold=[

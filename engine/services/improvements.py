@@ -34,6 +34,7 @@ from engine.selectors import counts
 from engine.selectors import improvements as selectors
 from engine.selectors.policies import policy_names
 from engine.selectors.spending import overspent_experiments
+from engine.selectors.task_changes import tasks_present
 from engine.selectors.writing import WRITING_TAKES
 from engine.services.audit import record
 from engine.services.descriptions import faults_in
@@ -87,7 +88,7 @@ def start_improvement(
     if changed is None:
         names = ", ".join(repr(each.name) for each in texts) or "none"
         raise SpecError(f"There is no factor {factor!r} with a text. There is: {names}.", ("factor",))
-    n_tasks, open_tasks = experiment.tasks.filter(left_at=None).count(), _divided(experiment)
+    n_tasks, open_tasks = tasks_present(experiment).count(), _divided(experiment)
     if n_tasks < _FEWEST_TASKS or n_tasks - len(open_tasks) < _FEWEST_JUDGING:
         raise SpecError(
             f"Half of the tasks judge what was written from the others: give {_FEWEST_TASKS}, of which no "
@@ -140,7 +141,7 @@ def start_improvement(
 def _divided(experiment: Experiment) -> list[int]:
     """The tasks that are open to writers: half of them, by the secret. Those that one has seen stay open."""
     seen = selectors.seen_tasks(experiment)
-    tasks = experiment.tasks.filter(left_at=None).values_list("pk", "position")
+    tasks = tasks_present(experiment).values_list("pk", "position")
     by_lot = sorted((secret_draws.open_task(experiment.secret, position), pk) for pk, position in tasks)
     in_order = sorted((pk for _, pk in by_lot), key=lambda pk: pk not in seen)
     return in_order[: max(len(seen & set(in_order)), len(in_order) // 2)]
@@ -359,7 +360,7 @@ def _fault(improvement: Improvement, proposal: Proposal, text: str) -> str:
     others = [level.value.get(key, "") for level in improvement.factor.levels.all()]
     tried = Proposal.objects.filter(improvement__experiment=experiment).exclude(pk=proposal.pk)
     refused = tried.filter(state__in=[Proposal.State.REFUSED, Proposal.State.PROPOSED])
-    judging = experiment.tasks.filter(left_at=None).exclude(pk__in=improvement.open_tasks)
+    judging = tasks_present(experiment).exclude(pk__in=improvement.open_tasks)
     return fault_of(
         text,
         parent=selectors.text_of(proposal.parent, improvement.factor),

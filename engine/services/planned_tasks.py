@@ -29,6 +29,7 @@ from django.db.models import QuerySet
 from engine.models import Experiment, Policy, Response
 from engine.selectors import pools
 from engine.selectors.pools import Familiarity, Half, Halves, Stored
+from engine.selectors.task_changes import tasks_present
 
 
 class Source(ABC):
@@ -94,7 +95,7 @@ _PAIRS_KEPT = 128
 def source_of(experiment: Experiment, task_ids: list[int] | None = None) -> Source:
     """The source of an experiment's responses, to these tasks of it alone."""
     if task_ids is None and experiment.responses != Experiment.Responses.IMPORTED:
-        task_ids = list(experiment.tasks.filter(left_at=None).values_list("pk", flat=True))
+        task_ids = list(tasks_present(experiment).values_list("pk", flat=True))
     match Experiment.Responses(experiment.responses):
         case Experiment.Responses.FRESH:
             return _Fresh(task_ids or [])

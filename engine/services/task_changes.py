@@ -14,6 +14,7 @@ from engine.domain.showings import Kind
 from engine.domain.specs import TaskSpec
 from engine.models import AuditEntry, Experiment, Improvement, Response, ShowingEvent, Task, User, clock
 from engine.selectors import specs
+from engine.selectors.task_changes import tasks_present
 from engine.services.audit import record
 from engine.services.descriptions import check_description
 from engine.services.drafts import task_rows
@@ -69,7 +70,7 @@ def leave_out_task(
     """
     experiment = locked_experiment(experiment_id)
     check_tasks_may_change(experiment)
-    here = experiment.tasks.filter(left_at=None)
+    here = tasks_present(experiment)
     task = here.filter(position=position).first()
     if task is None:
         raise WrongStateError("This task is not there, or is left out already.")
