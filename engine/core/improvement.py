@@ -104,6 +104,11 @@ class _Showing:
     is_open: bool = True
 
 
+def clicks_to_explore(clicks: int) -> int:
+    """After how many of these clicks the champion is fixed at the latest."""
+    return math.ceil(EXPLORE * clicks)
+
+
 class Improvement:
     """Find something better than a policy, and say so only where it is shown.
 
@@ -157,7 +162,7 @@ class Improvement:
         self.promotions: list[Promotion] = []
         self.dropped: list[Dropped] = []
         self.used = self.n_open = 0
-        self._explore = math.ceil(EXPLORE * clicks)
+        self._explore = clicks_to_explore(clicks)
         # Of which the draws of each showing are made, so that a showing's do not depend on those before it.
         self._deviations: list[float] = np.random.default_rng(seed).standard_normal(clicks * places).tolist()
         self._parents: dict[int, int] = {}

@@ -37,6 +37,11 @@ def open_improvement(experiment: Experiment) -> Improvement | None:
     return experiment.improvements.filter(state=Improvement.State.OPEN).first()
 
 
+def newest_improvement(experiment: Experiment) -> Improvement | None:
+    """The one that runs, or else the last one that ran."""
+    return experiment.improvements.order_by("-pk").first()
+
+
 def proposal_of(improvement: Improvement, number: int) -> Proposal | None:
     """Its proposal of this number."""
     return improvement.proposals.filter(number=number).select_related("improvement").first()

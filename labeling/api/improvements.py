@@ -185,7 +185,7 @@ def refuse_proposal(
 
 
 def _newest(experiment: Experiment) -> Improvement:
-    newest = experiment.improvements.order_by("-pk").first()
+    newest = selectors.newest_improvement(experiment)
     if newest is None:
         raise Http404("This experiment has no improvement.")
     return newest

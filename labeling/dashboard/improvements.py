@@ -7,9 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.core.improvement import clicks_to_explore
 from engine.domain.wording import number
 from engine.models import Experiment, Factor, Improvement, Proposal
-from engine.selectors.improvements import TEXTS, Picture, Point, picture_of, text_of, waiting_in
+from engine.selectors.improvements import (
+    TEXTS,
+    Picture,
+    Point,
+    newest_improvement,
+    picture_of,
+    text_of,
+    waiting_in,
+)
 from engine.writing.registry import PREPARED
 from labeling.forms.improvements import writer_shown
 
@@ -67,7 +76,7 @@ def page_of(improvement: Improvement) -> dict[str, Any]:
         "is_prepared": improvement.writer == PREPARED,
         "tasks": picture.tasks,
         "left": picture.left,
-        "explore_until": improvement.clicks - improvement.clicks // 4,
+        "explore_until": clicks_to_explore(improvement.clicks),
         "trouble": newest.fault if newest and improvement.state == Improvement.State.OPEN else "",
         "waiting": [
             Waiting(each, names[each.parent.index], texts[each.parent_id]) for each in picture.waiting
@@ -95,7 +104,7 @@ def may_improve(experiment: Experiment) -> bool:
 
 def step_to_improvement(experiment: Experiment, *, may_run: bool) -> dict[str, Any]:
     """What the page Result says of improvements: whether one may begin or be looked at, and what waits."""
-    newest = experiment.improvements.order_by("-pk").first()
+    newest = newest_improvement(experiment)
     is_open = newest is not None and newest.state == Improvement.State.OPEN
     waiting = waiting_in(newest) if newest and is_open else 0
     shown = newest is not None or (may_run and may_improve(experiment))
