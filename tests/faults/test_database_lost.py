@@ -28,7 +28,7 @@ from tests.markup import stage
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
 
-_MOST_STATEMENTS = 60
+_MOST_STATEMENTS = 100
 
 
 def end_connection(server: psycopg.Connection, ours: psycopg.Connection | None = None) -> None:
