@@ -12,7 +12,8 @@ joins, 30 at most. All of it is one stage. The classes that decide are the engin
 `challenge`: one newcomer after a conclusion, once with the losers gone and once with them there; comparisons
 until the new conclusion, beside those of two policies alone who are told the same outcomes.
 
-`row`: ten challenges in a row, each by a child of the champion; the loser leaves.
+`row`: ten challenges in a row, each by a child of the champion; the loser leaves. Beside each, comparisons of
+its two alone.
 
 "good_enough", δ = .05, ε = .05, Bradley-Terry outcomes, strengths with a standard deviation of .5 log-odds.
 The last line is JSON.
@@ -126,12 +127,12 @@ class Answers:
 
     def __init__(self, strengths: dict[int, float], seed: list[int]) -> None:
         self.strengths, self._seed = strengths, seed
-        self._rows: dict[tuple[int, int], np.random.Generator] = {}
+        self.rows: dict[tuple[int, int], np.random.Generator] = {}
 
     def __call__(self, i: int, j: int) -> float:
         if i > j:
             return 1.0 - self(j, i)
-        row = self._rows.setdefault((i, j), np.random.default_rng([*self._seed, i, j]))
+        row = self.rows.setdefault((i, j), np.random.default_rng([*self._seed, i, j]))
         return float(row.random() < special.expit(self.strengths[i] - self.strengths[j]))
 
 
@@ -174,7 +175,7 @@ def challenged(n_runs: int, sizes: list[int]) -> dict[str, object]:
                     needed.setdefault((gap, losers), []).append(_go_on(design, anew))
                 pair = Design(Unstructured(2), seed=run, **RULES)
                 anew = Answers({0: theta[run, named], 1: theta[run, named] + gap}, [6, K, run])
-                anew._rows[0, 1] = np.random.default_rng([6, K, run, named, newcomer])
+                anew.rows[0, 1] = np.random.default_rng([6, K, run, named, newcomer])
                 needed.setdefault((gap, "alone"), []).append(_go_on(pair, anew))
         means = {f"{gap:+} {who}": round(float(np.mean(each)), 1) for (gap, who), each in needed.items()}
         print(f"K = {K}, {n_runs} runs: {means}", flush=True)
@@ -185,7 +186,7 @@ def challenged(n_runs: int, sizes: list[int]) -> dict[str, object]:
 def in_a_row(n_runs: int) -> dict[str, object]:
     """Comparisons of each of ten challenges in a row, by children of the champion: N(-.1, .4²) better."""
     started, n_rows = time.perf_counter(), 10
-    needed, wrong = np.zeros((n_runs, n_rows)), 0
+    needed, wrong = np.zeros((2, n_runs, n_rows)), 0
     for run in range(n_runs):
         rng = np.random.default_rng([8, run])
         answers = Answers(dict(enumerate((0.4 * rng.standard_normal(2)).tolist())), [9, run])
@@ -195,15 +196,19 @@ def in_a_row(n_runs: int) -> dict[str, object]:
             named = _losers_leave(design)
             newcomer = design.add(parent=named)
             answers.strengths[newcomer] = answers.strengths[named] + 0.4 * float(rng.standard_normal()) - 0.1
-            needed[run, place] = _go_on(design, answers)
+            needed[0, run, place] = _go_on(design, answers)
+            strengths = dict(enumerate([answers.strengths[named], answers.strengths[newcomer]]))
+            alone = Answers(strengths, [9, run])
+            alone.rows[0, 1] = np.random.default_rng([9, run, named, newcomer])
+            needed[1, run, place] = _go_on(Design(Unstructured(2), seed=run, **RULES), alone)
             best = int(design.decision.best or 0)
             other = named if best == newcomer else newcomer
             gap = answers.strengths[other] - answers.strengths[best]
             wrong += bool(design.stopped and special.expit(gap) >= 0.5 + EPSILON)
-    means = needed.mean(axis=0)
-    print(f"challenges 1 to {n_rows}: {np.round(means, 1).tolist()}; {wrong} of {needed.size} wrong")
-    half = 1.96 * needed.std(axis=0).mean() / np.sqrt(n_runs)
-    return {"runs": n_runs, "means": means.tolist(), "half_width": half, "wrong": wrong} | _took(started)
+    means, alone = needed.mean(axis=1).round(1).tolist()
+    print(f"challenges 1 to {n_rows}: {means}; of the same two alone: {alone}")
+    print(f"{wrong} of {n_runs * n_rows} conclusions wrong")
+    return {"runs": n_runs, "means": means, "alone": alone, "wrong": wrong} | _took(started)
 
 
 def _took(started: float) -> dict[str, float]:
