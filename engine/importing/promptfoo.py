@@ -11,10 +11,10 @@ from typing import Any
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing.companion_files import Find, no_files
 from engine.importing.findings import Findings
+from engine.importing.found_files import FoundFile
 from engine.importing.promptfoo_models import (
     LONGEST_NAME,
     ModelRead,
-    Wanted,
     model_read,
     told_apart,
     why_not_called,
@@ -59,31 +59,6 @@ _RESULTS = (
 )
 
 
-@dataclass(frozen=True)
-class PromptfooFile:
-    """A file of promptfoo as a description, with what was found in it.
-
-    ``n_policies``: of a configuration with fewer than two, people add a prompt or a model.
-    """
-
-    spec: ExperimentSpec
-    findings: Findings
-    n_policies: int
-    connections: Sequence[Wanted] = ()
-
-    def told(self) -> dict[str, Any]:
-        """What a page shows before anything is stored."""
-        return {
-            "counts": self.findings.counts(),
-            "left_out": self.findings.left_out(),
-            "notes": self.findings.notes,
-            "factors": [(factor.name, [*factor.levels]) for factor in self.spec.factors],
-            "connections": self.connections,
-            "n_policies": self.n_policies,
-            "tasks": [task.prompt for task in self.spec.tasks[:3]],
-        }
-
-
 def configuration_in(text: str) -> Entry | None:
     """The document of a text that is a configuration of promptfoo, known by its parts; `None` of others.
 
@@ -106,7 +81,7 @@ def configuration_in(text: str) -> Entry | None:
 
 def read_configuration(
     root: Entry, *, find: Find = no_files, name: str = "", leave_out: bool = False
-) -> PromptfooFile:
+) -> FoundFile:
     """Read a configuration.
 
     Parameters
@@ -131,7 +106,7 @@ class _Configuration:
     findings: Findings = field(default_factory=Findings)
     missing: dict[str, str] = field(default_factory=dict)
 
-    def read(self, name: str, *, leave_out: bool) -> PromptfooFile:
+    def read(self, name: str, *, leave_out: bool) -> FoundFile:
         parts = self.root.mapping()
         self.env = self._env(parts)
         self._tell_root(parts)
@@ -147,7 +122,7 @@ class _Configuration:
             if not leave_out:
                 self._refuse([])
             n_policies = len(ready.factors[0].levels)
-            return PromptfooFile(replace(ready, name=name), self.findings, n_policies)
+            return FoundFile(replace(ready, name=name), self.findings, n_policies)
         if not self._tests_said(parts) and any(not list(places_in(*turns_of(p.chat))) for p in prompts):
             found = [Test({}, "")]
         maker = Tasks(prompts, found, self.env, self.findings)
@@ -157,7 +132,7 @@ class _Configuration:
         factors, settings, n_policies = self._policies(maker.levels(), prompts, models, choices)
         self._note_policies(n_policies, models)
         connections = {model.wanted.name: model.wanted for model in models}
-        return PromptfooFile(
+        return FoundFile(
             ExperimentSpec(
                 name=name,
                 factors=factors,

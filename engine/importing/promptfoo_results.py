@@ -18,8 +18,8 @@ from engine.domain.variables import NAME
 from engine.domain.wording import number
 from engine.importing.findings import Findings
 from engine.importing.formula_cells import as_it_was
+from engine.importing.found_files import FoundFile, note_gaps
 from engine.importing.items import factor_of
-from engine.importing.promptfoo import PromptfooFile
 from engine.importing.promptfoo_models import LONGEST_NAME
 from engine.importing.promptfoo_templates import text_of
 from engine.importing.rows import ImportingError, storable
@@ -56,7 +56,7 @@ def results_in(text: str) -> Sequence[_Answer] | None:
     return _of_csv(start)
 
 
-def read_results(answers: Sequence[_Answer], *, name: str = "") -> PromptfooFile:
+def read_results(answers: Sequence[_Answer], *, name: str = "") -> FoundFile:
     """The results as an experiment on ready-made responses. Equal variables are one task.
 
     Raises
@@ -95,22 +95,14 @@ def read_results(answers: Sequence[_Answer], *, name: str = "") -> PromptfooFile
     policies = list(dict.fromkeys(each.policy for each in made))
     findings.take("policy", len(policies))
     findings.take("task", len(specs))
-    by_task: dict[int, set[str]] = {}
-    for each in made:
-        by_task.setdefault(each.task, set()).add(each.policy)
-    single = sum(len(names) == 1 for names in by_task.values())
-    for n, what, which in (
-        (empty, "response", "without a text"),
-        (objects, "response", "that is an object or a list, taken as JSON"),
-        (single, "task", "with answers of one policy alone, which compares nothing"),
+    for n, which in (
+        (empty, "without a text"),
+        (objects, "that is an object or a list, taken as JSON"),
     ):
         if n:
-            findings.note(f"{number(n, what)} {which}.")
-    if len(policies) < 2:
-        findings.note("One policy: bring results of a second prompt or model.")
-    elif single == len(by_task):
-        findings.note("No two policies share a task, so that nothing can be compared.")
-    return PromptfooFile(
+            findings.note(f"{number(n, 'response')} {which}.")
+    note_gaps(findings, made)
+    return FoundFile(
         ExperimentSpec(
             name=(name or "Results of promptfoo")[:200],
             factors=[factor_of(policies)],

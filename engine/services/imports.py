@@ -11,9 +11,9 @@ from engine.domain.errors import EngineError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES
 from engine.domain.material_kinds import Material
 from engine.importing.experiment_files import experiment_in
+from engine.importing.found_files import FoundFile
 from engine.importing.items import Wishes, read_responses
-from engine.importing.promptfoo import PromptfooFile
-from engine.importing.promptfoo_uploads import promptfoo_in
+from engine.importing.other_tools import found_in
 from engine.importing.reading_process import Source, source_of
 from engine.importing.rows import ImportingError, NoColumnError
 from engine.importing.votes import read_votes
@@ -47,7 +47,7 @@ def wishes_of(upload: Upload) -> Wishes:
     return Wishes(**{name: upload.wishes[name] for name in asdict(Wishes()) if name in upload.wishes})
 
 
-def promptfoo_of(upload: Upload, *, leave_out: bool = False) -> PromptfooFile | None:
+def found_of(upload: Upload, *, leave_out: bool = False) -> FoundFile | None:
     """The configuration or the results of promptfoo that the file is; `None` of another file.
 
     Raises
@@ -56,7 +56,7 @@ def promptfoo_of(upload: Upload, *, leave_out: bool = False) -> PromptfooFile | 
         It cannot be taken as it is.
     """
     leave_out = leave_out or bool(upload.wishes.get("leave_out"))
-    return promptfoo_in(source_of_upload(upload), name=upload.name, leave_out=leave_out)
+    return found_in(source_of_upload(upload), name=upload.name, leave_out=leave_out)
 
 
 def run_import(upload_id: UUID) -> Experiment | None:
@@ -109,7 +109,7 @@ def _imported(upload: Upload) -> Experiment:
             raise CancelledError
 
     source.on_row = tell
-    if upload.material != Material.VOTES and (told := promptfoo_of(upload)) is not None:
+    if upload.material != Material.VOTES and (told := found_of(upload)) is not None:
         rows = len(told.spec.ready_made) or len(told.spec.tasks)
         if told.n_policies < _FEWEST:
             raise ImportingError.at("", " ".join(told.findings.notes))

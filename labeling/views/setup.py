@@ -34,7 +34,7 @@ from engine.selectors.policies import connections_named, policy_names
 from engine.selectors.uploads import kept_upload, kept_uploads
 from engine.services import drafts, experiments
 from engine.services.connection_loans import lend_chosen
-from engine.services.imports import promptfoo_of
+from engine.services.imports import found_of
 from engine.services.task_changes import tasks_may_change
 from engine.tasks import wake_planner
 from labeling import access
@@ -51,7 +51,7 @@ from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.setup import sizes
 from labeling.setup.templates import STARTS, comparing_models, start_named
 from labeling.views.trial import try_usual_tasks
-from labeling.views.uploads import is_of_promptfoo, receive
+from labeling.views.uploads import is_of_another_tool, receive
 
 _TASKS_PER_PAGE = 20
 # Those that the page asks for by itself.
@@ -86,7 +86,7 @@ def _received(request: AuthenticatedRequest) -> HttpResponse:
     source = source_of([(file.name or "", file) for file in files], RESPONSES_BYTES)
     for file in files:
         file.seek(0)
-    if len(files) > 1 or (files[0].name or "").lower().endswith(".zip") or is_of_promptfoo(source):
+    if len(files) > 1 or (files[0].name or "").lower().endswith(".zip") or is_of_another_tool(source):
         return receive(request, Material.EXPERIMENT, files)
     described = read_experiment(description_in(files[0], DESCRIPTION_BYTES))
     experiment = drafts.create_experiment(spec=described.spec, by=request.user)
@@ -118,7 +118,7 @@ def _found_in(request: AuthenticatedRequest) -> ExperimentSpec | None:
     try:
         upload = kept_upload(request.user, UUID(asked))
         leave_out = bool(request.GET.get("leave_out"))
-        told = promptfoo_of(upload, leave_out=leave_out) if upload is not None else None
+        told = found_of(upload, leave_out=leave_out) if upload is not None else None
     except ValueError:
         raise Http404 from None
     return None if told is None else told.spec

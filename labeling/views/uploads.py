@@ -25,15 +25,15 @@ from engine.domain.specs import TaskSpec
 from engine.domain.wording import number
 from engine.importing.items import Column, Wishes, as_read, look, make_answers
 from engine.importing.mapping import IGNORE, ROLES, Roles, check_columns, missing_roles
+from engine.importing.other_tools import found_in
 from engine.importing.promptfoo_models import Wanted
-from engine.importing.promptfoo_uploads import promptfoo_in
 from engine.importing.reading_process import Source, as_one, source_of
 from engine.importing.rows import Fault, ImportingError, Row
 from engine.importing.votes import Judge, Vote, vote_of
 from engine.models import Connection, Experiment, Upload
 from engine.selectors.connections import may_make
 from engine.selectors.uploads import kept_upload
-from engine.services.imports import MOST_BYTES, promptfoo_of, source_of_upload, wishes_of
+from engine.services.imports import MOST_BYTES, found_of, source_of_upload, wishes_of
 from engine.services.uploads import drop_upload, forget_upload, keep_upload, want_import
 from engine.tasks import wake_import
 from labeling import access
@@ -69,7 +69,7 @@ def receive(
     wishes = _wishes_sent(request, {})
     target = _target(request, material, name)
     # Of another tool's file the page says what is left out before anything is stored.
-    look = bool(request.POST.get("look")) or is_of_promptfoo(source)
+    look = bool(request.POST.get("look")) or is_of_another_tool(source)
     upload = keep_upload(
         user=request.user,
         material=material,
@@ -115,7 +115,7 @@ def _found(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResp
     """Show what was found in a file of another tool, and import it; `None` for a table of rows."""
     leave_out = bool(request.POST.get("leave_out"))
     try:
-        told = promptfoo_of(upload, leave_out=leave_out)
+        told = found_of(upload, leave_out=leave_out)
     except ImportingError as error:
         return _found_page(request, upload, {"refused": error, "back": back})
     if told is None:
@@ -161,10 +161,10 @@ def _fields_of(wanted: Wanted) -> dict[str, str]:
     }
 
 
-def is_of_promptfoo(source: Source) -> bool:
+def is_of_another_tool(source: Source) -> bool:
     """True of a configuration or results of promptfoo, also if they are refused."""
     try:
-        return promptfoo_in(source) is not None
+        return found_in(source) is not None
     except ImportingError:
         return True
 

@@ -17,43 +17,44 @@ from engine.domain.levels import compose, parse_level
 from engine.domain.limits import FILE_BYTES
 from engine.domain.text_checks import TextCheck
 from engine.importing.companion_files import finder_below
-from engine.importing.promptfoo import PromptfooFile, configuration_in, read_configuration
+from engine.importing.found_files import FoundFile
+from engine.importing.other_tools import found_in
+from engine.importing.promptfoo import configuration_in, read_configuration
 from engine.importing.promptfoo_templates import Filling, UnfillableError, read_chat, read_template
-from engine.importing.promptfoo_uploads import promptfoo_in
 from engine.importing.reading_process import source_of
 from engine.importing.rows import ImportingError
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "promptfoo"
 
 
-def read(*names: str, leave_out: bool = False) -> PromptfooFile:
+def read(*names: str, leave_out: bool = False) -> FoundFile:
     """The files of these names, as somebody uploads them."""
     return brought({name: (FIXTURES / name).read_bytes() for name in names}, leave_out=leave_out)
 
 
-def brought(files: dict[str, bytes], *, leave_out: bool = False) -> PromptfooFile:
+def brought(files: dict[str, bytes], *, leave_out: bool = False) -> FoundFile:
     source = source_of([(name, io.BytesIO(data)) for name, data in files.items()], FILE_BYTES)
-    told = promptfoo_in(source, leave_out=leave_out)
+    told = found_in(source, leave_out=leave_out)
     assert told is not None
     return told
 
 
-def configured(text: str, *, leave_out: bool = False) -> PromptfooFile:
+def configured(text: str, *, leave_out: bool = False) -> FoundFile:
     return brought({"promptfooconfig.yaml": text.encode()}, leave_out=leave_out)
 
 
-def counts(told: PromptfooFile) -> dict[str, tuple[int, int]]:
+def counts(told: FoundFile) -> dict[str, tuple[int, int]]:
     """What was taken and left out; what was found is the sum."""
     found = told.findings.counts()
     assert all(each["found"] == each["taken"] + each["left_out"] for each in found)
     return {each["what"]: (each["taken"], each["left_out"]) for each in found}
 
 
-def levels(told: PromptfooFile) -> dict[str, list[str]]:
+def levels(told: FoundFile) -> dict[str, list[str]]:
     return {factor.name: [*factor.levels] for factor in told.spec.factors}
 
 
-def sent(told: PromptfooFile, task: int) -> list[list[tuple[str, str]]]:
+def sent(told: FoundFile, task: int) -> list[list[tuple[str, str]]]:
     """The messages that each level of the prompt sends for a task."""
     [spec] = [factor for factor in told.spec.factors if factor.name == "Prompt"]
     found = told.spec.tasks[task]
@@ -364,7 +365,7 @@ class TestResults:
             '{"task": "a", "policy": "b", "response": "c"}',
         ):
             source = source_of([("a.csv", io.BytesIO(text.encode()))], FILE_BYTES)
-            assert promptfoo_in(source) is None
+            assert found_in(source) is None
 
 
 def test_a_command_reads_files_beside_the_configuration():

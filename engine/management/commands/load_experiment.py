@@ -16,9 +16,9 @@ from engine.importing.experiment_files import (
     read_experiment,
     write_experiment,
 )
+from engine.importing.found_files import FoundFile
 from engine.importing.items import Wishes
-from engine.importing.promptfoo import PromptfooFile
-from engine.importing.promptfoo_uploads import promptfoo_in
+from engine.importing.other_tools import found_in
 from engine.importing.reading_process import source_at, source_of
 from engine.importing.rows import ImportingError
 from engine.importing.yaml_document import Entry
@@ -76,7 +76,7 @@ class Command(BaseCommand):
         try:
             with file.open("rb") as opened:
                 source = source_of([(file.name, opened)], FILE_BYTES)
-                told = promptfoo_in(source, leave_out=wishes.leave_out, find=finder_below(file.parent))
+                told = found_in(source, leave_out=wishes.leave_out, find=finder_below(file.parent))
                 if told is not None:
                     return self._told(told)
                 opened.seek(0)
@@ -91,7 +91,7 @@ class Command(BaseCommand):
         except ImportingError as error:
             raise CommandError(message_about(file, error)) from error
 
-    def _told(self, told: PromptfooFile) -> ExperimentFile | None:
+    def _told(self, told: FoundFile) -> ExperimentFile | None:
         sentences = [*told.findings.sentences()]
         if told.n_policies > 1:
             return ExperimentFile(told.spec, Entry({}), sentences)

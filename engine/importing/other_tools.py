@@ -1,18 +1,19 @@
-"""Files of promptfoo among those that people bring, known by their content."""
+"""Files of other tools among those that people bring, known by their content."""
 
 from __future__ import annotations
 
 import posixpath
 
 from engine.importing.companion_files import Find, configurations_in, files_of, finder_in
-from engine.importing.promptfoo import PromptfooFile, configuration_in, read_configuration
+from engine.importing.found_files import FoundFile
+from engine.importing.promptfoo import configuration_in, read_configuration
 from engine.importing.promptfoo_results import read_results, results_in
 from engine.importing.reading_process import Source
 
 
-def promptfoo_in(
+def found_in(
     source: Source, *, name: str = "", leave_out: bool = False, find: Find | None = None
-) -> PromptfooFile | None:
+) -> FoundFile | None:
     """The configuration or the results that these files are; `None` of others.
 
     ``find`` finds the files that a configuration names, which are those of the source unless it is given.
@@ -20,7 +21,7 @@ def promptfoo_in(
     Raises
     ------
     ImportingError
-        The files are promptfoo's and cannot be taken.
+        The files are another tool's and cannot be taken.
     """
     files = files_of(source)
     found = configurations_in(files)
