@@ -268,6 +268,9 @@ OIDC_ISSUER = env.str("OIDC_ISSUER", "", validate=[_web_address, _encrypted]).rs
 OIDC_CLIENT_ID = env.str("OIDC_CLIENT_ID", "")
 OIDC_CLIENT_SECRET = env.str("OIDC_CLIENT_SECRET", "")
 OIDC_NAME = env.str("OIDC_NAME", "single sign-on")
+# Some providers send the groups of a person only for a scope of its own.
+OIDC_SCOPES = env.list("OIDC_SCOPES", ["openid", "profile", "email"])
+OIDC_GROUPS_CLAIM = env.str("OIDC_GROUPS_CLAIM", "groups")
 if len({bool(OIDC_ISSUER), bool(OIDC_CLIENT_ID), bool(OIDC_CLIENT_SECRET)}) > 1:
     raise ImproperlyConfigured("Set OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET, or none of them.")
 SOCIALACCOUNT_ADAPTER = "labeling.accounts.adapters.OidcAdapter"
@@ -288,7 +291,7 @@ if OIDC_ISSUER:
             "name": OIDC_NAME,
             "client_id": OIDC_CLIENT_ID,
             "secret": OIDC_CLIENT_SECRET,
-            "settings": {"server_url": OIDC_ISSUER},
+            "settings": {"server_url": OIDC_ISSUER, "scope": OIDC_SCOPES},
         }
     )
 

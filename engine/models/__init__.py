@@ -33,6 +33,7 @@ from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
 from engine.models.people import (
     Browser,
+    GroupRole,
     Invitation,
     InvitationUse,
     Membership,
@@ -64,6 +65,7 @@ __all__ = [
     "Factor",
     "Flag",
     "GoldItem",
+    "GroupRole",
     "Improvement",
     "Invitation",
     "InvitationUse",

@@ -46,6 +46,8 @@ class AuditEntry(models.Model):
         ADD = "add", "Member added"
         ROLE = "role", "Role changed"
         REMOVE = "remove", "Member removed"
+        GROUP_ADDED = "group_added", "Group added"
+        GROUP_REMOVED = "group_removed", "Group removed"
         TOKEN_MADE = "token_made", "Token made"
         TOKEN_REVOKED = "token_revoked", "Token revoked"
         # Entries cannot be changed, so the action keeps the name under which it was first stored.

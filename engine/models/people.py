@@ -75,6 +75,7 @@ class Membership(models.Model):
         INVITATION = "invitation", "Invitation"
         ADMINISTRATOR = "administrator", "Added by an administrator"
         OWNER = "owner", "Began to judge as an owner"
+        GROUP = "group", "Group of the single sign-on"
 
     # The roles that show which policy wrote what.
     WATCHING = (Role.VIEWER, Role.EDITOR, Role.OWNER)
@@ -101,6 +102,26 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} is {self.role} of {self.experiment}"
+
+
+class GroupRole(models.Model):
+    """A role in an experiment for everybody in a group of the single sign-on, from login to login."""
+
+    # Owners are made by hand: the last one must not leave at a login.
+    ROLES = tuple(role for role in Membership.Role if role != Membership.Role.OWNER)
+
+    experiment = models.ForeignKey("Experiment", models.CASCADE, related_name="group_roles")
+    group = models.CharField(max_length=255)
+    role = models.CharField(max_length=10, choices=Membership.Role, default=Membership.Role.ANNOTATOR)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["experiment", "group", "role"], name="group_role_once"),
+            models.CheckConstraint(name="group_owns_nothing", condition=~Q(role="owner")),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.group} is {self.role} of {self.experiment}"
 
 
 class RoleLoss(models.Model):

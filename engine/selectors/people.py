@@ -9,6 +9,7 @@ from django.db.models import BigAutoField, DateTimeField, Exists, F, OuterRef, P
 from engine.models import (
     Browser,
     Experiment,
+    GroupRole,
     Invitation,
     Judgment,
     Membership,
@@ -57,6 +58,11 @@ def has_any_right(user: User) -> bool:
     return user.is_active and (
         user.is_superuser or user.memberships.exists() or user.has_perm("engine.add_experiment")
     )
+
+
+def any_has_a_role(groups: Collection[str]) -> bool:
+    """True if one of these groups of the single sign-on has a role in an experiment."""
+    return GroupRole.objects.filter(group__in=groups).exists()
 
 
 def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet[Invitation]:

@@ -38,6 +38,8 @@ SENTENCES: dict[str, str] = {
     _Action.ADD: "Added {person} as {role}.",
     _Action.ROLE: "Changed the role of {person} from {before} to {after}.",
     _Action.REMOVE: "Removed {person}, who was {role}.",
+    _Action.GROUP_ADDED: "Made the group “{group}” {role}.",
+    _Action.GROUP_REMOVED: "The group “{group}” is no longer {role}.",
     _Action.TOKEN_MADE: "Made the API token {hint}… ({scopes}), valid until {until}.",
     _Action.TOKEN_REVOKED: "Revoked the API token {hint}…. {because}",
     _Action.LOG_OUT: "Ended all sessions and {tokens:API token}.",

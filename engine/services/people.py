@@ -6,10 +6,12 @@ Joining, inviting (:mod:`engine.services.invitations`) and removing each take th
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from django.db import transaction
 
 from engine.domain.errors import MembershipError
-from engine.models import AuditEntry, Experiment, Membership, RoleLoss, User
+from engine.models import AuditEntry, Experiment, GroupRole, Membership, RoleLoss, User
 from engine.selectors import people
 from engine.services import assignments, connection_loans, notifications, reports
 from engine.services.accounts import end_sessions
@@ -20,7 +22,14 @@ from engine.services.tokens import end_all_tokens, end_tokens_without_rights
 
 
 @transaction.atomic
-def add_member(*, experiment: Experiment, user: User, role: str, by: User | None) -> Membership:
+def add_member(
+    *,
+    experiment: Experiment,
+    user: User,
+    role: str,
+    by: User | None,
+    origin: str = Membership.Origin.ADMINISTRATOR,
+) -> Membership:
     """Give somebody a role without an invitation, as an administrator does, or a command (``None``).
 
     Raises
@@ -40,7 +49,61 @@ def add_member(*, experiment: Experiment, user: User, role: str, by: User | None
     )
     if role == Membership.Role.OWNER:
         connection_loans.end_loans_of_others(experiment_id=experiment.pk, owner=user, by=by)
-    return Membership.objects.create(experiment=experiment, user=user, role=role, invited_by=by)
+    return Membership.objects.create(
+        experiment=experiment, user=user, role=role, invited_by=by, origin=origin
+    )
+
+
+@transaction.atomic
+def add_group(*, experiment: Experiment, group: str, role: str, by: User) -> None:
+    """Give everybody in a group of the single sign-on a role, from their next login on.
+
+    Raises
+    ------
+    MembershipError
+        The group has that role already.
+    """
+    locked_experiment(experiment.pk)
+    _, made = GroupRole.objects.get_or_create(experiment=experiment, group=group, role=role)
+    if not made:
+        raise MembershipError(f"The group “{group}” is {role} already.")
+    details = {"group": group, "role": role}
+    record(experiment=experiment, by=by, action=AuditEntry.Action.GROUP_ADDED, details=details)
+
+
+@transaction.atomic
+def remove_group(*, group_role: GroupRole, by: User) -> None:
+    """Take a role away from a group; whom it let in leaves at their next login."""
+    details = {"group": group_role.group, "role": group_role.role}
+    record(experiment=group_role.experiment, by=by, action=AuditEntry.Action.GROUP_REMOVED, details=details)
+    group_role.delete()
+
+
+@transaction.atomic
+def follow_groups(*, user: User, groups: list[str]) -> None:
+    """Give somebody who logs in the roles of their groups, and take those away whose group they left.
+
+    Of several roles in one experiment it is the one with most rights. Who has a role there by other means
+    keeps that one alone.
+    """
+    given = GroupRole.objects.filter(group__in=groups)
+    roles = sorted(given.values_list("experiment", "role"), key=lambda each: GroupRole.ROLES.index(each[1]))
+    wanted, held = dict(roles), set()
+    for member in user.memberships.all():
+        if member.origin == Membership.Origin.GROUP and wanted.get(member.experiment_id) != member.role:
+            remove_member(membership_id=member.pk, by=None)
+        else:
+            held.add(member.experiment_id)
+    for experiment in Experiment.objects.filter(pk__in=set(wanted) - held).order_by("pk"):
+        # Another login of theirs may have come first.
+        with suppress(MembershipError):
+            add_member(
+                experiment=experiment,
+                user=user,
+                role=wanted[experiment.pk],
+                by=None,
+                origin=Membership.Origin.GROUP,
+            )
 
 
 @transaction.atomic
@@ -90,7 +153,9 @@ def change_role(*, membership_id: int, by: User, role: str) -> int:
         raise MembershipError(f"{member.user} is {role} already; remove the other role instead.")
     _keep_an_owner(member)
     before, member.role = member.role, role
-    member.save(update_fields=["role"])
+    if member.origin == Membership.Origin.GROUP:
+        member.origin, member.invited_by = Membership.Origin.ADMINISTRATOR, by
+    member.save(update_fields=["role", "origin", "invited_by"])
     if before == Membership.Role.ANNOTATOR:
         assignments.leave(annotator=member.user, experiment_id=member.experiment_id)
     record(

@@ -34,8 +34,10 @@ from engine.domain.credentials import cipher
 from engine.domain.errors import InvitationError
 from engine.domain.mail_state import mail_is_sent
 from engine.models import User
+from engine.selectors.people import any_has_a_role
 from engine.services import invitations
 from engine.services.accounts import note_browser
+from engine.services.people import follow_groups
 from labeling import access
 from labeling.accounts.followed_invitation import first_page, followed, stop_following
 from labeling.accounts.oidc import http_client
@@ -118,6 +120,7 @@ class AccountAdapter(DefaultAccountAdapter):
         at = time.time()
         if sociallogin := (how["signal_kwargs"] or {}).get("sociallogin"):
             at = min(at, sociallogin.state["authenticated_at"])
+            follow_groups(user=user, groups=sociallogin.state["groups"])
         record_authentication(request, user, method="login", at=at, reauthenticated=True)
         note_browser(user=user, number=remember_browser(request, response, user.get_username()))
         return response
@@ -223,7 +226,7 @@ class OidcAdapter(DefaultSocialAccountAdapter):
 
     It opens the account here that is linked to it. If none is, it links one whose e-mail address both sides
     have verified, once: an address does not open an account that has a link. It makes a new account only for
-    somebody who follows an invitation, which is then used.
+    somebody who follows an invitation, which is then used, or whose group has a role somewhere.
     """
 
     def get_requests_session(self) -> httpx2.Client:
@@ -244,7 +247,10 @@ class OidcAdapter(DefaultSocialAccountAdapter):
         return bool(EmailAddress.objects.filter(email__iexact=email, verified=True).exists())
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        sociallogin.state["authenticated_at"] = sociallogin.authenticated_at
+        sociallogin.state |= {
+            "authenticated_at": sociallogin.authenticated_at,
+            "groups": sociallogin.groups,
+        }
         if sociallogin.state.get("process") == AuthProcess.CONNECT:
             return
         if not sociallogin.is_existing:
@@ -265,13 +271,15 @@ class OidcAdapter(DefaultSocialAccountAdapter):
             invitations.open_invitation(invitation_id=followed(request))
         except InvitationError:
             stop_following(request)
-            return False
+            return any_has_a_role(sociallogin.state["groups"])
         return True
 
     @transaction.atomic
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
         user: User = super().save_user(request, sociallogin, form)
         invitation_id = followed(request)
+        if invitation_id is None:
+            return user
         stop_following(request)
         try:
             member = invitations.accept_invitation(invitation_id=invitation_id, user=user)

@@ -20,6 +20,7 @@ from allauth.socialaccount.providers.base.constants import AuthProcess
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
+from django.conf import settings
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from django.utils.crypto import constant_time_compare, get_random_string, salted_hmac
@@ -97,6 +98,12 @@ def _text(claims: dict[str, Any], name: str) -> str:
     return text
 
 
+def _texts(claims: dict[str, Any], name: str) -> list[str]:
+    """A claim of several texts, one text, or an object with these names; none where it is missing."""
+    found = claims.get(name) or []
+    return [_text({name: each}, name) for each in ([found] if isinstance(found, str) else found)]
+
+
 def _nonce(state_id: str) -> str:
     """The nonce that belongs to the state of one attempt, which only its browser knows."""
     return salted_hmac("labeling.accounts.oidc", state_id, algorithm="sha256").hexdigest()
@@ -144,8 +151,9 @@ class Exchange(OpenIDConnectOAuth2Adapter):
                 del claims["email"]
             # Without it nobody knows when; then it was long ago.
             authenticated_at = float(proved.get("auth_time") or 0)
+            groups = _texts(userinfo | proved, settings.OIDC_GROUPS_CLAIM)
         login = self.get_provider().sociallogin_from_response(request, claims | {"iss": proved["iss"]})
-        login.authenticated_at = authenticated_at
+        login.authenticated_at, login.groups = authenticated_at, groups
         return login
 
     def _proved(self, app: SocialApp, id_token: str) -> dict[str, Any]:

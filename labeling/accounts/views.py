@@ -145,7 +145,7 @@ def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
         raise Http404
     # The submitted form is lost on the way to the provider, so return to the page with the form.
     page = request.headers.get("Referer", "")
-    back = page if _is_ours(request, page) else "/"
+    back = page if _is_ours(request, page) else reverse("home")
     return render(request, "account/confirm_by_oidc.html", {"name": settings.OIDC_NAME, "back": back})
 
 

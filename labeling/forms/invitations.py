@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from engine.domain.mail_state import mail_is_sent
-from engine.models import Invitation, Membership, clock
+from engine.models import GroupRole, Invitation, Membership, clock
 from engine.services.invitation_mails import day_in_words
 from engine.services.invitations import USUAL_DAYS
 from labeling.forms.fields import choice_field
@@ -104,3 +104,10 @@ class InvitationForm(forms.Form):
             if data.get(field, 0) > most:
                 self.add_error(field, f"At most {most} {unit} for the role {data['role']}.")
         return data
+
+
+class GroupForm(forms.Form):
+    """A group of the single sign-on, and its role."""
+
+    group = forms.CharField(label="Name of the group", max_length=255)
+    role = forms.ChoiceField(label="Role", choices=[(role, role.label) for role in GroupRole.ROLES])

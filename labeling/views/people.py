@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.http.request import split_domain_port
@@ -17,7 +18,7 @@ from engine.selectors.people import open_invitations
 from engine.services import invitation_mails
 from engine.services import people as services
 from labeling import access
-from labeling.forms.invitations import InvitationForm
+from labeling.forms.invitations import GroupForm, InvitationForm
 from labeling.requests import AuthenticatedRequest
 
 _ONLY_HERE = {"localhost", "127.0.0.1", "[::1]"}
@@ -34,6 +35,7 @@ def people_page(
     experiment: Experiment,
     *,
     form: InvitationForm | None = None,
+    group_form: GroupForm | None = None,
     made: Invitation | None = None,
     link: str = "",
     dialog: bool = False,
@@ -52,6 +54,9 @@ def people_page(
         "all_roles": Membership.Role.choices,
         "has_guests": has_links(experiment),
         "form": form or InvitationForm(roles=roles),
+        "single_sign_on": settings.OIDC_ISSUER and settings.OIDC_NAME,
+        "groups": experiment.group_roles.order_by("group", "role"),
+        "group_form": group_form or GroupForm(),
         "may_own": access.may_own(request, experiment),
         "may_begin_to_judge": access.may_begin_to_judge(request, experiment),
         "made": made,
@@ -100,6 +105,30 @@ def remove_member(request: AuthenticatedRequest, experiment_id: int, membership_
     else:
         _tell_ended(request, member, ended)
     return _back(request, experiment)
+
+
+@require_POST
+@access.recent_login_required
+def add_group(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Give everybody in a group of the single sign-on a role."""
+    experiment = access.to_own(request, experiment_id)
+    form = GroupForm(request.POST)
+    if not form.is_valid():
+        return people_page(request, experiment, group_form=form, status=400)
+    try:
+        services.add_group(experiment=experiment, by=request.user, **form.cleaned_data)
+    except MembershipError as refused:
+        messages.error(request, str(refused))
+    return redirect("people", experiment_id=experiment.pk)
+
+
+@require_POST
+@access.recent_login_required
+def remove_group(request: AuthenticatedRequest, experiment_id: int, number: int) -> HttpResponse:
+    """Take a role away from a group."""
+    experiment = access.to_own(request, experiment_id)
+    services.remove_group(group_role=get_object_or_404(experiment.group_roles, pk=number), by=request.user)
+    return redirect("people", experiment_id=experiment.pk)
 
 
 def _tell_ended(request: AuthenticatedRequest, member: Membership, ended: int) -> None:

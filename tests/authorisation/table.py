@@ -329,6 +329,8 @@ TABLE: dict[str, Row] = {
     # People
     f"{_EXPERIMENT}/people/": page(get=runners(200)),
     f"{_EXPERIMENT}/guests.csv": page(get=runners(200)),
+    f"{_EXPERIMENT}/people/groups/": page(post=owners(400), recent=("post",)),
+    f"{_EXPERIMENT}/people/groups/<number>/remove/": page(post=owners(404), recent=("post",)),
     f"{_EXPERIMENT}/people/<membership_id>/role/": page(post=owners(400), recent=("post",)),
     f"{_EXPERIMENT}/people/<membership_id>/remove/": page(post=owners(302), recent=("post",)),
     f"{_EXPERIMENT}/annotators/<user_id>/": page(get=runners(200)),

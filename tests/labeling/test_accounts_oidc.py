@@ -15,7 +15,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.models import Token, User
+from engine.models import AuditEntry, Membership, Token, User
+from engine.services.people import add_group, change_role, remove_group
 from tests.accounts import log_in_recently
 from tests.factories import invited, make_user
 from tests.labeling.test_accounts import code_of, is_logged_in, log_in, turn_on_two_steps
@@ -251,6 +252,84 @@ def test_the_providers_tokens_are_not_kept(annotator, client, provider):
     verified(annotator)
     go_through(client)
     assert not SocialToken.objects.exists()
+
+
+def roles_after_login(experiment, *groups: str, provider) -> list[str]:
+    """The roles of the person who logs in, who is in these groups."""
+    provider.claims |= {"groups": list(groups)}
+    client = Client()
+    go_through(client)
+    held = experiment.memberships.filter(user=client.session["_auth_user_id"])
+    return sorted(held.values_list("role", flat=True))
+
+
+def test_a_group_gives_its_role_until_the_login_after_it_is_left(experiment, owner, provider):
+    for group, role in (("labellers", "annotator"), ("leads", "editor")):
+        add_group(experiment=experiment, group=group, role=role, by=owner)
+    assert roles_after_login(experiment, "labellers", "others", provider=provider) == ["annotator"]
+    member = Membership.objects.get(experiment=experiment, origin="group")
+    assert not member.user.has_usable_password(), "a new account"
+    assert roles_after_login(experiment, "labellers", "leads", provider=provider) == ["editor"], (
+        "the stronger"
+    )
+    remove_group(group_role=experiment.group_roles.get(group="leads"), by=owner)
+    assert roles_after_login(experiment, "labellers", "leads", provider=provider) == ["annotator"]
+    assert roles_after_login(experiment, provider=provider) == []
+    lost = AuditEntry.objects.filter(experiment=experiment, action="remove", about=member.user)
+    assert [entry.details["role"] for entry in lost] == ["annotator", "editor", "annotator"]
+
+
+def test_a_role_that_was_given_otherwise_stays_alone(experiment, owner, annotator, provider):
+    verified(annotator)
+    add_group(experiment=experiment, group="leads", role="editor", by=owner)
+    assert roles_after_login(experiment, "leads", provider=provider) == ["annotator"]
+    Membership.objects.filter(user=annotator).delete()
+    assert roles_after_login(experiment, "leads", provider=provider) == ["editor"]
+    change_role(membership_id=annotator.memberships.get().pk, by=owner, role="viewer")
+    assert roles_after_login(experiment, provider=provider) == ["viewer"], (
+        "by hand: the group is left, it stays"
+    )
+
+
+@pytest.mark.parametrize("groups", [[], ["others"], None, "others"])
+def test_who_is_in_no_group_with_a_role_gets_no_account(groups, experiment, owner, client, provider):
+    add_group(experiment=experiment, group="leads", role="editor", by=owner)
+    provider.claims |= {"groups": groups}
+    assert go_through(client).status_code == 403
+    assert not is_logged_in(client)
+
+
+@pytest.mark.parametrize("groups", [7, ["leads", 7]])
+def test_groups_that_are_no_texts_are_a_failed_login(groups, experiment, owner, client, provider):
+    add_group(experiment=experiment, group="leads", role="editor", by=owner)
+    provider.claims |= {"groups": groups}
+    go_through(client)
+    assert not is_logged_in(client)
+
+
+@pytest.mark.parametrize("groups", ["leads", ["others", "leads"], {"leads": {"12": "example.org"}}])
+def test_groups_may_be_in_another_claim_of_the_id_token(
+    groups, experiment, owner, settings, client, provider
+):
+    settings.OIDC_GROUPS_CLAIM = "roles"
+    add_group(experiment=experiment, group="leads", role="editor", by=owner)
+    provider.instead = {"roles": groups}
+    go_through(client)
+    assert experiment.memberships.get(origin="group").role == "editor"
+
+
+def test_owners_name_groups_on_the_page_of_people(experiment, owner, client, provider):
+    client.force_login(owner)
+    log_in_recently(client, owner)
+    url = reverse("add_group", args=[experiment.pk])
+    client.post(url, {"group": "leads", "role": "editor"})
+    assert client.post(url, {"group": "leads", "role": "owner"}).status_code == 400
+    assert client.post(url, {"group": "", "role": "viewer"}).status_code == 400
+    client.post(url, {"group": "leads", "role": "editor"})
+    group = experiment.group_roles.get()
+    assert "leads" in client.get(reverse("people", args=[experiment.pk])).content.decode()
+    client.post(reverse("remove_group", args=[experiment.pk, group.pk]))
+    assert not experiment.group_roles.exists()
 
 
 def test_a_provider_that_is_away_is_no_error_of_ours(client, provider):

@@ -130,6 +130,8 @@ def walked(shared_rows: None) -> int:
     member = Membership.objects.get(experiment=experiment, user=annotator)
     post("change_role", experiment.pk, member.pk, role="viewer")
     post("remove_member", experiment.pk, member.pk)
+    post("add_group", experiment.pk, group="leads", role="viewer")
+    post("remove_group", experiment.pk, experiment.group_roles.get().pk)
     post("admin:engine_membership_add", experiment=experiment.pk, user=annotator.pk, role="viewer")
 
     target = "ann.of.kiel@example.org"
