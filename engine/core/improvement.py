@@ -426,14 +426,13 @@ class Improvement:
     def certify(self) -> None:
         """Fix the champion now, as no more children will come, and compare it with the original.
 
-        It is whoever is ahead, as no more clicks will tell.
+        It is whoever is ahead, as no more clicks will tell. A champion is compared even where it is not
+        expected to beat the original: over a long line of champions beliefs add up what they have not seen.
         """
         if self._claim is not None:
             return
         best = max([self.champion, *self._tried()], key=lambda policy: self.strength(policy)[0])
-        if self.strength(best)[0] <= 0.0:
-            self.champion = self.original
-        elif best != self.champion:
+        if best != self.champion:
             self._promote(best, self._beliefs.chance(best, self.champion))
         self._claim = Succession(self.delta)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import special
 
 from engine.core import Improvement, Succession, improvement, succession
 from engine.core.bernoulli import log_e_value_above
@@ -75,6 +76,20 @@ class TestTheRace:
         champions = [0, *(each.child for each in race.promotions)]
         assert [each.over for each in race.promotions] == champions[:-1]
         assert all(each.probability > 0.8 for each in race.promotions if each.at < 225)
+
+    def test_a_long_line_of_champions_is_compared_with_the_original_whatever_beliefs_say(self) -> None:
+        """The more they lead, the weaker are their children, of which beliefs expect the same of all."""
+        rng = np.random.default_rng(6)
+        for seed in range(5):
+            race, strengths = Improvement(0, clicks=2000, seed=seed), [0.0]
+            while race.phase != "ended":
+                for parent, n in race.wants().items():
+                    for _ in range(n):
+                        race.add(len(strengths), parent)
+                        strengths.append(0.7 * strengths[parent] + rng.normal(0.1, 0.5))
+                i, j = race.ask()
+                race.tell(i, j, float(rng.random() < special.expit(strengths[i] - strengths[j])))
+            assert (race.verdict.kind, race.verdict.policy) == ("certified", race.champion)
 
     def test_a_champion_that_loses_to_the_original_is_not_recommended(self) -> None:
         race = with_a_champion(200)
