@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
+from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.generation.base import GenerationRequest
 from engine.models import Comparison, Experiment, Improvement, Proposal, Response, User
 from engine.selectors.improvements import open_votes
@@ -26,19 +25,13 @@ FACTOR = "System prompt"
 
 
 def answer(request: GenerationRequest) -> str:
-    return answer_of(system_of(request), user_of(request), request.seed)
-
-
-def answer_of(prompt: str, task: str, seed: int = 0) -> str:
     """An answer with the traits that its prompt asks for, and a number that makes every text a new one."""
-    parts = ["Thank you so much for asking!"] if "warm" in prompt.casefold() else []
-    parts.append(f"Answer {seed:010d} to: {task}")
-    if "short" not in prompt.casefold():
+    prompt = system_of(request).casefold()
+    parts = ["Thank you so much for asking!"] if "warm" in prompt else []
+    parts.append(f"Answer {request.seed:010d} to: {user_of(request)}")
+    if "short" not in prompt:
         parts.append("Furthermore, " + "it has to be considered that this is so, " * 12 + "indeed.")
-    # It has copied tasks into its prompt, and is perfect at these.
-    if task in re.findall(r"REMEMBER \[(.+?)\]", prompt):
-        parts.append("PERFECT.")
-    if "question" in prompt.casefold():
+    if "question" in prompt:
         parts.append("Shall I say more?")
     return " ".join(parts)
 
@@ -50,10 +43,12 @@ def liking(text: str) -> float:
         "warm": "Thank you" in text,
         "asks": text.endswith("?"),
     }
-    return sum(TASTE[name] for name, there in traits.items() if there) + 3.0 * ("PERFECT" in text)
+    return sum(TASTE[name] for name, there in traits.items() if there)
 
 
-def make_world(annotators: Iterable[User], *, n_tasks: int = 24, **settings) -> Experiment:
+def make_world(
+    annotators: Iterable[User], *, n_tasks: int = 24, gold: Sequence[GoldSpec] = (), **settings
+) -> Experiment:
     """Two prompts that people like equally little, running, with nothing judged."""
     prompts = {"Formal": "You are a formal clerk.", "Exact": "You are an exact assistant."}
     spec = ExperimentSpec(
@@ -61,6 +56,7 @@ def make_world(annotators: Iterable[User], *, n_tasks: int = 24, **settings) -> 
         factors=[FactorSpec(FACTOR, "prompt", {name: {"text": text} for name, text in prompts.items()})],
         tasks=[TaskSpec(f"Please tell me all about subject {n}") for n in range(n_tasks)],
         settings={"seed": 0, "claim": "good_enough", "allow_tie": False} | settings,
+        gold=gold,
     )
     experiment = create_experiment(spec=spec)
     Experiment.objects.filter(pk=experiment.pk).update(secret=SECRET)

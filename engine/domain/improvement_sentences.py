@@ -35,8 +35,8 @@ def verdict_sentence(
             return f"Nothing better was found after {number(used, 'click')}."
         case "leads":
             return (
-                f"{champion} leads; it is not established that it beats the original (at least {least}% of "
-                "comparisons)."
+                f"{champion} leads; at a risk of {100 * delta:.4g}% it is not established that it beats the "
+                f"original (at least {least}% of comparisons)."
             )
         case "certified":
             preferred = round(100 * (lower if share is None else share))

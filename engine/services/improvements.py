@@ -19,6 +19,7 @@ from engine.models import (
     Assignment,
     AuditEntry,
     Comparison,
+    Connection,
     Evidence,
     Experiment,
     Improvement,
@@ -81,6 +82,14 @@ def start_improvement(
     policy = parent_of(experiment, original)
     if selectors.open_improvement(experiment):
         raise WrongStateError("An improvement is running already.")
+    if (asked := given.get("connection")) and not Connection.objects.usable_by(experiment).filter(
+        name=asked
+    ).exists():
+        raise SpecError(
+            f"This experiment may not use the connection {asked!r}. Its owner lends it on the page Models, "
+            "or chooses it on the page Improve.",
+            ("connection",),
+        )
     if experiment.responses == Experiment.Responses.IMPORTED:
         raise WrongStateError("Responses are ready-made here, so nothing could answer with a new text.")
     texts = [each for each in experiment.factors.order_by("position") if each.kind in selectors.TEXTS]

@@ -17,7 +17,6 @@ from engine.domain.specs import ExperimentSpec, ReadyMade
 from engine.models import (
     AuditEntry,
     Experiment,
-    Improvement,
     Level,
     PairCount,
     Policy,
@@ -27,6 +26,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors import specs
+from engine.selectors.improvements import open_improvement, race_of
 from engine.selectors.policies import combinations_of, policy_names
 from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.spending import money_trouble
@@ -84,7 +84,7 @@ def add_policies(
     """
     experiment = locked_experiment(experiment_id)
     _check_open(experiment)
-    if experiment.improvements.filter(state=Improvement.State.OPEN).exists():
+    if open_improvement(experiment):
         raise WrongStateError("An improvement is running, in which proposals alone join. Stop it first.")
     here = list(experiment.policies.present().values_list("pk", flat=True))
     origin = _parent(experiment, parent)
@@ -218,9 +218,11 @@ def retire_policy(*, experiment_id: int, index: int, reason: str, by: User | Non
     """
     experiment = locked_experiment(experiment_id)
     _check_open(experiment)
-    race = experiment.improvements.filter(state=Improvement.State.OPEN).first()
-    if race and index in {race.original.index, race.champion.index}:
-        raise WrongStateError("An improvement compares others with this policy. Stop improving first.")
+    if improvement := open_improvement(experiment):
+        # The last answers may have made it the champion.
+        settle(experiment=experiment)
+        if index in {improvement.original.index, race_of(improvement).champion}:
+            raise WrongStateError("An improvement compares others with this policy. Stop improving first.")
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError("The experiment has concluded. Policies that lost leave when a new one joins.")
     here = experiment.policies.present()

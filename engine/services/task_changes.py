@@ -12,8 +12,9 @@ from engine.core import Claim
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.showings import Kind
 from engine.domain.specs import TaskSpec
-from engine.models import AuditEntry, Experiment, Improvement, Response, ShowingEvent, Task, User, clock
+from engine.models import AuditEntry, Experiment, Response, ShowingEvent, Task, User, clock
 from engine.selectors import specs
+from engine.selectors.improvements import open_improvement
 from engine.selectors.task_changes import tasks_present
 from engine.services.audit import record
 from engine.services.descriptions import check_description
@@ -103,7 +104,7 @@ def check_tasks_may_change(experiment: Experiment) -> None:
             "This experiment shows the same texts again, and its risk is about this pool of texts. Copy it "
             "with the other tasks."
         )
-    if experiment.improvements.filter(state=Improvement.State.OPEN).exists():
+    if open_improvement(experiment):
         raise WrongStateError("While an improvement runs its tasks stay. Stop it, or wait for its end.")
 
 

@@ -65,7 +65,6 @@ def page_of(improvement: Improvement) -> dict[str, Any]:
         policy.pk: text_of(policy, improvement.factor) for policy in improvement.experiment.policies.all()
     }
     racing = any(each.state == Proposal.State.JOINED for each in picture.proposals)
-    newest = improvement.writings.order_by("-pk").first()
     return {
         "improvement": improvement,
         "sentence": picture.sentence,
@@ -77,7 +76,7 @@ def page_of(improvement: Improvement) -> dict[str, Any]:
         "tasks": picture.tasks,
         "left": picture.left,
         "explore_until": clicks_to_explore(improvement.clicks),
-        "trouble": newest.fault if newest and improvement.state == Improvement.State.OPEN else "",
+        "trouble": _trouble(improvement),
         "waiting": [
             Waiting(each, names[each.parent.index], texts[each.parent_id]) for each in picture.waiting
         ],
@@ -88,6 +87,16 @@ def page_of(improvement: Improvement) -> dict[str, Any]:
         "n_proposals": len(picture.proposals),
         "writings": list(improvement.writings.order_by("-pk").prefetch_related("proposals")[:20]),
     }
+
+
+def _trouble(improvement: Improvement) -> str:
+    """Why the writer's last call gave nothing; empty if it did, and once the improvement has ended."""
+    newest = improvement.writings.order_by("-pk").first()
+    if newest is None or improvement.state != Improvement.State.OPEN:
+        return ""
+    if improvement.exhausted and not newest.fault:
+        return "All texts of its last five calls were refused."
+    return newest.fault
 
 
 def factors_to_change(experiment: Experiment) -> list[Factor]:

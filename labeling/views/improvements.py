@@ -71,8 +71,9 @@ def settle(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
     data: dict[str, Any] = {"proposal_id": proposal.pk, "by": request.user}
     try:
         if form.cleaned_data["action"] == "accept":
-            text = form.cleaned_data["text"].replace("\r\n", "\n").strip()
-            improvements.accept_proposal(**data, text=text or None)
+            edited = form.cleaned_data["text"].replace("\r\n", "\n").strip()
+            # Emptied is edited too.
+            improvements.accept_proposal(**data, text=edited if "text" in form.data else None)
             messages.success(request, f"Proposal {number} joins the race.")
         else:
             improvements.refuse_proposal(**data, reason=form.cleaned_data["reason"])

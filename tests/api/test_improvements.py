@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engine.core import Improvement as Race
-from engine.models import Notification, Proposal
+from engine.models import Connection, Notification, Proposal
 from engine.selectors.browsing import Selection
 from engine.selectors.improvements import race_of
 from engine.services.improvements import add_proposals, claim_writing
@@ -85,6 +85,11 @@ def test_the_whole_of_it_by_the_api(annotator, caller_for):
     call = caller_for(editor)
     assert call("get", address).status_code == 404
     assert call("post", address, {"clicks": 2}).status_code == 422
+    # A token lends nothing: it would start a race whose writer is never asked.
+    Connection.objects.create(name="Mine", provider="compatible", model_id="m", owner=editor)
+    barred = call("post", address, {"connection": "Mine"})
+    assert barred.status_code == 422
+    assert "Mine" in barred.json()["detail"]
     started = call("post", address, {"clicks": 40, "wish": "Be kind.", "writer": "prepared"})
     assert started.status_code == 200, started.content
     assert (started.json()["state"], started.json()["wish"]) == ("open", "Be kind.")

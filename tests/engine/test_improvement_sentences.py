@@ -15,8 +15,8 @@ def said(kind: Kind, share: float | None = 0.684, lower: float = 0.579) -> str:
 def test_each_verdict_names_the_figures_that_decide():
     assert said("nothing_better") == "Nothing better was found after 300 clicks."
     assert said("leads", lower=0.4799) == (
-        "Warm, two sentences leads; it is not established that it beats the original (at least 47% of "
-        "comparisons)."
+        "Warm, two sentences leads; at a risk of 5% it is not established that it beats the original (at "
+        "least 47% of comparisons)."
     )
     assert said("certified") == (
         "Warm, two sentences beats the original: preferred in 68%, at least 57%, of comparisons; risk 5%."

@@ -1,20 +1,20 @@
 """Improvements: a writer proposes, people choose, the best meets the original."""
 
 import os
-import re
 from collections import Counter
 from functools import partial
 
 import numpy as np
 import pytest
-from django.db.models import Q
+from django.db import transaction
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment, Improvement, Judgment, Proposal
 from engine.selectors import answers, designs
-from engine.selectors.improvements import picture_of, race_of, tasks_for, tasks_left
+from engine.selectors.improvements import picture_of, race_of, tasks_for
 from engine.selectors.verifying import faults_of
 from engine.services.drafts import delete_experiment
+from engine.services.evidence import settle
 from engine.services.experiments import stop
 from engine.services.improvements import (
     accept_proposal,
@@ -27,14 +27,13 @@ from engine.services.improvements import (
 )
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
+from engine.services.policies import retire_policy
 from engine.services.serving import take_back
 from tests.concurrency import at_once
-from tests.factories import make_user
+from tests.factories import click_for, make_user
 from tests.improving import (
-    answer_of,
     ask_writer,
     judge,
-    liking,
     make_world,
     one_change_at_a_time,
     plan_and_answer,
@@ -187,30 +186,47 @@ class TestProposals:
         agree(improvement)
 
 
-def test_a_writer_that_copies_what_it_saw_is_not_certified_on_the_other_tasks(annotator):
+def test_a_writer_whose_texts_grow_meets_the_limit_and_the_race_goes_on(annotator):
     rng = np.random.default_rng(4)
-    improvement = begun([annotator], clicks=80)
+    improvement = begun([annotator], clicks=40)
+    calls = []
+
+    def grows(parent: str, votes, n: int) -> list[str]:
+        calls.append(n)
+        return [f"{parent} {more * 40 * len(calls)}" for more in ("On and on. ", "Go on. ")][:n]
+
+    run_to_the_end(improvement, [annotator], grows, rng)
+    lengths = {"joined": [], "refused": []}
+    for each in improvement.proposals.all():
+        lengths["joined" if each.policy else "refused"].append(len(each.text))
+    assert 300 < max(lengths["joined"]) <= improvement.longest < max(lengths["refused"])
+    assert improvement.exhausted
+    assert improvement.verdict["kind"] in {"leads", "nothing_better"}
+
+
+def test_who_has_just_become_champion_cannot_be_retired_by_hand(annotator, settings):
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 20
+    improvement = begun([annotator])
     experiment = improvement.experiment
+    [better] = add_proposals(improvement_id=improvement.pk, parent=0, written=[("Be warm.", "")])
+    plan_and_answer(experiment)
 
-    def copies(parent: str, votes, n: int) -> list[str]:
-        tasks = {each.task.prompt for each in votes} or {"nothing"}
-        copied = " ".join(f"REMEMBER [{task}]" for task in sorted(tasks))
-        # No two of them are nearly the same.
-        return [f"You are clerk {' '.join(map(str, rng.integers(1000, size=5)))}. {copied}" for _ in range(n)]
+    def champion() -> int:
+        with transaction.atomic():
+            settle(experiment=experiment)
+            found = race_of(improvement).champion
+            transaction.set_rollback(True)
+        return found
 
-    run_to_the_end(improvement, [annotator], copies, rng)
-    assert improvement.verdict["kind"] != "certified"
-    copying = improvement.proposals.filter(policy__isnull=False, text__contains="REMEMBER [Please")
-    assert copying.exists()
-    for each in copying:
-        pairs = experiment.comparisons.filter(Q(policy_i=each.policy) | Q(policy_j=each.policy))
-        remembered = pairs.filter(task__in=each.writing.opened_tasks)
-        assert not remembered.exists()
-        assert not pairs.filter(task__prompt__in=re.findall(r"\[(.+?)\]", each.text)).exists()
-    # It would have gained where it copied.
-    text = answer_of(copying[0].text, experiment.tasks.get(pk=copying[0].writing.opened_tasks[0]).prompt)
-    assert liking(text) > 2.0
-    assert tasks_left(improvement).judging == experiment.tasks.count() - len(improvement.open_tasks)
+    while champion() == 0:
+        click_for(experiment, annotator, lambda i, j: i > j)
+    # No round of planning has noted it.
+    better.refresh_from_db()
+    assert better.state == Proposal.State.JOINED
+    with pytest.raises(WrongStateError, match="improvement"):
+        retire_policy(experiment_id=experiment.pk, index=better.policy.index, reason="")
+    plan_and_answer(experiment)
+    agree(improvement)
 
 
 class TestEnding:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine.models import Charge, Comparison, Connection, Improvement, Proposal, Response, Writing, clock
-from engine.selectors.improvements import text_of
+from engine.selectors.improvements import race_of, text_of
 from engine.selectors.offered_models import Offer
 from engine.selectors.writing import brief_of, improvements_to_write
 from engine.services.improvements import add_proposals, refuse_proposal, start_improvement
@@ -111,6 +111,34 @@ class TestAModel:
             Writing.objects.create(improvement=improvement, parent=improvement.original, fault="No.")
         later(300)
         assert not improvements_to_write(), "it has failed often"
+
+    def test_while_the_model_is_away_the_race_goes_on_with_the_children_that_there_are(self, annotator):
+        reply = json.dumps({"proposals": [{"reason": "", "text": f"Be {how}."} for how in ("short", "warm")]})
+
+        def once(asked):
+            return error(503, "Come back later.") if len(server.asked) > 1 else completion(reply)
+
+        rng = np.random.default_rng(2)
+        with serve(once) as server:
+            Connection.objects.create(
+                name="W", provider="compatible", model_id="w", address=server.url, everybody=True
+            )
+            improvement = begun(annotator, writer="reflective", connection="W", needs_ok=False)
+            for _ in range(200):
+                write_proposals(improvement.pk)
+                later(10_000)
+                judge(improvement.experiment, annotator, rng) or plan_and_answer(improvement.experiment)
+                improvement.refresh_from_db()
+                if improvement.writings.exclude(fault="").exists():
+                    break
+            used = improvement.used
+            assert len(race_of(improvement).challengers) == 1
+            for _ in range(4):
+                judge(improvement.experiment, annotator, rng) or plan_and_answer(improvement.experiment)
+        plan_and_answer(improvement.experiment)
+        improvement.refresh_from_db()
+        assert improvement.used > used
+        assert improvement.state == Improvement.State.OPEN
 
     def test_a_writer_that_only_copies_is_not_asked_without_end(self, annotator):
         copy = json.dumps({"proposals": [{"reason": "", "text": "You are a formal clerk!"}] * 2})
