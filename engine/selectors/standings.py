@@ -149,7 +149,7 @@ def _ended(
     reason = StopReason(experiment.conclusion)
     if experiment.winner is not None:
         leads = Standing(f"Use {(leader := names[experiment.winner.index].name)}", leader=leader)
-        said = [_claimed(experiment, _n_rivals(names)), f"Decided after {comparisons}."]
+        said = [_claimed(experiment, names), f"Decided after {comparisons}."]
     elif reason in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
         by = ""
         # Under "best" the margin belongs to "good enough", which is shown too.
@@ -175,14 +175,16 @@ def _ended(
     )
 
 
-def _claimed(experiment: Experiment, n_rivals: int) -> str:
+def _claimed(experiment: Experiment, names: Sequence[PolicyName]) -> str:
     """The claim that an experiment stopped on, about the policy to use."""
     if not experiment.certified_claim:
         return ""
-    others = "The other policy does not" if n_rivals == 1 else f"None of the {n_rivals:,} others"
+    winner = experiment.winner and experiment.winner.index
+    rivals = [each.name for index, each in enumerate(names) if each.present and index != winner]
+    others = f"{rivals[0]} does not" if len(rivals) == 1 else f"None of the {len(rivals):,} others"
     match Claim(experiment.certified_claim):
         case Claim.GOOD_ENOUGH:
-            wins = "win" if n_rivals == 1 else "wins"
+            wins = "win" if len(rivals) == 1 else "wins"
             return f"{others} {wins} more than {of_100(experiment)} comparisons against it."
         case Claim.BEST:
             return "It beats every other policy."
