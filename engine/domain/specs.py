@@ -71,11 +71,16 @@ class GoldSpec:
 
 @dataclass(frozen=True)
 class ReadyMade:
-    """A response that was written elsewhere: for the task at this position, by the policy of this name."""
+    """A response that was written elsewhere: for the task at this position, by the policy of this name.
+
+    ``finish_reason`` is one of `engine.domain.replies.Finish`, or empty.
+    """
 
     task: int
     policy: str
     response: str
+    thinking: str = ""
+    finish_reason: str = ""
 
 
 @dataclass(frozen=True)

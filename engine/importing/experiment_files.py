@@ -30,6 +30,7 @@ from engine.importing.reading_process import BinaryFile, Source, source_of
 from engine.importing.rows import ImportingError
 from engine.importing.yaml_document import Entry, NotYAMLError, dump, parse
 
+_BESIDE = ("thinking", "finish_reason")
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file", "columns")
 # Their letters count, whatever they look like.
 _TEXT_SETTINGS = {"question", "guidelines", "further_questions", "model", "judge_model", "rubric", "tags"}
@@ -287,14 +288,15 @@ def _answers(parts: dict[str, Entry], read_file: ReadFile | None, wishes: Wishes
     positions: dict[str, int] = {}
     responses = []
     for entry in parts["ready_made"].items():
-        fields = _fields(entry, required=("task", "policy", "response"), optional=("reference",))
+        fields = _fields(entry, required=("task", "policy", "response"), optional=("reference", *_BESIDE))
         prompt, policy = fields["task"].text(), fields["policy"].text()
         reference = fields["reference"].text() if "reference" in fields else ""
         positions.setdefault(prompt, len(positions))
         if prompt not in tasks or reference:
             tasks[prompt] = TaskSpec(prompt, reference)
         policies.setdefault(policy)
-        responses.append(ReadyMade(positions[prompt], policy, fields["response"].text()))
+        texts = [fields[each].text() if each in fields else "" for each in _BESIDE]
+        responses.append(ReadyMade(positions[prompt], policy, fields["response"].text(), *texts))
     return Answers(list(policies), list(tasks.values()), responses)
 
 
@@ -310,7 +312,7 @@ def _placed(answers: Answers, tasks: list[TaskSpec], parts: dict[str, Entry]) ->
                 f"A response belongs to the task {prompt[:60]!r}, which is not in the list of tasks. "
                 "Add the task or remove the response."
             )
-        placed.append(ReadyMade(positions[prompt], response.policy, response.response))
+        placed.append(replace(response, task=positions[prompt]))
     return placed
 
 
@@ -356,6 +358,7 @@ def write_experiment(spec: ExperimentSpec) -> str:
     if spec.ready_made:
         document["ready_made"] = [
             {"task": spec.tasks[each.task].prompt, "policy": each.policy, "response": each.response}
+            | {name: value for name in _BESIDE if (value := getattr(each, name))}
             for each in spec.ready_made
         ]
     return dump(document)

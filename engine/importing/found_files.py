@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.domain.specs import ExperimentSpec, ReadyMade
+from engine.domain.limits import LEVELS
+from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade
 from engine.domain.wording import number
 from engine.importing.findings import Findings
 from engine.importing.promptfoo_models import Wanted
@@ -16,13 +18,35 @@ from engine.importing.promptfoo_models import Wanted
 class FoundFile:
     """A file of another tool as a description, with what was found in it.
 
-    ``n_policies``: where there are fewer than two, people add a prompt or a model.
+    ``n_policies``: where there are fewer than two, people add a prompt or a model. ``systems``: the system
+    texts under which the tasks were asked.
     """
 
     spec: ExperimentSpec
     findings: Findings
     n_policies: int
     connections: Sequence[Wanted] = ()
+    systems: Sequence[str] = ()
+
+    @property
+    def compares(self) -> bool:
+        """True if it can be stored as it is: there are two policies, and each two share a task."""
+        answered: dict[str, set[int]] = {}
+        for each in self.spec.ready_made:
+            answered.setdefault(each.policy, set()).add(each.task)
+        return self.n_policies > 1 and all(a & b for a, b in itertools.combinations(answered.values(), 2))
+
+    @property
+    def to_begin(self) -> ExperimentSpec:
+        """The tasks for new policies, with the system texts as levels of a prompt, and no responses."""
+        if not self.spec.ready_made and not self.systems:
+            return self.spec
+        levels: dict[str, dict[str, str]] = {}
+        for text in self.systems[: LEVELS.most]:
+            first = " ".join(text.split())[:60]
+            levels[f"{first} {len(levels) + 1}" if first in levels else first] = {"text": text}
+        factors = [FactorSpec("System prompt", "prompt", levels)] if levels else []
+        return replace(self.spec, factors=factors, settings={}, ready_made=())
 
     def told(self) -> dict[str, Any]:
         """What a page shows before anything is stored."""
@@ -33,6 +57,8 @@ class FoundFile:
             "factors": [(factor.name, [*factor.levels]) for factor in self.spec.factors],
             "connections": self.connections,
             "n_policies": self.n_policies,
+            "compares": self.compares,
+            "systems": self.systems,
             "tasks": [task.prompt for task in self.spec.tasks[:3]],
         }
 

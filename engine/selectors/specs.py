@@ -64,6 +64,8 @@ def experiment_spec(experiment: Experiment) -> ExperimentSpec:
 def _ready_made(experiment: Experiment) -> list[ReadyMade]:
     responses = Response.objects.filter(policy__experiment=experiment).order_by("pk")
     return [
-        ReadyMade(task, policy, text)
-        for task, policy, text in responses.values_list("task__position", "policy__levels__name", "text")
+        ReadyMade(*each)
+        for each in responses.values_list(
+            "task__position", "policy__levels__name", "text", "thinking", "finish_reason"
+        )
     ]

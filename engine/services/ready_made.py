@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from engine.domain.errors import SpecError
+from engine.domain.replies import Finish
 from engine.domain.specs import ExperimentSpec
 from engine.models import Experiment, Factor, Policy, Response, Task, clock
 
@@ -44,6 +45,12 @@ def check_ready_made(spec: ExperimentSpec) -> None:
     for response in spec.ready_made:
         if response.policy not in policies:
             raise SpecError(f"A response is by {response.policy!r}, which is not a policy.", ("ready_made",))
+        if response.finish_reason not in {*Finish, ""}:
+            raise SpecError(
+                f"A response has the finish_reason {response.finish_reason[:40]!r}. "
+                f"Use one of {', '.join(Finish)}, or leave it out.",
+                ("ready_made",),
+            )
         if not 0 <= response.task < len(spec.tasks):
             raise SpecError(
                 f"A response is to task {response.task + 1}, which is not there.", ("ready_made",)
@@ -72,6 +79,8 @@ def ready_made_responses(
             seed=number,
             state=Response.State.DONE,
             text=each.response,
+            thinking=each.thinking,
+            finish_reason=each.finish_reason,
             created_at=now,
             done_at=now,
         )
