@@ -51,6 +51,7 @@ _OF_EXPERIMENT = [
     path("", dashboard.dashboard, name="dashboard"),
     path("live/", dashboard.live, name="dashboard_live"),
     path("ranking.csv", policies.ranking_file, name="ranking_file"),
+    path("winner.yaml", policies.winner_file, name="winner_file"),
     path("results.csv", policies.results_file, name="results_file"),
     path("quality/", dashboard.quality, name="quality"),
     path("quality/charts/", dashboard.live_charts, {"tab": "quality"}, name="quality_charts"),

@@ -14,6 +14,7 @@ Download = Literal[
     "judgments.jsonl",
     "judgments.parquet",
     "events.jsonl",
+    "winner.yaml",
     "dpo.jsonl",
     "reward.jsonl",
     "kto.jsonl",

@@ -164,7 +164,7 @@ def _set(settings: dict[str, Any], name: str, value: Any) -> bool:
         made = {known: [value] if known == "stop" and isinstance(value, str) else _number(value)}
     elif name in {"response_format", "format"} and isinstance(value, Mapping):
         made = _format(value)
-    elif name == "passthrough" and isinstance(value, Mapping):
+    elif name in {"passthrough", "extra_body"} and isinstance(value, Mapping):
         made = {"extra_body": dict(value)}
     elif name in _FURTHER:
         made = {"extra_body": {name: value}}

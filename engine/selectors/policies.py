@@ -27,6 +27,18 @@ def model_that_wrote(policy: Policy) -> str:
     return written.values_list("model", flat=True).first() or ""
 
 
+def written_elsewhere(policy: Policy) -> bool:
+    """True if its prompt is not known here: its responses were ready-made, or votes only named it."""
+    if policy.experiment.responses == Experiment.Responses.IMPORTED:
+        return True
+    # The import of votes gives such a policy one level, whose model has the same name, and default settings.
+    named = policy.experiment.past_votes > 0 and all(
+        level.factor.kind == Factor.Kind.MODEL and level.value.get("name") == level.name
+        for level in policy.levels.all()
+    )
+    return named and not model_that_wrote(policy)
+
+
 def connections_named(names: Collection[str]) -> dict[str, Connection]:
     """The connections of these names that are asked from here, by name; those of workers are left out."""
     rows = Connection.objects.remote().filter(name__in=names)

@@ -33,19 +33,7 @@ def experiment_spec(experiment: Experiment) -> ExperimentSpec:
             FactorSpec(factor.name, factor.kind, {level.name: level.value for level in factor.levels.all()})
             for factor in experiment.factors.prefetch_related("levels")
         ],
-        tasks=[
-            TaskSpec(
-                prompt,
-                reference,
-                tuple(Message(**each) for each in messages),
-                variables,
-                tuple(tags),
-                read_checks(checks),
-            )
-            for prompt, reference, messages, variables, tags, checks in tasks_present(experiment).values_list(
-                "prompt", "reference", "messages", "variables", "tags", "checks"
-            )
-        ],
+        tasks=tasks_of(experiment),
         settings=settings,
         gold=[
             GoldSpec(
@@ -59,6 +47,24 @@ def experiment_spec(experiment: Experiment) -> ExperimentSpec:
         ],
         ready_made=_ready_made(experiment) if imported else (),
     )
+
+
+def tasks_of(experiment: Experiment) -> list[TaskSpec]:
+    """The tasks that are present."""
+    rows = tasks_present(experiment).values_list(
+        "prompt", "reference", "messages", "variables", "tags", "checks"
+    )
+    return [
+        TaskSpec(
+            prompt,
+            reference,
+            tuple(Message(**each) for each in messages),
+            variables,
+            tuple(tags),
+            read_checks(checks),
+        )
+        for prompt, reference, messages, variables, tags, checks in rows
+    ]
 
 
 def _ready_made(experiment: Experiment) -> list[ReadyMade]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
 from dataclasses import replace
 
 from cryptography.fernet import InvalidToken, MultiFernet
@@ -19,6 +20,7 @@ from engine.domain.credentials import cipher
 from engine.domain.errors import KeyUnreadableError
 from engine.domain.profiles import Provider, takes_of
 from engine.models import Connection, clock
+from engine.selectors.policies import connections_named
 
 # The end of a shorter key would reveal too much.
 _SHORTEST_HINTED = 16
@@ -53,6 +55,20 @@ def target_without_key(connection: Connection) -> Target:
         per_minute=connection.per_minute,
         answer_seconds=connection.answer_seconds,
     )
+
+
+def targets_shown(models: Collection[str]) -> dict[str, Target]:
+    """The connections of these names without their keys, to show requests; for a name without one, a server
+    that takes the usual settings.
+    """
+    known = connections_named(models)
+    usual = Provider.COMPATIBLE
+    return {
+        model: target_without_key(known[model])
+        if model in known
+        else Target(0, model, usual, model, "", takes_of(usual, model))
+        for model in models
+    }
 
 
 def seal(connection: Connection, key: str) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from typing import Any
 
-from engine.domain.connection_targets import Target
 from engine.domain.conversations import ASSISTANT, SYSTEM, USER, chat
 from engine.domain.levels import Composition
-from engine.domain.profiles import Provider, takes_of
 from engine.generation.remote.requests import prepare
 from engine.generation.responses import composition_of, request_for
-from engine.models import Experiment, Factor, Level, Policy, Task
-from engine.selectors.policies import connections_named, model_that_wrote
-from engine.services.keys import target_without_key
+from engine.models import Experiment, Level, Policy, Task
+from engine.selectors.policies import model_that_wrote, written_elsewhere
+from engine.services.keys import targets_shown
 
 # Stands for a task in a request to send elsewhere.
 TASK = "{{task}}"
@@ -25,13 +22,10 @@ def asked(policy: Policy) -> dict[str, Any] | None:
     """The messages and settings of a policy, its model as far as anybody named one, and the body of the
     request to its connection as JSON; ``None`` where its responses were written elsewhere.
     """
-    wrote = model_that_wrote(policy)
-    if policy.experiment.responses == Experiment.Responses.IMPORTED or (
-        not wrote and _is_known_by_name(policy)
-    ):
+    if written_elsewhere(policy):
         return None
     composition = composition_of(policy)
-    model = composition.model or wrote or policy.experiment.model
+    model = composition.model or model_that_wrote(policy)
     request = request_for(composition, key=0, task=Task(prompt=TASK), seed=0)
     prepared = prepare(targets_shown([model])[model], request)
     return {
@@ -42,31 +36,6 @@ def asked(policy: Policy) -> dict[str, Any] | None:
         "request": json.dumps(prepared.body, indent=2, ensure_ascii=False),
         "left_out": prepared.left_out,
     }
-
-
-def targets_shown(models: Collection[str]) -> dict[str, Target]:
-    """The connections of these names without their keys, to show requests; for a name without one, a server
-    that takes the usual settings.
-    """
-    known = connections_named(models)
-    usual = Provider.COMPATIBLE
-    return {
-        model: target_without_key(known[model])
-        if model in known
-        else Target(0, model, usual, model, "", takes_of(usual, model))
-        for model in models
-    }
-
-
-def _is_known_by_name(policy: Policy) -> bool:
-    """True for a policy of past votes that only has a name, and default settings.
-
-    The import of votes gives it one level, whose model has the same name.
-    """
-    return policy.experiment.past_votes > 0 and all(
-        level.factor.kind == Factor.Kind.MODEL and level.value.get("name") == level.name
-        for level in policy.levels.all()
-    )
 
 
 def winner_asked(experiment: Experiment) -> dict[str, Any] | None:

@@ -23,7 +23,8 @@ from engine.selectors.policies import policy_names, without_prompt
 from engine.selectors.pulses import pulses
 from engine.selectors.spending import costs_of
 from engine.selectors.trials import tried_responses
-from labeling.dashboard.policies import messages_for, targets_shown
+from engine.services.keys import targets_shown
+from labeling.dashboard.policies import messages_for
 
 _UNFILLED = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _TIES = "Two policies gave the same response. Equal pairs are settled as ties, and nobody sees them."

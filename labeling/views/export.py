@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
+from engine.publishing.winners import winner_of
 from engine.selectors import blinding, browsing
 from labeling import access
 from labeling.exports import files
@@ -28,6 +29,7 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "experiment": experiment,
         "form": form,
         "options": options,
+        "winner": winner_of(experiment),
         "unfinished": blinding.unfinished(experiment),
     }
     valid = form.is_valid()

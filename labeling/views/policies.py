@@ -15,6 +15,8 @@ from engine.domain import claim_sentences
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.policy_space import combinations
 from engine.models import Connection, Experiment, Factor, Policy
+from engine.publishing.promptfoo import promptfoo_of
+from engine.publishing.winners import winner_of
 from engine.selectors import browsing, designs
 from engine.selectors.breakdown import by_tag, by_task
 from engine.selectors.counts import wins_matrix
@@ -110,6 +112,15 @@ def ranking_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
             )
         return HttpResponseBadRequest(fault, content_type="text/plain")
     return attachment(ranking_csv(ranking(experiment)), f"{stem(experiment)}-ranking.csv", "text/csv")
+
+
+@require_safe
+def winner_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The winner as a configuration of promptfoo."""
+    experiment = access.to_watch(request, experiment_id)
+    if (winner := winner_of(experiment)) is None:
+        raise Http404
+    return attachment(promptfoo_of(winner), f"{stem(experiment)}-winner.yaml", "application/yaml")
 
 
 @require_safe

@@ -301,6 +301,7 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/report/": page(get=watchers(200)),
     f"{_EXPERIMENT}/report/share/": page(post=runners(400)),
     f"{_EXPERIMENT}/report/<link_id>/end/": page(post=runners(302)),
+    f"{_EXPERIMENT}/winner.yaml": page(get=watchers(404)),
     f"{_EXPERIMENT}/judgments.csv": page(post=watchers(200)),
     f"{_EXPERIMENT}/judgments.jsonl": page(post=watchers(200)),
     f"{_EXPERIMENT}/judgments.parquet": page(post=watchers(200)),
@@ -368,6 +369,7 @@ TABLE: dict[str, Row] = {
     f"{_API}/results/task": operation(get=watchers(200)),
     f"{_API}/results/tag": operation(get=watchers(200)),
     f"{_API}/quality": operation(get=watchers(200)),
+    f"{_API}/winner.yaml": operation(get=watchers(404)),
     **{
         f"{_API}/{file}": operation(get=watchers(200))
         for file in (

@@ -1,0 +1,1 @@
+"""The winner of an experiment, in the shapes of the tools that use it, and sent there."""

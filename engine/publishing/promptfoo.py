@@ -1,0 +1,176 @@
+"""The winner as a configuration of promptfoo that `promptfoo eval` runs: prompt, provider, and the tasks."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import yaml
+
+from engine.domain.connection_targets import Target
+from engine.domain.conversations import SYSTEM, as_json, chat
+from engine.domain.profiles import VENDORS, Provider
+from engine.domain.specs import TaskSpec
+from engine.importing.promptfoo_models import model_read, why_not_called
+from engine.publishing.winners import Winner
+
+_IDS = {
+    Provider.ANTHROPIC: "anthropic:messages:",
+    Provider.GOOGLE: "google:",
+    Provider.MISTRAL: "mistral:",
+    Provider.BEDROCK: "bedrock:",
+    Provider.AZURE: "azure:chat:",
+    Provider.OPENROUTER: "openrouter:",
+    Provider.OLLAMA: "ollama:chat:",
+}
+_OPENAI = "openai:chat:"
+# Where a server is nobody's but the user's: vLLM's own address, which they change.
+_OWN_SERVER = "http://localhost:8000/v1"
+# Settings whose names are not those of OpenAI's protocol.
+_NAMES = {
+    Provider.ANTHROPIC: {"stop": "stop_sequences", "reasoning": "effort"},
+    Provider.GOOGLE: {
+        "max_tokens": "maxOutputTokens",
+        "top_p": "topP",
+        "top_k": "topK",
+        "stop": "stopSequences",
+    },
+    Provider.OLLAMA: {"max_tokens": "num_predict"},
+}
+# A place for a variable in our templates, and in one of them a text as such.
+_PLACE = re.compile(r"\{\{(?:[^\"'}]|\"[^\"]*\"|'[^']*')*\}\}")
+_TEXT = re.compile(r"\{\{\s*(?:\"([^\"']*)\"|'([^\"']*)')\s*\}\}")
+# What Nunjucks would read in a text that means itself.
+_OPENS = re.compile(r"\{(?=[{%#])")
+
+
+def promptfoo_of(winner: Winner) -> str:
+    """The configuration as YAML.
+
+    A task with a history has no place in a prompt: then each test holds the whole conversation.
+    """
+    whole = any(task.messages for task in winner.tasks)
+    config = provider_config(winner)
+    provider: dict[str, Any] = {"id": provider_id(winner.target), "label": winner.target.name}
+    document = {
+        "description": f"{winner.evidence['experiment']}: {winner.name}",
+        "prompts": [
+            {"label": winner.name, "raw": f"{{{{ {winner.slot} }}}}" if whole else _chat_prompt(winner)}
+        ],
+        "providers": [provider | ({"config": config} if config else {})],
+        "tests": [_test(task, winner, whole=whole) for task in winner.tasks],
+    }
+    known = [f"{name}: {value}" for name, value in winner.evidence.items() if value is not None]
+    heading = "".join(f"# {' '.join(each.split())}\n" for each in [*known, *winner.lacking])
+    return heading + yaml.dump(
+        document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100_000, indent=2
+    )
+
+
+def provider_id(target: Target) -> str:
+    """The provider's id: the connection's name where that is one of the same model."""
+    if not why_not_called(target.name) and model_read(target.name, "", {}).wanted.model_id == target.model_id:
+        return target.name
+    return _IDS.get(target.provider, _OPENAI) + target.model_id
+
+
+def provider_config(winner: Winner) -> dict[str, Any]:
+    """The provider's settings, by the names that it has for them. No key is among them."""
+    target, named = winner.target, _NAMES.get(winner.target.provider, {})
+    settings = {name: value for name, value in winner.settings.items() if name != "seed"}
+    further = {**target.extra_body, **settings.pop("extra_body", {})}
+    schema = settings.pop("response_format", None)
+    thinking = settings.pop("reasoning_tokens", None)
+    config = {named.get(name, "reasoning_effort" if name == "reasoning" else name): value
+              for name, value in settings.items()}  # fmt: skip
+    if thinking is not None:
+        config |= {
+            Provider.ANTHROPIC: {"thinking": {"type": "enabled", "budget_tokens": thinking}},
+            Provider.GOOGLE: {"thinkingConfig": {"thinkingBudget": thinking}},
+        }.get(target.provider, {"reasoning": {"max_tokens": thinking}})
+    if schema:
+        named_schema = {"name": "response", "schema": schema}
+        config["response_format"] = {"type": "json_schema", "json_schema": named_schema}
+    if target.provider is Provider.GOOGLE and config:
+        config = {"generationConfig": config}
+    if further:
+        config["extra_body" if target.provider is Provider.ANTHROPIC else "passthrough"] = further
+    if target.headers:
+        config["headers"] = dict(target.headers)
+    if not target.connection_id:
+        config["apiBaseUrl"] = _OWN_SERVER
+    elif target.address and target.address != VENDORS[target.provider].address:
+        config["apiBaseUrl"] = target.address
+    if target.provider is Provider.COMPATIBLE:
+        # Without it the key for OpenAI would go to this server.
+        config["apiKeyEnvar"] = "LLM_API_KEY"
+    return config
+
+
+def _chat_prompt(winner: Winner) -> str:
+    """The messages as the JSON of a chat, whose strings are templates of Nunjucks."""
+    last = len(winner.messages) - 1
+    messages = [
+        {
+            "role": each.role,
+            "content": _template(each.content)
+            if each.role == SYSTEM or number == last
+            else _literal(each.content),
+        }
+        for number, each in enumerate(winner.messages)
+    ]
+    return json.dumps(messages, indent=2, ensure_ascii=False)
+
+
+def _test(task: TaskSpec, winner: Winner, *, whole: bool) -> dict[str, Any]:
+    variables = dict(task.variables) | {winner.slot: task.prompt}
+    if whole:
+        turns = task.messages or chat(task.prompt)
+        sent = as_json(winner.composition.filled(task.variables).messages(turns))
+        variables = {winner.slot: json.dumps(sent, ensure_ascii=False)}
+    test: dict[str, Any] = {"vars": {name: _value(text) for name, text in variables.items()}}
+    if task.checks:
+        test["assert"] = [{"type": each.kind, "value": _value(each.value)} for each in task.checks]
+    if task.tags:
+        test["metadata"] = {"tags": list(task.tags)}
+    return test
+
+
+def _value(text: str) -> str:
+    """A variable that means its own letters, also where promptfoo would open a file."""
+    said = _literal(text)
+    return f"{{{{ '{said[0]}' }}}}{said[1:]}" if text.startswith(("file://", "package:")) else said
+
+
+def _literal(text: str) -> str:
+    return _OPENS.sub("{{ '{' }}", text)
+
+
+def _template(text: str) -> str:
+    """A text of ours with its places as Nunjucks has them; JSON around it leaves single quotes alone."""
+    if "{{" not in text:
+        return _literal(text)
+    pieces, end = [], 0
+    for found in _PLACE.finditer(text):
+        pieces.append(_literal(text[end : found.start()]))
+        literal = _TEXT.fullmatch(found[0])
+        pieces.append(f"{{{{ '{literal[1] or literal[2] or ''}' }}}}" if literal else found[0])
+        end = found.end()
+    return "".join([*pieces, _literal(text[end:])])
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what another reader of YAML could take for something other than a text."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write each value where it belongs."""
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = "|" if "\n" in text else None if re.match(r"[A-Za-z]", text) else "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _text)
