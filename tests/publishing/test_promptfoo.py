@@ -14,7 +14,7 @@ from engine.domain.levels import Composition, compose, parse_level
 from engine.domain.profiles import Provider, takes_of
 from engine.domain.specs import FactorSpec, TaskSpec
 from engine.domain.text_checks import TextCheck
-from engine.importing.promptfoo import PromptfooFile
+from engine.importing.found_files import FoundFile
 from engine.publishing.promptfoo import promptfoo_of
 from engine.publishing.winners import Winner
 from tests.engine.test_promptfoo import configured, read
@@ -22,7 +22,7 @@ from tests.engine.test_promptfoo import configured, read
 EVIDENCE = {"experiment": "Tea: which\nletter?", "claim": "P1 beats every other policy.", "risk": None}
 
 
-def policies_of(told: PromptfooFile) -> Iterator[tuple[str, Composition]]:
+def policies_of(told: FoundFile) -> Iterator[tuple[str, Composition]]:
     """Each policy that a configuration makes."""
     factors: list[FactorSpec] = list(told.spec.factors)
     for names in product(*(factor.levels for factor in factors)):
@@ -36,7 +36,7 @@ def policies_of(told: PromptfooFile) -> Iterator[tuple[str, Composition]]:
         yield " · ".join(names), compose(values)
 
 
-def target_of(told: PromptfooFile, name: str) -> Target:
+def target_of(told: FoundFile, name: str) -> Target:
     [wanted] = [each for each in told.connections if each.name == name]
     takes = takes_of(wanted.provider, wanted.model_id)
     return Target(1, name, wanted.provider, wanted.model_id, wanted.address, takes)
@@ -46,7 +46,7 @@ def sent(composition: Composition, tasks: Any) -> list[tuple[Message, ...]]:
     return [composition.filled(task.variables).messages(task.messages or chat(task.prompt)) for task in tasks]
 
 
-def back(winner: Winner) -> tuple[PromptfooFile, Composition]:
+def back(winner: Winner) -> tuple[FoundFile, Composition]:
     """What our reader makes of the file: one policy, with nothing left out."""
     told = configured(promptfoo_of(winner))
     assert told.n_policies == 1
