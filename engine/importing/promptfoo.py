@@ -39,7 +39,7 @@ from engine.importing.yaml_document import Entry, parse
 MOST_NODES = 200_000
 _TELLING = {"prompts", "providers", "targets", "tests", "scenarios", "defaultTest"}
 _OURS = {"factors", "tasks", "tasks_file", "ready_made", "responses_file"}
-_TAKEN = {*_TELLING, "description", "env"}
+_TAKEN = {*_TELLING, "description", "env", "assertionTemplates"}
 _WITHOUT_MEANING = {
     "outputPath", "sharing", "evaluateOptions", "commandLineOptions", "redteam", "extensions",
     "nunjucksFilters", "derivedMetrics", "metadata", "tags", "writeLatestResults", "$schema", "tracing",

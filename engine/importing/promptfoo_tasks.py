@@ -26,6 +26,9 @@ from engine.importing.promptfoo_templates import (
 from engine.importing.promptfoo_tests import Test
 from engine.importing.rows import Fault, ImportingError, in_json
 
+# The task of prompts without any variable, which each of them replaces.
+_ITSELF = "The prompt itself"
+
 
 @dataclass
 class Prompt:
@@ -166,8 +169,8 @@ class Tasks:
             text = f"{test.prefix}{filling.text(last, in_chat=in_chat)}{test.suffix}"
         else:
             texts = {place: filling.text((place,), in_chat=True) for place in self.asked}
-            text = next(iter(texts.values()), "")
-            if len(texts) != 1:
+            text = next(iter(texts.values()), _ITSELF)
+            if len(texts) > 1:
                 text = "\n".join(f"{place.name}: {each}" for place, each in texts.items())
         asked = [name for place in places_in(last) for name in place.variables]
         if is_blank(text) or (asked and not any(test.variables.get(name) for name in asked)):

@@ -284,10 +284,17 @@ class TestReader:
         for each in self._listed(entry):
             place = ", ".join(filter(None, [inside, each.place]))
             if isinstance(each.value, Mapping):
-                given = {name: _as_written(field) for name, field in each.mapping().items()}
+                fields = self._referred(each).mapping()
+                given = {name: _as_written(field) for name, field in fields.items()}
                 yield checks.check_of(given, place)
             else:
                 yield checks.Written("", each.value, place, "no check that can be read")
+
+    def _referred(self, check: Entry) -> Entry:
+        """The check, or the template of the file that it refers to."""
+        reference = check.mapping().get("$ref")
+        name = reference.written.removeprefix("#/assertionTemplates/") if reference else ""
+        return _mapping(self.parts.get("assertionTemplates")).get(name, check)
 
     def _tags(self, entry: Entry | None) -> tuple[str, ...]:
         found: list[str] = []
