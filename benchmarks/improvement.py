@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from engine.core import Improvement, Succession, improvement
+from engine.core.improvement import clicks_to_explore
 
 ROWS = ((-0.2, 0.3), (0.0, 0.3), (-0.2, 0.5), (0.1, 0.5), (-0.3, 0.1))
 DELTA, REGRESS = 0.05, 0.3
@@ -158,15 +159,11 @@ class Pool:
         return Found(np.where(better, self.strength[self.runs, best], 0.0), ~better, certified)
 
 
-def _explored(clicks: int) -> int:
-    return int(np.ceil(improvement.EXPLORE * clicks))
-
-
 def fixed(n_runs: int, clicks: int, m: float, s: float, seed: list[int]) -> Found:
     pool = Pool(n_runs, 6, m, s, seed)
     for place in range(1, 6):
         pool.child(place, 0)
-    for _ in range(_explored(clicks)):
+    for _ in range(clicks_to_explore(clicks)):
         i = (first := pool.drawn()).argmax(axis=1)
         # Another draw's best, if one of a few has another; else the second of the first.
         j = i.copy()
@@ -174,23 +171,23 @@ def fixed(n_runs: int, clicks: int, m: float, s: float, seed: list[int]) -> Foun
             j = np.where(j == i, pool.drawn().argmax(axis=1), j)
         first[pool.runs, i] = -np.inf
         pool.compare(i, np.where(j == i, first.argmax(axis=1), j))
-    return pool.certify(clicks - _explored(clicks))
+    return pool.certify(clicks - clicks_to_explore(clicks))
 
 
 def random(n_runs: int, clicks: int, m: float, s: float, seed: list[int]) -> Found:
     pool = Pool(n_runs, _RANDOM_CHILDREN + 1, m, s, seed)
     for place in range(1, _RANDOM_CHILDREN + 1):
         pool.child(place, 0)
-    for click in range(_explored(clicks)):
+    for click in range(clicks_to_explore(clicks)):
         pool.compare(1 + click % _RANDOM_CHILDREN, 0)
-    return pool.certify(clicks - _explored(clicks))
+    return pool.certify(clicks - clicks_to_explore(clicks))
 
 
 def double_thompson(n_runs: int, clicks: int, m: float, s: float, seed: list[int]) -> Found:
     pool = Pool(n_runs, _MOST_AT_A_TIME, m, s, seed)
     for place in range(1, 6):
         pool.child(place, 0)
-    for click in range(1, _explored(clicks) + 1):
+    for click in range(1, clicks_to_explore(clicks) + 1):
         i, second = pool.drawn().argmax(axis=1), pool.drawn()
         second[pool.runs, i] = -np.inf
         pool.compare(i, second.argmax(axis=1))
@@ -199,7 +196,7 @@ def double_thompson(n_runs: int, clicks: int, m: float, s: float, seed: list[int
             worst = np.where(pool.there, pool.mean, -np.inf)
             worst[:, 0] = np.inf
             pool.child(worst.argmin(axis=1), pool.best())
-    return pool.certify(clicks - _explored(clicks))
+    return pool.certify(clicks - clicks_to_explore(clicks))
 
 
 Rule = Callable[[int, int, float, float, list[int]], Found]

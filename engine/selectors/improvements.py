@@ -26,6 +26,8 @@ TEXTS = {
     Factor.Kind.STRATEGY.value: "instruction",
     Factor.Kind.GUARDRAIL.value: "instruction",
 }
+# Tasks that judge, at least.
+FEWEST_JUDGING = 2
 # Comparisons that a writer is shown at a time.
 _MOST_VOTES = 6
 # Comparisons to choose them from.
@@ -159,6 +161,7 @@ def open_votes(improvement: Improvement, parent: Policy, most: int = _MOST_VOTES
     judged = improvement.experiment.comparisons.filter(
         Q(policy_i=parent) | Q(policy_j=parent),
         task__in=improvement.open_tasks,
+        task__left_at=None,
         state=Comparison.State.JUDGED,
     )
     rows = judged.select_related("task", "response_i", "response_j").order_by("-number")[:_LATEST]

@@ -13,6 +13,7 @@ from engine.models import Comparison, Improvement, Judgment, Level, Policy, Prop
 from engine.selectors.counts import wins_matrix
 from engine.selectors.improvements import TEXTS, text_of
 from engine.selectors.spending import overspent_experiments
+from engine.selectors.task_changes import tasks_present
 
 # Longer texts of comparisons are cut for the writer.
 _LONGEST = 3_000
@@ -60,7 +61,7 @@ def proposals_to_answer() -> list[Proposal]:
 def tasks_to_answer(proposal: Proposal) -> list[Task]:
     """Tasks that are open to the writer: those that judge should decide nothing beforehand."""
     improvement = proposal.improvement
-    return list(improvement.experiment.tasks.filter(pk__in=improvement.open_tasks)[:_MOST_TASKS])
+    return list(tasks_present(improvement.experiment).filter(pk__in=improvement.open_tasks)[:_MOST_TASKS])
 
 
 def levels_of(proposal: Proposal) -> list[Level]:

@@ -46,7 +46,7 @@ from engine.services.notifications import announce
 from engine.services.policies import join, parent_of, retire
 from engine.services.setting_changes import change_settings, run_again
 
-_FEWEST_TASKS, _FEWEST_JUDGING = 4, 2
+_FEWEST_TASKS = 4
 # So many calls in a row without a text that can be used: the writer has no more to give.
 _MOST_IN_VAIN = 5
 
@@ -98,10 +98,10 @@ def start_improvement(
         names = ", ".join(repr(each.name) for each in texts) or "none"
         raise SpecError(f"There is no factor {factor!r} with a text. There is: {names}.", ("factor",))
     n_tasks, open_tasks = tasks_present(experiment).count(), _divided(experiment)
-    if n_tasks < _FEWEST_TASKS or n_tasks - len(open_tasks) < _FEWEST_JUDGING:
+    if n_tasks < _FEWEST_TASKS or n_tasks - len(open_tasks) < selectors.FEWEST_JUDGING:
         raise SpecError(
             f"Half of the tasks judge what was written from the others: give {_FEWEST_TASKS}, of which no "
-            f"writer has seen votes on {_FEWEST_JUDGING}."
+            f"writer has seen votes on {selectors.FEWEST_JUDGING}."
         )
     was_running = experiment.state == Experiment.State.RUNNING
     if experiment.state == Experiment.State.CONCLUDED:

@@ -9,12 +9,13 @@ from datetime import datetime
 from django.db import transaction
 
 from engine.core import Claim
+from engine.domain import secret_draws
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.showings import Kind
 from engine.domain.specs import TaskSpec
-from engine.models import AuditEntry, Experiment, Response, ShowingEvent, Task, User, clock
+from engine.models import AuditEntry, Experiment, Improvement, Response, ShowingEvent, Task, User, clock
 from engine.selectors import specs
-from engine.selectors.improvements import open_improvement
+from engine.selectors.improvements import FEWEST_JUDGING, open_improvement, tasks_left
 from engine.selectors.task_changes import tasks_present
 from engine.services.audit import record
 from engine.services.descriptions import check_description
@@ -50,6 +51,8 @@ def add_tasks(
     check_description(replace(spec, tasks=[*spec.tasks, *tasks]))
     now, first = clock.now(), experiment.tasks.count()
     added = Task.objects.bulk_create(task_rows(experiment, tasks, first=first, joined_at=now))
+    if improvement := open_improvement(experiment):
+        _divide(improvement, added)
     details = {"tasks": len(added)} | _counted(anew)
     record(experiment=experiment, by=by, action=AuditEntry.Action.TASKS_ADDED, details=details)
     _go_on(experiment, now, anew=anew)
@@ -77,6 +80,10 @@ def leave_out_task(
         raise WrongStateError("This task is not there, or is left out already.")
     if here.count() == 1:
         raise WrongStateError("No task would be left. Add another one first.")
+    improvement = open_improvement(experiment)
+    judges = improvement is not None and task.pk not in improvement.open_tasks
+    if improvement and judges and tasks_left(improvement).judging <= FEWEST_JUDGING:
+        raise WrongStateError("Too few tasks would judge in the improvement. Add another one first.")
     task.left_at, task.left_because = clock.now(), reason
     task.save(update_fields=["left_at", "left_because"])
     said = f"Task {position + 1} was left out."
@@ -104,8 +111,12 @@ def check_tasks_may_change(experiment: Experiment) -> None:
             "This experiment shows the same texts again, and its risk is about this pool of texts. Copy it "
             "with the other tasks."
         )
-    if open_improvement(experiment):
-        raise WrongStateError("While an improvement runs its tasks stay. Stop it, or wait for its end.")
+    improvement = open_improvement(experiment)
+    if improvement and improvement.phase != Improvement.Phase.EXPLORE:
+        raise WrongStateError(
+            "An improvement compares its champion with the original now, on tasks that stay. Stop it, or "
+            "wait for its end."
+        )
 
 
 def tasks_may_change(experiment: Experiment) -> bool:
@@ -121,11 +132,23 @@ def why_not_anew(experiment: Experiment) -> str:
     """The reason why an experiment cannot count its comparisons anew; empty if it can."""
     if experiment.stopping != "certified":
         return "Under this stopping rule there is no claim to count for."
+    if open_improvement(experiment):
+        return "While an improvement runs, all comparisons count on."
     if experiment.strict:
         return "The accepted risk is that of its whole life, so it cannot count anew."
     if experiment.claim == Claim.BEST_IF_ANY or experiment.space != Experiment.Space.UNSTRUCTURED:
         return "Under this claim and assumption everything has one risk, so it cannot count anew."
     return ""
+
+
+def _divide(improvement: Improvement, added: Sequence[Task]) -> None:
+    """Open so many new tasks to its writer, by lot, that half of all present ones are open."""
+    experiment = improvement.experiment
+    here = tasks_present(experiment)
+    n_open = here.filter(pk__in=improvement.open_tasks).count()
+    by_lot = sorted(added, key=lambda task: secret_draws.open_task(experiment.secret, task.position))
+    improvement.open_tasks += [task.pk for task in by_lot[: max(0, here.count() // 2 - n_open)]]
+    improvement.save(update_fields=["open_tasks"])
 
 
 def _go_on(experiment: Experiment, now: datetime, *, anew: bool) -> None:

@@ -8,17 +8,21 @@ from django.urls import reverse
 from engine.core import Design, Unstructured
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.specs import TaskSpec
-from engine.models import AuditEntry, Comparison, Experiment
+from engine.models import AuditEntry, Comparison, Experiment, Improvement
 from engine.selectors import designs, specs
 from engine.selectors.findings import doubts_about_risk
+from engine.selectors.improvements import tasks_for, tasks_left
 from engine.selectors.task_changes import tasks_changed
 from engine.services.experiments import pause
+from engine.services.improvements import add_proposals, note_writer_failure
 from engine.services.planning import advance
 from engine.services.policies import add_policies
 from engine.services.setting_changes import change_settings
 from engine.services.task_changes import add_tasks, leave_out_task
+from tests.engine import test_improvements
 from tests.engine.test_policies import NEW, agree, begun, better, judged
 from tests.factories import click_for, click_on, lease_all, make_experiment, plan_and_write
+from tests.improving import plan_and_answer
 
 pytestmark = pytest.mark.django_db
 
@@ -181,3 +185,59 @@ class TestRefused:
     def test_a_draft(self):
         with pytest.raises(WrongStateError):
             add_tasks(experiment_id=make_experiment(running=False).pk, tasks=MORE)
+
+
+class TestInAnImprovement:
+    @pytest.fixture
+    def improvement(self, annotator) -> Improvement:
+        improvement = test_improvements.begun([annotator], n_tasks=4, clicks=40)
+        written = [("Be warm.", ""), ("Be short.", "")]
+        add_proposals(improvement_id=improvement.pk, parent=0, written=written)
+        plan_and_answer(improvement.experiment)
+        return improvement
+
+    def test_new_tasks_are_divided_and_compared(self, improvement, annotator):
+        experiment = improvement.experiment
+        for _ in range(2):
+            click_for(experiment, annotator, lambda i, j: i > j)
+        before = improvement.open_tasks
+        added = {task.pk for task in add_tasks(experiment_id=experiment.pk, tasks=MORE * 3)}
+        improvement.refresh_from_db()
+        assert improvement.open_tasks[:2] == before
+        assert len(improvement.open_tasks) == 5
+        assert set(improvement.open_tasks[2:]) < added
+        # What they open is drawn, and not the first ones.
+        assert set(improvement.open_tasks[2:]) != set(sorted(added)[:3])
+        note_writer_failure(improvement_id=improvement.pk, parent=0, reason="No more.", exhausted=True)
+        for _ in range(60):
+            plan_and_answer(experiment)
+            improvement.refresh_from_db()
+            if improvement.state != Improvement.State.OPEN:
+                break
+            if lease_all(experiment_id=experiment.pk, annotator=annotator, n_wanted=1):
+                click_for(experiment, annotator, lambda i, j: i > j)
+        assert improvement.verdict["kind"] == "certified"
+        proved = experiment.comparisons.filter(plan__phase="certify", state="judged")
+        judging = {each.task_id for each in proved}
+        assert judging & added
+        assert not judging & set(improvement.open_tasks)
+        test_improvements.agree(improvement)
+
+    def test_a_task_is_left_out_while_two_judge(self, improvement, annotator):
+        experiment = improvement.experiment
+        opened = experiment.tasks.get(pk=improvement.open_tasks[0])
+        judging, _ = experiment.tasks.exclude(pk__in=improvement.open_tasks)
+        leave_out_task(experiment_id=experiment.pk, position=opened.position, reason="Wrong.")
+        with pytest.raises(WrongStateError, match="judge"):
+            leave_out_task(experiment_id=experiment.pk, position=judging.position, reason="Wrong.")
+        add_tasks(experiment_id=experiment.pk, tasks=MORE * 2)
+        leave_out_task(experiment_id=experiment.pk, position=judging.position, reason="Wrong.")
+        assert tasks_left(improvement).judging >= 2
+        assert judging.pk not in tasks_for(improvement, "certify")
+
+    def test_nothing_is_counted_anew_and_tasks_stay_once_the_champion_is_fixed(self, improvement):
+        with pytest.raises(WrongStateError, match="improvement"):
+            add_tasks(experiment_id=improvement.experiment_id, tasks=MORE, anew=True)
+        Improvement.objects.update(phase="certify")
+        with pytest.raises(WrongStateError, match="improvement"):
+            add_tasks(experiment_id=improvement.experiment_id, tasks=MORE)
