@@ -19,7 +19,7 @@ class FoundFile:
     """A file of another tool as a description, with what was found in it.
 
     ``n_policies``: where there are fewer than two, people add a prompt or a model. ``systems``: the system
-    texts under which the tasks were asked.
+    texts under which the tasks were asked. ``samples``: its tasks may be drawn at random.
     """
 
     spec: ExperimentSpec
@@ -27,6 +27,7 @@ class FoundFile:
     n_policies: int
     connections: Sequence[Wanted] = ()
     systems: Sequence[str] = ()
+    samples: bool = False
 
     @property
     def compares(self) -> bool:
@@ -58,6 +59,7 @@ class FoundFile:
             "connections": self.connections,
             "n_policies": self.n_policies,
             "compares": self.compares,
+            "samples": self.samples,
             "systems": self.systems,
             "tasks": [task.prompt for task in self.spec.tasks[:3]],
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
 from collections import Counter
@@ -60,6 +59,9 @@ class Sample:
 
     size: int = 0
     seed: int = 0
+
+
+WHOLE = Sample()
 
 
 @dataclass
@@ -147,16 +149,13 @@ class Gathered:
 
     def name_of(self, parts: Sequence[str]) -> str:
         """The name of a policy: its parts, shortened, and told apart from others that are shortened alike."""
-        key = tuple(filter(None, (" ".join(each.split()) for each in parts)))
+        first, *others = (" ".join(each.split()) for each in parts)
+        key = (first or "a model without a name", *filter(None, others))
         if key not in self._names:
-            whole = " · ".join(key) or "a model without a name"
-            name = first = whole if len(whole) <= LONGEST_NAME else f"{whole[: LONGEST_NAME - 1]}…"
-            others = [*self._names.values()]
-            for n in itertools.count(2):
-                if name not in others:
-                    break
-                name = f"{first[: LONGEST_NAME - 6]} {n}"
-            self._names[key] = name
+            whole = " · ".join(key)
+            name = whole if len(whole) <= LONGEST_NAME else f"{whole[: LONGEST_NAME - 1]}…"
+            short, taken = name[: LONGEST_NAME - 6], {*self._names.values()}
+            self._names[key] = name if name not in taken else f"{short} {len(taken) + 1}"
         return self._names[key]
 
     def told(self, name: str, sample: Sample) -> FoundFile:
@@ -198,6 +197,7 @@ class Gathered:
             self.findings,
             len(policies),
             systems=[*self.systems],
+            samples=True,
         )
 
     def _draw(self, sample: Sample) -> None:

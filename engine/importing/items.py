@@ -65,12 +65,16 @@ class Wishes:
         Import the other rows where some cannot be read.
     judged_by
         Votes: who gave them, "llm" for a language model; empty for people, or as the file says.
+    sample, seed
+        Traces and data of other tools: the number of tasks to draw at random (0: all), and the seed.
     """
 
     columns: Columns = field(default_factory=dict)
     json_texts: bool = False
     leave_out: bool = False
     judged_by: str = ""
+    sample: int = 0
+    seed: int = 1
 
 
 USUAL = Wishes()

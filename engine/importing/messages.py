@@ -44,9 +44,10 @@ _FILTERED = {
 # Where a request holds its messages, and where its system text.
 _MESSAGES = ("messages", "contents", "chat_history")
 _SYSTEMS = ("system", "system_instruction", "systemInstruction", "instructions", "system_prompt")
-# Where an answer is, the likeliest first.
+# Where an answer is, the likeliest first; these hold several.
+_LISTS = ("choices", "generations", "candidates")
 _ANSWERS = (
-    "choices", "generations", "candidates", "output", "messages", "message", "answer", "response",
+    *_LISTS, "output", "messages", "message", "answer", "response",
     "output_text", "completion", "result", "text", "content",
 )  # fmt: skip
 _ASKS = (*TASK_NAMES, "query", "text", "user_input", "user_message", "message")
@@ -229,6 +230,11 @@ def _systems(given: Any) -> Iterator[Turn]:
         yield Turn(SYSTEM, "\n".join(turn.text for turn in turns))
 
 
+def has_text(given: Any) -> bool:
+    """True if these messages hold a text."""
+    return any(turn.text.strip() or turn.more for turn in _turns(given))
+
+
 def turn_in(given: Any) -> Turn:
     """One message of any shape."""
     given = in_json(given)
@@ -331,7 +337,11 @@ def answers_in(given: Any, finish: str = "") -> list[Answer | LeftOutError]:
 
     ``finish``: why it ended, where that is said apart.
     """
-    found = [_answer(turn, finish) for turn in _answer_turns(in_json(given))]
+    whole = in_json(given)
+    # A model may have been asked for JSON: only a message is one.
+    if isinstance(given, str) and not _is_answer(whole):
+        whole = given
+    found = [_answer(turn, finish) for turn in _answer_turns(whole)]
     return found or [LeftOutError("no answer")]
 
 
@@ -346,6 +356,12 @@ def _answer(turn: Turn, finish: str) -> Answer | LeftOutError:
             return LeftOutError("a tool call without a text")
         return LeftOutError("more than text" if turn.more else "no answer")
     return Answer(turn.text, turn.thinking, ended in _CUT)
+
+
+def _is_answer(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(map(_is_message, value))
+    return _is_message(value) or (isinstance(value, Mapping) and bool(value.keys() & set(_LISTS)))
 
 
 def _answer_turns(given: Any) -> list[Turn]:
@@ -372,7 +388,7 @@ def _answer_turns(given: Any) -> list[Turn]:
 
 def _named_turns(name: str, value: Any) -> list[Turn]:
     """The answers of a value that has one of the names of an answer."""
-    if name in {"choices", "generations", "candidates"}:
+    if name in _LISTS:
         rows = value if isinstance(value, list) else [value]
         return [_choice(row) for row in (rows[0] if isinstance(rows[0], list) else rows)]
     if name in {"messages", "output"} and isinstance(value, list):

@@ -6,13 +6,20 @@ import posixpath
 
 from engine.importing.companion_files import Find, configurations_in, files_of, finder_in
 from engine.importing.found_files import FoundFile
+from engine.importing.gathered import WHOLE, Sample, gathered
 from engine.importing.promptfoo import configuration_in, read_configuration
 from engine.importing.promptfoo_results import read_results, results_in
 from engine.importing.reading_process import Source
+from engine.importing.traffic import calls_in
 
 
 def found_in(
-    source: Source, *, name: str = "", leave_out: bool = False, find: Find | None = None
+    source: Source,
+    *,
+    name: str = "",
+    leave_out: bool = False,
+    find: Find | None = None,
+    sample: Sample = WHOLE,
 ) -> FoundFile | None:
     """The configuration or the results that these files are; `None` of others.
 
@@ -23,6 +30,8 @@ def found_in(
     ImportingError
         The files are another tool's and cannot be taken.
     """
+    if (calls := calls_in(source)) is not None:
+        return gathered(calls).told(name or "Traces and data of another tool", sample)
     files = files_of(source)
     found = configurations_in(files)
     if len(files) == 1 and found and (answers := results_in(found[0][1])) is not None:

@@ -28,6 +28,8 @@ def add_map(parser: ArgumentParser) -> None:
         action="store_true",
         help="take an object or a list as its JSON text where a text is wanted",
     )
+    parser.add_argument("--sample", type=int, default=0, help="traces: draw so many tasks at random")
+    parser.add_argument("--seed", type=int, default=1, help="traces: the seed by which they are drawn")
     parser.add_argument("--leave-out", action="store_true", help="leave out the rows that cannot be read")
 
 
@@ -37,7 +39,8 @@ def wishes_of(options: Mapping[str, Any]) -> Wishes:
         columns = parse_columns(options["map"])
     except ImportingError as error:
         raise CommandError(str(error)) from error
-    return Wishes(columns, options["json_texts"], options["leave_out"], options.get("judged_by") or "")
+    named = {name: options[name] for name in ("json_texts", "leave_out", "sample", "seed")}
+    return Wishes(columns, judged_by=options.get("judged_by") or "", **named)
 
 
 def message_about(file: Path, error: ImportingError) -> str:

@@ -12,6 +12,7 @@ from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES
 from engine.domain.material_kinds import Material
 from engine.importing.experiment_files import experiment_in
 from engine.importing.found_files import FoundFile
+from engine.importing.gathered import Sample
 from engine.importing.items import Wishes, read_responses
 from engine.importing.other_tools import found_in
 from engine.importing.reading_process import Source, source_of
@@ -28,8 +29,6 @@ MOST_BYTES = {
     Material.EXPERIMENT: RESPONSES_BYTES,
 }
 _ROWS_BETWEEN_WORDS = 500
-# A comparison needs so many policies.
-_FEWEST = 2
 
 
 class CancelledError(Exception):
@@ -47,16 +46,17 @@ def wishes_of(upload: Upload) -> Wishes:
     return Wishes(**{name: upload.wishes[name] for name in asdict(Wishes()) if name in upload.wishes})
 
 
-def found_of(upload: Upload, *, leave_out: bool = False) -> FoundFile | None:
-    """The configuration or the results of promptfoo that the file is; `None` of another file.
+def found_of(upload: Upload, **asked: Any) -> FoundFile | None:
+    """What the file of another tool holds, by these wishes and its own; `None` of another file.
 
     Raises
     ------
     ImportingError
         It cannot be taken as it is.
     """
-    leave_out = leave_out or bool(upload.wishes.get("leave_out"))
-    return found_in(source_of_upload(upload), name=upload.name, leave_out=leave_out)
+    wishes = replace(wishes_of(upload), **asked)
+    sample = Sample(wishes.sample, wishes.seed)
+    return found_in(source_of_upload(upload), name=upload.name, leave_out=wishes.leave_out, sample=sample)
 
 
 def run_import(upload_id: UUID) -> Experiment | None:
@@ -111,7 +111,7 @@ def _imported(upload: Upload) -> Experiment:
     source.on_row = tell
     if upload.material != Material.VOTES and (told := found_of(upload)) is not None:
         rows = len(told.spec.ready_made) or len(told.spec.tasks)
-        if told.n_policies < _FEWEST:
+        if not told.compares:
             raise ImportingError.at("", " ".join(told.findings.notes))
         upload.found = {"rows": rows, "warnings": [*told.findings.sentences()]}
         return create_experiment(spec=told.spec, by=upload.user, upload=upload)

@@ -501,6 +501,8 @@ class ImportIn(Schema):
         default=False, description="Take an object or a list as its JSON text where a text is wanted."
     )
     leave_out: bool = Field(default=False, description="Leave out the rows that cannot be read.")
+    sample: int = Field(0, ge=0, le=20_000, description="Traces: draw so many tasks at random; 0 for all.")
+    seed: int = Field(1, ge=0, le=999_999_999, description="Traces: the seed by which they are drawn.")
     judged_by: Judge | Literal[""] = Field(
         "", description="Who gave the votes, where the file does not say it."
     )

@@ -19,6 +19,7 @@ from engine.domain.limits import DESCRIPTION_BYTES
 from engine.domain.material_kinds import Material
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from engine.domain.variables import Space
+from engine.importing.gathered import WHOLE, gathered
 from engine.importing.items import (
     Column,
     Wishes,
@@ -31,8 +32,9 @@ from engine.importing.items import (
     write_tasks,
 )
 from engine.importing.mapping import ROLES, VARIABLE, check_columns
-from engine.importing.reading_process import source_of
+from engine.importing.reading_process import Source, source_of
 from engine.importing.rows import ImportingError
+from engine.importing.traffic import calls_in
 from engine.models import Connection, Experiment, Factor, User
 from engine.selectors import specs
 from engine.selectors.offered_models import Need, live_offers, models_of_workers
@@ -51,6 +53,10 @@ from labeling.forms.settings import GROUPS, NAME_MISSING, STEPS, SettingsForm, p
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
+_SYSTEMS = (
+    "No task holds a system text. To have those of the file as levels of a prompt, bring it by “New "
+    "experiment”, “From an experiment file”."
+)
 # Digits.
 _LONGEST_VERSION = 19
 Item = TypeVar("Item", TaskSpec, GoldSpec)
@@ -146,6 +152,7 @@ class DraftEditor:
         self.maker = maker
         self._step = step or data.get("step", "")
         self._refused: set[str] = set()
+        self._told: list[str] = []
         self.experiment = experiment
         self.imported = experiment is not None and experiment.responses == Experiment.Responses.IMPORTED
         self.attempted = False
@@ -195,7 +202,8 @@ class DraftEditor:
         text, tag = self.data.get("tasks", ""), self.data.get("tasks_tag", "")
         if not text.strip() and self.data.get("tasks_kept") and self.stored:
             return Items("tasks", "", self.stored.tasks, [], kept=True, asked_tag=tag)
-        return self._read_tasks(text, Wishes(), asked_tag=tag)
+        items = self._read_tasks(text, Wishes(), asked_tag=tag)
+        return replace(items, warnings=[*self._told, *items.warnings])
 
     @cached_property
     def gold(self) -> Items[GoldSpec]:
@@ -421,12 +429,24 @@ class DraftEditor:
             if not (given := files.getlist(f"{kind}_file")):
                 continue
             try:
-                text = as_typed(source_of([(file.name or "", file) for file in given], DESCRIPTION_BYTES))
+                source = source_of([(file.name or "", file) for file in given], DESCRIPTION_BYTES)
+                text = self._traffic(source) if kind == "tasks" else ""
+                text = text or as_typed(source)
                 if not text.strip():
                     raise ImportingError.at("", "There is nothing in it. What was here is kept.")
                 self.data[kind] = text.replace("\r\n", "\n")
             except ImportingError as error:
                 setattr(self, kind, Items(kind, self.data.get(kind, ""), [], [f"{given[0].name}: {error}"]))
+
+    def _traffic(self, source: Source) -> str:
+        """The tasks of another tool's data or traces, as they could have been typed; empty of other files."""
+        if (calls := calls_in(source)) is None:
+            return ""
+        told = gathered(calls).told("", WHOLE)
+        self._told = [*told.findings.sentences()]
+        if told.systems:
+            self._told.append(_SYSTEMS)
+        return write_tasks(told.spec.tasks)
 
     def spec(self, *, needs_tasks: bool) -> ExperimentSpec | None:
         """The description that the page holds; ``None`` if something is wrong, which the page then shows.

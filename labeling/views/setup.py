@@ -51,7 +51,7 @@ from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.setup import sizes
 from labeling.setup.templates import STARTS, comparing_models, start_named
 from labeling.views.trial import try_usual_tasks
-from labeling.views.uploads import is_of_another_tool, receive
+from labeling.views.uploads import asked_of, is_of_another_tool, receive
 
 _TASKS_PER_PAGE = 20
 # Those that the page asks for by itself.
@@ -117,11 +117,10 @@ def _found_in(request: AuthenticatedRequest) -> ExperimentSpec | None:
         return None
     try:
         upload = kept_upload(request.user, UUID(asked))
-        leave_out = bool(request.GET.get("leave_out"))
-        told = found_of(upload, leave_out=leave_out) if upload is not None else None
+        told = found_of(upload, **asked_of(request.GET)) if upload is not None else None
     except ValueError:
         raise Http404 from None
-    return None if told is None else told.spec
+    return None if told is None else told.to_begin
 
 
 def _begun(found: ExperimentSpec, start: ExperimentSpec) -> ExperimentSpec:

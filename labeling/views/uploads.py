@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.core.files.uploadedfile import UploadedFile
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
@@ -46,6 +46,8 @@ _COUNTED = (
     ("only_new", "Only new votes: leave them out"),
     ("again", "All votes: count every row of the file"),
 )
+# Digits of a number of tasks or of a seed.
+_LONGEST = 10
 _BACK = {
     Material.RESPONSES: "new_experiment",
     Material.VOTES: "import_votes",
@@ -113,18 +115,18 @@ def _asking(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpRes
 
 def _found(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResponse | None:
     """Show what was found in a file of another tool, and import it; `None` for a table of rows."""
-    leave_out = bool(request.POST.get("leave_out"))
+    asked = asked_of(request.POST)
     try:
-        told = found_of(upload, leave_out=leave_out)
+        told = found_of(upload, **asked)
     except ImportingError as error:
         return _found_page(request, upload, {"refused": error, "back": back})
     if told is None:
         is_table = upload.material != Material.EXPERIMENT
         return None if is_table else _found_page(request, upload, {"back": back})
     faults = []
-    if request.POST.get("action") == "import" and told.n_policies > 1:
+    if request.POST.get("action") == "import" and told.compares:
         name = request.POST.get("name", "").strip() or told.spec.name
-        wishes = upload.wishes | {"leave_out": leave_out}
+        wishes = upload.wishes | asked
         try:
             want_import(upload=upload, name=name, experiment=None, wishes=wishes)
         except SpecError as error:
@@ -141,10 +143,19 @@ def _found(request: AuthenticatedRequest, upload: Upload, back: str) -> HttpResp
         "faults": faults,
         "connections": connections,
         "may_connect": may_make(request.user),
-        "leave_out": leave_out,
+        "asked": asked,
+        "query": urlencode({"upload": upload.pk} | {name: value for name, value in asked.items() if value}),
         "back": back,
     }
     return _found_page(request, upload, context)
+
+
+def asked_of(data: QueryDict) -> dict[str, Any]:
+    """What somebody asks of another tool's file."""
+    numbers = {name: data.get(name, "") for name in ("sample", "seed")}
+    return ({"leave_out": True} if data.get("leave_out") else {}) | {
+        name: int(value) for name, value in numbers.items() if value.isdecimal() and len(value) < _LONGEST
+    }
 
 
 def _found_page(request: AuthenticatedRequest, upload: Upload, context: dict[str, Any]) -> HttpResponse:

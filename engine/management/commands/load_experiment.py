@@ -17,6 +17,7 @@ from engine.importing.experiment_files import (
     write_experiment,
 )
 from engine.importing.found_files import FoundFile
+from engine.importing.gathered import Sample
 from engine.importing.items import Wishes
 from engine.importing.other_tools import found_in
 from engine.importing.reading_process import source_at, source_of
@@ -76,7 +77,12 @@ class Command(BaseCommand):
         try:
             with file.open("rb") as opened:
                 source = source_of([(file.name, opened)], FILE_BYTES)
-                told = found_in(source, leave_out=wishes.leave_out, find=finder_below(file.parent))
+                told = found_in(
+                    source,
+                    leave_out=wishes.leave_out,
+                    find=finder_below(file.parent),
+                    sample=Sample(wishes.sample, wishes.seed),
+                )
                 if told is not None:
                     return self._told(told)
                 opened.seek(0)
@@ -93,9 +99,9 @@ class Command(BaseCommand):
 
     def _told(self, told: FoundFile) -> ExperimentFile | None:
         sentences = [*told.findings.sentences()]
-        if told.n_policies > 1:
+        if told.compares:
             return ExperimentFile(told.spec, Entry({}), sentences)
         # Nothing can be compared yet: the description is for people to complete.
         found = "".join(f"# {' '.join(sentence.split())}\n" for sentence in sentences)
-        self.stdout.write(found + write_experiment(told.spec))
+        self.stdout.write(found + write_experiment(told.to_begin))
         return None

@@ -1,0 +1,280 @@
+"""Data sets and traces of other tools; tests/fixtures has invented files of each."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from engine.domain.limits import FILE_BYTES
+from engine.importing.found_files import FoundFile
+from engine.importing.gathered import Sample
+from engine.importing.other_tools import found_in
+from engine.importing.reading_process import source_of
+from engine.importing.rows import ImportingError
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def brought(data: str | bytes, name: str = "file", sample: Sample | None = None) -> FoundFile:
+    data = data.encode() if isinstance(data, str) else data
+    told = found_in(source_of([(name, io.BytesIO(data))], FILE_BYTES), sample=sample or Sample())
+    assert told is not None
+    return told
+
+
+def read(path: str) -> FoundFile:
+    return brought((FIXTURES / path).read_bytes())
+
+
+def lines(path: str) -> list[dict]:
+    return [json.loads(line) for line in (FIXTURES / path).read_text().splitlines()]
+
+
+def numbers(told: FoundFile) -> tuple[int, int, int]:
+    """Tasks, responses, policies."""
+    return len(told.spec.tasks), len(told.spec.ready_made), told.n_policies
+
+
+def left(told: FoundFile) -> dict[str, int]:
+    """What was left out, by its reason."""
+    return {each["reason"]: int(each["counted"].split()[0]) for each in told.findings.left_out()}
+
+
+def content(told: FoundFile) -> list[tuple[str, str, str]]:
+    tasks = [task.prompt for task in told.spec.tasks]
+    return [(each.policy, tasks[each.task], each.response) for each in told.spec.ready_made]
+
+
+class TestLangfuse:
+    def test_items(self):
+        told = read("langfuse/dataset-items.json")
+        assert numbers(told) == (4, 0, 0)
+        assert [bool(task.reference) for task in told.spec.tasks] == [True, True, False, True]
+        assert told.systems == ["You help a bike shop."]
+        assert left(told) == {"archived": 1, "without a text of the user": 1}
+        chat, helmet, wheels = told.spec.tasks[1:]
+        assert [(each.role, each.content) for each in chat.messages] == [
+            ("user", "Hi"), ("assistant", "Hello! What is it?"), ("user", "My chain jumps.\nIt is new."),
+        ]  # fmt: skip
+        assert (helmet.prompt, helmet.variables) == ("Habt ihr Helme?", {"locale": "de", "cart_items": "2"})
+        assert (chat.reference, wheels.prompt, wheels.reference) == (
+            "Check the cassette.", "Do you true wheels?", "Yes, in two days.",
+        )  # fmt: skip
+
+    def test_a_trace(self):
+        told = read("langfuse/trace.json")
+        assert content(told) == [
+            ("support-reply 3 · acme-large", "Is the blue one in stock?", "Two are left."),
+            ("acme-small", "Thank the customer in five words.", "Thanks, see you soon, Kim!"),
+        ]
+        assert numbers(told) == (2, 2, 2)
+        assert sum(left(told).values()) == 5
+        assert "No two policies share a task, so that nothing can be compared." in told.findings.notes
+        assert any("after calls of tools" in note for note in told.findings.notes)
+        assert told.systems == ["You help a bike shop."]
+        assert not told.compares
+
+    def test_a_storage_export_and_a_table(self):
+        nested = ("input", "expectedOutput", "metadata")
+        items = json.loads((FIXTURES / "langfuse/dataset-items.json").read_text())["data"]
+        expected = read("langfuse/dataset-items.json").spec.tasks
+        names = {"expectedOutput": "expected_output", "datasetId": "dataset_id"}
+        stored = [
+            {names.get(n, n): json.dumps(v) if n in nested else v for n, v in item.items()} for item in items
+        ]
+        assert brought("\n".join(map(json.dumps, stored))).spec.tasks == expected
+        table = io.StringIO()
+        writer = csv.DictWriter(table, ["id", "input", "expectedOutput", "metadata", "status"])
+        writer.writeheader()
+        for item in items:
+            row = {n: json.dumps(item[n]) for n in nested}
+            writer.writerow({"id": item["id"], "status": item["status"], **row})
+        assert brought(table.getvalue(), "items.csv").spec.tasks == expected
+
+    def test_observations_of_a_storage(self):
+        trace = json.loads((FIXTURES / "langfuse/trace.json").read_text())
+        names = {"traceId": "trace_id", "promptName": "prompt_name", "model": "provided_model_name"}
+        names |= {"promptVersion": "prompt_version"}
+        stored = [
+            {names.get(n, n): json.dumps(v) if n in {"input", "output"} else v for n, v in each.items()}
+            for each in trace["observations"]
+        ]
+        assert content(brought("\n".join(map(json.dumps, stored)))) == content(read("langfuse/trace.json"))
+
+    def test_one_page_of_several_is_refused(self):
+        page = json.loads((FIXTURES / "langfuse/dataset-items.json").read_text())
+        page["meta"] |= {"totalPages": 2}
+        with pytest.raises(ImportingError, match="1 of 2 pages"):
+            brought(json.dumps(page))
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr("1.json", json.dumps(page))
+            page["data"] = [{**page["data"][0], "input": "Another?"}]
+            archive.writestr("2.json", json.dumps(page | {"meta": {"page": 2, "totalPages": 2}}))
+        assert len(brought(packed.getvalue(), "pages.zip").spec.tasks) == 5
+
+
+class TestLangSmith:
+    def test_examples(self):
+        told = read("langsmith/examples.jsonl")
+        assert numbers(told) == (4, 0, 0)
+        assert [task.reference for task in told.spec.tasks] == [
+            "It moves the chain.", "Clean the rotor.", "5 Nm.", "",
+        ]  # fmt: skip
+        assert left(told) == {"a duplicate with another answer": 1, "without a text of the user": 1}
+        assert told.systems == ["You are a mechanic."]
+        assert told.spec.tasks[1].tags == ("base", "brakes")
+        assert told.spec.tasks[3].variables == {"budget": "60"}
+
+    def test_examples_of_a_table(self):
+        table = "input_question,input_budget,output_answer\nWhich tyre?,60,Wide.\nWhich pump?,,Small.\n"
+        told = brought(table, "examples.csv")
+        assert [task.prompt for task in told.spec.tasks] == ["Which tyre?", "Which pump?"]
+        assert [task.reference for task in told.spec.tasks] == ["Wide.", "Small."]
+        assert told.spec.tasks[0].variables == {"budget": "60"}
+        bare = [{"inputs": {"question": "Q"}, "outputs": {"answer": "A"}}]
+        assert brought(json.dumps(bare)).spec.tasks[0].reference == "A"
+
+    def test_runs(self):
+        told = read("langsmith/runs.jsonl")
+        assert numbers(told) == (2, 3, 2)
+        assert {policy for policy, *_ in content(told)} == {"prompt-v1", "prompt-v2"}
+        assert left(told) == {
+            "a step of another run": 1,
+            "a tool": 1,
+            "of prompt-v2: failed (TimeoutError())": 1,
+        }
+        assert told.compares
+
+    def test_runs_without_examples_count_by_their_model(self):
+        runs = [run | {"reference_example_id": None} for run in lines("langsmith/runs.jsonl")]
+        runs[1]["extra"] = {"metadata": {"ls_model_name": "acme"}}
+        told = brought("\n".join(map(json.dumps, runs)))
+        assert content(told) == [("acme · Be brief.", "What is a derailleur?", "It shifts the chain.")]
+        assert told.systems == ["Be brief."]
+
+
+class TestSpans:
+    def test_phoenix(self):
+        told = read("phoenix/spans.jsonl")
+        assert content(told) == [
+            ("acme-small · One word.", "Name a cheese.", "Brie."),
+            ("acme-small", "Name a bread.\nFrom Malta.", "Ħobż."),
+            ("acme-large", "Name a cheese.", "Gouda."),
+        ]
+        assert numbers(told) == (2, 3, 3)
+        assert sum(left(told).values()) == 4
+
+    def test_the_whole_request_is_the_last_resort(self):
+        span = lines("phoenix/spans.jsonl")[1]
+        del span["attributes"]["llm.input_messages"]
+        del span["attributes"]["llm.output_messages"]
+        span["attributes"]["output.value"] = "Brie!"
+        assert content(brought(json.dumps(span))) == [("acme-small", "Name a cheese.", "Brie!")]
+
+    def test_attributes(self):
+        told = read("otel/attributes.jsonl")
+        assert numbers(told) == (2, 3, 2)
+        first, seven, nine = told.spec.ready_made
+        assert (first.thinking, first.response, first.finish_reason) == ("They want a place.", "Tortuga!", "")
+        assert (seven.finish_reason, nine.finish_reason, nine.response) == ("", "length", "Nine, and that is")
+        assert len(told.spec.tasks[0].messages) == 3
+        assert told.systems == ["Answer as a pirate."]
+        assert sum(left(told).values()) == 4
+
+    def test_events(self):
+        told = read("otel/events.jsonl")
+        assert content(told) == [
+            ("a model without a name · Speak plainly.", "What is dew?", "Water from cool air."),
+            ("acme-old", "What is fog?", "A cloud on the ground."),
+            ("acme-mid", "What is hail?", "Ice that falls."),
+            ("acme-mid", "What is sleet?", "Rain with ice."),
+        ]
+        assert numbers(told) == (4, 4, 3)
+
+    def test_a_console_prints_a_span_over_many_lines(self):
+        spans = [
+            {
+                "name": "chat m",
+                "context": {"trace_id": "0x1", "span_id": f"0x{number}"},
+                "status": {"status_code": "OK"},
+                "attributes": {
+                    "gen_ai.request.model": "m",
+                    "gen_ai.input.messages": json.dumps([{"role": "user", "parts": [{"content": "Hi"}]}]),
+                    "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": ["Ho"]}]),
+                },
+            }
+            for number in range(2)
+        ]
+        assert content(brought("\n".join(json.dumps(each, indent=4) for each in spans))) == [
+            ("m", "Hi", "Ho")
+        ] * len(spans)
+
+    def test_each_text_counts_once(self):
+        row = lines("otel/attributes.jsonl")[0]
+        [span] = row["resourceSpans"][0]["scopeSpans"][0]["spans"]
+        asked, answered = {"stringValue": "Where to?"}, {"stringValue": "Tortuga!"}
+        span["attributes"] += [
+            {"key": "gen_ai.prompt.0.role", "value": {"stringValue": "user"}},
+            {"key": "gen_ai.prompt.0.content", "value": asked},
+            {"key": "gen_ai.completion.0.content", "value": answered},
+        ]
+        attributes = [{"key": "content", "value": asked}]
+        span["events"] = [{"name": "gen_ai.user.message", "attributes": attributes}]
+        body = {"kvlistValue": {"values": [{"key": "message", "value": answered}]}}
+        record = {n: span[n] for n in ("traceId", "spanId")} | {"eventName": "gen_ai.choice", "body": body}
+        log = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
+        told = brought("\n".join(map(json.dumps, [row, row, log])))
+        assert [each[2] for each in content(told)] == ["Tortuga!"]
+        assert len(told.spec.tasks[0].messages) == 3
+
+    def test_a_line_may_lack_its_outermost_name(self):
+        row = lines("otel/attributes.jsonl")[1]["resourceSpans"][0]
+        assert numbers(brought(json.dumps(row))) == (1, 2, 1)
+
+    def test_spans_without_texts_say_what_to_switch_on(self):
+        model = {"key": "gen_ai.request.model", "value": {"stringValue": "m"}}
+        span = {"traceId": "1", "name": "chat m", "attributes": [model]}
+        spans = [{**span, "spanId": str(n)} for n in range(12)]
+        with pytest.raises(ImportingError, match="12 of 12 spans hold no texts: switch on the capture"):
+            brought(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+
+
+def test_a_sample_is_drawn_by_its_seed():
+    rows = [{"inputs": {"question": f"Question {n}?"}, "outputs": None} for n in range(50)]
+    text = "\n".join(map(json.dumps, rows))
+    drawn = [brought(text, sample=Sample(10, seed)).spec.tasks for seed in (1, 1, 2)]
+    assert [len(each) for each in drawn] == [10] * 3
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_sample_keeps_the_responses_to_its_tasks():
+    told = brought((FIXTURES / "langsmith/runs.jsonl").read_bytes(), sample=Sample(1, 3))
+    assert len(told.spec.tasks) == 1
+    assert {each.task for each in told.spec.ready_made} == {0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input,expected_output\nHi,Ho\n",
+        '{"input": "Hi", "output": "Ho", "id": 3}',
+        '{"task": "Hi", "policy": "P", "response": "Ho"}',
+        '{"inputs": "Hi", "outputs": "Ho"}',
+        '[{"messages": [{"role": "user", "content": "Hi"}]}]',
+        '{"name": "x", "factors": [], "tasks": ["a"]}',
+        "Hi\nHo\n",
+    ],
+)
+def test_tables_of_people_are_no_exports(text):
+    assert found_in(source_of([("a.csv", io.BytesIO(text.encode()))], FILE_BYTES)) is None
+
+
+def test_to_begin_offers_the_system_texts_as_levels():
+    [factor] = read("phoenix/spans.jsonl").to_begin.factors
+    assert factor.levels == {"One word.": {"text": "One word."}}
