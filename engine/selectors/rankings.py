@@ -45,6 +45,7 @@ def ranking(experiment: Experiment, observed: Observed | None = None) -> list[Ra
     if design.stopped or experiment.state == Experiment.State.CONCLUDED:
         # Late clicks count in the win rates, and not in the decision.
         design = designs.load(experiment, late=True).design
+    beats_all = {each.policy for each in decision.claims if each.claim is Claim.BEST and each.holds}
     comparisons = design.counts.sum(axis=1)
     judged = bool(comparisons.any())
     return [
@@ -52,13 +53,15 @@ def ranking(experiment: Experiment, observed: Observed | None = None) -> list[Ra
             names[each.policy],
             each,
             round(comparisons[each.policy]),
-            _word(experiment, each, excluded=each.policy not in still_open, judged=judged),
+            _word(experiment, each, beats_all, excluded=each.policy not in still_open, judged=judged),
         )
         for each in design.ranking()
     ]
 
 
-def _word(experiment: Experiment, standing: Standing, *, excluded: bool, judged: bool) -> Word:
+def _word(
+    experiment: Experiment, standing: Standing, beats_all: set[int | None], *, excluded: bool, judged: bool
+) -> Word:
     """The word for the standing of a policy. Before anything was ``judged`` nobody leads."""
     winner = experiment.winner
     if standing.place is Place.RETIRED:
@@ -69,9 +72,10 @@ def _word(experiment: Experiment, standing: Standing, *, excluded: bool, judged:
         return excluded_word(experiment) if excluded else "open"
     if standing.policy == winner.index:
         return "winner"
-    if experiment.certified_claim in {Claim.BEST, Claim.BEST_IF_ANY}:
-        return "beaten" if experiment.certified_claim == Claim.BEST else "ruled out"
-    return "ruled out" if standing.place is Place.RULED_OUT else "perhaps as good"
+    if experiment.certified_claim == Claim.BEST or winner.index in beats_all:
+        return "beaten"
+    is_out = experiment.certified_claim == Claim.BEST_IF_ANY or standing.place is Place.RULED_OUT
+    return "ruled out" if is_out else "perhaps as good"
 
 
 def excluded_word(experiment: Experiment) -> Word:

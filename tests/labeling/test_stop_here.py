@@ -11,6 +11,7 @@ from django.urls import reverse
 from engine.models import Experiment
 from engine.selectors import designs
 from engine.selectors.findings import ladder
+from engine.selectors.rankings import ranking
 from engine.services.experiments import pause
 from engine.services.planning import advance
 from tests.accounts import bearer
@@ -144,3 +145,14 @@ def test_whom_the_best_policy_beats_is_not_said_to_be_as_good(annotator, admin, 
     headers = bearer(admin, ["read"])
     told = client.get(f"/api/experiments/{experiment.pk}/ranking", headers=headers).json()
     assert [row["standing"] for row in told] == ["winner", "beaten"]
+
+
+def test_where_the_winner_beats_every_other_nobody_is_perhaps_as_good(annotator):
+    """The claim to stop on follows from the stronger one."""
+    experiment = make_experiment(
+        n_policies=2, ready=True, annotators=(annotator,), claim="good_enough", epsilon=0.01, delta=0.2
+    )
+    while experiment.state == "running":
+        goes_on(experiment)
+    assert experiment.certified_claim == "good_enough"
+    assert [each.word for each in ranking(experiment)] == ["winner", "beaten"]
