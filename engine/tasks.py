@@ -25,6 +25,7 @@ from engine.generation.remote import connection_test
 from engine.generation.worker import write_batch
 from engine.judges import llm_worker
 from engine.judges.rule_worker import judge_comparisons
+from engine.judges.screening import screen_proposals
 from engine.notifying.delivery import deliver_due
 from engine.selectors import offered_models, workers
 from engine.selectors.experiments import paused_and_behind, running
@@ -195,7 +196,8 @@ def _generate(worker: str) -> None:
         if not getattr(backend, "loaded", True):
             note_pulse("generation", worker, registry.details(backend))
         # Somebody waits for these few, and a batch may take long.
-        answer_proposals(backend, registry.offer())
+        if answer_proposals(backend, registry.offer()):
+            wake_judges()
         claimed, _ = write_batch(
             worker=worker,
             backend=backend,
@@ -294,8 +296,11 @@ def _give_opinions(worker: str) -> None:
         return
     note_pulse("judging", worker, registry.judge_details())
     try:
+        backend = registry.judge_backend()
+        # Writers wait for these few.
+        screen_proposals(backend)
         asked = llm_worker.give_opinions(
-            worker=worker, backend=registry.judge_backend(), stopping=_is_stopping, on_progress=on_progress
+            worker=worker, backend=backend, stopping=_is_stopping, on_progress=on_progress
         )
     except BackendError as error:
         # The next sweep tries again; trying at once would only fill the log.

@@ -224,6 +224,7 @@ class Proposal(TypedDict):
     parent: str
     text: str
     written_text: str
+    screened: list[float] | None
     reason: str
     state: Literal["proposed", "refused", "joined", "dropped", "promoted", "left"]
     refused_because: str

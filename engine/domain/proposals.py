@@ -16,6 +16,9 @@ _WORDS_PER_CHANGE = 50
 # A text names a task if it holds the whole of it, unless that is a phrase of everyday language, or so many of
 # its words in a row.
 _FEWEST_WORDS, _RUN = 4, 8
+# How many tasks a language model compares a proposal with its parent on, and how much of them a proposal must
+# win that people are shown: one that is as good loses more in 4% of cases, if a fifth are ties.
+SCREENING_TASKS, _LEAST_SCREENED = 5, 1.0
 _WORD = re.compile(r"\w+")
 _TO_THE_JUDGE = re.compile(
     r"\b(?:choose|prefer|pick|select|vote for|favou?r)\s+(?:\w+\s+){0,2}?(?:this|your|our|my)\s+"
@@ -73,6 +76,11 @@ class Brief:
 def longest_for(original: str) -> int:
     """The most characters of a text that may take the original's place."""
     return max(_LEAST_LIMIT, _TIMES_LONGER * len(original))
+
+
+def is_worse(screened: Sequence[float]) -> bool:
+    """True if a language model has found a proposal worse than its parent; it may have said nothing."""
+    return bool(screened) and sum(screened) < _LEAST_SCREENED
 
 
 def fault_of(text: str, *, parent: str, others: Iterable[str], longest: int, judged: Collection[str]) -> str:

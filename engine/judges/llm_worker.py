@@ -31,7 +31,7 @@ from engine.generation.base import (
 )
 from engine.generation.remote.backend import RemoteBackend
 from engine.judges.llm import UnreadableVerdictError, messages, read_verdict
-from engine.models import Charge, Judgment, Opinion
+from engine.models import Charge, Experiment, Judgment, Opinion
 from engine.selectors.connection_pauses import asked_from_here, is_probed, pause_seconds
 from engine.selectors.rubrics import identity, may_tie, rubric_of
 from engine.selectors.spending import overspent_connections
@@ -195,7 +195,8 @@ class _Batch:
             book([spent])
             return
         del self._halves[opinion_id]
-        asked = _asked(self._opinions.pop(opinion_id), both[False], both[True])
+        del self._opinions[opinion_id]
+        asked = read_both(opinion_id, both[False], both[True])
         store_opinion(claim=self._claim, asked=asked, model=model, spent=[spent])
         # Others go on: requests of this experiment that are under way are few.
         if asked.failure and not self.is_remote and is_halted(opinion_id=opinion_id):
@@ -212,29 +213,49 @@ class _Batch:
 def _requests(opinion: Opinion) -> list[GenerationRequest]:
     """Two requests: one with the left response first, one with the right one first."""
     comparison = opinion.comparison
-    experiment = comparison.experiment
-    texts = [_NO_ANSWER if is_blank(each.text) else each.text for each in (comparison.left, comparison.right)]
-    # At first the most likely answer; if it cannot be read, another one is drawn.
-    temperature = 0.0 if opinion.attempts <= 1 else 0.7
+    return both_orders(
+        comparison.experiment,
+        comparison.task.prompt,
+        (comparison.left.text, comparison.right.text),
+        key=opinion.pk,
+        # Drawn after the responses were written, so that none can close its own marker.
+        code=f"{opinion.seed:08x}",
+        seed=opinion.seed + opinion.attempts,
+        # At first the most likely answer; if it cannot be read, another one is drawn.
+        temperature=0.0 if opinion.attempts <= 1 else 0.7,
+    )
+
+
+def both_orders(
+    experiment: Experiment,
+    task: str,
+    shown: tuple[str, str],
+    *,
+    key: int,
+    code: str,
+    seed: int = 0,
+    temperature: float = 0.0,
+) -> list[GenerationRequest]:
+    """The questions about two texts, with the keys 2 × ``key``, and that plus 1 with the texts swapped."""
+    texts = [_NO_ANSWER if is_blank(each) else each for each in shown]
     requests = []
     for swapped in (False, True):
         first, second = reversed(texts) if swapped else texts
         system, user = messages(
             question=experiment.question,
             rubric=rubric_of(experiment),
-            task=comparison.task.prompt,
+            task=task,
             first=first,
             second=second,
-            # Drawn after the responses were written, so that none can close its own marker.
-            code=f"{opinion.seed:08x}",
+            code=code,
             may_tie=may_tie(experiment),
         )
         requests.append(
             GenerationRequest(
-                key=2 * opinion.pk + swapped,
+                key=2 * key + swapped,
                 messages=chat(user, system),
                 sampling=SamplingParams(temperature=temperature, max_tokens=settings.JUDGE_MAX_TOKENS),
-                seed=opinion.seed + opinion.attempts,
+                seed=seed,
                 model=experiment.judge_model,
                 experiment_id=experiment.pk,
             )
@@ -242,10 +263,11 @@ def _requests(opinion: Opinion) -> list[GenerationRequest]:
     return requests
 
 
-def _asked(opinion: Opinion, left_first: Outcome, right_first: Outcome) -> Asked:
+def read_both(key: int, left_first: Outcome, right_first: Outcome) -> Asked:
+    """What the answers to both orders say together."""
     both = (left_first, right_first)
     results = [each for each in both if not isinstance(each, GenerationFailure)]
-    asked = partial(Asked, opinion.pk)
+    asked = partial(Asked, key)
     for failed in both:
         if isinstance(failed, GenerationFailure):
             return asked(

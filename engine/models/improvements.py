@@ -152,6 +152,13 @@ class Proposal(models.Model):
         default=list, editable=False, help_text="Its answers to a few open tasks, for who decides about it."
     )
     answers_since = models.DateTimeField(null=True, editable=False, help_text="Since when they are written.")
+    screened = models.JSONField(
+        null=True,
+        editable=False,
+        help_text="By the language model that judges, for each task: 1 where it preferred this one to its "
+        "parent, 0 where not, 0.5 for neither. None of them: it could not say. Empty: it was not asked.",
+    )
+    screened_since = models.DateTimeField(null=True, editable=False, help_text="Since when it is asked.")
     created_at = models.DateTimeField(default=clock.now)
     settled_at = models.DateTimeField(null=True, help_text="When it reached its state.")
 

@@ -56,7 +56,8 @@ def text_of(policy: Policy, factor: Factor) -> str:
 
 def waiting_in(improvement: Improvement) -> int:
     """How many of its proposals wait for an OK."""
-    return improvement.proposals.filter(state=Proposal.State.PROPOSED).count()
+    waiting = improvement.proposals.filter(improvement__needs_ok=True, state=Proposal.State.PROPOSED)
+    return waiting.count()
 
 
 # ---------------------------------------------------------------- the race
@@ -297,7 +298,9 @@ def picture_of(improvement: Improvement) -> Picture:
         promotions=race.promotions,
         dropped=race.dropped,
         proposals=proposals,
-        waiting=[each for each in proposals if each.state == Proposal.State.PROPOSED],
+        waiting=[
+            each for each in proposals if improvement.needs_ok and each.state == Proposal.State.PROPOSED
+        ],
         tasks=tasks_left(improvement),
         left=max(improvement.clicks - improvement.used, 0),
         names=names,
@@ -349,6 +352,7 @@ def record_of(improvement: Improvement) -> dict[str, Any]:
                 "reason": each.reason,
                 "state": each.state,
                 "refused_because": each.refused_because,
+                "screened": each.screened,
                 "compared": each.compared,
                 "probability": each.probability,
                 "created_at": each.created_at,

@@ -13,7 +13,7 @@ from engine.core.agreement import Agreement, Proportion, agreement, proportion
 from engine.domain.list_prices import Money
 from engine.domain.outcome_of_answers import joint_outcome
 from engine.domain.texts import NOTHING
-from engine.models import Comparison, Experiment, Judgment, Opinion
+from engine.models import Comparison, Experiment, Judgment, Opinion, Proposal
 from engine.selectors.connection_pauses import judged_by_connection
 from engine.selectors.counts import standing
 from engine.selectors.rubrics import identity, why_no_judge
@@ -145,9 +145,12 @@ def experiments_with_opinions() -> QuerySet[Experiment]:
 
 
 def opinions_spent(experiment: Experiment) -> int:
-    """Opinions that count against the experiment's budget. Those that failed said nothing, so they do not."""
+    """Opinions that count against the experiment's budget, with those on proposals of its improvements. Those
+    that failed said nothing, so they do not.
+    """
     opinions = Opinion.objects.filter(comparison__experiment=experiment)
-    return opinions.exclude(state=Opinion.State.FAILED).count()
+    screened = Proposal.objects.filter(improvement__experiment=experiment).values_list("screened", flat=True)
+    return opinions.exclude(state=Opinion.State.FAILED).count() + sum(len(each or ()) for each in screened)
 
 
 def without_opinion(experiment: Experiment) -> list[QuerySet[Comparison]]:

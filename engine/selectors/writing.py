@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 
 from django.db.models import Q
 
-from engine.domain.proposals import Brief, Compared, Tried
-from engine.models import Comparison, Improvement, Judgment, Level, Policy, Proposal, Task, clock
+from engine.domain.proposals import SCREENING_TASKS, Brief, Compared, Tried
+from engine.models import Comparison, Experiment, Improvement, Judgment, Level, Policy, Proposal, Task, clock
 from engine.selectors.counts import wins_matrix
 from engine.selectors.improvements import TEXTS, text_of
+from engine.selectors.opinions import experiments_with_opinions, opinions_spent
 from engine.selectors.spending import overspent_experiments
 from engine.selectors.task_changes import tasks_present
 
@@ -24,6 +25,7 @@ _FEWEST = 5
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=20), timedelta(hours=1)
 # A worker that has had one for so long has died.
 WRITING_TAKES, _ANSWERS_TAKE = timedelta(minutes=10), timedelta(minutes=5)
+SCREENING_TAKES = timedelta(minutes=10)
 _MOST_TASKS = 3
 
 
@@ -61,7 +63,28 @@ def proposals_to_answer() -> list[Proposal]:
 def tasks_to_answer(proposal: Proposal) -> list[Task]:
     """Tasks that are open to the writer: those that judge should decide nothing beforehand."""
     improvement = proposal.improvement
-    return list(tasks_present(improvement.experiment).filter(pk__in=improvement.open_tasks)[:_MOST_TASKS])
+    most = SCREENING_TASKS if screens(improvement.experiment) else _MOST_TASKS
+    return list(tasks_present(improvement.experiment).filter(pk__in=improvement.open_tasks)[:most])
+
+
+def screens(experiment: Experiment) -> bool:
+    """True if its language model compares proposals with their parents before people do."""
+    asked = experiments_with_opinions().filter(pk=experiment.pk).exists()
+    return asked and opinions_spent(experiment) + SCREENING_TASKS <= experiment.llm_budget
+
+
+def proposals_to_screen(judges: Collection[str]) -> list[Proposal]:
+    """Proposals whose first answers one of these connections judges now; "": a worker's own model."""
+    free = Q(screened_since=None) | Q(screened_since__lt=clock.now() - SCREENING_TAKES)
+    found = Proposal.objects.filter(
+        free,
+        state=Proposal.State.PROPOSED,
+        screened__isnull=True,
+        improvement__experiment__in=experiments_with_opinions(),
+        improvement__experiment__judge_model__in=judges,
+    )
+    found = found.exclude(answers=[]).exclude(improvement__experiment__in=overspent_experiments())
+    return list(found.select_related("improvement__experiment"))
 
 
 def levels_of(proposal: Proposal) -> list[Level]:
@@ -120,6 +143,8 @@ def _ended(proposal: Proposal) -> str:
             return f"People preferred the champion: dropped after {proposal.compared} comparisons."
         case Proposal.State.REFUSED if proposal.by_id is not None:
             return f"The owner refused it: {proposal.refused_because}"
+        case Proposal.State.REFUSED if proposal.screened:
+            return "A language model preferred the champion's answers."
         case Proposal.State.REFUSED:
             # The reason may quote a task that judges.
             return "Refused by rule: too long, nearly a copy, or about single tasks or the judges."

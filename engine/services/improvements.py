@@ -14,7 +14,7 @@ from engine.domain import secret_draws
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.improvement_sentences import dropped_because, percent
 from engine.domain.policy_space import code_of
-from engine.domain.proposals import fault_of, longest_for
+from engine.domain.proposals import fault_of, is_worse, longest_for
 from engine.models import (
     Assignment,
     AuditEntry,
@@ -36,7 +36,7 @@ from engine.selectors import improvements as selectors
 from engine.selectors.policies import policy_names
 from engine.selectors.spending import overspent_experiments
 from engine.selectors.task_changes import tasks_present
-from engine.selectors.writing import WRITING_TAKES
+from engine.selectors.writing import SCREENING_TAKES, WRITING_TAKES, screens, with_all
 from engine.services.audit import record
 from engine.services.descriptions import faults_in
 from engine.services.evidence import settle as settle_evidence
@@ -174,6 +174,30 @@ def stop_improvement(*, improvement_id: int, by: User | None = None) -> Improvem
     return improvement
 
 
+@transaction.atomic
+def fix_champion(*, improvement_id: int, by: User | None = None) -> Improvement:
+    """Look for better texts no longer: from here on the champion meets the original.
+
+    Its owner chooses when, whatever they have seen: the claim counts what begins afterwards.
+
+    Raises
+    ------
+    WrongStateError
+        It has ended, or its champion is fixed already.
+    """
+    improvement = _locked(improvement_id)
+    last = settle_evidence(experiment=improvement.experiment).last
+    race = selectors.race_of(improvement)
+    if race.phase != "explore":
+        raise WrongStateError("The champion is fixed already.")
+    improvement.certify_from = last
+    race.certify()
+    _note_moves(improvement, race, by)
+    _keep_wants(improvement, race)
+    _log(improvement, AuditEntry.Action.FIX_CHAMPION, by, {"used": improvement.used})
+    return improvement
+
+
 def _locked(improvement_id: int) -> Improvement:
     """An open improvement, with its experiment locked."""
     experiment_id = Improvement.objects.values_list("experiment", flat=True).get(pk=improvement_id)
@@ -239,7 +263,7 @@ def add_proposals(
     origin = experiment.policies.get(index=parent)
     writing = _write_down(improvement, origin, sent=sent, gave=gave, opened=opened)
     number = Proposal.objects.filter(improvement__experiment=experiment).count()
-    found = []
+    found, screened = [], screens(experiment)
     for text, reason in written:
         number += 1
         proposal = Proposal.objects.create(
@@ -250,16 +274,14 @@ def add_proposals(
             _refuse(proposal, "It came when the champion was fixed already.")
         elif fault := _fault(improvement, proposal, text):
             _refuse(proposal, fault)
-        elif not improvement.needs_ok:
-            try:
-                _join(improvement, proposal)
-            except (SpecError, WrongStateError) as error:
-                _refuse(proposal, str(error))
+        elif not improvement.needs_ok and not screened:
+            _let_in(improvement, proposal)
     if _in_vain(improvement):
         improvement.exhausted = True
         improvement.save(update_fields=["exhausted"])
     _keep_wants(improvement)
-    if n := sum(each.state == Proposal.State.PROPOSED for each in found):
+    waiting = [each for each in found if each.state == Proposal.State.PROPOSED]
+    if improvement.needs_ok and (n := len(waiting)):
         announce(experiment=experiment, event=Subscription.Event.PROPOSED, key=f"proposed {writing.pk}", n=n)
     return found
 
@@ -294,8 +316,59 @@ def claim_answers(proposal: Proposal) -> bool:
 
 
 def store_answers(*, proposal_id: int, answers: Sequence[Mapping[str, str]]) -> None:
-    """Store the answers of a proposal to a few open tasks, each with its ``task`` and ``text``."""
+    """Store the answers of a proposal to a few open tasks, each with its ``task`` and ``text``, and where a
+    language model compares them, with that of its ``parent``.
+    """
     Proposal.objects.filter(pk=proposal_id).update(answers=answers)
+
+
+def claim_screening(proposal: Proposal) -> bool:
+    """Take the screening of a proposal on, unless another worker has since it was read."""
+    same = Proposal.objects.filter(pk=proposal.pk, screened_since=proposal.screened_since)
+    return bool(same.update(screened_since=clock.now()))
+
+
+@transaction.atomic
+def store_screening(*, proposal_id: int, screened: Sequence[float]) -> None:
+    """Store what a language model made of a proposal, and refuse one that it has found worse than its parent.
+
+    No evidence holds it.
+    """
+    try:
+        proposal, improvement = _waiting(proposal_id)
+    except WrongStateError:
+        # Somebody was faster.
+        return
+    proposal.screened = list(screened)
+    if is_worse(screened):
+        _refuse(proposal, f"The language model preferred its parent on most of {len(screened)} tasks.")
+        _keep_wants(improvement, selectors.race_of(improvement))
+    elif improvement.needs_ok:
+        proposal.save(update_fields=["screened"])
+    else:
+        _let_in(improvement, proposal)
+
+
+def _let_in(improvement: Improvement, proposal: Proposal) -> None:
+    try:
+        _join(improvement, proposal)
+    except (SpecError, WrongStateError) as error:
+        _refuse(proposal, str(error))
+
+
+def _let_unscreened_in(improvement: Improvement) -> bool:
+    """Have those join that wait for a language model which is gone or silent; True if there were any."""
+    if improvement.needs_ok:
+        return False
+    waiting = list(improvement.proposals.filter(state=Proposal.State.PROPOSED).select_related("parent"))
+    if waiting and screens(improvement.experiment):
+        waiting = [each for each in waiting if each.created_at < clock.now() - SCREENING_TAKES]
+    if waiting:
+        # The round has read the policies of its experiment once and for all.
+        improvement = with_all(improvement.pk)
+    for proposal in waiting:
+        _let_in(improvement, proposal)
+    return bool(waiting)
 
 
 def _in_vain(improvement: Improvement) -> bool:
@@ -457,6 +530,7 @@ def settle(*, improvement: Improvement, folded: int) -> Settled:
         _leave(proposal, "All that people could compare of it was compared.")
         _look_for_texts(improvement.experiment)
         news = True
+    news |= race.phase == "explore" and _let_unscreened_in(improvement)
     _keep_wants(improvement, race)
     return Settled(race, ahead, news)
 
@@ -478,8 +552,11 @@ def _somebody_looks(pending: QuerySet[Comparison]) -> bool:
     ).exists()
 
 
-def _note_moves(improvement: Improvement, race: Race) -> bool:
-    """Store who was promoted and dropped, and have them leave whom the race has left; True if anybody was."""
+def _note_moves(improvement: Improvement, race: Race, by: User | None = None) -> bool:
+    """Store who was promoted and dropped, and have them leave whom the race has left; True if anybody was.
+
+    ``by``: who fixed the champion, if somebody did.
+    """
     experiment, was = improvement.experiment, (improvement.phase, improvement.used)
     proposals = improvement.proposals.filter(state=Proposal.State.JOINED).select_related("policy")
     joined = {each.policy.index: each for each in proposals if each.policy}
@@ -521,7 +598,7 @@ def _note_moves(improvement: Improvement, race: Race) -> bool:
     improvement.save(update_fields=["champion", "used", "phase", "verdict", "certify_from"])
     if race.phase != "explore" and was[0] == Improvement.Phase.EXPLORE:
         news = True
-        _close_race(improvement, "The champion was fixed before it was settled.")
+        _close_race(improvement, "The champion was fixed before it was settled.", by)
         discard_waiting(experiment, "The champion was fixed before this comparison was shown.")
         _look_for_texts(experiment)
     return news

@@ -13,29 +13,39 @@ from engine.generation.base import Backend, GenerationFailure
 from engine.generation.responses import ResponseInProgress
 from engine.models import Charge, Experiment, Proposal, Response, Task
 from engine.selectors.connection_pauses import by_name
-from engine.selectors.improvements import TEXTS
+from engine.selectors.improvements import TEXTS, text_of
 from engine.selectors.offered_models import Offer, needs
-from engine.selectors.writing import levels_of, proposals_to_answer, tasks_to_answer
+from engine.selectors.writing import levels_of, proposals_to_answer, screens, tasks_to_answer
 from engine.services.charges import Spent, book
 from engine.services.generation import Failed, Written
 from engine.services.improvements import claim_answers, store_answers
 
 
-def answer_proposals(backend: Backend, offer: Offer) -> None:
-    """Write the answers of the proposals that wait for them and that this worker's model serves."""
+def answer_proposals(backend: Backend, offer: Offer) -> int:
+    """Write the answers of the proposals that wait for them and that this worker's model serves; how many."""
+    done = 0
     for proposal in proposals_to_answer():
         served = offer.serves(needs([proposal.parent_id])[proposal.parent_id])
         if served and claim_answers(proposal):
-            answers = [_answer(proposal, task, backend) for task in tasks_to_answer(proposal)]
+            texts = {"text": proposal.text}
+            if screens(proposal.improvement.experiment):
+                texts["parent"] = text_of(proposal.parent, proposal.improvement.factor)
+            answers = [
+                {"task": task.prompt}
+                | {name: _answer(proposal, text, task, backend) for name, text in texts.items()}
+                for task in tasks_to_answer(proposal)
+            ]
             store_answers(proposal_id=proposal.pk, answers=answers)
+            done += 1
+    return done
 
 
-def _answer(proposal: Proposal, task: Task, backend: Backend) -> dict[str, str]:
+def _answer(proposal: Proposal, text: str, task: Task, backend: Backend) -> str:
     factor, experiment = proposal.improvement.factor, proposal.improvement.experiment
     values = [
         parse_level(
             level.factor.kind,
-            level.value | ({TEXTS[factor.kind]: proposal.text} if level.factor_id == factor.pk else {}),
+            level.value | ({TEXTS[factor.kind]: text} if level.factor_id == factor.pk else {}),
         )
         for level in levels_of(proposal)
     ]
@@ -56,5 +66,4 @@ def _answer(proposal: Proposal, task: Task, backend: Backend) -> dict[str, str]:
                 book([spent])
                 if not (isinstance(outcome, GenerationFailure) and outcome.is_asked_again):
                     step = answer.proceed(outcome, backend.model)
-    said = step.text if isinstance(step, Written) else f"(not written: {step.reason})"
-    return {"task": task.prompt, "text": said}
+    return step.text if isinstance(step, Written) else f"(not written: {step.reason})"

@@ -86,6 +86,10 @@ class ProposalOut(Schema):
     reason: str
     state: str = Field(description=", ".join(f"`{each}`" for each in Proposal.State.values))
     refused_because: str
+    screened: list[float] | None = Field(
+        description="By the language model that judges: 1 where it preferred this one to its parent, 0 where "
+        "not, 0.5 for neither, for each task."
+    )
     compared: int
     probability: float | None = Field(
         description="That it was better than the champion, when it was dropped or promoted."
@@ -162,6 +166,13 @@ def stop_improvement(request: AuthenticatedRequest, experiment_id: Id) -> dict[s
     """End the improvement now, with what is established by now."""
     newest = _newest(access.to_run(request, experiment_id))
     return _changed(improvements.stop_improvement(improvement_id=newest.pk, by=request.user))
+
+
+@router.post("/{experiment_id}/improvement/certify", auth=MANAGE, response=_ANSWERS)
+def fix_champion(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
+    """Look for better texts no longer: from here on the champion meets the original."""
+    newest = _newest(access.to_run(request, experiment_id))
+    return _changed(improvements.fix_champion(improvement_id=newest.pk, by=request.user))
 
 
 @router.post("/{experiment_id}/improvement/proposals/{number}/accept", auth=MANAGE, response=_ANSWERS)

@@ -173,6 +173,8 @@ def _tree(picture: Picture, texts: dict[int, str]) -> Person:
 
     def person(each: Proposal) -> Person:
         mark, kind = _MARKS[Proposal.State(each.state)]
+        if each.state == Proposal.State.PROPOSED and not improvement.needs_ok:
+            mark = "is being screened"
         if each.policy_id == improvement.champion_id:
             mark, kind = "champion", "certified"
         return Person(

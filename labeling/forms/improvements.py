@@ -36,7 +36,7 @@ class ImproveForm(forms.Form):
         max_value=10_000,
         initial=300,
         help_text="Three in four find the best text, the last quarter compares it with the original. "
-        "You may stop before.",
+        "You may have that begin sooner, and stop whenever you like.",
     )
     needs_ok = forms.BooleanField(label="Each proposal waits for my OK", required=False, initial=True)
 

@@ -49,11 +49,12 @@ def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 @require_POST
 def stop(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """End the open improvement."""
+    """End the open improvement; with ``certify``, have its champion meet the original first."""
     experiment = access.to_run(request, experiment_id)
+    end = improvements.fix_champion if "certify" in request.POST else improvements.stop_improvement
     if (found := open_improvement(experiment)) is not None:
         try:
-            improvements.stop_improvement(improvement_id=found.pk, by=request.user)
+            end(improvement_id=found.pk, by=request.user)
         except WrongStateError as wrong:
             messages.error(request, str(wrong))
     wake_planner(experiment.pk)

@@ -108,6 +108,9 @@ def test_the_whole_of_it_by_the_api(annotator, caller_for):
     assert experiment.factors.get(name=FACTOR).levels.count() == 3
     assert call("post", f"{address}/proposals/2/accept", {}).status_code == 409
     assert call("post", f"{address}/proposals/9/accept", {}).status_code == 404
+    # Nobody was compared yet: the original stays.
+    assert call("post", f"{address}/certify").json()["phase"] == "ended"
+    assert call("post", f"{address}/certify").status_code == 409
     assert call("post", f"{address}/stop").json()["state"] == "stopped"
     assert call("get", address).json()["ended_at"] is not None
     assert Proposal.objects.get(number=1).state == Proposal.State.LEFT

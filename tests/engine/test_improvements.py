@@ -20,6 +20,7 @@ from engine.services.improvements import (
     accept_proposal,
     add_proposals,
     claim_writing,
+    fix_champion,
     note_writer_failure,
     refuse_proposal,
     start_improvement,
@@ -230,6 +231,30 @@ def test_who_has_just_become_champion_cannot_be_retired_by_hand(annotator, setti
 
 
 class TestEnding:
+    def test_its_owner_may_have_the_champion_meet_the_original_at_any_time(self, annotator, admin):
+        improvement = begun([annotator], clicks=400)
+        experiment = improvement.experiment
+        written = [("Be warm.", ""), ("Be short.", "")]
+        add_proposals(improvement_id=improvement.pk, parent=0, written=written)
+        plan_and_answer(experiment)
+        while improvement.champion.index == 0:
+            click_for(experiment, annotator, lambda i, j: i > j)
+            plan_and_answer(experiment)
+            improvement.refresh_from_db()
+        improvement = fix_champion(improvement_id=improvement.pk, by=admin)
+        assert (improvement.phase, improvement.wants) == ("certify", {})
+        assert not improvement.proposals.filter(state=Proposal.State.JOINED).exists()
+        with pytest.raises(WrongStateError):
+            fix_champion(improvement_id=improvement.pk)
+        plan_and_answer(experiment)
+        while improvement.state == Improvement.State.OPEN:
+            click_for(experiment, annotator, lambda i, j: i > j)
+            plan_and_answer(experiment)
+            improvement.refresh_from_db()
+        assert improvement.verdict["kind"] == "certified"
+        assert improvement.used < 40
+        agree(improvement)
+
     def test_stopped_it_says_what_is_established_and_a_concluded_experiment_waits(self, annotator, admin):
         experiment = make_world([annotator])
         stop(experiment_id=experiment.pk)

@@ -120,6 +120,7 @@ def walked(shared_rows: None) -> int:
     )
     post("settle_proposal", improved.pk, 1, action="accept", text="You are warm.")
     post("settle_proposal", improved.pk, 2, action="refuse", reason="Too short.")
+    post("stop_improving", improved.pk, certify="1")
     post("stop_improving", improved.pk)
 
     post("invite", experiment.pk, role="annotator", most_uses=1, valid_days=1)
