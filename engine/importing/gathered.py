@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 from collections import Counter
@@ -94,15 +95,12 @@ class Gathered:
             if call.policy is None:
                 self.findings.leave(call.what, str(reason), call.place)
             else:
-                self.leave(call.policy, str(reason), call.place)
+                self.leave(_policy(call), str(reason), call.place)
             return
         if call.policy is None:
             self._item(call, task, asked.system)
             return
-        policy = [*call.policy]
-        # A prompt that has a name needs no text to be known by.
-        if len(policy) == 1 and asked.system:
-            policy.append(asked.system)
+        policy = _policy(call)
         for answer in answers_in(call.answers, call.finish):
             if isinstance(answer, LeftOutError):
                 self.leave(policy, str(answer), call.place)
@@ -223,6 +221,15 @@ def gathered(calls: Iterable[Call]) -> Gathered:
     for call in calls:
         found.add(call)
     return found
+
+
+def _policy(call: Call) -> list[str]:
+    """What names the policy of a call, also of one that failed; its system text if need be."""
+    policy = [*(call.policy or ())]
+    with contextlib.suppress(LeftOutError):
+        if len(policy) == 1 and (system := asked_in(call.given, call.system).system):
+            policy.append(system)
+    return policy
 
 
 def _asked(call: Call) -> Asked:

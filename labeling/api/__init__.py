@@ -21,7 +21,16 @@ from engine.domain.errors import EngineError, SpecError, UnknownTokenError
 from engine.importing.rows import MOST_FAULTS, ImportingError
 from engine.importing.strict_json import JSONLimitError, loads
 from engine.models import Experiment
-from labeling.api import annotating, connections, experiments, imports, improvements, people, results
+from labeling.api import (
+    annotating,
+    connections,
+    experiments,
+    imports,
+    improvements,
+    people,
+    results,
+    sources,
+)
 from labeling.api.auth import TokenAuth, TokenThrottle
 from labeling.api.reference import sections
 from labeling.middleware.failures import TOO_LARGE, UNAVAILABLE
@@ -91,6 +100,7 @@ api = _API(
     urls_namespace="api",
 )
 api.add_router("/imports", imports.router, tags=["Imports"])
+api.add_router("/sources", sources.router, tags=["Sources"])
 api.add_router("/experiments", experiments.router, tags=["Experiments"])
 api.add_router("/experiments", results.router, tags=["Results"])
 api.add_router("/experiments", improvements.router, tags=["Improvements"])

@@ -535,6 +535,27 @@ class ImportedOut(Schema):
     faults: list[str] = Field(description="What is wrong with the file, or with each row.")
 
 
+class SourceIn(Schema):
+    """What to draw of a source."""
+
+    name: str = Field(max_length=200, description="The data set, such as owner/name.")
+    configuration: str = Field("", max_length=200)
+    split: str = Field("", max_length=200)
+    revision: str = Field("", max_length=100, description="Refuse any other revision; of the hub.")
+    number: int = Field(200, ge=1, le=20_000, description="Rows to draw at random.")
+    seed: int = Field(1, ge=0, le=999_999_999)
+    address: str = Field("", max_length=500, description="The server, if it is your own.")
+    token: str = Field("", max_length=500, description="Used once and not kept; public:secret for Langfuse.")
+    columns: list[str] = Field([], description="COLUMN=ROLE, as for a file.")
+
+
+class SourceOut(Schema):
+    tasks: list[dict[str, Any]] = Field(description="For `tasks` of a new experiment.")
+    prompts: list[str] = Field(description="System texts of then, for levels of a prompt.")
+    found: list[str] = Field(description="What came, and what was left out.")
+    label: str = Field(description="Where it came from, with the revision.")
+
+
 class ResponseOut(Schema):
     id: int
     policy: str

@@ -15,11 +15,12 @@ from django.utils.datastructures import MultiValueDict
 
 from engine.domain.errors import SpecError
 from engine.domain.levels import unfillable
-from engine.domain.limits import DESCRIPTION_BYTES
+from engine.domain.limits import DESCRIPTION_BYTES, TASKS
 from engine.domain.material_kinds import Material
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
+from engine.domain.tags import normal_tags
 from engine.domain.variables import Space
-from engine.importing.gathered import WHOLE, gathered
+from engine.importing.gathered import WHOLE, Sample, gathered
 from engine.importing.items import (
     Column,
     Wishes,
@@ -39,6 +40,8 @@ from engine.models import Connection, Experiment, Factor, User
 from engine.selectors import specs
 from engine.selectors.offered_models import Need, live_offers, models_of_workers
 from engine.services.drafts import check_name
+from engine.sources.base import SourceError, Wanted
+from engine.sources.registry import build_source, source_names
 from labeling.forms.columns import ROLE_LABELS, Columns, fold, said_columns
 from labeling.forms.factors import (
     ExclusionRow,
@@ -53,6 +56,7 @@ from labeling.forms.settings import GROUPS, NAME_MISSING, STEPS, SettingsForm, p
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
+_OF_A_SOURCE = ("name", "configuration", "split", "revision", "address", "token", "number", "seed")
 _SYSTEMS = (
     "No task holds a system text. To have those of the file as levels of a prompt, bring it by “New "
     "experiment”, “From an experiment file”."
@@ -438,11 +442,37 @@ class DraftEditor:
             except ImportingError as error:
                 setattr(self, kind, Items(kind, self.data.get(kind, ""), [], [f"{given[0].name}: {error}"]))
 
-    def _traffic(self, source: Source) -> str:
+    def fetch_tasks(self) -> None:
+        """Put the tasks of a source where they would have been typed; its token is kept nowhere."""
+        asked = {name: self.data.get(f"source_{name}", "").strip() for name in _OF_A_SOURCE}
+        number, seed = (asked.pop(name)[:9] for name in ("number", "seed"))
+        wanted = Wanted(
+            **asked,
+            number=min(int(number) if number.isdecimal() else 200, TASKS.most),
+            seed=int(seed) if seed.isdecimal() else 1,
+        )
+        try:
+            fetched = build_source(self.data.get("source_kind", ""), of_pages=True).fetch(wanted)
+            text = self._traffic(fetched.files, Sample(wanted.number, wanted.seed)) or as_typed(fetched.files)
+        except (SourceError, ImportingError) as error:
+            self.tasks = Items("tasks", self.data.get("tasks", ""), [], str(error).splitlines())
+            return
+        if message := DESCRIPTION_BYTES.refusal(len(text.encode())):
+            self.tasks = Items("tasks", self.data.get("tasks", ""), [], [message])
+            return
+        self.data["tasks"], self.data["tasks_from"] = text, fetched.label
+        self._told.insert(0, fetched.told)
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the sources that a page may ask."""
+        return source_names(of_pages=True)
+
+    def _traffic(self, source: Source, sample: Sample = WHOLE) -> str:
         """The tasks of another tool's data or traces, as they could have been typed; empty of other files."""
         if (calls := calls_in(source)) is None:
             return ""
-        told = gathered(calls).told("", WHOLE)
+        told = gathered(calls).told("", sample)
         self._told = [*told.findings.sentences()]
         if told.systems:
             self._told.append(_SYSTEMS)
@@ -470,6 +500,8 @@ class DraftEditor:
         if not self.settings.is_valid() or not all(valid_rows) or faults:
             return None
         settings = self.settings.settings()
+        if origin := self.data.get("tasks_from"):
+            settings["tags"] = normal_tags(f"{settings['tags']}, {origin}")
         if self.imported and self.stored:
             return replace(
                 self.stored,

@@ -55,7 +55,7 @@ from labeling.views.uploads import asked_of, is_of_another_tool, receive
 
 _TASKS_PER_PAGE = 20
 # Those that the page asks for by itself.
-_PARTS = ("size", "ready", "tasks", "gold", "tasks-file", "tasks-columns", "gold-file")
+_PARTS = ("size", "ready", "tasks", "gold", "tasks-file", "tasks-columns", "tasks-source", "gold-file")
 
 
 @read_or_write
@@ -194,13 +194,13 @@ def _page(
     if part in _PARTS:
         editor.take_files(request.FILES)
         return _fragment(request, editor, url, part)
-    if request.POST.get("change") == "tasks-columns":
-        editor.map_columns()
+    if (change := request.POST.get("change")) in {"tasks-columns", "tasks-source"}:
+        editor.map_columns() if change == "tasks-columns" else editor.fetch_tasks()
         return _rendered(request, editor, url, "setup/edit.html")
     if step := request.POST.get("go"):
         editor = DraftEditor(editor.data, experiment, step=step, maker=request.user)
         return _rendered(request, editor, url, "setup/edit.html")
-    if change := request.POST.get("change"):
+    if change:
         return _changed(request, editor, url, change)
     editor.take_files(request.FILES)
     return _saved(request, editor, url)
@@ -228,9 +228,11 @@ def _fragment(request: HttpRequest, editor: DraftEditor, url: str, part: str) ->
         return HttpResponse(status=204) if unchanged else HttpResponse(ready)
     if part == "tasks-columns":
         editor.map_columns()
+    if part == "tasks-source":
+        editor.fetch_tasks()
     kind, _, whole = part.partition("-")
     template = "setup/_items.html" if whole else "setup/_preview.html"
-    response = render(request, template, {"items": getattr(editor, kind), "url": url})
+    response = render(request, template, {"items": getattr(editor, kind), "url": url, "editor": editor})
     return trigger_client_event(response, "items-changed", after="settle")
 
 

@@ -37,6 +37,8 @@ WITH_RULES = {
     # A name or an experiment has to be given, and an account or another role has to be there.
     "/api/imports",
     "/api/experiments/{experiment_id}/members",
+    # A source has to be there, and to answer.
+    "/api/sources/{name}",
     # Mail cannot be sent to every text.
     "/api/experiments/{experiment_id}/invitations/mailed",
 }

@@ -170,6 +170,12 @@ class TestSpans:
         assert numbers(told) == (2, 3, 3)
         assert sum(left(told).values()) == 4
 
+    def test_failures_count_for_the_policy_of_their_system_text(self):
+        spans = lines("phoenix/spans.jsonl")[1:2] * 2
+        spans[1] = spans[1] | {"context": {"trace_id": "t9", "span_id": "z"}, "status_code": "ERROR"}
+        told = brought("\n".join(map(json.dumps, spans)))
+        assert left(told) == {"of acme-small · One word.: failed (without a message)": 1}
+
     def test_the_whole_request_is_the_last_resort(self):
         span = lines("phoenix/spans.jsonl")[1]
         del span["attributes"]["llm.input_messages"]

@@ -1,6 +1,8 @@
 """Make an experiment from a YAML or JSON file."""
 
+import os
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ from django.db import transaction
 
 from engine.domain.errors import SpecError
 from engine.domain.limits import FILE_BYTES
+from engine.domain.specs import ExperimentSpec
+from engine.domain.tags import normal_tags
 from engine.importing.companion_files import finder_below
 from engine.importing.experiment_files import (
     ExperimentFile,
@@ -16,9 +20,10 @@ from engine.importing.experiment_files import (
     read_experiment,
     write_experiment,
 )
+from engine.importing.findings import Findings
 from engine.importing.found_files import FoundFile
 from engine.importing.gathered import Sample
-from engine.importing.items import Wishes
+from engine.importing.items import Wishes, tasks_and_warnings
 from engine.importing.other_tools import found_in
 from engine.importing.reading_process import source_at, source_of
 from engine.importing.rows import ImportingError
@@ -29,6 +34,8 @@ from engine.models import Experiment, User
 from engine.services.descriptions import Description, check_description
 from engine.services.drafts import store_experiment
 from engine.services.experiments import start
+from engine.sources.base import SourceError, Wanted
+from engine.sources.registry import FILES, build_source, source_names
 
 
 class Command(BaseCommand):
@@ -37,12 +44,24 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path)
         parser.add_argument("--start", action="store_true", help="start it at once")
+        parser.add_argument(
+            "--source",
+            default=FILES,
+            choices=source_names(),
+            help="where `file` lies: on the hub the name of a data set, of Langfuse one of yours",
+        )
+        for name in ("configuration", "split", "revision", "address"):
+            parser.add_argument(f"--{name}", default="", help="of a source")
         add_owner(parser)
         add_map(parser)
 
     def handle(self, *args: Any, file: Path, owner: str | None, **options: Any) -> None:
         user = owner_of(owner)
-        described = self._read(file, wishes_of(options), options["sheet"])
+        wishes = wishes_of(options)
+        if options["source"] == FILES:
+            described = self._read(file, wishes, options["sheet"])
+        else:
+            described = self._fetched(options["source"], file, wishes, options)
         if described is None:
             return
         if options["start"] and not described.spec.tasks:
@@ -96,6 +115,33 @@ class Command(BaseCommand):
             raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
         except ImportingError as error:
             raise CommandError(message_about(file, error)) from error
+
+    def _fetched(
+        self, source: str, name: Path, wishes: Wishes, options: Mapping[str, Any]
+    ) -> ExperimentFile | None:
+        """The tasks of a source; its key is in the environment, since others see the words of a command."""
+        named = {each: options[each] for each in ("configuration", "split", "revision", "address")}
+        wanted = Wanted(
+            name.as_posix() if name != Path() else "",
+            **named,
+            number=wishes.sample or Wanted.number,
+            seed=wishes.seed,
+            token=os.environ.get("LLMPO_SOURCE_TOKEN", ""),
+        )
+        try:
+            fetched = build_source(source).fetch(wanted)
+            found = found_in(fetched.files, name=fetched.label, sample=Sample(wanted.number, wanted.seed))
+            if found is None:
+                tasks, warnings = tasks_and_warnings(fetched.files, wishes)
+                tags = {"tags": normal_tags(fetched.label)}
+                spec = ExperimentSpec(name=fetched.label, factors=[], tasks=tasks, settings=tags)
+                found = FoundFile(spec, Findings(notes=warnings), 0)
+        except SourceError as error:
+            raise CommandError(str(error)) from error
+        except ImportingError as error:
+            raise CommandError(message_about(name, error)) from error
+        found.findings.notes.insert(0, fetched.told)
+        return self._told(found)
 
     def _told(self, told: FoundFile) -> ExperimentFile | None:
         sentences = [*told.findings.sentences()]

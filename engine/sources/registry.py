@@ -1,0 +1,53 @@
+"""Finds a source by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from engine.domain.limits import FILE_BYTES
+from engine.importing.reading_process import source_at
+from engine.sources.base import Fetched, Source, SourceError, Wanted
+from engine.sources.hub import Hub
+from engine.sources.langfuse import Langfuse
+
+ENTRY_POINTS = "llmpo.sources"
+FILES = "files"
+
+
+class FilesHere:
+    """Files on this machine, which only a command may read."""
+
+    def fetch(self, wanted: Wanted) -> Fetched:
+        """The file or the folder at a path."""
+        try:
+            return Fetched(source_at(Path(wanted.name), FILE_BYTES), f"From {wanted.name}.", wanted.name)
+        except OSError as error:
+            raise SourceError(f"{wanted.name} cannot be read: {error.strerror}.") from error
+
+
+_OWN: dict[str, Callable[[], Source]] = {FILES: FilesHere, "hub": Hub, "langfuse": Langfuse}
+
+
+def source_names(*, of_pages: bool = False) -> list[str]:
+    """Our own names, then those of other packages; ``of_pages``: those that a page may ask."""
+    names = [*_OWN, *sorted(entry_points(group=ENTRY_POINTS).names - _OWN.keys())]
+    return [name for name in names if not (of_pages and name == FILES)]
+
+
+def build_source(name: str, *, of_pages: bool = False) -> Source:
+    """The source of that name; our own names come first.
+
+    Raises
+    ------
+    SourceError
+        There is none of that name here.
+    """
+    names = source_names(of_pages=of_pages)
+    if name not in names:
+        raise SourceError(f"There is no source {name[:100]!r} here. Choose one of {', '.join(names)}.")
+    if name in _OWN:
+        return _OWN[name]()
+    source: Source = entry_points(group=ENTRY_POINTS)[name].load()()
+    return source

@@ -1,0 +1,76 @@
+"""Reads JSON from a server, at a checked address only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import httpx2
+
+from engine.domain.addresses import CONNECTIONS, check_url, resolve
+from engine.domain.exchange_deadlines import Deadline, may_carry_secrets
+from engine.domain.limits import RESPONSES_BYTES
+from engine.sources.base import SourceError
+
+_IDLE_SECONDS, _WHOLE_SECONDS = 10.0, 25.0
+
+
+class Server:
+    """A server that answers with JSON. All requests together end at a deadline."""
+
+    def __init__(self, address: str, headers: Mapping[str, str]) -> None:
+        parts = urlsplit(address)
+        if headers and not may_carry_secrets(address) and not CONNECTIONS.allows_private:
+            raise SourceError("A key is sent to https:// only.")
+        try:
+            check_url(address, CONNECTIONS)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            # The very address that is checked: asked again, the name could lead elsewhere.
+            self._at = resolve(str(parts.hostname), port, CONNECTIONS)[0]
+        except ValueError as error:
+            raise SourceError(str(error)) from error
+        except OSError as error:
+            raise SourceError(f"{parts.hostname} is not found: {error}.") from error
+        self._parts, self._address = parts, address.rstrip("/")
+        self._headers = {"Host": parts.netloc, "User-Agent": "LLM-PO", **headers}
+        self._deadline = Deadline(_WHOLE_SECONDS)
+        self._client = httpx2.Client(trust_env=False, follow_redirects=False)
+
+    def __enter__(self) -> Server:
+        self._deadline.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+        self._deadline.__exit__()
+
+    def get(self, path: str, **query: object) -> tuple[int, Mapping[str, str], Any]:
+        """The status, the headers and the JSON of an answer, `None` in the place of anything else."""
+        target = httpx2.URL(f"{self._address}{path}?{urlencode(query)}").copy_with(host=self._at)
+        extensions = {
+            "sni_hostname": self._parts.hostname,
+            "timeout": httpx2.Timeout(_IDLE_SECONDS).as_dict(),
+            "trace": self._deadline.trace,
+        }
+        request = httpx2.Request("GET", target, headers=self._headers, extensions=extensions)
+        data = b""
+        try:
+            answer = self._client.send(request, stream=True)
+            for part in answer.iter_bytes():
+                data += part
+                if len(data) > RESPONSES_BYTES.most:
+                    raise SourceError("The answer is too large. Ask for fewer rows.")
+            answer.close()
+        except httpx2.HTTPError as error:
+            if self._deadline.passed:
+                raise SourceError(
+                    f"This took longer than {_WHOLE_SECONDS:g} seconds. Ask for fewer rows."
+                ) from error
+            raise SourceError(f"{self._parts.hostname} does not answer: {type(error).__name__}.") from error
+        try:
+            found = json.loads(data)
+        except ValueError:
+            found = None
+        return answer.status_code, answer.headers, found
