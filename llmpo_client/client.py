@@ -248,6 +248,13 @@ class Client:
         path = f"/experiments/{experiment_id}/improvement/proposals/{number}/refuse"
         return cast(types.Improvement, self._json("POST", path, {"reason": reason}))
 
+    def gate(
+        self, experiment_id: int, texts: list[types.GateText], *, commit: str = "", merged: bool = False
+    ) -> types.Gate:
+        """Compare changed texts with those of main, or tell with ``merged`` that main has them now."""
+        body = {"texts": texts, "commit": commit, "merged": merged}
+        return cast(types.Gate, self._json("POST", f"/experiments/{experiment_id}/gate", body))
+
     def clone(self, experiment_id: int, name: str) -> types.Experiment:
         """Create a draft with the same description."""
         path = f"/experiments/{experiment_id}/clone"

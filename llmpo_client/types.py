@@ -442,3 +442,24 @@ class Invitation(TypedDict):
 
 class NewInvitation(Invitation):
     link: str
+
+
+class GateText(TypedDict):
+    """The text that a level has in a commit."""
+
+    factor: str
+    level: str
+    text: str
+
+
+class Gate(TypedDict):
+    """Where changed texts stand against those of main."""
+
+    state: Literal["same", "passed", "worse", "open", "stopped"]
+    sentence: str
+    challenge: int | None
+    url: str
+    comparisons: int
+    epsilon: float
+    delta: float
+    reported: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import re
 import secrets
@@ -29,6 +30,7 @@ usage: llmpo [--data FOLDER] COMMAND ...
   llmpo serve         the whole application for this machine and its network, empty at first, until Ctrl-C;
                       after an upgrade it backs up and migrates the database
   llmpo import FILE   make a draft experiment from a file, also promptfoo's
+  llmpo gate          check the prompts of a pull request, in CI (the distribution llmpo-client)
   llmpo check         say what this installation lacks
   llmpo manage ...    any other operation, such as: llmpo manage backup FILE
 
@@ -53,6 +55,9 @@ def main() -> None:
         sys.stdout.write(_HELP)
         return
     command, *arguments = rest
+    if command == "gate":
+        _gate(arguments)
+        return
     _settle(given.data, is_demo=command == "demo")
     if command in _PROCESSES:
         _PROCESSES[command](arguments)
@@ -68,6 +73,14 @@ def main() -> None:
         django(command, *arguments)
     else:
         raise SystemExit(f"There is no command {command!r}.\n\n{_HELP}")
+
+
+def _gate(arguments: Sequence[str]) -> None:
+    try:
+        gate = importlib.import_module("llmpo_client.gate")
+    except ModuleNotFoundError:
+        raise SystemExit("llmpo gate is part of the client: pip install llmpo-client") from None
+    gate.main(arguments)
 
 
 def django(*arguments: str, program: str = "llmpo") -> None:

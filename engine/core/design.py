@@ -1111,6 +1111,14 @@ class Design:
         named[Claim.BEST_IF_ANY] = self._ledger.named_if_any[0]
         return {claim.value: int(policy) for claim, policy in named.items() if policy != NOBODY}
 
+    def proves(self, claim: Claim, policy: int) -> bool:
+        """Whether the present evidence establishes a claim head to head about a policy, whoever was named.
+
+        Of two policies with a margin both may lose to the other by less.
+        """
+        proof = self._ledger.proofs.get(claim)
+        return proof is not None and not proof.rivals(0, policy).size
+
     @property
     def stopped(self) -> bool:
         """`decision.stopped`, without the rest of the decision, which takes longer.

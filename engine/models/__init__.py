@@ -26,6 +26,7 @@ from engine.models.conclusions import Conclusion
 from engine.models.connections import Connection, Loan
 from engine.models.evidence import DashboardPage, Examination, Snapshot
 from engine.models.experiments import Experiment, ExperimentQuerySet
+from engine.models.gates import Gate, GateCommit, MainText
 from engine.models.generation import Response, WorkerPulse
 from engine.models.improvements import Improvement, Proposal, Writing
 from engine.models.judgments import Allowance, Judgment, JudgmentVoid, PairCount
@@ -64,6 +65,8 @@ __all__ = [
     "ExperimentQuerySet",
     "Factor",
     "Flag",
+    "Gate",
+    "GateCommit",
     "GoldItem",
     "GroupRole",
     "Improvement",
@@ -73,6 +76,7 @@ __all__ = [
     "JudgmentVoid",
     "Level",
     "Loan",
+    "MainText",
     "Membership",
     "Notification",
     "Opinion",

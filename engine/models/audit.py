@@ -79,6 +79,8 @@ class AuditEntry(models.Model):
         PROPOSAL_ACCEPTED = "proposal_accepted", "Proposal accepted"
         PROPOSAL_REFUSED = "proposal_refused", "Proposal refused"
         PROMOTED = "promoted", "Proposal promoted"
+        GATE = "gate", "Pull request checked"
+        MAIN_TEXTS = "main_texts", "Texts of main changed"
         REMARKS_DONE = "remarks_done", "Flags and comments done"
 
     experiment = models.ForeignKey(

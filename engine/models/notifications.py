@@ -22,6 +22,11 @@ class Subscription(models.Model):
         WEBHOOK = "webhook", "Webhook"
         SLACK = "slack", "Slack"
         TEAMS = "teams", "Teams"
+        GITHUB = "github", "Commit status on GitHub"
+        GITLAB = "gitlab", "Commit status on GitLab"
+
+    # They get the ends of gates alone.
+    FORGES = (Kind.GITHUB, Kind.GITLAB)
 
     class Event(models.TextChoices):
         CONCLUDED = "concluded", "It concludes"
@@ -36,12 +41,14 @@ class Subscription(models.Model):
     target = models.CharField(
         max_length=500,
         help_text=(
-            "An e-mail address, or the URL of a webhook. The URL is a secret: anybody who knows it can "
-            "post there."
+            "An e-mail address, the URL of a webhook, or of a repository. That of a webhook is a secret: "
+            "anybody who knows it can post there."
         ),
     )
     events = models.JSONField(default=list)
-    secret = models.CharField(max_length=64, blank=True, help_text="Key that signs the calls of a webhook.")
+    secret = models.TextField(
+        blank=True, help_text="Key that signs the calls of a webhook; the sealed token of a commit status."
+    )
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
     created_at = models.DateTimeField(default=clock.now)
 
@@ -57,6 +64,8 @@ class Subscription(models.Model):
     @property
     def occasions(self) -> list[str]:
         """Its events in words."""
+        if self.kind in self.FORGES:
+            return ["The gate compares a commit, and the comparison ends"]
         return [str(self.Event(event).label) for event in self.events]
 
     @property
@@ -68,8 +77,8 @@ class Subscription(models.Model):
 
     @property
     def shown(self) -> str:
-        """The target as editors see it: the e-mail address, or the host of a webhook."""
-        return self.target if self.kind == self.Kind.EMAIL else self.host
+        """The target as editors see it: the e-mail address or the repository, or the host of a webhook."""
+        return self.target if self.kind in {self.Kind.EMAIL, *self.FORGES} else self.host
 
 
 class Notification(Claimable):

@@ -11,12 +11,14 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.urls import reverse
 
-from engine.domain.errors import InvitationError
+from engine.domain.errors import InvitationError, KeyUnreadableError
+from engine.domain.forges import status_call
 from engine.domain.mail_state import why_no_mail
 from engine.models import Notification, Subscription
 from engine.notifying.chat_messages import for_slack, for_teams
 from engine.notifying.signed_calls import WebhookError, call
 from engine.services.invitation_mails import secret_to_send
+from engine.services.keys import token_of
 from engine.services.notifications import claim_due, mark_sent, mark_unsent
 
 logger = logging.getLogger(__name__)
@@ -39,18 +41,13 @@ def _deliver(notification: Notification) -> None:
     by_mail = subscription is None or subscription.kind == Subscription.Kind.EMAIL
     try:
         if subscription is not None and not by_mail:
-            call(
-                url=subscription.target,
-                secret=subscription.secret,
-                body=_body(subscription, notification),
-                delivery=str(notification.pk),
-            )
+            _call(subscription, notification)
         else:
             _mail(notification)
     except WebhookError as error:
         logger.warning("Notification %s was not sent: %s", notification.pk, error)
         mark_unsent(notification=notification, error=str(error), final=error.final)
-    except InvitationError as error:
+    except (InvitationError, KeyUnreadableError) as error:
         mark_unsent(notification=notification, error=str(error), final=True)
     except (OSError, smtplib.SMTPException) as error:
         # A server that refuses a recipient quotes the address: keep it out of the worker's log.
@@ -64,6 +61,29 @@ def _deliver(notification: Notification) -> None:
             mark_unsent(notification=notification, error=reason, final=True)
         else:
             mark_sent(notification=notification)
+
+
+def _call(subscription: Subscription, notification: Notification) -> None:
+    if subscription.kind in Subscription.FORGES:
+        told = json.loads(notification.text)
+        url, headers, status = status_call(
+            subscription.kind,
+            subscription.target,
+            token_of(subscription),
+            sha=told["sha"],
+            state=told["state"],
+            experiment=subscription.experiment_id,
+            words=notification.subject,
+            link=_address(reverse("dashboard", args=[told["experiment"]])),
+        )
+        call(url=url, secret="", body=json.dumps(status).encode(), delivery="", headers=headers)
+        return
+    call(
+        url=subscription.target,
+        secret=subscription.secret,
+        body=_body(subscription, notification),
+        delivery=str(notification.pk),
+    )
 
 
 def _body(subscription: Subscription, notification: Notification) -> bytes:

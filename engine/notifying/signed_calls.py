@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import httpx2
@@ -36,8 +38,12 @@ def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
     return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
-def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
-    """POST the body once, signed if there is a secret. Follows no redirect, reads only its status.
+def call(
+    *, url: str, secret: str, body: bytes, delivery: str, headers: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """POST the body once, signed if there is a secret, or with these headers.
+
+    Follows no redirect, reads only its status.
 
     Raises
     ------
@@ -71,7 +77,7 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
             "Host": parts.netloc,
             "Content-Type": "application/json",
             "User-Agent": "LLM-PO",
-            **(signed if secret else {}),
+            **(signed if secret else headers),
         },
         extensions={
             "sni_hostname": parts.hostname,

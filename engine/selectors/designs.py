@@ -19,7 +19,7 @@ from django.db.models.functions import Coalesce
 from engine.core import Design
 from engine.domain.claim_settings import Rules
 from engine.domain.showings import Kind, Logged, follow
-from engine.models import Evidence, Experiment, Improvement, Policy, ShowingEvent
+from engine.models import Evidence, Experiment, Gate, Improvement, Policy, ShowingEvent
 from engine.selectors.counts import wins_matrix
 from engine.selectors.policies import count_at_first, labelled_space, policy_names
 
@@ -204,8 +204,10 @@ def runs_on_to(experiment: Experiment) -> int:
     """The row of the event before which the design does not stop, whatever it has established.
 
     What came between a conclusion and the next arrival counts from there on, and so does all that came in an
-    improvement.
+    improvement. In the challenge of a gate another claim may be named first, and decides nothing.
     """
+    if Gate.objects.filter(challenge=experiment).exists():
+        return _NEVER
     # By the index of the few events that have no comparison.
     events = ShowingEvent.objects.filter(experiment=experiment, comparison__isnull=True)
     arrivals = events.filter(kind__in=[Kind.JOINED, Kind.STAGE])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db.models import Count, Q, QuerySet
 
@@ -256,6 +256,14 @@ def finding_on(experiment: Experiment, observed: Observed, state: ClaimState) ->
     picked += "."
     text = claim_sentences.sentence(observed.design, state, _model_test(experiment, observed))
     return _told(experiment, observed).around(text, picked, *of_pool(experiment))
+
+
+def finding_about(experiment: Experiment, observed: Observed, claim: Claim, policy: int) -> str:
+    """A claim that the evidence establishes about a policy, in words, whoever the claim has named first."""
+    state = next(each for each in observed.design.decision.claims if each.claim is claim)
+    state = replace(state, holds=True, policy=policy, open=(), follows_from=None, contradicted=False)
+    text = claim_sentences.sentence(observed.design, state)
+    return _told(experiment, observed).around(text, *of_pool(experiment))
 
 
 def doubts_about_risk(experiment: Experiment) -> list[str]:

@@ -72,6 +72,8 @@ SENTENCES: dict[str, str] = {
     _Action.PROPOSAL_ACCEPTED: "Accepted proposal {number}{edited}.",
     _Action.PROPOSAL_REFUSED: "Refused proposal {number}: {reason}",
     _Action.PROMOTED: "{policy} ({code}) is the champion in place of {over}: {probability} likely better.",
+    _Action.GATE: "Made the challenge {challenge} for a change of {levels}.",
+    _Action.MAIN_TEXTS: "The branch main has new texts of {levels}: changes meet these from now on.",
     _Action.REMARKS_DONE: "Marked the flags and comments on comparison {number} as done.",
 }
 

@@ -46,6 +46,17 @@ def lend_chosen(*, experiment: Experiment, by: User, names: Collection[str]) -> 
 
 
 @transaction.atomic
+def lend_alike(*, experiment: Experiment, to: Experiment, by: User) -> None:
+    """Lend what is lent to an experiment to another one too, which goes on with it."""
+    for given in experiment.loans.select_related("connection", "by"):
+        _note_loan(
+            Loan.objects.create(connection=given.connection, experiment=to, by=given.by),
+            by,
+            AuditEntry.Action.LEND,
+        )
+
+
+@transaction.atomic
 def end_loan(*, loan_id: int, by: User | None, because: str = "") -> None:
     """Let the experiment use it no longer."""
     _end(Loan.objects.filter(pk=loan_id), by=by, because=because)

@@ -1,4 +1,4 @@
-"""Seals the keys of connections, and opens them in the worker that asks.
+"""Seals the keys of connections and the tokens of repositories, and opens them in the worker that asks.
 
 A sealed key holds the number and the address of its connection: copied to another row, or left behind by
 another address, it does not open.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from cryptography.fernet import InvalidToken, MultiFernet
 from django.conf import settings
@@ -19,7 +21,7 @@ from engine.domain.connection_targets import Target
 from engine.domain.credentials import cipher
 from engine.domain.errors import KeyUnreadableError
 from engine.domain.profiles import Provider, takes_of
-from engine.models import Connection, clock
+from engine.models import Connection, Subscription, clock
 from engine.selectors.policies import connections_named
 
 # The end of a shorter key would reveal too much.
@@ -85,9 +87,29 @@ def has_key(connection: Connection) -> bool:
     return bool(connection.sealed_key or connection.key_variable)
 
 
+def sealed_token(subscription: Subscription, token: str) -> str:
+    """The token of a repository, sealed for the experiment and the address of its subscription."""
+    bound = {"experiment": subscription.experiment_id, "address": subscription.target, "key": token}
+    return _seals().encrypt(json.dumps(bound).encode()).decode()
+
+
+def token_of(subscription: Subscription) -> str:
+    """The token of a repository; only a worker calls this.
+
+    Raises
+    ------
+    KeyUnreadableError
+        It cannot be opened here; says what to do.
+    """
+    bound = _unsealed(subscription.secret)
+    if (bound.get("experiment"), bound["address"]) != (subscription.experiment_id, subscription.target):
+        raise KeyUnreadableError("The token belongs to another repository. Enter it again.")
+    return str(bound["key"])
+
+
 @transaction.atomic
 def seal_anew() -> tuple[int, list[Connection]]:
-    """Encrypt all keys with the newest of ``CONNECTION_KEYS``, or of ``SECRET_KEY``.
+    """Encrypt all keys and tokens with the newest of ``CONNECTION_KEYS``, or of ``SECRET_KEY``.
 
     Returns the number of keys, and the connections whose key cannot be read: those stay as they are.
     """
@@ -100,6 +122,11 @@ def seal_anew() -> tuple[int, list[Connection]]:
             continue
         connection.save(update_fields=["sealed_key"])
         done += 1
+    for forge in Subscription.objects.select_for_update(no_key=True).filter(kind__in=Subscription.FORGES):
+        # One that cannot be read says so where it is used.
+        with suppress(InvalidToken):
+            forge.secret = seals.rotate(forge.secret.encode()).decode()
+            forge.save(update_fields=["secret"])
     return done, unreadable
 
 
@@ -111,17 +138,22 @@ def _opened(connection: Connection) -> str:
         return key
     if not connection.sealed_key:
         return ""
+    bound = _unsealed(connection.sealed_key)
+    if (bound.get("connection"), bound["address"]) != (connection.pk, connection.address):
+        raise KeyUnreadableError("The key belongs to another address. Enter it again.")
+    return str(bound["key"])
+
+
+def _unsealed(sealed: str) -> dict[str, Any]:
     try:
-        bound = json.loads(_seals().decrypt(connection.sealed_key.encode()))
+        bound: dict[str, Any] = json.loads(_seals().decrypt(sealed.encode()))
     except InvalidToken:
         # Not chained: a traceback must not show the secret.
         raise KeyUnreadableError(
             "The key cannot be read: it was encrypted with another CONNECTION_KEYS or SECRET_KEY. Enter it "
             "again, or add the old one to CONNECTION_KEYS or SECRET_KEY_FALLBACKS."
         ) from None
-    if (bound["connection"], bound["address"]) != (connection.pk, connection.address):
-        raise KeyUnreadableError("The key belongs to another address. Enter it again.")
-    return str(bound["key"])
+    return bound
 
 
 def _seals() -> MultiFernet:

@@ -6,6 +6,7 @@ least once: if a worker dies after sending it, the next one sends it again under
 
 from __future__ import annotations
 
+import json
 import secrets
 import uuid
 from collections.abc import Collection, Sequence
@@ -19,23 +20,27 @@ from django.db.models import F, Q, QuerySet
 
 from engine.domain.addresses import check_url
 from engine.domain.errors import SubscriptionError
+from engine.domain.forges import check_repository
 from engine.domain.limits import SUBSCRIPTIONS
 from engine.domain.mail_state import why_no_mail, worded
 from engine.domain.wording import moment
-from engine.models import Alarm, AuditEntry, Experiment, Notification, Policy, Subscription, User, clock
+from engine.models import Alarm, AuditEntry, Experiment, Gate, Notification, Policy, Subscription, User, clock
 from engine.selectors.alarms import stall
 from engine.selectors.doubts import doubts
 from engine.selectors.findings import by_machines
+from engine.selectors.gates import SAME, gate_of, in_few_words, state_of
 from engine.selectors.policies import policy_names
 from engine.selectors.pulses import pulses
 from engine.selectors.snapshots import latest_snapshot
 from engine.selectors.standings import standing_of
 from engine.services import worker_holds
 from engine.services.audit import record
+from engine.services.keys import sealed_token
 from engine.services.locks import locked_experiment
 
 TEST = "test"
 RECOVERED = "recovered"
+COMMIT = "commit"
 # Shorter problems get no message.
 _GRACE = {Alarm.Kind.UNHEALTHY: timedelta(minutes=1), Alarm.Kind.STALLED: timedelta(0)}
 _RETRY_SECONDS = (30, 120, 480, 1800, 7200, 21600)
@@ -48,9 +53,11 @@ _CLAIM_SECONDS = 120.0
 
 @transaction.atomic
 def subscribe(
-    *, experiment: Experiment, by: User, kind: str, target: str, events: Collection[str]
+    *, experiment: Experiment, by: User, kind: str, target: str, events: Collection[str], token: str = ""
 ) -> Subscription:
     """Send news of these events to an address. A webhook gets a secret of its own.
+
+    A repository gets the states of its commits at the gate instead, posted with this ``token``.
 
     The log names only the host: viewers read it, and the URL of many a webhook is as good as a password.
 
@@ -62,6 +69,8 @@ def subscribe(
     try:
         if kind == Subscription.Kind.EMAIL:
             validate_email(target)
+        elif kind in Subscription.FORGES:
+            check_repository(kind, target)
         else:
             check_url(target)
     except ValidationError as error:
@@ -73,19 +82,19 @@ def subscribe(
         raise SubscriptionError("This address already has a notification. Remove that one first.")
     if refusal := SUBSCRIPTIONS.refusal(experiment.subscriptions.count() + 1):
         raise SubscriptionError(refusal)
-    subscription = Subscription.objects.create(
-        experiment=experiment,
-        kind=kind,
-        target=target,
-        events=sorted(events),
-        secret=secrets.token_urlsafe(32) if kind == Subscription.Kind.WEBHOOK else "",
-        created_by=by,
+    subscription = Subscription(
+        experiment=experiment, kind=kind, target=target, events=sorted(events), created_by=by
     )
+    if kind == Subscription.Kind.WEBHOOK:
+        subscription.secret = secrets.token_urlsafe(32)
+    elif kind in Subscription.FORGES:
+        subscription.events, subscription.secret = [], sealed_token(subscription, token)
+    subscription.save()
     record(
         experiment=experiment,
         by=by,
         action=AuditEntry.Action.SUBSCRIBE,
-        details={"kind": kind, "host": subscription.host, "events": sorted(events)},
+        details={"kind": kind, "host": subscription.host, "events": subscription.events},
     )
     return subscription
 
@@ -145,6 +154,9 @@ def announce(
 
 def announce_conclusion(*, experiment: Experiment) -> None:
     """Announce that an experiment has concluded, its result in full, and the doubts about it."""
+    if (gate := gate_of(experiment)) is not None:
+        for commit in gate.commits.all():
+            announce_status(experiment=gate.experiment, gate=gate, sha=commit.sha)
     if not experiment.subscriptions.exists():
         return
     machines = by_machines(experiment)
@@ -157,6 +169,29 @@ def announce_conclusion(*, experiment: Experiment) -> None:
         machines=machines,
         finding=experiment.finding.removeprefix(machines).lstrip(),
         doubts=doubts(experiment).found,
+    )
+
+
+def announce_status(*, experiment: Experiment, gate: Gate | None, sha: str) -> None:
+    """Announce where a commit stands to the forges of an experiment; without a gate nothing changed."""
+    state = state_of(gate) if gate else SAME
+    page = gate.challenge_id if gate else experiment.pk
+    forges = experiment.subscriptions.filter(kind__in=Subscription.FORGES)
+    earlier = Notification.objects.filter(subscription__in=forges, event=COMMIT, key__startswith=f"{sha} ")
+    # Tried again later, it would take the place of the state of now.
+    earlier.filter(state=Notification.State.WAITING).delete()
+    Notification.objects.bulk_create(
+        (
+            Notification(
+                subscription=forge,
+                event=COMMIT,
+                key=f"{sha} {gate.pk if gate else 0} {state}",
+                subject=in_few_words(state, experiment),
+                text=json.dumps({"sha": sha, "state": state, "experiment": page}),
+            )
+            for forge in forges
+        ),
+        ignore_conflicts=True,
     )
 
 
@@ -182,8 +217,10 @@ def send_test(*, subscription: Subscription) -> Notification:
     Raises
     ------
     SubscriptionError
-        It would arrive nowhere: mail is not configured.
+        It would arrive nowhere: mail is not configured, or it is a repository.
     """
+    if subscription.kind in Subscription.FORGES:
+        raise SubscriptionError("A status is of a commit: run the gate.")
     if subscription.kind == Subscription.Kind.EMAIL and (reason := why_no_mail()):
         raise SubscriptionError(reason)
     subject, text = worded(TEST)

@@ -18,9 +18,11 @@ from engine.domain import secret_draws
 from engine.domain.showings import Kind
 from engine.models import Assignment, Comparison, Experiment, Improvement, Policy, Response, clock
 from engine.selectors import counts, designs, pairs_ahead, pools
+from engine.selectors.designs import Observed
+from engine.selectors.gates import gate_of
 from engine.selectors.improvements import open_improvement, tasks_for, unseen_tasks
 from engine.selectors.pools import Halves, Stock
-from engine.services import evidence, improvements
+from engine.services import evidence, gates, improvements
 from engine.services.assignments import discard_unwanted
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
@@ -157,8 +159,7 @@ def _plan_round(experiment_id: int, started: float) -> Advance | None:
         if settled.news:
             return Advance(design.n_comparisons, again=True)
         race = _Race(improvement, settled)
-    elif design.decision.reason is not None:
-        conclude_as(experiment=experiment, observed=folded.observed)
+    elif _has_ended(experiment, folded.observed):
         return Advance(design.n_comparisons, concluded=True)
     target, added = 0, list[Comparison]()
     if race or not ((folded.changed or experiment.closing_since) and _is_closing(experiment, design)):
@@ -186,6 +187,16 @@ def _plan_round(experiment_id: int, started: float) -> Advance | None:
         rest=rest,
         again=any("by_rule" in comparison.plan for comparison in added),
     )
+
+
+def _has_ended(experiment: Experiment, observed: Observed) -> bool:
+    """Conclude a locked experiment whose evidence decides; True if it did."""
+    if gate_of(experiment):
+        return gates.settle(experiment=experiment, observed=observed)
+    if observed.design.decision.reason is None:
+        return False
+    conclude_as(experiment=experiment, observed=observed)
+    return True
 
 
 def _is_closing(experiment: Experiment, design: Design) -> bool:

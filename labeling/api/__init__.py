@@ -25,6 +25,7 @@ from labeling.api import (
     annotating,
     connections,
     experiments,
+    gates,
     imports,
     improvements,
     people,
@@ -104,6 +105,7 @@ api.add_router("/sources", sources.router, tags=["Sources"])
 api.add_router("/experiments", experiments.router, tags=["Experiments"])
 api.add_router("/experiments", results.router, tags=["Results"])
 api.add_router("/experiments", improvements.router, tags=["Improvements"])
+api.add_router("/experiments", gates.router, tags=["Gate"])
 api.add_router("/experiments", people.router, tags=["People"])
 api.add_router("/connections", connections.router, tags=["Connections"])
 api.add_router("/label", annotating.router, tags=["Annotating"])

@@ -99,15 +99,34 @@ class SubscriptionForm(forms.Form):
     target = forms.CharField(
         max_length=500,
         label="To",
-        help_text="An e-mail address, or the https:// address of a webhook, of Slack or Teams too.",
+        help_text=(
+            "An e-mail address, the https:// address of a webhook, of Slack or Teams too; or of a "
+            "repository, whose commits the gate compares: https://github.com/owner/name."
+        ),
+    )
+    token = forms.CharField(
+        max_length=500,
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        label="Token, for a repository",
+        help_text="It may write commit statuses, and needs no other right. Nobody sees it again.",
     )
     events = forms.MultipleChoiceField(
+        required=False,
         choices=Subscription.Event.choices,
         initial=list(Subscription.Event),
         widget=forms.CheckboxSelectMultiple,
         label="When",
-        error_messages={"required": "Tick at least one."},
     )
+
+    def clean(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        if given.get("kind") in Subscription.FORGES:
+            if not given.get("token"):
+                self.add_error("token", "Give a token that may write commit statuses.")
+        elif not given.get("events"):
+            self.add_error("events", "Tick at least one.")
+        return given
 
 
 @require_safe
@@ -238,10 +257,12 @@ def subscribe(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse
     except SubscriptionError as refused:
         form.add_error("target", str(refused))
         return settings_page(request, experiment, status=400, subscription_form=form)
-    if subscription.secret:
+    if subscription.kind == Subscription.Kind.WEBHOOK:
         return settings_page(request, experiment, new_webhook=subscription)
     if subscription.kind == Subscription.Kind.EMAIL and (reason := why_no_mail()):
         messages.warning(request, f"Added, but no message will arrive yet. {reason}")
+    elif subscription.kind in Subscription.FORGES:
+        messages.success(request, "Added. The states of commits at the gate are posted there from now on.")
     else:
         messages.success(request, "Added. Send a test to see that messages arrive.")
     return redirect("experiment_settings", experiment_id=experiment.pk)

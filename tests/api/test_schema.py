@@ -29,6 +29,8 @@ WITH_RULES = {
     "/api/experiments/{experiment_id}/policies",
     # A task that joins is one that was not there, and a text must be one that can be stored.
     "/api/experiments/{experiment_id}/tasks",
+    # A factor and a level have to be there.
+    "/api/experiments/{experiment_id}/gate",
     # A factor, a connection and a writer have to be there.
     "/api/experiments/{experiment_id}/improvement",
     # An address has to be allowed, and a header has to be none.

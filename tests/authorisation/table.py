@@ -357,6 +357,9 @@ TABLE: dict[str, Row] = {
     f"{_API}/policies/<number>/retire": operation(post=runners(200), body={"reason": "x"}),
     f"{_API}/tasks": operation(post=runners(200), body={"tasks": [{"prompt": "x", "reference": "y"}]}),
     f"{_API}/tasks/<number>/leave-out": operation(post=runners(200), body={"reason": "x"}),
+    f"{_API}/gate": operation(
+        post=runners(422), body={"texts": [{"factor": "none", "level": "x", "text": "y"}]}
+    ),
     f"{_API}/improvement": operation(get=watchers(404), post=runners(422), body={"factor": "none"}),
     f"{_API}/improvement/stop": operation(post=runners(404)),
     f"{_API}/improvement/certify": operation(post=runners(404)),

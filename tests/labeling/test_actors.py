@@ -123,6 +123,13 @@ def walked(shared_rows: None) -> int:
     post("stop_improving", improved.pk, certify="1")
     post("stop_improving", improved.pk)
 
+    texts = [{"factor": "System prompt", "level": "Prompt 0", "text": "Be warm."}]
+    for merged in (False, True):
+        body = {"texts": texts, "merged": merged}
+        path = f"/api/experiments/{improved.pk}/gate"
+        asked = client.post(path, body, content_type="application/json", headers=bearer(admin))
+        assert asked.status_code == 200, asked.content
+
     post("invite", experiment.pk, role="annotator", most_uses=1, valid_days=1)
     post("end_invitation", experiment.pk, Invitation.objects.get().pk)
     post("invite", experiment.pk, role="annotator", valid_days=1, addresses="new.of.kiel@example.org")

@@ -1,0 +1,51 @@
+"""Gates for pull requests: what main holds, and how the challenges of changes stand."""
+
+from __future__ import annotations
+
+from engine.core import StopReason
+from engine.models import Experiment, Gate, MainText, Subscription
+
+SAME, PASSED, WORSE, OPEN, STOPPED = "same", "passed", "worse", "open", "stopped"
+# The places of both sides in a challenge.
+OF_MAIN, OF_CHANGE = 0, 1
+
+
+def gate_of(experiment: Experiment) -> Gate | None:
+    """The gate whose challenge this experiment is."""
+    return Gate.objects.filter(challenge=experiment).first()
+
+
+def main_texts(experiment: Experiment) -> dict[tuple[str, str], str]:
+    """The texts of main, by factor and level, where levels began with others."""
+    rows = MainText.objects.filter(level__factor__experiment=experiment)
+    return {
+        (factor, level): text
+        for factor, level, text in rows.values_list("level__factor__name", "level__name", "text")
+    }
+
+
+def has_forge(experiment: Experiment) -> bool:
+    """True if the states of its commits are posted somewhere."""
+    return experiment.subscriptions.filter(kind__in=Subscription.FORGES).exists()
+
+
+def state_of(gate: Gate) -> str:
+    """Where its challenge stands: open, or one of the three ends."""
+    challenge = gate.challenge
+    if challenge.state != Experiment.State.CONCLUDED:
+        return OPEN
+    if challenge.conclusion != StopReason.CERTIFIED or challenge.winner is None:
+        return STOPPED
+    return PASSED if challenge.winner.index == OF_CHANGE else WORSE
+
+
+def in_few_words(state: str, experiment: Experiment) -> str:
+    """A state as a commit status says it."""
+    margin, risk = f"{100 * experiment.epsilon:.4g} points", f"{100 * experiment.delta:.4g}%"
+    return {
+        SAME: "Nothing to compare: the texts that are sent are the same.",
+        PASSED: f"Not worse than main by more than {margin}; risk {risk}.",
+        WORSE: f"Worse than main; risk {risk}.",
+        OPEN: "People compare it with main.",
+        STOPPED: "Stopped without a claim.",
+    }[state]

@@ -1,0 +1,177 @@
+"""Gates: the ends of a changed text against that of main, and what counts as a change."""
+
+import numpy as np
+import pytest
+
+from engine.domain.errors import SpecError, WrongStateError
+from engine.models import AuditEntry, Experiment, Gate, Level, Loan, Notification
+from engine.selectors import gates as selectors
+from engine.selectors.designs import load, replay
+from engine.services import keys
+from engine.services.experiments import stop
+from engine.services.gates import Text, check_texts, set_main_texts
+from engine.services.notifications import subscribe
+from engine.services.setting_changes import reopen
+from tests.factories import add_member, click_for, connect, make_experiment, make_user, plan_and_write
+
+pytestmark = pytest.mark.django_db
+
+FACTOR, LEVEL = "System prompt", "Prompt 0"
+
+
+@pytest.fixture
+def editor():
+    return make_user("editor")
+
+
+@pytest.fixture
+def experiment(annotator, editor):
+    made = make_experiment(ready=True, annotators=(annotator,), epsilon=0.2, delta=0.2, budget=60)
+    add_member(made, editor, "editor")
+    return made
+
+
+def check(experiment, by, text="quality 9", commit="", factor=FACTOR, level=LEVEL):
+    texts = [Text(factor, level, text)]
+    return check_texts(experiment_id=experiment.pk, texts=texts, commit=commit, by=by)
+
+
+def judge(gate, annotator, share, most=200):
+    """People prefer the change this often, until its challenge ends."""
+    rng = np.random.default_rng(0)
+    for _ in range(most):
+        plan_and_write(gate.challenge)
+        gate.challenge.refresh_from_db()
+        if gate.challenge.state == Experiment.State.CONCLUDED:
+            break
+        won = rng.random() < share
+        click_for(gate.challenge, annotator, lambda i, j, won=won: (i > j) == won)
+    return selectors.state_of(gate)
+
+
+@pytest.mark.parametrize(("share", "end"), [(0.5, "passed"), (0.0, "worse")])
+def test_the_evidence_ends_a_challenge_once_and_is_audited_like_any_other(
+    experiment, editor, annotator, share, end
+):
+    gate = check(experiment, editor)
+    assert selectors.state_of(gate) == "open"
+    assert judge(gate, annotator, share) == end
+    challenge = gate.challenge
+    assert challenge.certified_claim == ("good_enough" if end == "passed" else "best")
+    winner = challenge.winner.levels.get()
+    assert winner.value["text"] == ("quality 9" if end == "passed" else "quality 0")
+    assert winner.name in challenge.finding
+    assert replay(challenge).design.evidence == pytest.approx(load(challenge).design.evidence)
+    assert check(experiment, editor) == gate, "found again"
+    assert Gate.objects.count() == 1
+
+
+def test_a_name_for_main_alone_ends_nothing(experiment, editor, annotator):
+    """That main is good enough says nothing about the change: half of all harmless changes would end so."""
+    gate = check(experiment, editor)
+    for _ in range(60):
+        plan_and_write(gate.challenge)
+        design = load(gate.challenge).design
+        if design.named.get("good_enough") == 0:
+            break
+        # Main is ahead, and not by so much that it wins.
+        ahead = design.wins[0, 1] < 0.62 * (design.n_comparisons + 1)
+        click_for(gate.challenge, annotator, lambda i, j, ahead=ahead: (i < j) == ahead)
+    plan_and_write(gate.challenge)
+    gate.challenge.refresh_from_db()
+    assert load(gate.challenge).design.named["good_enough"] == 0
+    assert selectors.state_of(gate) == "open"
+
+
+def test_a_budget_that_is_spent_and_a_stop_claim_nothing(experiment, editor, annotator):
+    Experiment.objects.filter(pk=experiment.pk).update(budget=3)
+    gate = check(experiment, editor)
+    assert judge(gate, annotator, 0.5) == "stopped"
+    assert gate.challenge.conclusion == "budget"
+    reopen(experiment_id=gate.challenge.pk, by=editor, budget=60)
+    gate.challenge.refresh_from_db()
+    assert selectors.state_of(gate) == "open"
+    stop(experiment_id=gate.challenge.pk, by=editor)
+    gate.challenge.refresh_from_db()
+    assert selectors.state_of(gate) == "stopped"
+
+
+def test_a_challenge_has_the_people_and_the_connections_of_its_experiment(experiment, editor, annotator):
+    owner = make_user("owner")
+    add_member(experiment, owner, "owner")
+    model = connect("gpt", "https://models.example.org/v1", everybody=False)
+    Experiment.objects.filter(pk=experiment.pk).update(model="gpt", responses="fresh")
+    Loan.objects.create(connection=model, experiment=experiment, by=owner)
+    challenge = check(experiment, editor).challenge
+
+    def roles(of):
+        return set(of.memberships.values_list("user__username", "role"))
+
+    assert roles(challenge) == roles(experiment)
+    assert challenge.loans.get().connection == model
+    assert challenge.state == "running"
+    assert {each.by for each in AuditEntry.objects.filter(action="gate")} == {editor}
+
+
+def test_the_texts_that_are_sent_are_compared(annotator, editor):
+    experiment = make_experiment(n_tasks=2, epsilon=0.2)
+    add_member(experiment, editor, "editor")
+    experiment.tasks.update(variables={"name": "Ann"})
+    Level.objects.filter(name=LEVEL).update(value={"text": "Call her {{ name }}."})
+    assert check(experiment, editor, "Call her {{name}}.") is None
+    assert check(experiment, editor, "Call her {{ name }}.") is None
+    assert check(experiment, editor, "Call her {{ name }}. ") is not None
+
+
+def test_main_moves_on_and_the_next_change_meets_what_it_has_now(experiment, editor):
+    first = check(experiment, editor, "quality 9")
+    merged = [Text(FACTOR, LEVEL, "quality 9")]
+    set_main_texts(experiment_id=experiment.pk, texts=merged, by=editor)
+    set_main_texts(experiment_id=experiment.pk, texts=merged, by=editor)
+    assert AuditEntry.objects.filter(action="main_texts").count() == 1
+    assert check(experiment, editor, "quality 9") is None
+    second = check(experiment, editor, "quality 0")
+    assert second != first
+    sides = [each.levels.get().value["text"] for each in second.challenge.policies.all()]
+    assert sides == ["quality 9", "quality 0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"factor": "Tone"}, SpecError),
+        ({"level": "Prompt 9"}, SpecError),
+        ({"text": "Call her {{ name }}."}, SpecError),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(experiment, editor, given, fault):
+    with pytest.raises(fault):
+        check(experiment, editor, **given)
+    assert not Gate.objects.exists()
+
+
+def test_a_margin_is_needed_and_one_level_of_each_factor(experiment, editor):
+    twice = [Text(FACTOR, LEVEL, "a"), Text(FACTOR, "Prompt 1", "b")]
+    with pytest.raises(SpecError):
+        check_texts(experiment_id=experiment.pk, texts=twice, by=editor)
+    Experiment.objects.filter(pk=experiment.pk).update(epsilon=0)
+    with pytest.raises(WrongStateError):
+        check(experiment, editor)
+
+
+def test_only_the_newest_state_of_a_commit_waits_to_be_posted(experiment, editor):
+    forge = subscribe(
+        experiment=experiment,
+        by=editor,
+        kind="github",
+        target="https://github.com/ann/prompts",
+        events=["concluded"],
+        token="ghp_secret",
+    )
+    assert "ghp_secret" not in forge.secret
+    assert keys.token_of(forge) == "ghp_secret"
+    assert forge.events == []
+    gate = check(experiment, editor, commit="a" * 40)
+    assert Notification.objects.get().key == f"{'a' * 40} {gate.pk} open"
+    stop(experiment_id=gate.challenge.pk, by=editor)
+    assert Notification.objects.get().key == f"{'a' * 40} {gate.pk} stopped"
