@@ -24,7 +24,6 @@ from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_about
 from engine.selectors.improvements import TEXTS
 from engine.selectors.policies import combinations_of
-from engine.selectors.snapshots import latest_snapshot
 from engine.services.audit import record
 from engine.services.connection_loans import lend_alike
 from engine.services.descriptions import Description, check_description
@@ -199,7 +198,7 @@ def sides_of(experiment: Experiment, texts: Sequence[Text]) -> Sides:
 
 
 def _of_main(experiment: Experiment, wanted: Mapping[str, str], factors: list[str]) -> Combination:
-    """The policy that has these levels; where several have, the winner or leader, or the first."""
+    """The policy that has these levels; where several have, the winner, or else the first."""
     every = combinations_of(experiment)
     present = experiment.policies.present().values_list("index", flat=True)
     having = [
@@ -207,9 +206,8 @@ def _of_main(experiment: Experiment, wanted: Mapping[str, str], factors: list[st
     ]
     if not having:
         raise SpecError(f"No policy that is present has the levels {wanted}.", ("texts",))
-    snapshot = latest_snapshot(experiment)
-    leader = experiment.winner or (snapshot.best if snapshot else None)
-    return every[leader.index if leader and leader.index in having else having[0]]
+    winner = experiment.winner
+    return every[winner.index if winner and winner.index in having else having[0]]
 
 
 def _sent_alike(tasks: Sequence[TaskSpec], one: Composition, two: Composition) -> bool:

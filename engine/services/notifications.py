@@ -175,7 +175,7 @@ def announce_conclusion(*, experiment: Experiment) -> None:
 def announce_status(*, experiment: Experiment, gate: Gate | None, sha: str) -> None:
     """Announce where a commit stands to the forges of an experiment; without a gate nothing changed."""
     state = state_of(gate) if gate else SAME
-    page = gate.challenge_id if gate else experiment.pk
+    compared = gate.challenge if gate else experiment
     forges = experiment.subscriptions.filter(kind__in=Subscription.FORGES)
     earlier = Notification.objects.filter(subscription__in=forges, event=COMMIT, key__startswith=f"{sha} ")
     # Tried again later, it would take the place of the state of now.
@@ -186,8 +186,8 @@ def announce_status(*, experiment: Experiment, gate: Gate | None, sha: str) -> N
                 subscription=forge,
                 event=COMMIT,
                 key=f"{sha} {gate.pk if gate else 0} {state}",
-                subject=in_few_words(state, experiment),
-                text=json.dumps({"sha": sha, "state": state, "experiment": page}),
+                subject=in_few_words(state, compared),
+                text=json.dumps({"sha": sha, "state": state, "experiment": compared.pk}),
             )
             for forge in forges
         ),

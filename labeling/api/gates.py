@@ -68,7 +68,7 @@ def gate(request: AuthenticatedRequest, experiment_id: Id, payload: GateIn) -> d
             experiment_id=experiment.pk, texts=texts, commit=payload.commit, by=request.user
         )
         state = selectors.state_of(found) if found else selectors.SAME
-        sentence = selectors.in_few_words(state, experiment)
+        sentence = selectors.in_few_words(state, found.challenge if found else experiment)
         wake(deliver)
     compared = found.challenge if found else experiment
     if found:
@@ -80,7 +80,7 @@ def gate(request: AuthenticatedRequest, experiment_id: Id, payload: GateIn) -> d
         "challenge": compared.pk if found else None,
         "url": settings.SITE_URL + reverse("dashboard", args=[compared.pk]),
         "comparisons": counts.comparison_count(compared.pk) if found else 0,
-        "epsilon": experiment.epsilon,
-        "delta": experiment.delta,
+        "epsilon": compared.epsilon,
+        "delta": compared.delta,
         "reported": bool(payload.commit) and selectors.has_forge(experiment),
     }

@@ -107,7 +107,7 @@ def walked(shared_rows: None) -> int:
         advance(experiment_id=settled.pk)
     post("stop_here", settled.pk, claim="good_enough", confirmed="1")
 
-    improved = make_experiment(n_tasks=24, annotators=(annotator,))
+    improved = make_experiment(n_tasks=24, epsilon=0.1, annotators=(annotator,))
     with lifted():
         AuditEntry.objects.filter(experiment=improved).delete()
     post("improve", improved.pk, writer="prepared", factor="System prompt", clicks=40, needs_ok="on")
@@ -124,11 +124,13 @@ def walked(shared_rows: None) -> int:
     post("stop_improving", improved.pk)
 
     texts = [{"factor": "System prompt", "level": "Prompt 0", "text": "Be warm."}]
+    by_token = bearer(admin)
     for merged in (False, True):
         body = {"texts": texts, "merged": merged}
         path = f"/api/experiments/{improved.pk}/gate"
-        asked = client.post(path, body, content_type="application/json", headers=bearer(admin))
+        asked = client.post(path, body, content_type="application/json", headers=by_token)
         assert asked.status_code == 200, asked.content
+    Token.objects.get(user=admin).delete()
 
     post("invite", experiment.pk, role="annotator", most_uses=1, valid_days=1)
     post("end_invitation", experiment.pk, Invitation.objects.get().pk)
