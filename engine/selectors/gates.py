@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core import StopReason
+from engine.core import Claim
 from engine.models import Experiment, Gate, MainText, Subscription
 
 SAME, PASSED, WORSE, OPEN, STOPPED = "same", "passed", "worse", "open", "stopped"
@@ -34,9 +34,15 @@ def state_of(gate: Gate) -> str:
     challenge = gate.challenge
     if challenge.state != Experiment.State.CONCLUDED:
         return OPEN
-    if challenge.conclusion != StopReason.CERTIFIED or challenge.winner is None:
+    if challenge.winner is None:
         return STOPPED
-    return PASSED if challenge.winner.index == OF_CHANGE else WORSE
+    # Somebody may have stopped on another claim, such as that main is good enough.
+    ends = {
+        (OF_CHANGE, Claim.GOOD_ENOUGH): PASSED,
+        (OF_CHANGE, Claim.BEST): PASSED,
+        (OF_MAIN, Claim.BEST): WORSE,
+    }
+    return ends.get((challenge.winner.index, Claim(challenge.certified_claim)), STOPPED)
 
 
 def in_few_words(state: str, experiment: Experiment) -> str:

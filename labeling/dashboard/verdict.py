@@ -10,6 +10,7 @@ from engine.domain.claim_settings import CERTIFIED
 from engine.domain.wording import moment, number
 from engine.models import Experiment, Snapshot
 from engine.selectors.findings import Ladder, doubts_about_risk
+from engine.selectors.gates import gate_of
 from engine.selectors.policies import policy_names
 from engine.selectors.pool_claims import tasks_left_out
 from engine.selectors.pools import Supply
@@ -180,7 +181,8 @@ def _risk(experiment: Experiment, ladder: Ladder | None) -> float | None:
     """The risk of the conclusion; the joint one where its claim was picked after looking at several."""
     if not experiment.certified_claim or doubts_about_risk(experiment) or not ladder or not ladder.goal:
         return None
-    if experiment.certified_claim == experiment.claim:
+    # A gate has two claims, of which one alone can be wrong.
+    if experiment.certified_claim == experiment.claim or gate_of(experiment):
         return ladder.goal.risk
     return ladder.joint_risk
 

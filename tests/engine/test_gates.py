@@ -8,10 +8,11 @@ from engine.models import AuditEntry, Experiment, Gate, Level, Loan, Notificatio
 from engine.selectors import gates as selectors
 from engine.selectors.designs import load, replay
 from engine.services import keys
-from engine.services.experiments import stop
+from engine.services.experiments import stop, stop_on
 from engine.services.gates import Text, check_texts, set_main_texts
 from engine.services.notifications import subscribe
 from engine.services.setting_changes import reopen
+from labeling.dashboard.figures import result_of
 from tests.factories import add_member, click_for, connect, make_experiment, make_user, plan_and_write
 
 pytestmark = pytest.mark.django_db
@@ -61,6 +62,7 @@ def test_the_evidence_ends_a_challenge_once_and_is_audited_like_any_other(
     winner = challenge.winner.levels.get()
     assert winner.value["text"] == ("quality 9" if end == "passed" else "quality 0")
     assert winner.name in challenge.finding
+    assert result_of(challenge)["verdict"]["risk"] == challenge.delta
     assert replay(challenge).design.evidence == pytest.approx(load(challenge).design.evidence)
     assert check(experiment, editor) == gate, "found again"
     assert Gate.objects.count() == 1
@@ -81,6 +83,10 @@ def test_a_name_for_main_alone_ends_nothing(experiment, editor, annotator):
     gate.challenge.refresh_from_db()
     assert load(gate.challenge).design.named["good_enough"] == 0
     assert selectors.state_of(gate) == "open"
+    stop_on(experiment_id=gate.challenge.pk, claim="good_enough", by=editor)
+    gate.challenge.refresh_from_db()
+    assert gate.challenge.winner.index == 0
+    assert selectors.state_of(gate) == "stopped"
 
 
 def test_a_budget_that_is_spent_and_a_stop_claim_nothing(experiment, editor, annotator):
