@@ -27,9 +27,11 @@ from engine.judges import llm_worker
 from engine.judges.rule_worker import judge_comparisons
 from engine.judges.screening import screen_proposals
 from engine.notifying.delivery import deliver_due
+from engine.publishing.sending import publish_next
 from engine.selectors import offered_models, workers
 from engine.selectors.experiments import paused_and_behind, running
 from engine.selectors.opinions import experiments_with_opinions
+from engine.selectors.publications import has_waiting
 from engine.selectors.writing import improvements_to_write
 from engine.services import (
     analysis,
@@ -255,6 +257,13 @@ def deliver() -> None:
 
 
 @shared_task
+def publish() -> None:
+    """Send the winners that wait."""
+    while publish_next():
+        pass
+
+
+@shared_task
 def forget_old() -> None:
     """Delete what need not be kept any longer."""
     if gone := {name: n for name, n in retention.forget_old().items() if n}:
@@ -411,6 +420,8 @@ def sweep(self: Task[Any, Any]) -> None:
     notifications.watch()
     if notifications.has_due():
         wake(deliver)
+    if has_waiting():
+        wake(publish)
     wake_proposers()
     # Without such an experiment nobody may listen to that queue.
     if experiments_with_opinions().exists():

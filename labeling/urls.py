@@ -26,6 +26,7 @@ from labeling.views import (
     trial,
     uploads,
     votes,
+    winners,
 )
 
 _OF_ANNOTATORS = [
@@ -51,6 +52,9 @@ _OF_EXPERIMENT = [
     path("", dashboard.dashboard, name="dashboard"),
     path("live/", dashboard.live, name="dashboard_live"),
     path("ranking.csv", policies.ranking_file, name="ranking_file"),
+    path("winner/", winners.destinations, name="destinations"),
+    path("winner/<int:destination_id>/", winners.publish, name="publish"),
+    path("winner/<int:destination_id>/remove/", winners.remove, name="remove_destination"),
     path("winner.yaml", policies.winner_file, name="winner_file"),
     path("results.csv", policies.results_file, name="results_file"),
     path("quality/", dashboard.quality, name="quality"),

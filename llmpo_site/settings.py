@@ -383,6 +383,8 @@ STALL_HOURS = env.float("STALL_HOURS", 12.0, validate=validate.Range(min=0, min_
 # Hosts that webhooks may go to; empty: any with a public address.
 WEBHOOK_HOSTS: list[str] = env.list("WEBHOOK_HOSTS", [])
 ALLOW_PRIVATE_WEBHOOKS = env.bool("ALLOW_PRIVATE_WEBHOOKS", False)
+# Folder of the control workers below which winners may be written into Git working trees; empty: nowhere.
+REGISTRY_FOLDER = env.str("REGISTRY_FOLDER", "")
 
 # ---------------------------------------------------------------- static files, language, logs
 

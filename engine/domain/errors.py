@@ -55,6 +55,10 @@ class SubscriptionError(EngineError):
     """Notifications cannot be sent there."""
 
 
+class PublicationError(EngineError):
+    """The winner cannot be sent there."""
+
+
 class PersonError(EngineError):
     """An account cannot be forgotten."""
 

@@ -129,6 +129,9 @@ MAILED = Limit(
     "Make one link for several people, or wait until tomorrow.",
 )
 SUBSCRIPTIONS = Limit("notifications of one experiment", 20, "Each gets every message.", "Remove one first.")
+DESTINATIONS = Limit(
+    "destinations of one winner", 20, "Each is a prompt that somebody uses.", "Remove one first."
+)
 MESSAGES = Limit(
     "messages in one conversation",
     200,

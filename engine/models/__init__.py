@@ -13,6 +13,7 @@ only wake the code that looks for work here. ``Claimable`` rows are taken by one
 * ``ShowingEvent``: append-only; written with what happens to a comparison, then numbered by the planner.
 * ``Improvement``: open → ended | stopped.
 * ``Proposal``: proposed → refused | joined → dropped | promoted | left.
+* ``Publication``: waiting (claim) → sent | failed (reason).
 * ``Conclusion``: append-only; written with the evidence that allows it.
 * ``PairCount``: changed in the transaction of the judgment; rebuildable from the judgments.
 * ``Experiment``: draft → running ⇄ paused → concluded (reason).
@@ -44,6 +45,7 @@ from engine.models.people import (
     User,
 )
 from engine.models.policies import Factor, Level, Policy, Task
+from engine.models.publications import Destination, Publication
 from engine.models.showings import Evidence, ShowingEvent
 from engine.models.trials import Trial
 from engine.models.uploads import Upload
@@ -59,6 +61,7 @@ __all__ = [
     "Conclusion",
     "Connection",
     "DashboardPage",
+    "Destination",
     "Evidence",
     "Examination",
     "Experiment",
@@ -83,6 +86,7 @@ __all__ = [
     "PairCount",
     "Policy",
     "Proposal",
+    "Publication",
     "ReportLink",
     "Response",
     "RoleLoss",

@@ -81,6 +81,8 @@ class AuditEntry(models.Model):
         PROMOTED = "promoted", "Proposal promoted"
         GATE = "gate", "Pull request checked"
         MAIN_TEXTS = "main_texts", "Texts of main changed"
+        DESTINATION = "destination", "Destination of the winner changed"
+        PUBLISHED = "published", "Winner sent"
         REMARKS_DONE = "remarks_done", "Flags and comments done"
 
     experiment = models.ForeignKey(

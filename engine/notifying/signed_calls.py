@@ -43,12 +43,35 @@ def call(
 ) -> None:
     """POST the body once, signed if there is a secret, or with these headers.
 
-    Follows no redirect, reads only its status.
+    Reads only the answer's status.
 
     Raises
     ------
     WebhookError
         With what to do about it. Names the host only: viewers and worker logs see the message.
+    """
+    timestamp = str(int(time.time()))
+    signed = {
+        "LLMPO-Delivery": delivery,
+        "LLMPO-Timestamp": timestamp,
+        "LLMPO-Signature": f"v2={signature(secret, delivery, timestamp, body)}",
+    }
+    status, _ = exchange(
+        method="POST", url=url, headers=signed if secret else headers, body=body, most_bytes=0
+    )
+    if not 200 <= status < 300:
+        raise WebhookError(f"It answered {status}; anything from 200 to 299 counts as received.")
+
+
+def exchange(
+    *, method: str, url: str, headers: Mapping[str, str], body: bytes, most_bytes: int = 1_000_000
+) -> tuple[int, bytes]:
+    """Send one request, and return the answer's status and content. Follows no redirect.
+
+    Raises
+    ------
+    WebhookError
+        As :func:`call`.
     """
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -61,23 +84,17 @@ def call(
         raise WebhookError(f"{parts.hostname} is not found: {error}.") from error
 
     deadline = Deadline(_WHOLE_CALL_SECONDS)
-    timestamp = str(int(time.time()))
-    signed = {
-        "LLMPO-Delivery": delivery,
-        "LLMPO-Timestamp": timestamp,
-        "LLMPO-Signature": f"v2={signature(secret, delivery, timestamp, body)}",
-    }
     # The very address that was checked: asked again, the name could lead elsewhere.
     target = httpx2.URL(url).copy_with(host=address)
     request = httpx2.Request(
-        "POST",
+        method,
         target,
         content=body,
         headers={
             "Host": parts.netloc,
             "Content-Type": "application/json",
             "User-Agent": "LLM-PO",
-            **(signed if secret else headers),
+            **headers,
         },
         extensions={
             "sni_hostname": parts.hostname,
@@ -88,6 +105,11 @@ def call(
     try:
         with deadline, httpx2.Client(trust_env=False, follow_redirects=False) as client:
             answer = client.send(request, stream=True)
+            content = b""
+            for piece in answer.iter_bytes() if most_bytes else ():
+                content += piece
+                if len(content) > most_bytes:
+                    raise WebhookError(f"The answer of {parts.hostname} is too long.")
             answer.close()
     except httpx2.HTTPError as error:
         if deadline.passed:
@@ -96,8 +118,7 @@ def call(
                 "Answer at once, and work later."
             ) from error
         raise WebhookError(f"The call to {parts.hostname} failed: {_safe_words(error, url)}") from error
-    if not answer.is_success:
-        raise WebhookError(f"It answered {answer.status_code}; anything from 200 to 299 counts as received.")
+    return answer.status_code, content
 
 
 def _safe_words(error: httpx2.HTTPError, url: str) -> str:

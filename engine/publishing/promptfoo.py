@@ -45,22 +45,23 @@ _TEXT = re.compile(r"\{\{\s*(?:\"([^\"']*)\"|'([^\"']*)')\s*\}\}")
 _OPENS = re.compile(r"\{(?=[{%#])")
 
 
-def promptfoo_of(winner: Winner) -> str:
-    """The configuration as YAML.
+def promptfoo_of(winner: Winner, *, with_tests: bool = True) -> str:
+    """The configuration as YAML, with the tasks as tests unless told otherwise.
 
     A task with a history has no place in a prompt: then each test holds the whole conversation.
     """
-    whole = any(task.messages for task in winner.tasks)
+    whole = with_tests and any(task.messages for task in winner.tasks)
     config = provider_config(winner)
     provider: dict[str, Any] = {"id": provider_id(winner.target), "label": winner.target.name}
-    document = {
+    document: dict[str, Any] = {
         "description": f"{winner.evidence['experiment']}: {winner.name}",
         "prompts": [
             {"label": winner.name, "raw": f"{{{{ {winner.slot} }}}}" if whole else _chat_prompt(winner)}
         ],
         "providers": [provider | ({"config": config} if config else {})],
-        "tests": [_test(task, winner, whole=whole) for task in winner.tasks],
     }
+    if with_tests:
+        document["tests"] = [_test(task, winner, whole=whole) for task in winner.tasks]
     known = [f"{name}: {value}" for name, value in winner.evidence.items() if value is not None]
     heading = "".join(f"# {' '.join(each.split())}\n" for each in [*known, *winner.lacking])
     return heading + yaml.dump(

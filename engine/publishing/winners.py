@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -21,6 +22,8 @@ from engine.selectors.counts import comparison_count
 from engine.selectors.findings import doubts_about_risk
 from engine.selectors.policies import model_that_wrote, policy_names, written_elsewhere
 from engine.services.keys import targets_shown
+
+_FILTER = re.compile(r"\{\{[^}\"']*\|")
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class Winner:
             said.append("Patterns and guard models of its guardrails are not included.")
         if self.composition.sampling.seed:
             said.append("Each response had a seed of its own, which is not included.")
+        if any(_FILTER.search(each.content) for each in self.messages):
+            said.append("Filters behind variables stand as they are: not every tool knows them.")
         if not self.target.connection_id:
             said.append("No connection wrote its responses: set the address of the model's server.")
         return said

@@ -18,6 +18,7 @@ from engine.models import (
     AuditEntry,
     Browser,
     Connection,
+    Destination,
     Experiment,
     Flag,
     Invitation,
@@ -26,6 +27,7 @@ from engine.models import (
     JudgmentVoid,
     Loan,
     Membership,
+    Publication,
     ReportLink,
     RoleLoss,
     Subscription,
@@ -114,6 +116,15 @@ def person_data(user: User, *, complete: bool) -> Row:
         "notifications_received": _rows(
             subscriptions_to(addresses_of(user)),
             experiment="experiment__name", target="target", created_at="created_at",
+        ),
+        "destinations_added": _rows(
+            Destination.objects.filter(created_by=user).order_by("pk"),
+            experiment="experiment__name", kind="kind", name="name", created_at="created_at",
+        ),
+        "winners_sent": _rows(
+            Publication.objects.filter(by=user).order_by("pk"),
+            experiment="destination__experiment__name", kind="destination__kind", policy="policy",
+            created_at="created_at",
         ),
         "api_tokens": _rows(
             Token.objects.filter(user=user).order_by("pk"),

@@ -74,6 +74,8 @@ SENTENCES: dict[str, str] = {
     _Action.PROMOTED: "{policy} ({code}) is the champion in place of {over}: {probability} likely better.",
     _Action.GATE: "Made the challenge {challenge} for a change of {levels}.",
     _Action.MAIN_TEXTS: "The branch main has new texts of {levels}: changes meet these from now on.",
+    _Action.DESTINATION: "{what} a destination of the winner: {destination}.",
+    _Action.PUBLISHED: "{what} {policy}: {destination}.",
     _Action.REMARKS_DONE: "Marked the flags and comments on comparison {number} as done.",
 }
 

@@ -1,4 +1,4 @@
-"""Seals the keys of connections and the tokens of repositories, and opens them in the worker that asks.
+"""Seals keys of connections and destinations, and tokens of repositories, and opens them in a worker.
 
 A sealed key holds the number and the address of its connection: copied to another row, or left behind by
 another address, it does not open.
@@ -21,7 +21,7 @@ from engine.domain.connection_targets import Target
 from engine.domain.credentials import cipher
 from engine.domain.errors import KeyUnreadableError
 from engine.domain.profiles import Provider, takes_of
-from engine.models import Connection, Subscription, clock
+from engine.models import Connection, Destination, Subscription, clock
 from engine.selectors.policies import connections_named
 
 # The end of a shorter key would reveal too much.
@@ -107,6 +107,28 @@ def token_of(subscription: Subscription) -> str:
     return str(bound["key"])
 
 
+def sealed_key(destination: Destination, key: str) -> str:
+    """The key of a destination, sealed for its number and address."""
+    bound = {"destination": destination.pk, "address": destination.address, "key": key}
+    return _seals().encrypt(json.dumps(bound).encode()).decode()
+
+
+def key_of(destination: Destination) -> str:
+    """The key of a destination, empty without one; only a worker calls this.
+
+    Raises
+    ------
+    KeyUnreadableError
+        It cannot be opened here; says what to do.
+    """
+    if not destination.sealed_key:
+        return ""
+    bound = _unsealed(destination.sealed_key)
+    if (bound.get("destination"), bound["address"]) != (destination.pk, destination.address):
+        raise KeyUnreadableError("The key belongs to another address. Add the destination anew.")
+    return str(bound["key"])
+
+
 @transaction.atomic
 def seal_anew() -> tuple[int, list[Connection]]:
     """Encrypt all keys and tokens with the newest of ``CONNECTION_KEYS``, or of ``SECRET_KEY``.
@@ -127,6 +149,10 @@ def seal_anew() -> tuple[int, list[Connection]]:
         with suppress(InvalidToken):
             forge.secret = seals.rotate(forge.secret.encode()).decode()
             forge.save(update_fields=["secret"])
+    for destination in Destination.objects.select_for_update(no_key=True).exclude(sealed_key=""):
+        with suppress(InvalidToken):
+            destination.sealed_key = seals.rotate(destination.sealed_key.encode()).decode()
+            destination.save(update_fields=["sealed_key"])
     return done, unreadable
 
 

@@ -302,6 +302,10 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/report/share/": page(post=runners(400)),
     f"{_EXPERIMENT}/report/<link_id>/end/": page(post=runners(302)),
     f"{_EXPERIMENT}/winner.yaml": page(get=watchers(404)),
+    f"{_EXPERIMENT}/winner/": page(get=runners(200), post=runners(400), recent=("post",)),
+    # Nothing has won.
+    f"{_EXPERIMENT}/winner/<destination_id>/": page(get=runners(302), post=runners(302)),
+    f"{_EXPERIMENT}/winner/<destination_id>/remove/": page(post=runners(302)),
     f"{_EXPERIMENT}/judgments.csv": page(post=watchers(200)),
     f"{_EXPERIMENT}/judgments.jsonl": page(post=watchers(200)),
     f"{_EXPERIMENT}/judgments.parquet": page(post=watchers(200)),

@@ -156,6 +156,7 @@ def test_a_canary_is_where_it_may_be_read(role, world: World):
         "another annotator's name": "comparisons/",
         "a subscriber's e-mail address": "settings/",
         "a webhook's host": "log/",
+        "a destination's host": "log/",
         "the hint of an annotator's invitation": "people/",
         "the hint of an owner's invitation": "people/",
     }

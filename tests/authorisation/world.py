@@ -31,6 +31,7 @@ from engine.services.judging import record_answer
 from engine.services.notifications import subscribe
 from engine.services.people import remove_member
 from engine.services.planning import advance
+from engine.services.publications import add_destination
 from engine.services.reports import share_report
 from engine.services.tokens import make_token
 from engine.services.uploads import keep_upload
@@ -79,6 +80,10 @@ MAY_READ = {
     "a vendor's key": _NOBODY,
     "the sealed key": _NOBODY,
     "a header of a connection": _SUPERUSER,
+    "a destination's path": _NOBODY,
+    "a destination's host": _WATCHERS,
+    "a destination's key": _NOBODY,
+    "the sealed key of a destination": _NOBODY,
     "a response": _WATCHERS | {"annotator"},
     "the guidelines": _WATCHERS | {"annotator"},
 }
@@ -352,6 +357,15 @@ class World:
         )
         lender = self.users["superuser"] if mark == "own" else by
         loan = lend(connection_id=connection.pk, experiment=experiment, by=lender)
+        destination = add_destination(
+            experiment=experiment,
+            by=by,
+            kind="webhook",
+            address=f"https://{mark}-destination.example.org/{mark}-destination-path",
+            name="",
+            label="",
+            key=f"{mark}-destination-key",
+        )
         report, report_secret = share_report(experiment=experiment, by=by, valid_days=1)
         things = {
             "judgment_id": judgments[-1].pk,
@@ -368,6 +382,7 @@ class World:
             "link_id": report.pk,
             "connection_id": connection.pk,
             "loan_id": loan.pk,
+            "destination_id": destination.pk,
             "report": report_secret,
             "number": experiment.policies.count(),
         }
@@ -394,6 +409,10 @@ class World:
             "a vendor's key": f"sk-{mark}-key-of-a-vendor-{mark[:4]}",
             "the sealed key": Connection.objects.get(pk=connection.pk).sealed_key,
             "a header of a connection": f"{mark}-team",
+            "a destination's path": f"{mark}-destination-path",
+            "a destination's host": f"{mark}-destination.example.org",
+            "a destination's key": f"{mark}-destination-key",
+            "the sealed key of a destination": destination.sealed_key,
             "a response": f"{mark}-response",
             "the guidelines": f"{mark}-guidelines",
         }

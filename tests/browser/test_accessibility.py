@@ -163,6 +163,7 @@ def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
             f"/experiments/{world['many']}/report/",
             f"/experiments/{world['busy']}/settings/",
             f"/experiments/{world['finished']}/settings/",
+            f"/experiments/{world['finished']}/winner/",
             f"/experiments/{world['busy']}/people/",
             f"/experiments/{world['busy']}/log/",
             "/accounts/",

@@ -15,7 +15,7 @@ from django.contrib import admin as django_admin
 from django.core import serializers
 
 from engine.domain.errors import KeyUnreadableError, SpecError
-from engine.models import AuditEntry, Connection, Loan
+from engine.models import AuditEntry, Connection, Destination, Loan
 from engine.services import connections, keys
 from labeling.accounts.adapters import TwoStepAdapter
 
@@ -186,8 +186,13 @@ def test_it_is_no_field_of_a_form_of_an_experiment_or_of_the_admin_site():
         assert not Connection._meta.get_field(name).editable
         assert name not in connections.EDITABLE
     fields = {
-        field.name for model in apps.get_models() for field in model._meta.fields if model != Connection
+        field.name
+        for model in apps.get_models()
+        for field in model._meta.fields
+        if model not in {Connection, Destination}
     }
+    assert not Destination._meta.get_field("sealed_key").editable
+    assert Destination not in django_admin.site._registry
     assert not {name for name in fields if "sealed" in name}
 
 

@@ -19,6 +19,8 @@ from engine.models import (
     Token,
 )
 from engine.models.append_only import lifted
+from engine.publishing import sending
+from engine.publishing.winners import winner_of
 from engine.selectors.findings import ladder
 from engine.services.drafts import delete_experiment
 from engine.services.improvements import add_proposals, claim_writing
@@ -26,7 +28,7 @@ from engine.services.invitations import create_invitation
 from engine.services.planning import advance
 from tests.accounts import bearer, log_in_recently
 from tests.downloads import ask
-from tests.factories import add_member, click, click_for, make_experiment, make_user, write_responses
+from tests.factories import add_member, certify, click, click_for, make_experiment, make_user, write_responses
 from tests.labeling.test_setup import filled, sent
 from tests.tables import run_imports
 
@@ -131,6 +133,16 @@ def walked(shared_rows: None) -> int:
         asked = client.post(path, body, content_type="application/json", headers=by_token)
         assert asked.status_code == 200, asked.content
     Token.objects.get(user=admin).delete()
+    certify(improved)
+    given = {"kind": "webhook", "address": "https://hooks.example.org/of-kiel", "key": "of kiel"}
+    post("destinations", improved.pk, **given)
+    destination = improved.destinations.get()
+    requests = sending.planned(destination, winner_of(improved), back=False)
+    post("publish", improved.pk, destination.pk, shown=sending.digest_of(requests))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("engine.publishing.over_http.call", lambda **_: None)
+        assert sending.publish_next()
+    post("remove_destination", improved.pk, destination.pk)
 
     post("invite", experiment.pk, role="annotator", most_uses=1, valid_days=1)
     post("end_invitation", experiment.pk, Invitation.objects.get().pk)
