@@ -164,10 +164,11 @@ def _called(given: Fields) -> Fields:
     """The named arguments of a call of a function, as a decorator notes it; other values as they are."""
     if not given or not given.keys() <= {"args", "kwargs"}:
         return given
-    args, kwargs = in_json(given.get("args")) or [], in_json(given.get("kwargs")) or {}
+    args, kwargs = list_in(given.get("args")), fields_in(given.get("kwargs"))
     if not kwargs and len(args) == 1 and isinstance(args[0], Mapping) and not _is_message(args[0]):
         return dict(args[0])
-    return {"input" if len(args) == 1 else f"argument_{n}": each for n, each in enumerate(args, 1)} | kwargs
+    named = {"input" if len(args) == 1 else f"argument_{n}": each for n, each in enumerate(args, 1)}
+    return {**named, **kwargs}
 
 
 def _is_message(value: Any) -> bool:
@@ -246,8 +247,8 @@ def turn_in(given: Any) -> Turn:
         return Turn(USER)
     finish = _finish(given)
     if "kwargs" in given and "lc" in given:
-        kwargs = given["kwargs"] if isinstance(given["kwargs"], Mapping) else {}
-        name = kwargs.get("type") or str((given.get("id") or [""])[-1])
+        kwargs = fields_in(given["kwargs"])
+        name = kwargs.get("type") or next(iter(list_in(given.get("id"))[-1:]), "")
         given = {"role": name if _role(name) else USER, **kwargs}
     elif isinstance(given.get("message"), (Mapping, str)):
         inner = in_json(given["message"])
@@ -279,14 +280,13 @@ def _with_parts(turn: Turn, content: Any) -> Turn:
     texts: list[str] = []
     thoughts = [turn.thinking] if turn.thinking else []
     for each in parts:
-        part: Fields = (
-            {"text": each} if isinstance(each, str) else each if isinstance(each, dict) else {"type": ""}
-        )
-        part = part.get("message_content", part)
-        kind = part.get("type", next((name for name in part if name.startswith("function")), "text"))
+        # Anything else than a text or an object is no text.
+        part = {"text": each} if isinstance(each, str) else fields_in(each) or {"type": "unknown"}
+        part = fields_in(part.get("message_content", part))
+        kind = str(part.get("type") or next((name for name in part if name.startswith("function")), "text"))
         text = _text_in(part, "text", "content", "thinking", "reasoning")
         if kind in _THINKING_PARTS or part.get("thought") is True:
-            thoughts += [text] if text else [_text_in(e, "text") for e in part.get("summary") or ()]
+            thoughts += [text] if text else [_text_in(e, "text") for e in list_in(part.get("summary"))]
         elif kind in _TEXT_PARTS and not part.keys() & {"inlineData", "fileData", "inline_data", "file_data"}:
             texts.append(text)
         elif kind in _TOOL_PARTS:
@@ -430,7 +430,19 @@ def _turns_of_list(given: Sequence[Any]) -> list[Turn]:
     return [each for each in turns if each.role == ASSISTANT]
 
 
-# ---------------------------------------------------------------- names with dots
+# ---------------------------------------------------------------- values of any kind
+
+
+def fields_in(value: Any) -> Fields:
+    """The named values of an object, also of one in JSON; of anything else none."""
+    found = in_json(value)
+    return found if isinstance(found, Mapping) else {}
+
+
+def list_in(value: Any) -> list[Any]:
+    """The entries of a list, also of one in JSON; of anything else none."""
+    found = in_json(value)
+    return found if isinstance(found, list) else []
 
 
 def unflattened(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.importing.gathered import Call
-from engine.importing.messages import has_text, unflattened
+from engine.importing.messages import fields_in, has_text, list_in, unflattened
 from engine.importing.rows import ImportingError, in_json, is_empty
 
 Fields = Mapping[str, Any]
@@ -90,11 +90,11 @@ class _Span:
         else:
             self.name = self.name or str(row.get("name") or "")
             self._fail(row)
-        for each in in_json(row.get("events")) or ():
-            if isinstance(each, Mapping):
+        for each in map(fields_in, list_in(row.get("events"))):
+            if each:
                 self._note(str(each.get("name")), _named(each.get("attributes")), each)
-        for each in in_json(flat.pop("events", None)) or ():
-            if isinstance(each, Mapping):
+        for each in map(fields_in, list_in(flat.pop("events", None))):
+            if each:
                 self._note(str(each.get("event.name")), each, {})
         # The same span may be there twice: the first of each text counts.
         self.tree = _merged(self.tree, unflattened(flat))
@@ -105,7 +105,8 @@ class _Span:
         body = in_json(_value(event.get("body")))
         fields = {**attributes, **(body if isinstance(body, Mapping) else {"content": body} if body else {})}
         if name.startswith("gen_ai."):
-            self.events.append((int(event.get("timeUnixNano") or 0), name, fields))
+            at = str(event.get("timeUnixNano") or 0)
+            self.events.append((int(at) if at.isdecimal() else 0, name, fields))
 
     def _fail(self, row: Fields) -> None:
         status = row.get("status")
@@ -231,13 +232,13 @@ def _value(given: Any) -> Any:
     if not isinstance(given, Mapping) or len(given) != 1:
         return given
     [(kind, value)] = given.items()
-    match kind.replace("_v", "V"):
+    match str(kind).replace("_v", "V"):
         case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
             return value
         case "intValue":
-            return int(value)
+            return int(value) if str(value).lstrip("-").isdecimal() else value
         case "arrayValue":
-            return [_value(each) for each in value.get("values") or ()]
+            return [_value(each) for each in list_in(fields_in(value).get("values"))]
         case "kvlistValue":
-            return _named(value.get("values") or [])
+            return _named(list_in(fields_in(value).get("values")))
     return given

@@ -17,7 +17,7 @@ from engine.importing.reading_process import Source
 from engine.importing.rows import ImportingError, Row, in_json
 from engine.importing.spans import calls_of_spans, spans_in
 from engine.importing.strict_json import JSONLimitError, entry_at
-from engine.importing.table_files import is_json, text_of
+from engine.importing.table_files import is_json, names_in, text_of
 
 Fields = Mapping[str, Any]
 Placed = tuple[str, Fields]
@@ -34,6 +34,8 @@ _OBSERVATIONS = {
     "GENERATION", "SPAN", "EVENT", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING",
     "GUARDRAIL",
 }  # fmt: skip
+# Columns of LangSmith's tables beside those of inputs and outputs.
+_BESIDE = {"id", "metadata", "split", "created_at", "modified_at", "dataset_id", "source_run_id", "name"}
 _OF_AN_ITEM = {"datasetId", "datasetName", "sourceTraceId", "status"}
 _OF_A_TRACE = {"sessionId", "userId", "release", "bookmarked", "environment", "htmlPath", "latency"}
 _SPACE = re.compile(r"[\s,]*")
@@ -64,7 +66,7 @@ def calls_in(source: Source) -> Sequence[Call] | None:
                 rows += [(f"{prefix}{place}{inner}", row) for inner, row in _rows(document, pages)]
         except (ImportingError, OSError, EOFError) as error:
             faults.append(ImportingError.at(name, str(error)))
-    if not rows and not any(is_json(_start(data)) for data in files.values()):
+    if not rows and any(map(_may_be_table, files.values())):
         rows = [*_rows_of_table(source)]
     if (calls := _known(rows)) is None:
         return None
@@ -81,8 +83,12 @@ def _text(data: bytes, most: int) -> str:
     return text_of(data) if len(data) <= most else ""
 
 
-def _start(data: bytes) -> str:
-    return data[:100].decode(errors="replace")
+def _may_be_table(data: bytes) -> bool:
+    """True if a process should look: it is packed or binary, or its first line has such names."""
+    if data.startswith((b"PK", b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"\x1f\x8b")):
+        return True
+    names = names_in(data[:100_000].decode(errors="replace"))
+    return any(name.startswith(("input", "output", "attributes.", "run_type")) for name in names)
 
 
 def _documents(text: str) -> Iterator[tuple[str, Any]]:
@@ -159,15 +165,13 @@ def _rows_of_table(source: Source) -> Iterator[Placed]:
             if not isinstance(row, Row):
                 continue
             fields = {name: _cell(value) for name, value in row.fields.items()}
-            sides = [name.partition("_") for name in fields]
-            if "run_type" not in fields and all(
-                side in {"input", "output"} and rest for side, _, rest in sides
-            ):
-                grouped: dict[str, dict[str, Any]] = {"inputs": {}, "outputs": {}}
-                for name, (side, _, rest) in zip(fields, sides, strict=True):
-                    grouped[f"{side}s"][rest] = fields[name]
+            sides = {name: name.partition("_") for name in fields.keys() - _BESIDE}
+            if {side for side, _, rest in sides.values() if rest} == {"input", "output"}:
+                grouped: dict[str, Any] = {name: fields[name] for name in fields.keys() & _BESIDE}
+                for name in filter(sides.__contains__, fields):
+                    grouped.setdefault(f"{sides[name][0]}s", {})[sides[name][2]] = fields[name]
                 fields = grouped
-            if not _kind(fields):
+            if not _kind(fields) and spans_in(fields) is None:
                 return
             yield row.place, fields
 
@@ -188,7 +192,7 @@ def _cell(value: Any) -> Any:
 def _kind(row: Fields) -> str:
     """What a row of Langfuse or of LangSmith is; empty for others."""
     names = {_CAMEL.get(name, name) for name in row}
-    if row.get("type") in _OBSERVATIONS and "traceId" in names:
+    if str(row.get("type")) in _OBSERVATIONS and "traceId" in names:
         return "observation"
     if {"input", "expectedOutput"} <= names and (
         names & _OF_AN_ITEM or not isinstance(in_json(row["input"]), str)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import csv
+import functools
 import io
+import itertools
 import json
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -140,6 +145,11 @@ class TestLangSmith:
         bare = [{"inputs": {"question": "Q"}, "outputs": {"answer": "A"}}]
         assert brought(json.dumps(bare)).spec.tasks[0].reference == "A"
 
+    def test_other_columns_stand_beside_them(self):
+        table = 'id,input_question,output_answer,metadata\n7,Q?,A.,"{""dataset_split"": [""base""]}"\n'
+        [task] = brought(table, "examples.csv").spec.tasks
+        assert (task.prompt, task.reference, task.tags, task.variables) == ("Q?", "A.", ("base",), {})
+
     def test_runs(self):
         told = read("langsmith/runs.jsonl")
         assert numbers(told) == (2, 3, 2)
@@ -175,6 +185,14 @@ class TestSpans:
         spans[1] = spans[1] | {"context": {"trace_id": "t9", "span_id": "z"}, "status_code": "ERROR"}
         told = brought("\n".join(map(json.dumps, spans)))
         assert left(told) == {"of acme-small · One word.: failed (without a message)": 1}
+
+    def test_columns_of_a_data_frame(self):
+        span = lines("phoenix/spans.jsonl")[3]
+        table = io.StringIO()
+        writer = csv.DictWriter(table, [*span])
+        writer.writeheader()
+        writer.writerow({n: v if isinstance(v, str) else json.dumps(v) for n, v in span.items()})
+        assert content(brought(table.getvalue(), "spans.csv")) == [("acme-large", "Name a cheese.", "Gouda.")]
 
     def test_the_whole_request_is_the_last_resort(self):
         span = lines("phoenix/spans.jsonl")[1]
@@ -284,3 +302,34 @@ def test_tables_of_people_are_no_exports(text):
 def test_to_begin_offers_the_system_texts_as_levels():
     [factor] = read("phoenix/spans.jsonl").to_begin.factors
     assert factor.levels == {"One word.": {"text": "One word."}}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{name}/{each.name}"
+        for name in ("langfuse", "langsmith", "phoenix", "otel")
+        for each in sorted((FIXTURES / name).iterdir())
+    ],
+)
+def test_values_of_any_kind_break_no_reader(path):
+    """Each value of a file in turn becomes another kind: the file is read, or refused with a reason."""
+    text = (FIXTURES / path).read_text()
+    whole = json.loads(text) if path.endswith(".json") else lines(path)
+    wrong = itertools.cycle(
+        [None, 0, True, "text", [], {}, [None], [1], {"a": 1}, [{}], {"role": "user"}, "[1]"]
+    )
+    for place in [each for each in places_in(whole) if each]:
+        changed = copy.deepcopy(whole)
+        *outer, last = place
+        functools.reduce(lambda inner, name: inner[name], outer, changed)[last] = next(wrong)
+        rows = [changed] if path.endswith(".json") else changed
+        with contextlib.suppress(ImportingError):
+            found_in(source_of([("a", io.BytesIO("\n".join(map(json.dumps, rows)).encode()))], FILE_BYTES))
+
+
+def places_in(value: object, place: tuple = ()) -> Iterator[tuple]:
+    yield place
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in inside:
+        yield from places_in(each, (*place, name))
